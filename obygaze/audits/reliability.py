@@ -77,7 +77,7 @@ class ReliabilityAudit(Audit):
     def finding(self) -> Finding:
         """Return a row for each rater, or for each word, and a sentence for each alpha."""
         krippendorff = _alpha_text(self.krippendorff, self.krippendorff_interval)
-        headers = HEADERS
+        headers: tuple[str, ...] = HEADERS
         rows: list[tuple[object, ...]]
         rows = [(rater.name, rater.mean, rater.sd) for rater in self.raters]
         sentences = [

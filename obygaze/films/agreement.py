@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -324,10 +325,10 @@ def measure_agreement(
 def _refuse_ratings(segments: Tables, workspace: PathLike | None) -> None:
     """Raise an error for a manifest without levels, which may have ratings, or without times."""
     for name in table_names(segments):
-        path = table_path(name, workspace).with_suffix(".toml")
-        if not path.is_file():
+        path = table_path(name, workspace)
+        if path == Path(name):  # a table, which may have any file beside it
             continue
-        manifest = read_manifest(path)
+        manifest = read_manifest(path.with_suffix(".toml"))
         has_levels = any(clip.level for clip in manifest)
         audit = f"obygaze audit reliability {shlex.quote(manifest.name)}"
         if has_levels and all(clip.start_s is None for clip in manifest):

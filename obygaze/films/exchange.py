@@ -510,9 +510,11 @@ def import_segments(
             where=", ".join(map(str, files)),
         )
     if write_mapping is not None:
-        roles = {}
+        roles = dict(mapping.tiers)
         for document in documents.values():
-            roles.update({tier.name: tier.role for tier in document.tiers})
+            # A tier without annotations may have some in another file.
+            filled = (tier for tier in document.tiers if tier.annotations)
+            roles.update({tier.name: tier.role for tier in filled})
         write_mapping_file(Path(write_mapping), replace(mapping, tiers=roles))
     return importer.manifest(name, paths)
 

@@ -108,7 +108,10 @@ class FilmRates:
         """Return the rate of a film, or raise an error that says how it is given."""
         rate = self.rate_of(film, video)
         if rate is None:
-            raise unknown_rate(film, where)
+            problem = ""
+            if video is not None and video_rate(video) is None:
+                problem = f": {video.name} is not there, or does not say it"
+            raise unknown_rate(film, where, problem)
         return rate
 
     def refuse_other(self, film: str, rate: Fraction, whose: str, where: str) -> None:
@@ -179,13 +182,13 @@ class FilmRates:
         return {film: list(paths) for film, paths in videos.items()}
 
 
-def unknown_rate(film: str, where: str = "") -> FixUsage:
+def unknown_rate(film: str, where: str = "", problem: str = "") -> FixUsage:
     """Return the error that nobody knows the frame rate of a film."""
     in_file = "a column framerate in the table of marks"
     if where.endswith(".eaf"):
         in_file = "call the .eaf after its film, or name the film's video in it"
     return FixUsage(
-        f"the frame rate of the film {film} is not known",
+        f"the frame rate of the film {film} is not known{problem}",
         where=where,
         hint=f"--fps {shlex.quote(f'{film}=25')}, or that of the film; or {in_file}; or obygaze"
         " manifest link, which finds its video",

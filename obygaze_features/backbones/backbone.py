@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from obygaze_features.backbones.card import Attention, Card, Preset, card_recipe
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.weights import Hashes, WeightFiles, is_verified
+from obygaze_features.backbones.weights import FileHashes, WeightFiles, is_verified
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.lazy import need
@@ -74,7 +74,7 @@ class Backbone(ABC):
 
     # Whether the weights are known to be the card's checkpoint, and the sha256 of each file.
     verified = True
-    hashes: Hashes = MappingProxyType({})
+    hashes: FileHashes = MappingProxyType({})
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class TorchBackbone(Backbone):
         run: Outputs,
         *,
         files: WeightFiles,
-        hashes: Hashes,
+        hashes: FileHashes,
         placement: Placement,
     ) -> None:
         import torch

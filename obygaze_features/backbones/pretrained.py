@@ -13,7 +13,7 @@ from obygaze_features.backbones.backbone import Outputs, Placement, TorchBackbon
 from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.weights import (
-    Hashes,
+    FileHashes,
     WeightFiles,
     check_sizes,
     check_tensors,
@@ -184,7 +184,7 @@ def load_strictly(
     placement: Placement,
     ignored: str = "",
     **options: Any,
-) -> tuple[Any, Hashes]:
+) -> tuple[Any, FileHashes]:
     """Return a model and its hashes; all its tensors are from the files, and all those are used.
 
     Tensors whose names match `ignored`, by default all, need not be used.

@@ -59,7 +59,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CONNECT_S = 5.0
 _SHOWN = 5
 
-Hashes = Mapping[str, str]
+FileHashes = Mapping[str, str]
 """The sha256 of each file by its name, and of the tensors, which is the same in every form."""
 
 
@@ -236,7 +236,9 @@ def _files_in(folder: Path) -> tuple[Path, ...]:
 # --- What is in them ---
 
 
-def read_weights(card: Card, files: WeightFiles) -> tuple[dict[str, Tensor], Hashes]:
+def read_weights(
+    card: Card, files: WeightFiles
+) -> tuple[dict[str, Tensor], FileHashes]:
     """Return the tensors of a checkpoint and its hashes, which must be the card's and the hub's."""
     tensors = read_tensors(files.files)
     hashes = hashes_of_files(sorted(files.files))
@@ -358,7 +360,7 @@ def is_blob(path: Path) -> bool:
     return _SHA256.fullmatch(path.resolve().name) is not None
 
 
-def is_verified(card: Card, files: WeightFiles, hashes: Hashes) -> bool:
+def is_verified(card: Card, files: WeightFiles, hashes: FileHashes) -> bool:
     """Return whether weights are known to be the card's checkpoint, or the card names none.
 
     Known are files in the hub's cache of that checkpoint, and files or tensors whose sha256 the
@@ -367,7 +369,7 @@ def is_verified(card: Card, files: WeightFiles, hashes: Hashes) -> bool:
     return not card.checkpoint or files.is_from_hub or _is_listed(card, hashes)
 
 
-def _is_listed(card: Card, hashes: Hashes) -> bool:
+def _is_listed(card: Card, hashes: FileHashes) -> bool:
     listed = set(card.weights_sha256)
     of_files = {**hashes}
     of_tensors = of_files.pop(TENSORS)

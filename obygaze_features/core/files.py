@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import stat
 import time
@@ -20,7 +21,7 @@ from typing import Any
 from obygaze_features.core import system
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
 from obygaze_features.core.leftovers import (
-    BEFORE,
+    OLD_FILE,
     hidden_name,
     remove_hidden,
     remove_leftovers,
@@ -33,6 +34,8 @@ VIDEO_SUFFIXES = (
     *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
     *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
 )
+# Files with features, and the format of `store import` that reads them.
+FEATURES = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet"}
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.02
 
@@ -150,6 +153,14 @@ def require_file(path: Path) -> None:
         inside = ", ".join(entry.name for entry in largest_first[:3])
         hint = "name a file in it" + (f", such as {inside}" if inside else "")
         raise FixInput("expected a file, got a folder", where=str(path), hint=hint)
+
+
+def import_of_features(path: Path) -> str:
+    """Return the command that imports a file of features, by its ending; "" for other files."""
+    kind = FEATURES.get(path.suffix.lower())
+    if kind is None:
+        return ""
+    return f"obygaze store import {kind} {shlex.quote(str(path))} -o NAME"
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -311,7 +322,7 @@ def _place_folder(new: Path, target: Path) -> None:
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise
-        before = hidden_name(target, BEFORE)
+        before = hidden_name(target, OLD_FILE)
         with suppress(FileNotFoundError):
             system.rename_folder(target, before)
             set_aside.append(before)

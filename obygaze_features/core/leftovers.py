@@ -23,7 +23,7 @@ from obygaze_features.core import system
 
 State = Literal["running", "ended", "unknown"]
 # What was there before, where two names cannot be exchanged in one step.
-BEFORE = "before-"
+OLD_FILE = "before-"
 # A copy that was interrupted: any process may go on with it.
 PULL = "pull-"
 
@@ -156,7 +156,7 @@ def remove_leftovers(target: Path) -> None:
         if hidden.state != "ended":
             continue
         with suppress(OSError):
-            if hidden.word == BEFORE and not os.path.lexists(target):
+            if hidden.word == OLD_FILE and not os.path.lexists(target):
                 # The command was killed between its two renames.
                 system.rename_folder(hidden.path, target)
             else:

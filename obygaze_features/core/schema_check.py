@@ -99,6 +99,8 @@ class Violations:
     ) -> None:
         self.path = str(path)
         self.names = names or {}
+        # What to do first, where all else in the file may be wrong because of it.
+        self.hint = ""
         # By column, and by what takes the place of values: where a message is true for the first
         # time, and how often it is.
         self._by_column: dict[str | None, dict[str, tuple[str, int]]] = {}
@@ -152,11 +154,14 @@ def raise_together(summary: str, *files: Violations, hint: str | None = None) ->
     if len(lines) > MAX_LISTED:
         details.append(f"... and {len(lines) - MAX_LISTED} more")
     paths = dict.fromkeys(violations.path for violations in files if violations)
+    first_hints = [violations.hint for violations in files if violations.hint]
     n_violations = "1 violation" if n_in_all == 1 else f"{n_in_all} violations"
     raise FixInput(
         f"{summary}: {n_violations}",
         where=", ".join(paths),
-        hint=hint or "correct what is listed, then the same command again",
+        hint="; ".join(dict.fromkeys(first_hints))
+        or hint
+        or "correct what is listed, then the same command again",
         details=details,
     )
 

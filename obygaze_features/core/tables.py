@@ -4,7 +4,6 @@ import codecs
 import csv
 import io
 import re
-import shlex
 import warnings
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
     near,
 )
-from obygaze_features.core.files import require_file
+from obygaze_features.core.files import import_of_features, require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.workbooks import (
     READ,
@@ -57,11 +56,11 @@ NO_TABLES = {
     b"\x93NUMPY": "an array of NumPy",
     b"\x89HDF": "HDF5",
 }
-# Files with features, and the format of `store import` that reads them.
-FEATURES = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet"}
-# A word with a small letter with an accent: on a Mac, its byte is a capital or a sign.
+# A word with a small letter with an accent: on a Mac, its byte is a capital or a sign. Or one that
+# begins with a capital whose byte is a sign on a Mac and under DOS.
 _OF_WINDOWS = re.compile(
-    rb"[A-Za-z\xc0-\xff]{0,30}(?:[a-z][\xdf-\xf6\xf8-\xff]|[A-Z][\xdf-\xf6\xf8-\xff][a-z])"
+    rb"[A-Za-z\xc0-\xff]{0,30}(?:[a-z][\xdf-\xf6\xf8-\xff]|[A-Z][\xdf-\xf6\xf8-\xff][a-z]"
+    rb"|(?<![A-Za-z\x80-\xff])[\xc4\xc5\xc9\xdc][a-z]{2})"
     rb"[a-z\xdf-\xf6\xf8-\xff]{0,30}"
 )
 # Letters of a Mac and of Central Europe, bytes that are nothing, and words in another script.
@@ -282,10 +281,7 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
     """Raise an error for what is no table by its first bytes."""
     start = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()
     stream.seek(0)
-    hint = ""
-    kind = FEATURES.get(path.suffix.lower())
-    if kind is not None:
-        hint = f"obygaze store import {kind} {shlex.quote(str(path))} -o NAME"
+    hint = import_of_features(path)
     for first_bytes, content in NO_TABLES.items():
         if start.startswith(first_bytes):
             problem = f"{path}:1: this is no table: the file is {content}"
@@ -410,8 +406,9 @@ def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
             text = raw.decode("utf-8")
         except UnicodeDecodeError as error:
             byte = f"byte 0x{raw[error.start]:02X} at position {error.start + 1}"
-            violations.add(number, None, f"{byte} is not UTF-8; {SAVE_AS}")
+            violations.add(number, None, f"{byte} is not UTF-8")
             text = raw.decode("utf-8", errors="replace")
+            violations.hint = SAVE_AS
         if "\x00" in text:
             problem = f"line {number} has a NUL character, which no text has"
             raise Corrupt(problem, where=violations.path)

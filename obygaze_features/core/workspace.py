@@ -11,7 +11,7 @@ from obygaze_features.core import system
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound, near, without_secrets
 from obygaze_features.core.file_names import check_new_name
-from obygaze_features.core.files import VIDEO_SUFFIXES
+from obygaze_features.core.files import VIDEO_SUFFIXES, import_of_features
 
 PathLike: TypeAlias = str | os.PathLike[str]
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
@@ -234,6 +234,11 @@ class Workspace:
         if kind in FOLDERS_ONLY and Path(name).is_file():
             message = f"{name} is a file, not the folder of a {kind.removesuffix('s')}"
             hint = f"{Path(name).parent}, the folder that it is in"
+        elif (
+            kind == "stores" and Path(name).is_file() and import_of_features(Path(name))
+        ):
+            message = f"{name} is a file of features, not a store"
+            hint = import_of_features(Path(name))
         elif kind == "manifests" and Path(name).suffix.lower() in VIDEO_SUFFIXES:
             path = Path(name)
             message = f"{name} is a film, not a manifest of films"

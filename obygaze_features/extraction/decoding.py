@@ -163,16 +163,19 @@ class RowDecoder:
             row = result
         else:
             row = decoded_row(self._not_kept(job), result, self.accept_damaged)
+        sources = [row.source]
         kept_views = tuple(view for view in job.views if view not in row.views)
         if kept_views:
             of_kept = read_kept(RowJob(job.row, kept_views), clip, self.kept)
             source = row.source if row.source.is_known else of_kept.source
             row = replace(row, source=source, views={**row.views, **of_kept.views})
-        # Clips whose frames were kept may have no video any more.
-        if clip.video and row.source.is_known:
-            first = self._first_read.setdefault(clip.video, row.source)
-            if first != row.source:
-                row = replace(row, views=dict.fromkeys(row.views, REPLACED))
+            sources.append(of_kept.source)
+        for source in sources:
+            # Clips whose frames were kept may have no video any more.
+            if clip.video and source.is_known:
+                first = self._first_read.setdefault(clip.video, source)
+                if first != source:
+                    row = replace(row, views=dict.fromkeys(row.views, REPLACED))
         return row
 
 

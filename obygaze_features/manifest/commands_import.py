@@ -107,7 +107,8 @@ class _ImportGroup(FunctionGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first word names, which may be an own function or a table."""
-        if not is_own_code(args[0]) and Path(args[0]).is_file():
+        is_named = is_own_code(args[0]) or args[0] in self.table
+        if not is_named and Path(args[0]).is_file():
             args = ["csv", *args]
         if is_own_code(args[0]):
             return args[0], self.get_command(ctx, args[0]), args[1:]

@@ -20,10 +20,12 @@ MOST_NUMBERS = 4
 def own_tasks(clips: Sequence[Clip]) -> list[str]:
     """Return a task for each own column that may be a label; clips have the same columns.
 
-    Columns of numbers in which some cells are no numbers come last: they are to be corrected.
+    Ratings and yes or no come first; then ratings of which some cells are no numbers, which a run
+    lists; then columns of other words, which may be remarks.
     """
     tasks: list[str] = []
     to_correct: list[str] = []
+    of_words: list[str] = []
     columns = own_columns(clips[0].extra) if clips else []
     for column in columns:
         cells: list[str] = []
@@ -43,13 +45,15 @@ def own_tasks(clips: Sequence[Clip]) -> list[str]:
             kind.append(
                 column if is_yes_and_no(words) else f"{column}>={limit_of(numbers)}"
             )
-        elif is_yes_and_no(words) or 2 < len(words) <= MOST_WORDS:
+        elif is_yes_and_no(words):
             tasks.append(column)
+        elif 2 < len(words) <= MOST_WORDS:
+            of_words.append(column)
         elif len(words) == 2:
             # The rarer word is most often what is looked for, and not its negation.
             rarer = min(reversed(words), key=cells.count)
-            tasks.append(f"{column}={rarer}")
-    return tasks + to_correct
+            of_words.append(f"{column}={rarer}")
+    return tasks + to_correct + of_words
 
 
 def counted_words(clips: Sequence[Clip], column: str) -> str:

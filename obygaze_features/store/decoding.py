@@ -287,12 +287,11 @@ class Films:
             crc32c_of_runs += ["", crc]
             first_rows += [int(first_row), int(after_row)]
             first_bytes += [int(first_byte), int(after_byte)]
-        return cls(
-            movie_ids=[*movie_ids, ""],
-            first_rows=np.array([*first_rows, n_rows], np.int64),
-            first_bytes=np.array([*first_bytes, n_bytes], np.int64),
-            crc32c=[*crc32c_of_runs, ""],
-        )
+        rows_ = np.array([*first_rows, n_rows], np.int64)
+        bytes_ = np.array([*first_bytes, n_bytes], np.int64)
+        if np.diff(rows_).min() < 0 or np.diff(bytes_).min() < 0:
+            raise ValueError("the runs of rows do not follow each other")
+        return cls([*movie_ids, ""], rows_, bytes_, [*crc32c_of_runs, ""])
 
     def __len__(self) -> int:
         return len(self.movie_ids)

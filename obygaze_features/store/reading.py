@@ -28,6 +28,7 @@ from obygaze_features.core.errors import (
     ObygazeError,
     ObygazeWarning,
 )
+from obygaze_features.core.files import import_of_features
 from obygaze_features.core.lazy import need
 from obygaze_features.core.notebook import (
     data_frame,
@@ -347,7 +348,7 @@ def open_files(location: str) -> Files:
         raise FixInput(
             "a store is a folder, got a file",
             where=location,
-            hint="obygaze store import --help",
+            hint=import_of_features(path) or "obygaze store import --help",
         )
     being_filled = being_filled_at(path)
     if being_filled is not None:

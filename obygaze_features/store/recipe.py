@@ -56,7 +56,7 @@ ABSENT = "(absent)"
 
 
 # The title of imported features begins with it, unless the importer named their backbone.
-UNKNOWN = "unknown"
+UNKNOWN_FACT = "unknown"
 # After a backbone that nobody but the importer vouches for.
 IMPORTED = " (imported)"
 # The section of an unknown recipe with the facts that the importer was given.
@@ -182,7 +182,7 @@ class Recipe:
         if imported_backbone:
             title = f"{imported_backbone}{IMPORTED}"
         elif self.is_unknown:
-            title = f"{UNKNOWN} ({value.get('source', 'imported')})"
+            title = f"{UNKNOWN_FACT} ({value.get('source', 'imported')})"
         else:
             title = str(value["backbone"].get("name", "?"))
         return safe_text(title, "terminal")

@@ -116,7 +116,7 @@ class Splits:
 
 
 @dataclass(frozen=True)
-class Grid:
+class GridSettings:
     """The combinations to run; an empty list means all, and of baselines none."""
 
     train: tuple[Name, ...] = ()
@@ -220,7 +220,7 @@ class Protocol:
     tasks: Mapping[str, Task] = field(default_factory=dict)
     splits: Splits = field(default_factory=Splits)
     models: Mapping[str, Model] = field(default_factory=dict)
-    grid: Grid = field(default_factory=Grid)
+    grid: GridSettings = field(default_factory=GridSettings)
     fit: FitSettings = field(default_factory=FitSettings)
     report: ReportSettings = field(default_factory=ReportSettings)
     paper: tuple[PaperValue, ...] = ()

@@ -60,6 +60,10 @@ def about_run(
             "labels": labels_sha256(inputs.table, inputs.labels),
             "n_clips": len(inputs.table),
             "n_films": len(set(inputs.table.films.tolist())),
+            "positive_films": {
+                task: len(set(inputs.table.films[labels == 1].tolist()))
+                for task, labels in inputs.labels.items()
+            },
             **{key: value for key, value in terms.items() if value},
         },
         "stores": {

@@ -16,8 +16,8 @@ from obygaze_features.core.machine import usable_cores
 from obygaze_models.models.common import one_thread
 
 T = TypeVar("T")
-Work = Callable[[int], T]
-_WORK: dict[str, Work[Any]] = {}  # of a forked process; empty in the first one
+Task = Callable[[int], T]
+_WORK: dict[str, Task[Any]] = {}  # of a forked process; empty in the first one
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def workers_for(n_jobs: int) -> int:
 
 @contextmanager
 def mapped(
-    work: Work[T], n_parts: int, n_jobs: int = 0
+    work: Task[T], n_parts: int, n_jobs: int = 0
 ) -> Generator[Iterator[T], None, None]:
     """Give `work(0), work(1), ...` in order; `workers_for(n_jobs)` processes compute them.
 
@@ -71,7 +71,7 @@ def map_groups(
     return {name: list(islice(in_order, len(jobs))) for name, jobs in groups.items()}
 
 
-def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Generator[T, None, None]:
+def _by_forks(work: Task[T], n_parts: int, n_workers: int) -> Generator[T, None, None]:
     # A fork sees features and Gram matrices without copying them, and starts at once.
     context = multiprocessing.get_context("fork")
     pool = ProcessPoolExecutor(n_workers, context, _start_worker, (work,))
@@ -96,7 +96,7 @@ def _by_forks(work: Work[T], n_parts: int, n_workers: int) -> Generator[T, None,
         pool.shutdown()
 
 
-def _start_worker(work: Work[Any]) -> None:
+def _start_worker(work: Task[Any]) -> None:
     _WORK["work"] = work
     # Ctrl-C and a hangup reach every process of a terminal. The first one ends the others; if it is
     # killed, the kernel does.

@@ -691,8 +691,14 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
     shares = cell.by_film.get(PREVALENCE.name, {}).values()
     n_films = sum(row["value"] > 0 for row in shares)
     if n_films < LEAST_FILMS:
+        positive_films = run.about["manifest"].get("positive_films", {})
+        which = "tested film"
+        if positive_films.get(cell.test, LEAST_FILMS) < LEAST_FILMS:
+            # The only film with positive clips may be that of a fold that is left out.
+            which = "film"
+            n_films = positive_films[cell.test]
         return (
-            f"{count(n_films, 'film')} of {cell.tasks} has positive clips, "
+            f"{n_films or 'no'} {which} of {cell.tasks} has positive clips, "
             f"and {LEAST_FILMS} are needed"
         )
     if min(n_positive, n_negative) < LEAST_CLIPS:

@@ -35,7 +35,7 @@ from obygaze_models.models.registry import (
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.kinds import for_task, offered_values
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.schema import Grid, Model, Protocol, Task
+from obygaze_models.protocols.schema import GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.protocols.tasks import one_task, with_tasks
 from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
@@ -51,8 +51,8 @@ from obygaze_models.runner.store_run import StoreRun, store_runs
 from obygaze_models.runner.summary import CellRows, cells_of, why_no_interval
 from obygaze_models.runner.tables import Run
 from obygaze_models.zoo.info import (
+    CardMetric,
     FeatureSpec,
-    Metric,
     ModelInfo,
     TrainingClips,
     TrainingData,
@@ -191,7 +191,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         name="train-cav",
         tasks=tasks,
         models={CAV: Model("svm", settings)},
-        grid=Grid(pairs="same", baselines=("all_positive", "neighbour")),
+        grid=GridSettings(pairs="same", baselines=("all_positive", "neighbour")),
         report=report,
     )
 
@@ -381,7 +381,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
     )
 
 
-def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, Metric]:
+def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, CardMetric]:
     """Return the value and interval of each metric; of several tasks, with the task's name.
 
     The primary metric of the protocol is the first of each task.
@@ -394,7 +394,7 @@ def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, Metric]:
         for name in names:
             if name in cell.of_metric:
                 ci = cell.ends(name)
-                metrics[prefix + name] = Metric(value=cell.value(name), ci=ci)
+                metrics[prefix + name] = CardMetric(value=cell.value(name), ci=ci)
     return metrics
 
 

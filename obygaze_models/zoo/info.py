@@ -44,7 +44,7 @@ PLACE = ("movie_id", "start_s", "end_s")  # columns of it
 Place = tuple[str, float | None, float | None]
 
 
-class Metric(TypedDict):
+class CardMetric(TypedDict):
     """The value of a metric and its interval over films; None for one that does not exist."""
 
     value: float | None
@@ -112,7 +112,7 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
     features: FeatureSpec
     training: TrainingData
     concepts: tuple[str, ...] = ()
-    metrics: Mapping[str, Metric] = {}
+    metrics: Mapping[str, CardMetric] = {}
     protocol: str = ""
     notes: tuple[str, ...] = ()
     chosen: Mapping[str, Any] = {}

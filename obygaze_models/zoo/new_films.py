@@ -24,7 +24,7 @@ from obygaze_features.manifest.adapters.folder import read as read_folder
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.identity import match
-from obygaze_features.store.recipe import IMPORTED, UNKNOWN, Recipe
+from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT, Recipe
 
 if TYPE_CHECKING:
     from obygaze_models.zoo.saving import SavedModel
@@ -167,7 +167,7 @@ def _what_imports(model: SavedModel, here: Workspace, manifest: str) -> str:
         options += ["--fact", f"{key}={value}"]
     return (
         f"obygaze store import FORMAT FILE --manifest {manifest} {shlex.join(options)} -o STORE,"
-        " as the features of its training were imported"
+        " as those of its training were imported, if the same model made these in the same way"
     )
 
 
@@ -190,7 +190,7 @@ def differences_to(model: SavedModel, store: Store, here: Workspace) -> str:
 def _was_imported(model: SavedModel) -> bool:
     """Return whether the features of the training were imported."""
     backbone = model.info.features.backbone
-    return backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN)
+    return backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN_FACT)
 
 
 def other_store(model: SavedModel, store: Store, here: Workspace) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.seeds import amount
 from support.stores import made_store
 from support.written_stores import check_all
 
@@ -235,9 +236,9 @@ def test_a_manifest_never_gets_the_numbers_of_another_clip() -> None:
     searched(check_join, 60, table=tables(), clips=labelled())
 
 
-@pytest.mark.check("600 random stores and manifests")
+@pytest.mark.check("many random stores and manifests")
 def test_many_manifests_and_stores() -> None:
-    searched(check_join, 600, table=tables(), clips=labelled())
+    searched(check_join, amount(150, 600), table=tables(), clips=labelled())
 
 
 # --- Import with a manifest ---
@@ -299,9 +300,9 @@ def test_an_import_never_gives_a_clip_the_numbers_of_another_film() -> None:
     searched(check_import, 25, table=tables(), clips=labelled())
 
 
-@pytest.mark.check("300 random imports")
+@pytest.mark.check("many random imports")
 def test_many_imports() -> None:
-    searched(check_import, 300, table=tables(), clips=labelled())
+    searched(check_import, amount(75, 300), table=tables(), clips=labelled())
 
 
 # --- Withdrawals: merge, part, import, info ---
@@ -497,6 +498,6 @@ def test_nothing_brings_back_what_was_withdrawn() -> None:
     searched(check_withdrawal, 12, examples=GUESSED, **WITHDRAWAL)
 
 
-@pytest.mark.check("200 random withdrawals")
+@pytest.mark.check("many random withdrawals")
 def test_many_withdrawals() -> None:
-    searched(check_withdrawal, 200, **WITHDRAWAL)
+    searched(check_withdrawal, amount(50, 200), **WITHDRAWAL)

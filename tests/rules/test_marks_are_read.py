@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 from support.elan_rules import problems_of
+from support.seeds import amount
 
 from obygaze.films.exchange import export_segments, import_segments
 from obygaze.films.mark_tables import SEGMENT_COLUMNS, read_marks
@@ -268,7 +269,7 @@ def test_marks_come_back(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.check("many films")
-@pytest.mark.parametrize("seed", range(100, 200))
+@pytest.mark.parametrize("seed", range(100, amount(120, 200)))
 def test_marks_of_many_films_come_back(seed: int, tmp_path: Path) -> None:
     check_all_ways(tmp_path, seed)
 

@@ -25,6 +25,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from support.experiments import films, planted, quick, run_on, store_of
 from support.run_tables import STORE, made_run
+from support.seeds import amount
 from support.ties import ap_by_places
 
 from obygaze_features.core.parts import trust
@@ -443,7 +444,7 @@ def check_a_random_run(data: st.DataObject) -> None:
 
 QUICK = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 LONG = settings(
-    max_examples=100,
+    max_examples=amount(25, 100),
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
@@ -456,7 +457,7 @@ def test_a_run_puts_numbers_of_the_same_clips_side_by_side(data: st.DataObject) 
     check_a_random_run(data)
 
 
-@pytest.mark.check("100 random runs")
+@pytest.mark.check("many random runs")
 @LONG
 @given(st.data())
 def test_many_runs_put_numbers_of_the_same_clips_side_by_side(
@@ -527,7 +528,7 @@ def test_runs_are_compared_on_the_clips_that_all_tested(data: st.DataObject) -> 
     check_random_comparisons(data)
 
 
-@pytest.mark.check("100 comparisons")
+@pytest.mark.check("many comparisons")
 @LONG
 @given(st.data())
 def test_many_runs_are_compared_on_the_clips_that_all_tested(
@@ -669,15 +670,16 @@ ON_NOISE = (
 )
 
 
-@pytest.mark.check("60 runs")
+@pytest.mark.check("many runs")
 @pytest.mark.timeout(1800)
 def test_a_constant_and_a_stump_on_noise_are_neither_better_nor_worse_than_guessing(
     tmp_path: Path,
 ) -> None:
-    """Five of sixty are by chance alone: intervals are of 95 %."""
+    """Some are by chance alone: intervals are of 95 %, and the bound is one that 2 % exceed."""
+    n_worlds, most = amount((20, 3), (60, 5))
     trust([CONSTANT])
     n_called = dict.fromkeys(("constant", "pcbm-dt"), 0)
-    for seed in range(60):
+    for seed in range(n_worlds):
         manifest = films(8, 20, seed=seed)
         noise = planted(manifest, width=16, strength=0.0, seed=seed)
         store = store_of(tmp_path / f"store-{seed}", manifest, noise)
@@ -692,5 +694,5 @@ def test_a_constant_and_a_stump_on_noise_are_neither_better_nor_worse_than_guess
                 UNKNOWN,
             )
             n_called[cell.model] += is_called
-    assert n_called["constant"] <= 5
-    assert n_called["pcbm-dt"] <= 5
+    assert n_called["constant"] <= most
+    assert n_called["pcbm-dt"] <= most

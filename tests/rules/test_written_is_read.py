@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.seeds import amount
 from support.store_servers import web_server
 from support.stores import a_recipe
 from support.written_stores import ArraySource, check_all, files_of
@@ -162,7 +163,7 @@ def test_an_export_comes_back_whole(
 
 
 @pytest.mark.check("draws for long")
-@settings(max_examples=200)
+@settings(max_examples=amount(50, 200))
 @given(drawn=stores(), data=st.data())
 def test_many_exports_come_back_whole(
     tmp_path_factory: pytest.TempPathFactory,
@@ -383,7 +384,7 @@ def test_copies_are_whole_and_an_edited_card_survives(
 
 
 @pytest.mark.check("draws for long")
-@settings(max_examples=40)
+@settings(max_examples=amount(10, 40))
 @given(drawn=stores(), data=st.data())
 def test_many_copies_are_whole_and_their_edited_cards_survive(
     tmp_path_factory: pytest.TempPathFactory, drawn: Drawn, data: st.DataObject

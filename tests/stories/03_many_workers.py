@@ -45,6 +45,7 @@ def test_another_worker_finishes_what_a_killed_one_had(ws: Workspace) -> None:
     assert clips_begun(ws) <= N_CLIPS + BLOCK_CLIPS
 
 
+@pytest.mark.check("two processes with torch")
 def test_nobody_waits_for_a_worker_that_stands_still(ws: Workspace) -> None:
     begin_with_counting_model(ws)
     slow = ws.start(EXTRACT, env={"HOLD_AT": "1"})
@@ -72,6 +73,7 @@ def test_two_workers_at_the_same_block_leave_the_same_bytes(ws: Workspace) -> No
     np.testing.assert_array_equal(numbers_in(ws), expected_numbers()[:10])
 
 
+@pytest.mark.check("two processes with torch")
 def test_the_same_command_twice_shares_the_clips(ws: Workspace) -> None:
     begin_with_counting_model(ws)
     slow = ws.start(EXTRACT, env={"HOLD_AT": "12"})

@@ -160,6 +160,7 @@ def test_training_films_choose_the_settings(ws: Workspace) -> None:
         assert float(row["score:positive"]) == pytest.approx(planted[number] - 0.5)
 
 
+@pytest.mark.check("many fits")
 def test_a_learning_curve_says_how_many_films_trained(ws: Workspace) -> None:
     """Without validation films: a model that needs the ten clips of each of three films."""
     assert learning_curve(ws, "--set splits.validation=none") == [0, 1, 0, 0]

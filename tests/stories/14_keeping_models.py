@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from support.cli import call_obygaze
+from support.cli import call_obygaze, without_torch
 
 import obygaze as og
 from stories.films import features_of, import_features, labelled_clips, rows_of_clips
@@ -87,6 +88,12 @@ import sys
 sys.modules["skops"] = None
 sys.modules["skops.io"] = None
 """
+
+
+@pytest.fixture
+def no_torch(tmp_path: Path) -> dict[str, str]:
+    """Return the variables of a process without torch, which skops imports if it is there."""
+    return without_torch(tmp_path / "no-torch")
 
 
 def logistic(X: npt.NDArray[Any], y: npt.NDArray[Any]) -> LogisticRegression:
@@ -203,14 +210,16 @@ def test_another_lab_predicts_the_same(ws: Workspace, tmp_path: Path) -> None:
     assert not lab.path("again.csv").exists()
 
 
-def test_a_saved_model_runs_no_code_that_is_not_trusted(ws: Workspace) -> None:
+def test_a_saved_model_runs_no_code_that_is_not_trusted(
+    ws: Workspace, no_torch: dict[str, str]
+) -> None:
     X, y, _, _ = planted_clips(ws)
     ws.write("mine.py", PIPELINE)
     ws(f"train mine.py:scaled_machine planted films -o machine {QUICK}")
     ws.path("this-ran").unlink()
 
     predict = "models predict machine planted --in-sample"
-    refused = ws.process(f"{predict} -o no.csv", code=2)
+    refused = ws.process(f"{predict} -o no.csv", code=2, env=no_torch)
     assert "--trust models/machine/code/mine.py:scaled_machine" in refused.text
     assert not ws.path("this-ran").exists()
 
@@ -258,8 +267,9 @@ def has_scores(ws: Workspace, table: str, expected: npt.NDArray[Any]) -> bool:
     return np.allclose(scores, expected, atol=1e-5)
 
 
+@pytest.mark.check("a process for each command")
 def test_a_model_of_own_code_takes_its_file_to_another_lab(
-    ws: Workspace, tmp_path: Path
+    ws: Workspace, tmp_path: Path, no_torch: dict[str, str]
 ) -> None:
     """The file stayed behind, and nothing said so."""
     X = planted_clips(ws).X
@@ -268,42 +278,51 @@ def test_a_model_of_own_code_takes_its_file_to_another_lab(
     code = OWN_CLASS.format(fit=fit, score="X[:, 0] - self.border_")
     ws.write("own.py", f"from half import HALF\n{code}")
     ws(f"train own.py:Middle planted films -o own {QUICK}")
-    ws.process("models push own ../disk/own", code=2)
-    said = ws.process("models push own ../disk/own --trust own.py:Middle").text
+    ws.process("models push own ../disk/own", code=2, env=no_torch)
+    said = ws.process(
+        "models push own ../disk/own --trust own.py:Middle", env=no_torch
+    ).text
     assert "with the own code that it needs: half.py, own.py" in said
     ws("store push planted ../disk/planted --no-licence")
 
     lab = Workspace(tmp_path / "lab")
     shutil.copytree(ws.path("manifests"), lab.path("manifests"))
     lab("store pull ../disk/planted")
-    said = lab.process("models pull ../disk/own").text
+    said = lab.process("models pull ../disk/own", env=no_torch).text
     assert "own would run own code, own.py:Middle, which is not trusted" in said
     assert "--trust models/own/code/own.py:Middle" in said
     assert lab.read("models/own/code/own.py") == ws.read("own.py")
     predict = "models predict own planted --in-sample -o own.csv"
-    refused = lab.process(predict, code=2).text
+    refused = lab.process(predict, code=2, env=no_torch).text
     assert "--trust models/own/code/own.py:Middle" in refused
-    lab.process(f"{predict} --trust models/own/code/own.py:Middle")
+    lab.process(f"{predict} --trust models/own/code/own.py:Middle", env=no_torch)
     assert has_scores(lab, "own.csv", X[:, 0] - X[:, 0].mean())
     # Another file of this name is not the code that the model was trained with.
     lab.write("models/own/code/half.py", "HALF = 5\n")
-    lab.process(f"{predict} --force --trust models/own/code/own.py:Middle", code=5)
+    lab.process(
+        f"{predict} --force --trust models/own/code/own.py:Middle", code=5, env=no_torch
+    )
 
 
-def test_code_that_cannot_go_along_is_said(ws: Workspace) -> None:
+@pytest.mark.check("a process for each command")
+def test_code_that_cannot_go_along_is_said(
+    ws: Workspace, no_torch: dict[str, str]
+) -> None:
     planted_clips(ws)
     code = OWN_CLASS.format(fit="pass", score="X[:, 0]")
     # Of a file, before the training: it was lost.
     for file, content in (("modèle.py", code), ("big.py", f"{code}# {'a' * 10**6}\n")):
         ws.write(file, content)
         line = f"train {file}:Middle planted films -o own {QUICK}"
-        said = ws.process(line, code=1).text
+        said = ws.process(line, code=1, env=no_torch).text
         assert f"a model cannot take along the file {file}" in said
         assert not ws.path("runs/own").exists()
     # Of a module, when it is pushed.
     ws.write("mine.py", code)
-    ws.process(f"train mine:Middle planted films -o own {QUICK}")
-    said = ws.process("models push own ../disk/own --trust mine:Middle").text
+    ws.process(f"train mine:Middle planted films -o own {QUICK}", env=no_torch)
+    said = ws.process(
+        "models push own ../disk/own --trust mine:Middle", env=no_torch
+    ).text
     assert "without mine:Middle: who loads it needs this module too" in said
 
 
@@ -326,16 +345,19 @@ def test_a_list_that_was_learnt_stays_a_list(ws: Workspace) -> None:
     )
 
 
-def test_a_changed_helper_is_another_model(ws: Workspace) -> None:
+@pytest.mark.check("a process for each command")
+def test_a_changed_helper_is_another_model(
+    ws: Workspace, no_torch: dict[str, str]
+) -> None:
     planted_clips(ws)
     ws.write("helper.py", "BORDER = 0.5\n")
     late = "from helper import BORDER\n        return X[:, 0] - BORDER"
     own_class = OWN_CLASS.format(fit="pass", score="0")
     ws.write("own.py", own_class.replace("return 0", late))
-    ws.process(f"train own.py:Middle planted films -o own {QUICK}")
+    ws.process(f"train own.py:Middle planted films -o own {QUICK}", env=no_torch)
     ws.write("helper.py", "BORDER = 5.0\n")
     predict = "models predict own planted --in-sample --trust own.py:Middle"
-    ws.process(f"{predict} -o own.csv", code=5)
+    ws.process(f"{predict} -o own.csv", code=5, env=no_torch)
     assert not ws.path("own.csv").exists()
 
 

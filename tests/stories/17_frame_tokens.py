@@ -70,6 +70,7 @@ def no_torch(ws: Workspace) -> dict[str, str]:
     return variables
 
 
+@pytest.mark.check("larger than memory")
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux's")
 def test_tokens_of_a_store_that_is_larger_than_memory(ws: Workspace) -> None:
     rows = labelled_clips()
@@ -115,6 +116,7 @@ def test_tokens_of_a_store_that_is_larger_than_memory(ws: Workspace) -> None:
             np.testing.assert_allclose(read["mean"][number], means, rtol=1e-12)
 
 
+@pytest.mark.check("a process for each command")
 def test_a_model_of_tokens_is_that_of_their_maximum_and_mean(ws: Workspace) -> None:
     rows = labelled_clips(n_films=6, per_film=16)
     ids = [row["clip_id"] for row in rows]

@@ -200,6 +200,7 @@ def hide(ws: Workspace, *names: str) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
+@pytest.mark.check("a process for each command")
 def test_a_laptop_with_the_base_packages_alone_runs_and_reports(ws: Workspace) -> None:
     begin_with_features(ws)
     alone = hide(ws, *EXTRAS)
@@ -280,6 +281,7 @@ def start_without_posix(
     )
 
 
+@pytest.mark.check("a process for each command")
 def test_reading_training_and_reporting_work_where_posix_modules_are_absent(
     ws: Workspace,
 ) -> None:
@@ -348,6 +350,7 @@ def test_the_demo_ends_with_a_report_where_posix_modules_are_absent(
     assert FIGURE in ws.read("tour/runs/first/report.html")
 
 
+@pytest.mark.check("a process for each command")
 def test_the_page_answers_and_saves_where_posix_modules_are_absent(
     ws: Workspace,
 ) -> None:

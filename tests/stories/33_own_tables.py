@@ -532,6 +532,53 @@ def test_times_of_hours_are_told_by_films_that_are_shorter(ws: Workspace) -> Non
     assert 'correct the times of the table (times = "m:ss" in its' in planned.out
 
 
+def test_words_of_two_people_with_features_alone(ws: Workspace) -> None:
+    """Rows are counted as rows, and a model of some words says which clips it was trained on."""
+    lines = ["clip_id,movie_id,annotator,réponse"]
+    said = {"Amélie": ("oui", "non", "peut-être"), "Benoît": ("oui", "non", "non")}
+    for who, words in said.items():
+        lines += [f"{s.film}-{s.n},{s.title},{who},{s.word(*words)}" for s in SHOTS]
+    ws.write("desir.csv", "\n".join(lines) + "\n")
+    ws("manifest import csv desir.csv -o desir")
+    vectors = np.random.default_rng(0).normal(size=(N_IN_ALL, 4)).astype(np.float32)
+    vectors[:, 0] += [2 * (s.word("oui", "non", "non") == "oui") for s in SHOTS]
+    ids = [f"{s.film}-{s.n}" for s in SHOTS]
+    np.savez(ws.path("x.npz"), clip_id=ids, clip=vectors)
+    ws("store import npz x.npz --manifest desir -o x")
+    answers = [[s.word(*words) for s in SHOTS] for words in said.values()]
+    codes = np.unique(answers, return_inverse=True)[1].reshape(2, -1)
+    expected = krippendorff.alpha(codes, level_of_measurement="nominal")
+    line = "audit reliability desir --column 'réponse' --cluster movie_id"
+    assert f"Try: obygaze {line}" in ws("manifest agree desir", code=1).err
+    found = ws(f"{line} --json").json()
+    assert found["krippendorff"] == pytest.approx(expected, abs=1e-9)
+    assert found["words"]["peut-être"] == [16, 0]
+    where = "--set data.where='réponse != peut-être'"
+    failed = ws(f"run honest --manifest desir --store x {where}", code=1)
+    assert "text in quotes such as 'peut-être'" in failed.text
+    asked = "--task 'réponse=oui' --jobs 1"
+    ridge = "--set 'grid.models=[\"ridge\"]'"
+    run = ws(f"run honest --manifest desir --store x {asked} {ridge} -o all")
+    assert f"{2 * N_IN_ALL} rows of {len(TITLES)} films (desir)" in run.out
+    assert "! 96 rows of 2 annotators about 48 clips." in run.out
+    assert "AP           rows  positive" in run.out
+    ws("report all")
+    page = ws.path("runs/all/report.html").read_text()
+    assert "96 rows of 2 annotators about 48 clips." in page
+    assert "96 clips" not in page
+    assert ws.path("runs/all/figures/films-reponse-oui.svg").is_file()
+    alone = "réponse in {oui, non}"
+    where = f"--set \"data.where='{alone}'\""
+    trained = ws(f"train ridge x desir {asked} {where} -o keep")
+    assert f"80 rows of {len(TITLES)} films (desir) with {alone}" in trained.out
+    card = ws.path("models/keep/README.md").read_text()
+    assert f"(not réponse=oui against réponse=oui) with {alone}." in card
+    assert f"48 clips of {len(TITLES)} films" in card
+    assert "- 80 rows of 2 annotators about 48 clips." in card
+    predicted = ws("models predict keep x -o p.csv")
+    assert f"the model was trained on clips with {alone}" in predicted.err
+
+
 def ben(shot: Shot) -> int:
     """Ben's rating, which is not always Ada's."""
     return min(shot.rating + shot.n % 2, 3)

@@ -1,7 +1,16 @@
-"""What `make torture` changes from round to round in the tests that kill and damage at random."""
+"""What `make torture` changes in the tests that search: their seed, and how much they draw."""
 
 from __future__ import annotations
 
 import os
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SEED = int(os.environ.get("SEED", "0"))
+IS_TORTURE = "SEED" in os.environ
+
+
+def amount(check: T, torture: T) -> T:
+    """Return how much a search draws: a small part in `make check`, the rest in `make torture`."""
+    return torture if IS_TORTURE else check

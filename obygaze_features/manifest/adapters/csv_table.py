@@ -11,6 +11,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
+    SAVE_AS,
     CsvTable,
     TableRow,
     read_table,
@@ -26,7 +27,7 @@ from obygaze_features.manifest.adapters.table_ids import (
     COUNT,
     add_ids,
     changed_ids,
-    check_ids,
+    check_clip_ids,
     columns_of_form,
     name_by_annotator,
 )
@@ -43,7 +44,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     write_mapping_file,
 )
 from obygaze_features.manifest.adapters.table_times import (
-    TIMES,
+    SPAN_COLUMNS,
     add_unclear,
     in_seconds,
     is_short,
@@ -170,7 +171,7 @@ def _read(
         values.setdefault("scene", _scene_in(values["clip_id"], values["movie_id"]))
     _add_times_of_frames(table.rows, cells)
     _check_totals(table.rows, cells, chosen)
-    check_ids(table.rows, cells, given_ids, chosen.columns)
+    check_clip_ids(table.rows, cells, given_ids, chosen.columns)
     one_clip_a_film = _one_clip_a_film(cells, chosen)
     name_by_annotator(table.rows, cells)
     extra = dict.fromkeys(name for name in sources if name not in CLIP_COLUMNS)
@@ -240,7 +241,7 @@ def _write_draft(
     name: str | None,
 ) -> None:
     """Write a draft of the mapping of a table that cannot be imported, and say so in the error."""
-    if target is None or not error.details:
+    if target is None or not error.details or error.hint == SAVE_AS:
         return
     table = read_table(
         path,
@@ -385,6 +386,8 @@ def _hint(
             "--map clip_id=COLUMN names the column of ids, and"
             " --id '{movie_id}-{count:03d}' counts the clips of each film"
         )
+        if "annotator" not in (*table.columns, *mapping.columns):
+            ways.append("--map annotator=COLUMN, if people have rows of the same clips")
     columns = f"the columns of the table: {few([*filter(None, table.columns)])}"
     return "; ".join([draft, *ways, columns])
 
@@ -398,9 +401,9 @@ def _values_of_clip(
 ) -> dict[str, str]:
     """Return the cells of one row with seconds and canonical words."""
     cells = dict(given)
-    for column in TIMES:
+    for column in SPAN_COLUMNS:
         cells.setdefault(column, "")
-    for column in (*TIMES, *FILM_TIMES):
+    for column in (*SPAN_COLUMNS, *FILM_TIMES):
         if column in cells:
             cells[column] = in_seconds(
                 cells[column],
@@ -414,7 +417,7 @@ def _values_of_clip(
 
 def _check_times(rows: Sequence[TableRow], cells: Sequence[dict[str, str]]) -> None:
     """Add a violation for each column with times that may be minutes or hours, and empty these."""
-    for pair in (TIMES, FILM_TIMES):
+    for pair in (SPAN_COLUMNS, FILM_TIMES):
         for column in pair:
             add_unclear(rows, column, [values.get(column, "") for values in cells])
         for values in cells:

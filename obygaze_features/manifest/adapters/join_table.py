@@ -26,7 +26,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     chosen_mapping,
 )
 from obygaze_features.manifest.adapters.table_times import (
-    TIMES,
+    SPAN_COLUMNS,
     add_unclear,
     in_seconds,
 )
@@ -236,7 +236,7 @@ def _read_table(
     for target, column in chosen.columns.items():
         if column in read.columns:
             mapped.setdefault(target, column)
-    for target in (*TIMES, *FILM_TIMES):
+    for target in (*SPAN_COLUMNS, *FILM_TIMES):
         column = mapped.get(target, target)
         if column in read.columns and not chosen.times:
             add_unclear(read.rows, column, [row[column] for row in read.rows])

@@ -101,7 +101,7 @@ def add_ids(
         values["clip_id"] = id_of_form(form, row, named) if has_film else f"{row.line}"
 
 
-def check_ids(
+def check_clip_ids(
     rows: Sequence[TableRow],
     cells: Sequence[dict[str, str]],
     given_ids: Sequence[Mapping[str, str]],

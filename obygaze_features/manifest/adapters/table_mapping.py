@@ -28,7 +28,7 @@ from obygaze_features.core.tables import CsvTable, TableRow
 from obygaze_features.core.workbooks import is_workbook
 from obygaze_features.manifest.adapters.table_times import (
     SHORT_TIMES,
-    TIMES,
+    SPAN_COLUMNS,
     is_short,
     is_time,
 )
@@ -316,7 +316,7 @@ def _draft_of_times(table: CsvTable, mapping: TableMapping) -> list[str]:
     """Return the lines on times such as 1:05, in columns of times, or that may be such."""
     if mapping.times:
         return toml_lines({"times": mapping.times})
-    mapped = {mapping.columns.get(name, name) for name in (*TIMES, *FILM_TIMES)}
+    mapped = {mapping.columns.get(name, name) for name in (*SPAN_COLUMNS, *FILM_TIMES)}
     for column in table.filled_columns:
         cells = _words(table.rows, column)
         unclear = [cell for cell in cells if is_short(cell)]

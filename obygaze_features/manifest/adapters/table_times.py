@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from obygaze_features.core.tables import TableRow
 
-TIMES = ("start_s", "end_s")
+SPAN_COLUMNS = ("start_s", "end_s")
 # What 1:05 may be. Excel shows its times without seconds in the second way.
 MINUTES = "m:ss"
 HOURS = "h:mm"

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import h5py
 import numpy as np
@@ -36,7 +37,7 @@ from obygaze_features.store.importing.reader import (
     ExportOrigin,
     Reader,
     array_reader,
-    check_rows,
+    check_clip_rows,
     clip_reader,
     ids_in_films,
     name_by_shape,
@@ -49,7 +50,7 @@ from obygaze_features.store.layout import MASK, TIMES
 ID = "{id}"
 FILM = "{film}"
 LAYOUT = f"--array NAME=PATH, such as --array clip='{ID}/features'"
-# What a hint looks at: in a larger file, it names the groups among its first data sets.
+# What is looked at to know where arrays and ids are: the first groups and data sets of a file.
 MOST_NODES = 10_000
 # The start of a block of texts.
 TEXTS = b"GCOL\x01\0\0\0"
@@ -131,7 +132,12 @@ def _is_npz(path: Path) -> bool:
 
 def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
     """Raise an error for a list of texts beside an array with as many rows: they may be ids."""
-    top = _arrays_of_groups(handle).get("", {})
+    top = {}
+    for name, kind in islice(_kinds(handle).items(), MOST_NODES):
+        # A damaged one is a failed row where it is read.
+        with suppress(*FOREIGN_DAMAGE):
+            if kind is h5py.Dataset:
+                top[name] = _DataSet.of(handle[name])
     if _with_ids("", top):
         raise FixInput(
             f"no array {ID_KEY!r}; the file has {few(list(top))}",
@@ -143,6 +149,10 @@ def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
 class _DataSet(NamedTuple):
     shape: tuple[int, ...]
     kind: str
+
+    @classmethod
+    def of(cls, node: Any) -> Self:
+        return cls(tuple(node.shape), node.dtype.kind)
 
 
 def _arrays_of_groups(handle: Any) -> dict[str, dict[str, _DataSet]]:
@@ -157,8 +167,7 @@ def _arrays_of_groups(handle: Any) -> dict[str, dict[str, _DataSet]]:
         # What is damaged is an error, or a failed row, where it is read.
         with suppress(*FOREIGN_DAMAGE):
             if isinstance(node, h5py.Dataset):
-                found = _DataSet(tuple(node.shape), node.dtype.kind)
-                arrays_of_group.setdefault(group, {})[name] = found
+                arrays_of_group.setdefault(group, {})[name] = _DataSet.of(node)
         # What is returned ends the visit.
         return True if n_nodes == MOST_NODES else None
 
@@ -209,9 +218,9 @@ def _of_films(arrays_of_group: Mapping[str, Mapping[str, _DataSet]]) -> str:
     for group, arrays in arrays_of_group.items():
         of_films = "/".join([*group.split("/")[:-1], FILM])
         with_ids = _with_ids(of_films, arrays)
-        options = (with_ids, 0) if with_ids else _with_vectors(of_films, arrays)
+        alike = (with_ids, 0) if with_ids else _with_vectors(of_films, arrays)
         if group:
-            groups_of_options.setdefault(options, []).append(group)
+            groups_of_options.setdefault(alike, []).append(group)
     for (options, _), groups in groups_of_options.items():
         names: set[str] = set()
         for group in groups:
@@ -237,7 +246,7 @@ def _how_to_read(handle: Any) -> str:
 def _other_films(handle: Any, keys: Sequence[str]) -> list[str]:
     """Return a sentence if the keys lead to one of several groups that may be films."""
     groups = {key.rpartition("/")[0] for key in keys} - {""}
-    if not groups or any(FILM in group for group in groups):
+    if not groups or any(FILM in group or ID in group for group in groups):
         return []
     arrays_of_group = _arrays_of_groups(handle)
     options = _of_films(arrays_of_group)
@@ -275,7 +284,9 @@ def _a_group_a_film(
                 continue
             ids = text_ids(_column(handle, path, ids_key, ids_key), ids_key, where)
             values = _column(handle, path, ids_key, of_film)
-            check_rows({array: of_film}, {of_film: values}, len(ids), len(ids), where)
+            check_clip_rows(
+                {array: of_film}, {of_film: values}, len(ids), len(ids), where
+            )
             for row, clip in enumerate(ids):
                 if (film, clip) in keys[array]:
                     raise FixInput(f"{ids_key!r} has {clip!r} twice", where=where)

@@ -408,7 +408,7 @@ def array_reader(
     keys = {**asked, **dict(zip(companions, companions, strict=True))}
     # Where nothing is taken, the error names all that is there.
     columns = {key: array_of(key) for key in asked.values() or others}
-    check_rows(asked, columns, len(ids), len(films), where)
+    check_clip_rows(asked, columns, len(ids), len(films), where)
     return Reader(
         where=where,
         origin={**origin, "arrays": asked},
@@ -507,7 +507,7 @@ def _named(
     return key_of_name
 
 
-def check_rows(
+def check_clip_rows(
     arrays: Mapping[str, str],
     columns: Mapping[str, Any],
     n_clips: int,

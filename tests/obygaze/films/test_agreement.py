@@ -402,6 +402,12 @@ def run(
     return call_obygaze("manifest", "agree", marked, "--clips", cut, *options).ok()
 
 
+def test_a_table_may_have_another_file_beside_it(tmp_path: Path) -> None:
+    """The file was read as the header of a manifest, and refused."""
+    (tmp_path / "s.toml").write_text('separator = ","')
+    run(tmp_path, *film("one", "EN HN NS S", "EN NS NS EN"))
+
+
 def test_the_command_gives_the_document_scripts_rely_on(tmp_path: Path) -> None:
     one, one_clips = film("one", "EN HN NS S", "EN NS NS EN")
     two, two_clips = film("two", "S EN EN", "S EN HN")

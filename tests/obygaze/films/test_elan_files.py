@@ -99,6 +99,19 @@ def test_a_draft_works_once_its_questions_are_answered(
     assert list(map(values_of, made)) == list(map(values_of, expected_clips))
 
 
+def test_a_tier_that_is_empty_in_one_file_keeps_its_role(tmp_path: Path) -> None:
+    """The mapping that was written said that it is not used, and its marks were gone."""
+    manifest = imported(FOLDER / "see.eaf", tmp_path / "see")
+    (path,) = export_segments("elan", manifest, folder=tmp_path / "out").files
+    empty = tmp_path / "pier.eaf"
+    text = path.read_text("utf-8").replace('"comment"', '"note"')
+    empty.write_text(re.sub("(?s)<ANNOTATION>.*?</ANNOTATION>", "", text), "utf-8")
+    kept = tmp_path / "kept.toml"
+    made = import_segments([path, empty], "marks", FPS, write_mapping=kept).manifest
+    again = import_segments([path, empty], "marks", FPS, mapping=kept).manifest
+    assert again.clips == made.clips
+
+
 def test_the_same_problem_of_several_files_is_one_line(tmp_path: Path) -> None:
     paths = [tmp_path / f"{name}.eaf" for name in ("a", "b")]
     for path in paths:

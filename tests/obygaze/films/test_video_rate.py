@@ -92,7 +92,8 @@ def test_an_import_takes_the_rate_of_the_video_beside_the_elan_file(linked):
     Path("manifests/marks.toml").unlink()
     refused = import_segments("alone/lake.eaf", "-o", "third")
     assert refused.code == 2
-    assert "the frame rate of the film lake is not known" in refused.stderr
+    reason = "the frame rate of the film lake is not known: lake.mp4 is not there"
+    assert reason in refused.stderr
     assert "--fps lake=25, or that of the film" in refused.stderr
 
 

@@ -22,7 +22,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import decoding
-from obygaze_features.extraction.clips import facts_of, planned_clips
+from obygaze_features.extraction.clips import RowJob, facts_of, planned_clips
 from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.cut_films import write_windows
 from obygaze_features.extraction.kept import (
@@ -33,7 +33,7 @@ from obygaze_features.extraction.kept import (
 from obygaze_features.extraction.recipes import CLEAN, PICTURES
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store, subset, verify
-from obygaze_features.video import PictureView, decode_clip
+from obygaze_features.video import DecodePool, PictureView, decode_clip
 from obygaze_features.video.decoded_clip import pictures_of_view
 
 N_CLIPS = 6
@@ -269,6 +269,22 @@ def test_two_backbones_of_which_one_has_kept_frames(tmp_path: Path) -> None:
     assert all(reason.startswith("missing") for reason in other.failures.values())
     of_store = tmp_path / "stores"
     assert bytes_of(of_store / "again") == bytes_of(of_store / "films.descriptors")
+
+
+def test_a_film_that_is_replaced_after_the_plan_is_not_that_of_the_kept_frames(
+    tmp_path: Path,
+) -> None:
+    """One view has kept frames of the old film, the other one would be of the new film."""
+    films = film_folder(tmp_path, 1)
+    run(films, tmp_path, "frames:descriptors")
+    views = (view_of_descriptors(), PictureView(4))
+    kept = kept_of(films, tmp_path, "films", list(views))
+    write_video(video_of(films, 0), numbers=range(100, 140), size=(64, 48))
+    with DecodePool(1) as pool:
+        clips = planned_clips(films)
+        decoder = decoding.RowDecoder(clips, pool, 1, 0, "", kept=kept)
+        (row,) = decoder.rows([RowJob(0, views)])
+    assert row.views == dict.fromkeys(views, decoding.REPLACED)
 
 
 def test_a_manifest_whose_name_is_a_pattern(tmp_path: Path) -> None:

@@ -61,3 +61,18 @@ def test_the_rarer_of_two_words_is_asked_for(words: list[str], expected: str) ->
         Clip(f"c{i}", "f", extra={"smoking": word}) for i, word in enumerate(words)
     ]
     assert own_tasks(clips) == [f"smoking={expected}"]
+
+
+def test_a_rating_is_asked_for_before_remarks_though_a_cell_is_to_be_corrected() -> (
+    None
+):
+    ratings = ["0", "1", "2", "3", "2?", "0", "1", "2", "3", "3"]
+    clips = []
+    for number, rating in enumerate(ratings):
+        extra = {
+            "remark": "dark" if number < 3 else "loud",
+            "rating (0-3)": rating,
+            "age": "7" if number < 5 else "70",
+        }
+        clips.append(Clip(f"c{number}", "f", extra=extra))
+    assert own_tasks(clips) == ["age>=70", "rating (0-3)>=2", "remark=dark"]

@@ -282,3 +282,12 @@ def test_a_folder_does_not_hide_a_manifest_of_its_name(tmp_path: Path) -> None:
         "100.0",
         "%",
     ]
+
+
+def test_a_file_does_not_hide_a_command_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").touch()
+    done = call_obygaze("manifest", "import", "folder", "--help").ok()
+    assert "obygaze manifest import folder" in done.stdout

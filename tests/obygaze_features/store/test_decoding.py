@@ -52,3 +52,15 @@ def test_runs_of_some_rows_are_those_of_the_whole_table(runs, data) -> None:
         for column in ("first_rows", "first_bytes"):
             here, there = getattr(some, column), getattr(whole, column)
             assert here[found : found + 2].tolist() == there[known : known + 2].tolist()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [["a,0,10,-50,0", "b,10,10,60,0"], ["a,0,10,5000,0", "b,10,10,6000,0"]],
+)
+def test_runs_outside_rows_csv_are_damage(lines: list[str]) -> None:
+    """A stranger's table decides what is read of a file."""
+    header = "movie_id,first_row,rows,byte,crc32c"
+    films_csv = "\n".join([header, *lines, ""]).encode()
+    with pytest.raises(ValueError, match="do not follow each other"):
+        Films.around(np.array([0]), films_csv, 20, 100)

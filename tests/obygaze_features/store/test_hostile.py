@@ -114,6 +114,7 @@ def test_the_store_of_these_tests_is_otherwise_right(whole: Path, tables) -> Non
     assert len(CASES) > 130
 
 
+@pytest.mark.check("long documents, in processes of their own")
 @pytest.mark.parametrize(
     ("key", "entry"),
     [

@@ -17,6 +17,7 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.exporting import export_features
+from obygaze_features.store.importing import hdf5 as hdf5_files
 from obygaze_features.store.importing.features import (
     import_features,
     open_features,
@@ -351,6 +352,17 @@ def test_ids_under_another_name_are_asked_for(tmp_path: Path, texts: Any) -> Non
         "hdf5", file, tmp_path / "s", id_key="names", arrays={"clip": "embeddings"}
     )
     np.testing.assert_array_equal(values_of(store, "clip", ["c"]), A[2:])
+
+
+def test_ids_behind_a_large_group_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group alone was looked at, and the array became a clip."""
+    monkeypatch.setattr(hdf5_files, "MOST_NODES", 3)
+    more = {f"clips/{name}": V for name in "abcd"}
+    file = hdf5(tmp_path / "f.h5", {**more, "names": ["a", "b", "c"], "x": A})
+    with pytest.raises(FixInput, match="the file has names, x"):
+        open_features("hdf5", file)
 
 
 def test_a_text_among_the_data_sets_of_clips_is_a_failed_row(tmp_path: Path) -> None:

@@ -157,6 +157,7 @@ def test_the_order_of_the_grid_and_another_store_change_nothing(
     assert {key: beside[key] for key in cells} == cells
 
 
+@pytest.mark.check("several runs")
 def test_without_levels_folds_come_from_the_training_task(tmp_path: Path) -> None:
     """Folds are balanced by level; without levels they were balanced by the first task of all."""
     manifest = with_classes(without_levels(films(4, 24, seed=2)))

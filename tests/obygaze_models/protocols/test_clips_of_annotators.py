@@ -88,7 +88,10 @@ def test_no_row_of_a_tested_clip_trains(tmp_path: Path) -> None:
         assert fold["n_train"] + fold["n_validation"] == n_others
 
 
-@pytest.mark.parametrize("kind", ["ridge", "pcbm-lr"])
+@pytest.mark.parametrize(
+    "kind",
+    ["ridge", pytest.param("pcbm-lr", marks=pytest.mark.check("fits many models"))],
+)
 def test_a_model_knows_the_clips_of_the_store_that_it_was_trained_on(
     kind: str, tmp_path: Path
 ) -> None:

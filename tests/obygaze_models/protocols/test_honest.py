@@ -99,6 +99,7 @@ def test_folds_of_clips_are_said_to_be_of_known_films(tmp_path: Path) -> None:
     assert answer(run).startswith("On further clips of films it has seen")
 
 
+@pytest.mark.check("several runs")
 def test_the_value_of_decisions_is_that_of_the_pooled_predictions(
     on_signal: Run,
 ) -> None:
@@ -132,6 +133,7 @@ def test_the_value_of_decisions_is_that_of_the_pooled_predictions(
     assert len(auc_of_film) == cell.n_films == 8
 
 
+@pytest.mark.check("several runs")
 def test_models_are_compared_on_the_same_clips(on_signal: Run) -> None:
     pairs = {
         (row["model"], row["against_model"])
@@ -204,6 +206,7 @@ def test_a_model_that_calls_no_clip_positive_has_an_interval_of_ranks_only(
     assert the_cell(run, model="all_positive").has_interval("f1_binary")
 
 
+@pytest.mark.check("several runs")
 def test_trained_models_have_intervals_of_ranks_only(on_signal: Run) -> None:
     """At a threshold, other training films could change the decisions on many clips."""
     for cell in models(on_signal):

@@ -180,6 +180,7 @@ def test_every_fit_of_table_2_trains_on_as_many_clips_as_the_released_loop(
         assert len(predictions_of(run, cell)) == 8 * 103
 
 
+@pytest.mark.check("fits with torch")
 def test_table_4_on_three_films(
     manifest: Manifest, features: dict[str, NDArray[np.float32]], tmp_path: Path
 ) -> None:

@@ -5,7 +5,12 @@ import pytest
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_models.protocols.clips import ClipTable, empty_labels, task_labels
+from obygaze_models.protocols.clips import (
+    ClipTable,
+    empty_labels,
+    rows_of_annotators,
+    task_labels,
+)
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol, Task
 from obygaze_models.protocols.tasks import with_tasks
@@ -176,6 +181,28 @@ def test_empty_labels_are_counted_for_each_task() -> None:
         "1 of 4 clips have no value in the column a or b, and are left out of either, both. "
         "2 of 4 clips have no value in the column b, and are left out of b, same."
     )
+
+
+def test_rows_of_annotators_are_counted_with_the_clips_they_contradict_each_other_on() -> (
+    None
+):
+    said = {"ada": ("oui", "non", "oui", ""), "ben": ("oui", "oui", "", "non")}
+    clips = []
+    for annotator, words in said.items():
+        for number, word in enumerate(words):
+            extra = {"annotator": annotator, "a": word}
+            clips.append(Clip(f"c{number}.{annotator}", "m", extra=extra))
+    task = Task(positive="a == oui")
+    table = ClipTable("made-up", clips[:-1], ())
+    labels = {"a=oui": task_labels("a=oui", task, table)}
+    assert rows_of_annotators(labels, table) == (
+        "7 rows of 2 annotators about 4 clips; positive for one and negative for another: 1 clip"
+        " (a=oui)."
+    )
+    assert "2 of 7 rows have no value" in empty_labels({"a=oui": task}, labels, table)
+    of_ada = ClipTable("made-up", clips[:4], ())
+    labels = {"a=oui": task_labels("a=oui", task, of_ada)}
+    assert rows_of_annotators(labels, of_ada) == ""
 
 
 def test_ids_are_not_numbers() -> None:

@@ -88,6 +88,7 @@ def test_latex_is_a_booktabs_table() -> None:
 def test_names_of_files_are_plain() -> None:
     assert slug("a/b", "..", "c d") == "a-b-c-d"
     assert slug("/..") == "none"
+    assert slug("réponse=oui", "Sœur") == "reponse-oui-Soeur"
     assert latex_text("a_b") == r"a\_b"
 
 

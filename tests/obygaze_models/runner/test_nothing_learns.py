@@ -10,6 +10,7 @@ import inspect
 import types
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle, product
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from support.held_out_fits import (
     must_not_be_learned,
     way_of,
 )
+from support.seeds import amount
 
 from obygaze_features.core.parts import trust
 from obygaze_models.runner import heldout
@@ -125,18 +127,28 @@ def folds_to_try(way: Way) -> Sequence[HeldOut]:
     return tested[:1] + tested[1:][-1:] if tested[0].is_by_film else tested[-1:]
 
 
-SLOW = [
-    pytest.param(name, marks=pytest.mark.check("takes a minute"))
-    for name in LEARNING
-    if name != "plain"
-]
-
-
-@pytest.mark.parametrize("learning", ["plain", *SLOW])
 @pytest.mark.parametrize("splits", SPLITS)
-def test_no_model_learns_from_what_is_held_out(
+def test_no_model_learns_from_what_is_held_out(tmp_path: Path, splits: str) -> None:
+    must_learn_nothing(tmp_path, splits, "plain")
+
+
+OTHER_WAYS = [name for name in LEARNING if name != "plain"]
+# Each kind of split with one of the other ways of learning, or with all of them.
+PAIRS = amount(
+    list(zip(SPLITS, cycle(OTHER_WAYS), strict=False)),
+    list(product(SPLITS, OTHER_WAYS)),
+)
+
+
+@pytest.mark.check("takes a minute")
+@pytest.mark.parametrize(("splits", "learning"), PAIRS)
+def test_no_other_way_of_learning_learns_from_it(
     tmp_path: Path, splits: str, learning: str
 ) -> None:
+    must_learn_nothing(tmp_path, splits, learning)
+
+
+def must_learn_nothing(tmp_path: Path, splits: str, learning: str) -> None:
     way = case(tmp_path, splits, learning)
     by_film = SPLITS[splits][1]
     n_fitted = 0

@@ -170,6 +170,35 @@ def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("n_films", "n_in_all", "said"),
+    [
+        (0, 1, "1 film"),
+        (1, 1, "1 film"),
+        (0, 3, "no tested film"),
+        (1, 3, "1 tested film"),
+        (0, None, "no tested film"),
+    ],
+)
+def test_films_with_positive_clips_are_counted_before_folds_are_left_out(
+    tmp_path: Path, n_films: int, n_in_all: int | None, said: str
+) -> None:
+    """The film of the only positive clip is of the fold that could not be trained."""
+    values = {"ap": math.nan, "auc": math.nan, "prevalence": 0.0}
+    made = rows("ridge", values, [math.nan] * 5, n_films=5)
+    made[-1]["value"] = n_films / 40
+    skipped = {"fold-2": "the training clips hold one class only: 0"}
+    manifest: dict[str, Any] = {"n_clips": 200, "n_films": 12}
+    if n_in_all is not None:  # a run that an earlier version made does not say it
+        manifest["positive_films"] = {"EN_S": n_in_all}
+    skips = [fit("ridge", skipped=skipped)]
+    run = run_of(tmp_path, skips, made, manifest=manifest)
+    assert about_of(run)["no interval"] == (
+        f"1 of 1 cells have no interval: {said} of EN_S has positive clips, and 2 are"
+        " needed."
+    )
+
+
 def test_a_question_says_which_model_is_asked_for(tmp_path: Path) -> None:
     second = [{**row, "model": "mlp"} for row in rows("ridge", GUESS)]
     protocol = {
@@ -226,7 +255,11 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
     found = about_of(run)
     assert set(found) == {"guessing", "chance", "few films"}
     assert "neighbour has AP .54, ridge .55" in found["guessing"]
-    assert "may be no better than chance: ridge (EN_S)" in found["chance"]
+    assert found["chance"] == (
+        "In 1 of 1 cells the interval of AUC does not lie above one half: by AUC, these may be no"
+        " better than chance, even where their AP is shown to be above that of the best guess:"
+        " ridge (EN_S)."
+    )
     assert "1 of 1 cells test 5 films only" in found["few films"]
 
 
@@ -327,17 +360,17 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
         splits={"kind": "fixed", "column": "part"},
         rare_concepts=rare,
         stores={"s": {"missing": {"a-1": "decode_error", "a-2": "decode_error"}}},
-        remarks={"annotators": "Two people annotated 3 clips."},
+        remarks={"annotators": "200 rows about 3 clips."},
     )
     found = about_of(run)
-    assert "40 of the 200 test clips" in found["films on both sides"]
+    assert "40 of the 200 test rows" in found["films on both sides"]
     assert "the column part divides films" in found["films on both sides"]
     assert "Look (down to 1 clip, in 2 of 12 folds)" in found["rare concepts"]
     assert found["skipped folds"] == "1 fold left out: no clip is left to train on."
     assert found["missing features of s"] == (
-        "2 of 200 clips have no features in s and are left out (2 decode_error): a-1, a-2."
+        "2 of 200 rows have no features in s and are left out (2 decode_error): a-1, a-2."
     )
-    assert found["annotators"] == "Two people annotated 3 clips."
+    assert found["annotators"] == "200 rows about 3 clips."
 
 
 def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:

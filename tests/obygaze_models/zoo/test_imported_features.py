@@ -16,6 +16,7 @@ from support.saved_models import write_model_json
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.store.reading import open_store
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.training import fit_final, training_protocol
@@ -82,6 +83,24 @@ def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
     assert "told.frames: 32 wanted, 16 in this store" in refused.stderr
     scores = predict("mine-named", "later-named", workspace=lab)
     assert set(scores.basis) == {"film-unknown"}
+
+
+@pytest.mark.parametrize(
+    ("ending", "kind"), [("h5", "hdf5"), ("npz", "npz"), ("parquet", "parquet")]
+)
+def test_a_file_of_features_is_no_store_and_leads_to_its_import(
+    lab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, kind: str
+) -> None:
+    name = f"nouveaux films.{ending}"
+    (tmp_path / name).write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    refused = call_obygaze("-C", lab, "models", "predict", "mine", name, cwd=tmp_path)
+    assert f"{name} is a file of features, not a store" in refused.stderr
+    command = f"Try: obygaze store import {kind} 'nouveaux films.{ending}' -o NAME"
+    assert command in refused.stderr
+    with pytest.raises(FixInput, match="a store is a folder, got a file") as raised:
+        open_store(tmp_path / name)
+    assert f"obygaze store import {kind} " in str(raised.value.hint)
 
 
 def test_the_only_array_of_a_later_import_may_have_another_name(lab: Path) -> None:

@@ -10,6 +10,7 @@ from support.cli import call_obygaze
 from support.workbooks import write_workbook
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.tables import SAVE_AS
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.io import read_manifest
 
@@ -58,8 +59,9 @@ def test_unicode_tables_are_read_whatever_separates_their_cells(
 def test_another_encoding_is_refused_by_its_line(tmp_path: Path, encoding: str) -> None:
     lines = imported(tmp_path, TEXT.encode(encoding))
     assert lines[0].startswith("t.csv:2: byte 0x")
-    assert "is not UTF-8; save the file as UTF-8" in lines[0]
+    assert "is not UTF-8" in lines[0]
     assert "Error: the table cannot be imported: 2 violations" in lines
+    assert lines[-1] == f"  Try: {SAVE_AS}"
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
@@ -75,11 +77,49 @@ def test_what_only_windows_1252_can_mean_is_read_and_said(
     assert title == "Amélie"
 
 
+@pytest.mark.parametrize("word", ["Élise", "Ärger im Dorf", "(Übung)", "Été"])
+def test_a_word_that_begins_with_a_capital_with_an_accent_is_read_too(
+    tmp_path: Path, word: str
+) -> None:
+    text = f"clip_id;film\na;{word}\nb;noir\n"
+    options = ("--map", "movie_id=film")
+    lines = imported(tmp_path, text.encode("cp1252"), *options)
+    assert any("not UTF-8, read as Windows-1252" in line for line in lines)
+    first, _ = read_manifest("t", workspace=tmp_path)
+    assert first.extra["movie_title"] == word
+
+
+@pytest.mark.parametrize("encoding", ["mac-roman", "cp850"])
+@pytest.mark.parametrize("word", ["Élise", "“Hello”", "Ärger", "…", "«mot»", "Índice"])
+def test_a_word_that_may_be_of_another_encoding_is_not_read(
+    tmp_path: Path, encoding: str, word: str
+) -> None:
+    data = f"clip_id;film\na;{word}\n".encode(encoding, errors="replace")
+    if data.isascii():
+        pytest.skip("the encoding has no such letter")
+    options = ("--map", "movie_id=film", "--write-mapping", "m.toml")
+    assert imported(tmp_path, data, *options)[-1] == f"  Try: {SAVE_AS}"
+    assert not (tmp_path / "m.toml").exists()
+
+
 @pytest.mark.parametrize("data", [TEXT.encode("utf-16-le"), bytes(range(256))])
 def test_text_in_utf_16_without_a_mark_and_bytes_that_are_no_text_are_refused(
     tmp_path: Path, data: bytes
 ) -> None:
     assert "is not text in UTF-8; save the file as UTF-8" in imported(tmp_path, data)[0]
+
+
+def test_a_table_without_ids_is_also_asked_for_its_annotators(tmp_path: Path) -> None:
+    """The second command works where several people have rows of the same clips."""
+    rows = "name,film,codeur,note\na,noir,ana,1\na,noir,ben,2\n"
+    options = ("--map", "movie_id=film")
+    refused = imported(tmp_path, rows.encode(), *options)[-1]
+    assert "; --map annotator=COLUMN, if people have rows of the same clips;" in refused
+    options += ("--map", "clip_id=name", "--map", "annotator=codeur")
+    assert imported(tmp_path, rows.encode(), *options)[0].startswith("manifests/t.toml")
+    named = rows.replace("codeur", "annotator").encode()
+    refused = imported(tmp_path, named, "--map", "movie_id=film")[-1]
+    assert "annotator=COLUMN" not in refused
 
 
 def test_clip_numbers_that_begin_anew_in_each_film_become_ids(tmp_path: Path) -> None:
