@@ -32,12 +32,14 @@ def check_up(workspace: PathLike | None = None) -> Facts:
     root = Workspace.of(workspace).root.absolute()
     packages = _packages()
     problems = problems_of(packages)
-    modules = {}
+    devices = None
     for name in ("av", "torch"):
         if package_version(name) is None:
             continue
         try:
-            modules[name] = importlib.import_module(name)
+            module = importlib.import_module(name)
+            if name == "torch":
+                devices = _devices(module)
         except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is reported
             reason = f"{type(error).__name__}: {first_line(error)}"
             problems.append(f"{name} is installed and does not work: {reason}")
@@ -48,7 +50,7 @@ def check_up(workspace: PathLike | None = None) -> Facts:
         "executable": sys.executable,
         "machine": asdict(this_machine()),
         "packages": packages,
-        "devices": _devices(modules.get("torch")),
+        "devices": devices,
         "workspace": str(root),
         "leftovers": [leftover.to_json() for leftover in find_leftovers(root)],
     }
@@ -128,10 +130,8 @@ def problems_of(packages: Sequence[Facts]) -> list[str]:
     return problems
 
 
-def _devices(torch: Any) -> list[str] | None:
-    """Return the GPUs that torch sees; None without it."""
-    if torch is None:
-        return None
+def _devices(torch: Any) -> list[str]:
+    """Return the GPUs that torch sees."""
     devices = []
     if torch.cuda.is_available():
         for number in range(torch.cuda.device_count()):
@@ -144,7 +144,7 @@ def _devices(torch: Any) -> list[str] | None:
 def to_text(facts: Facts) -> str:
     """Return the facts as text: one line for each fact, problems at the end."""
     machine = facts["machine"]
-    gpu = "unknown, as torch is missing"
+    gpu = "unknown, as torch is missing or does not work"
     if facts["devices"] is not None:
         gpu = ", ".join(facts["devices"]) or "none"
     lines = {

@@ -333,7 +333,7 @@ def _refuse_ratings(segments: Tables, workspace: PathLike | None) -> None:
         audit = f"obygaze audit reliability {shlex.quote(manifest.name)}"
         if has_levels and all(clip.start_s is None for clip in manifest):
             raise FixInput(
-                "agreement is measured on times of films, and no clip has times",
+                "agreement is measured on times of films, and no clip has times (start_s, end_s)",
                 where=manifest.name,
                 hint=f"{audit} --column level --cluster movie_id",
             )
@@ -382,7 +382,14 @@ def _mean_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:
 
 def _meaning(alpha: float | None) -> str:
     """Return what the mean of Krippendorff's alpha over films means."""
-    scale = "1 is complete agreement, 0 agreement by chance"
+    places = ", ".join(
+        f"{level} {tenths / 10:g}"
+        for level, tenths in zip(LEVELS, TENTHS[0], strict=True)
+    )
+    scale = (
+        f"levels are points on a line ({places}), gamma and alpha have their distances; 1 is"
+        " complete agreement, 0 agreement by chance"
+    )
     if alpha is None:
         return f"{scale}."
     if alpha >= 0.8:
@@ -438,7 +445,7 @@ def _pair_row(
     return (
         pair["movie_id"],
         " / ".join(pair["annotators"]),
-        "assumed" if is_assumed else "known",
+        "assumed" if is_assumed else "not assumed",
         pair["n"],
         *pair["gamma"].values(),
         pair["alpha"],

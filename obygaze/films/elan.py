@@ -33,6 +33,7 @@ from obygaze_features.manifest.model import LEVELS, clock
 from obygaze_features.manifest.vocabulary import concept_meaning, concepts
 
 LANGUAGE = "eng"
+UNLINKED = f'write "{UNUSED}" for it in [tiers], or link it in ELAN'
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -257,7 +258,7 @@ class ElanDocument:
             if not tier.role:
                 violations.add_at(path, None, f"{start}: not known what it is")
             elif tier.role in ("concepts", "comments") and not tier.belongs_to_parent:
-                problem = f"{start}: {tier.role}, but not linked to a tier of levels"
+                problem = f"{start}: {tier.role}, but not linked to a tier of levels: {UNLINKED}"
                 violations.add_at(path, None, problem)
             for name, annotation in tier.annotations.items():
                 for problem in self._problems_of(tier, annotation.text):
@@ -312,7 +313,7 @@ class ElanDocument:
                 level = self.mapping.level(text) or ""
             elif tier.role == "concepts":
                 for word in tier.words(text, self.mapping.separator):
-                    names.append(self.mapping.concept(word) or concept_of(word))
+                    names += (self.mapping.concept(word) or concept_of(word)).split("|")
             elif text:
                 comments.append(text)
         concepts_of_mark = tuple(dict.fromkeys(names))

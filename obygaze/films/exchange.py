@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from obygaze.films.clip_spans import warn_of_clips_in_a_row
-from obygaze.films.elan import ElanDocument, write_elan
+from obygaze.films.elan import UNLINKED, ElanDocument, write_elan
 from obygaze.films.film_rates import (
     FilmRates,
     Fps,
@@ -535,9 +535,11 @@ def _check_tiers(documents: Sequence[ElanDocument], mapping: TierMapping) -> Non
     violations = Violations("")
     for document in documents:
         document.add_violations(violations)
+    # A draft asks for no tier that has a role, as one that is only to be linked has.
+    hint = "--write-mapping tiers.toml writes a mapping to fill in; --mapping reads it"
+    is_asked = any(UNLINKED not in line for line in violations.lines)
     violations.raise_if_any(
-        "the tiers of these files are not known",
-        hint="--write-mapping tiers.toml writes a mapping to fill in; --mapping reads it",
+        "the tiers of these files are not known", hint if is_asked else None
     )
 
 

@@ -32,7 +32,8 @@ def measure_agreement(
     and as the mean over films. Expected levels are uniform, each annotator's own, or pooled. Gamma
     is '-' where agreement by chance is complete. Krippendorff's alpha is beside it.
     Clips that an annotator has not watched are not compared; see `obygaze manifest project --help`.
-    `assumed` in the column `watched`: nothing says what was watched, the whole film counts.
+    `assumed` in the column `watched`: nothing says whether clips without a mark were watched, and
+    they count as watched. Levels are points on a line: EN 0, HN .3, NS .7, S 1.
     Of ratings and words of your own, see `obygaze audit reliability --help`.
 
     Args:

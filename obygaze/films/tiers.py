@@ -17,12 +17,12 @@ from obygaze_features.manifest.adapters.table_mapping import (
     OPEN,
     WordMapping,
     checked_mapping,
+    meanings_of_words,
     separator_of,
     toml_lines,
 )
 from obygaze_features.manifest.io import toml_string
 from obygaze_features.manifest.model import LEVELS
-from obygaze_features.manifest.vocabulary import MODALITIES, concepts
 
 UNUSED = "unused"
 # What a tier can be; the last one is not used.
@@ -182,8 +182,7 @@ def draft_of_tiers(tiers: Sequence[Tier], mapping: TierMapping, reread: str) -> 
         *_asked_words(tiers, "levels", mapping, sign),
         "",
         "[concepts]",
-        f"# One of {', '.join(concepts())},",
-        f"# or for a concept of your own its modality: {', '.join(MODALITIES)}.",
+        *meanings_of_words(),
         *toml_lines(mapping.concepts),
         *_asked_words(tiers, "concepts", mapping, sign),
     ]

@@ -24,11 +24,22 @@ def _line(text: str) -> str:
     return one_line(without_secrets(text))
 
 
-def near(word: str, words: Iterable[str]) -> str:
-    """Return ` (did you mean 'x'?)` for the known word that is most like this one, or ``."""
+MEANT = " (did you mean "
+# Ids of clips are alike: only one with a typing error or two is meant.
+LIKE_IDS = 0.85
+
+
+def near(word: str, words: Iterable[str], least: float = 0.6) -> str:
+    """Return ` (did you mean 'x'?)` for the known word that is most like this one, or ``.
+
+    Args:
+        word: The word.
+        words: The known words.
+        least: How alike they must be, from 0 to 1.
+    """
     folded = {item.casefold(): item for item in words}
-    similar = difflib.get_close_matches(word.casefold(), folded, 1, 0.6)
-    return f" (did you mean {folded[similar[0]]!r}?)" if similar else ""
+    similar = difflib.get_close_matches(word.casefold(), folded, 1, least)
+    return f"{MEANT}{folded[similar[0]]!r}?)" if similar else ""
 
 
 class ObygazeError(Exception):

@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from obygaze_features.core.files import write_all_new
-from obygaze_features.core.outside import safe_text
+from obygaze_features.core.outside import safe_text, visible
 
 # Ordered from absence to presence, distinct in print and to colour-blind eyes.
 LEVEL_COLORS = {"EN": "#d4d4d0", "HN": "#7fa8c9", "NS": "#e3a857", "S": "#a8324a"}
@@ -316,6 +316,10 @@ def _svg(figure: Any, title: str) -> ElementTree.Element:
 
 def _printed(figure: Any, write: Callable[..., Any], *left_out: str) -> bytes:
     """Return what a canvas prints; its printers draw once, while `savefig` draws twice."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        text.set_text(visible(text.get_text()))  # some signs are in no valid SVG
     stream = BytesIO()
     with warnings.catch_warnings(), _style():
         # Missing characters in the font, and labels too long for the layout, are not errors.

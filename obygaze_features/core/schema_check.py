@@ -155,9 +155,9 @@ def raise_together(summary: str, *files: Violations, hint: str | None = None) ->
         details.append(f"... and {len(lines) - MAX_LISTED} more")
     paths = dict.fromkeys(violations.path for violations in files if violations)
     first_hints = [violations.hint for violations in files if violations.hint]
-    n_violations = "1 violation" if n_in_all == 1 else f"{n_in_all} violations"
+    n_problems = "1 problem" if n_in_all == 1 else f"{n_in_all} problems"
     raise FixInput(
-        f"{summary}: {n_violations}",
+        f"{summary}: {n_problems}",
         where=", ".join(paths),
         hint="; ".join(dict.fromkeys(first_hints))
         or hint

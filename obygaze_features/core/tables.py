@@ -4,6 +4,7 @@ import codecs
 import csv
 import io
 import re
+import shlex
 import warnings
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -55,7 +56,10 @@ NO_TABLES = {
     b"PAR1": "parquet",
     b"\x93NUMPY": "an array of NumPy",
     b"\x89HDF": "HDF5",
+    b"WEBVTT": "WebVTT",
 }
+# Files with marks in films, which `manifest import segments` reads.
+MARKS = (".eaf", ".vtt")
 # A word with a small letter with an accent: on a Mac, its byte is a capital or a sign. Or one that
 # begins with a capital whose byte is a sign on a Mac and under DOS.
 _OF_WINDOWS = re.compile(
@@ -282,6 +286,8 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
     start = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()
     stream.seek(0)
     hint = import_of_features(path)
+    if path.suffix.lower() in MARKS:
+        hint = f"obygaze manifest import segments {shlex.quote(str(path))} -o NAME"
     for first_bytes, content in NO_TABLES.items():
         if start.startswith(first_bytes):
             problem = f"{path}:1: this is no table: the file is {content}"

@@ -268,8 +268,9 @@ def link_manifest(
 
     A clip's own file is found by its name, whatever its extension; else the clip is a part of
     the file that is named as its film, by its times. Blanks and other characters that ids have not
-    are read as `_`: `Les Yeux.mov` is the film Les_Yeux. No video is opened. Clips without a video
-    are counted by film, and files without a clip; -v lists them all.
+    are read as `_`, and capitals count where two films differ in them alone: `LES YEUX.mov` is the
+    film Les_Yeux. No video is opened. Clips without a video are counted by film, and files without
+    a clip; -v lists them all.
 
     Args:
         manifest: The manifest, which is written anew with the videos.
@@ -379,6 +380,8 @@ class _Files:
             # macOS, and disks that it wrote, may have accents beside their letters.
             for key in self._keys(composed(name)):
                 self.by_key[key] += (name,)
+        # Two films may differ in capitals alone: then a file is that of its own.
+        self.n_films_of_name = Counter(film.casefold() for film in self.films)
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of this clip alone: all files of the best kind of match."""
@@ -414,6 +417,9 @@ class _Files:
             ("name as id", clip.movie_id),
             ("stem as id", clip.movie_id),
         )
+        in_any_case = clip.movie_id.casefold()
+        if self.n_films_of_name[in_any_case] == 1:
+            keys += (("stem in any case", in_any_case),)
         for key in keys:
             files = self.by_key.get(key)
             if files:
@@ -431,6 +437,7 @@ class _Files:
         stem_as_id = ascii_id(path.stem)
         if stem_as_id != path.stem:
             yield "stem as id", stem_as_id
+        yield "stem in any case", stem_as_id.casefold()
 
     def _same_film(self, clip: Clip, names: Sequence[str]) -> tuple[str, ...]:
         """Return the files of the clip's film among these, or else those without a film."""

@@ -20,12 +20,11 @@ MOST_NUMBERS = 4
 def own_tasks(clips: Sequence[Clip]) -> list[str]:
     """Return a task for each own column that may be a label; clips have the same columns.
 
-    Ratings and yes or no come first; then ratings of which some cells are no numbers, which a run
-    lists; then columns of other words, which may be remarks.
+    Yes or no and ratings come first, then ratings of which some cells are no numbers, which a run
+    lists; then columns of other words, which may be remarks, and numbers with decimals, which may
+    be lengths.
     """
-    tasks: list[str] = []
-    to_correct: list[str] = []
-    of_words: list[str] = []
+    ranked: list[tuple[int, str]] = []
     columns = own_columns(clips[0].extra) if clips else []
     for column in columns:
         cells: list[str] = []
@@ -39,21 +38,22 @@ def own_tasks(clips: Sequence[Clip]) -> list[str]:
         if not any(map(_may_be_labels, clips_of_film.values())):
             continue
         words = sorted(set(cells))
-        if has_numbers(cells):
+        if is_yes_and_no(words):
+            ranked.append((0, column))
+        elif has_numbers(cells):
             numbers = [cell for cell in cells if NUMBER.fullmatch(cell)]
-            kind = tasks if len(numbers) == len(cells) else to_correct
-            kind.append(
-                column if is_yes_and_no(words) else f"{column}>={limit_of(numbers)}"
-            )
-        elif is_yes_and_no(words):
-            tasks.append(column)
+            is_measure = any("." in cell for cell in numbers)
+            rank = MOST_WORDS + 2 if is_measure else 1
+            is_to_correct = len(numbers) < len(cells)
+            task = f"{column}>={limit_of(numbers)}"
+            ranked.append((rank + is_to_correct, task))
         elif 2 < len(words) <= MOST_WORDS:
-            of_words.append(column)
+            ranked.append((len(words) + 1, column))
         elif len(words) == 2:
             # The rarer word is most often what is looked for, and not its negation.
             rarer = min(reversed(words), key=cells.count)
-            of_words.append(f"{column}={rarer}")
-    return tasks + to_correct + of_words
+            ranked.append((3, f"{column}={rarer}"))
+    return [task for _, task in sorted(ranked, key=lambda one: one[0])]
 
 
 def counted_words(clips: Sequence[Clip], column: str) -> str:

@@ -5,6 +5,7 @@ no store. A copy whose source was replaced becomes the new store; the copy befor
 """
 
 import os
+import shlex
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -42,7 +43,12 @@ from obygaze_features.store.card import (
 )
 from obygaze_features.store.exporting import refuse_pictures
 from obygaze_features.store.files import FolderFiles
-from obygaze_features.store.finding import Copy, find_copies, text_of_copies
+from obygaze_features.store.finding import (
+    MODEL_JSON,
+    Copy,
+    find_copies,
+    text_of_copies,
+)
 from obygaze_features.store.layout import CARD, STORE_JSON, check_store_name
 from obygaze_features.store.making import (
     check_before,
@@ -67,7 +73,7 @@ from obygaze_features.store.publishing import (
     published_files,
     require_names,
 )
-from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.reading import Store, name_of, open_store
 from obygaze_features.store.records import (
     FileMark,
     Replaced,
@@ -76,6 +82,7 @@ from obygaze_features.store.records import (
 from obygaze_features.store.targets import (
     AGAIN,
     Target,
+    command_to_own_place,
     has_file,
     hash_of,
     open_target,
@@ -374,8 +381,12 @@ def push(
     if licence or citation:
         _state_terms(opened, Terms(licence, citation))
     if publish or not no_licence:
-        hint = "--licence CC-BY-4.0 states it"
-        hint += "" if publish else ", or --no-licence"
+        words = ["obygaze", "store", "push", name_of(store), str(target)]
+        words += ["--publish"] if publish else []
+        for creator in creators:
+            words += ["--creator", creator]
+        hint = shlex.join([*words, "--licence", "CC-BY-4.0"])
+        hint += "" if publish else ", or with --no-licence"
         require_licence(opened.terms, opened.location, hint)
     place = open_target(target)
     with _folder_beside(Path(opened.files.address)) as folder:
@@ -569,8 +580,11 @@ def _check_target(target: Target, store: Store, names: Sequence[str]) -> Store |
         known.discard(CARD)
     for name in names:
         if name not in known and read_hidden(Path(name)) is None:
+            what_is_there = "a model lies there: " if MODEL_JSON in names else ""
+            words = ("store", "push", store.location)
             raise AlreadyThere(
-                f"{name} does not belong to this store",
+                f"{what_is_there}{name} does not belong to this store",
                 where=target.location,
+                hint=command_to_own_place(words, target.location, "features"),
             )
     return there

@@ -62,8 +62,9 @@ SCORES = "table of scores"
 PAGE = "exported page"
 RUN = "run"
 MODEL = "model"
+MODEL_JSON = "model.json"
 # The file that says what a folder is, and the table with its clips.
-_FILE_OF_FOLDER = {RUN: "run.json", MODEL: "model.json", PAGE: PAGE_DATA}
+_FILE_OF_FOLDER = {RUN: "run.json", MODEL: MODEL_JSON, PAGE: PAGE_DATA}
 _TABLE_OF_FOLDER = {RUN: "predictions.csv", MODEL: "training-clips.csv"}
 BY_IDS = "known by its ids alone"
 OTHERS = "the same ids, with other films or times: look at it"

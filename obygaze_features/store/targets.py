@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -96,6 +96,11 @@ def open_target(target: str | os.PathLike[str]) -> Target:
             hint=f"rsync -a STORE/ {shlex.quote(place)}; or ./{place} for a folder here",
         )
     return FolderTarget(Path(place))
+
+
+def command_to_own_place(words: Sequence[str], location: str, name: str) -> str:
+    """Return the command that sends to a place of its own: beside one that has something else."""
+    return shlex.join(["obygaze", *words, f"{location.rstrip('/')}-{name}"])
 
 
 class FolderTarget:

@@ -78,6 +78,11 @@ class ConceptBank(Savable):
         names = self.concepts
         if names is None:
             names = [f"concept{i}" for i in range(n_concepts)]
+        if len(names) != n_concepts:
+            raise FixTraining(
+                f"concepts must have {n_concepts} names, one per column of targets,"
+                f" got {len(names)}"
+            )
         self.n_features_in_ = n_features
         self.concepts_ = np.asarray(names, dtype=np.str_)
         self.coef_ = np.empty((n_concepts, n_features))
@@ -162,6 +167,10 @@ class ConceptBank(Savable):
         self, rows: Ints, positive: Bools, seed: list[int]
     ) -> tuple[Ints, Bools, Floats | None]:
         """Return the rows to use, whether each has the concept, and the weight of each."""
+        if self.balance not in ("weights", "subsample", None):
+            raise FixTraining(
+                f"unknown balance {self.balance!r}", hint="weights, subsample or None"
+            )
         if self.balance == "subsample":
             drawn = subsample(positive, seed)
             rows = rows[drawn]
@@ -241,9 +250,13 @@ def concept_targets(
     easy = (levels == "EN")[:, None]
     rated = np.isin(levels, ("HN", "S"))[:, None]
     without = rated & ~present
-    negative = easy | without if against == "absent" else easy
+    negatives = {"EN": easy, "absent": easy | without}
+    if against not in negatives:
+        raise FixTraining(
+            f"unknown against={against!r}", hint=f"one of {', '.join(negatives)}"
+        )
     targets = np.full(present.shape, -1, dtype=np.int64)
-    targets[np.broadcast_to(negative, present.shape)] = 0
+    targets[np.broadcast_to(negatives[against], present.shape)] = 0
     targets[rated & present] = 1
     return targets
 

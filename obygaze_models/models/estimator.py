@@ -202,6 +202,10 @@ class Classifier(Savable):
             return np.array(
                 [float(weight.get(name, 1)) for name in self.classes_.tolist()]
             )
+        if weight != "balanced":
+            raise FixTraining(
+                f"unknown class_weight {weight!r}", hint="balanced, weights or None"
+            )
         return balanced_weights(codes, len(self.classes_))
 
     def _row_weights(self, codes: Ints, weight: ClassWeight) -> Floats | None:

@@ -26,7 +26,6 @@ from obygaze_models.models.linear_solvers import logistic
 from obygaze_models.models.mlp_network import softmax
 
 Pooling = Literal["max", "mean", "last"]
-POOLINGS = get_args(Pooling)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +79,10 @@ class FrameProbe(Classifier):
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Fit on clips, which are read once."""
+        if self.pooling not in get_args(Pooling):
+            raise FixTraining(
+                f"unknown pooling {self.pooling!r}", hint=", ".join(get_args(Pooling))
+            )
         from sklearn.utils import check_consistent_length
         from sklearn.utils.multiclass import check_classification_targets
         from sklearn.utils.validation import column_or_1d

@@ -29,6 +29,7 @@ from obygaze_models.models.mlp_network import (
     softmax,
     with_ones,
 )
+from obygaze_models.models.registry import KINDS
 
 VALIDATION_SHARE = 0.1
 
@@ -77,6 +78,7 @@ class MLPProbe(Classifier):
     validation_loss_: NDArray[Any] = field(init=False)
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
+        _check_settings(self)
         seed = draw_seed(self.random_state)
         held = hold_out(codes, seed)
         job = PerceptronJob(np.flatnonzero(~held), codes, np.flatnonzero(held), seed)
@@ -120,6 +122,22 @@ def fit_many(
     for group in together.values():
         _train_together(rows, [jobs[i] for i in group], [fits[i] for i in group])
     return fits
+
+
+def _check_settings(probe: MLPProbe) -> None:
+    """Raise an error for a setting that a protocol refuses, too."""
+    for name, setting in KINDS["mlp"].class_settings.items():
+        value = getattr(probe, name)
+        # Protocols have neither weights by class nor a perceptron without a hidden layer.
+        if name == "class_weight" or value == ():
+            continue
+        reason = setting.problem(list(value) if isinstance(value, tuple) else value)
+        if reason:
+            raise FixTraining(f"{name} {reason}, got {value!r}")
+    if probe.min_epochs > probe.max_epochs:
+        raise FixTraining(
+            f"max_epochs must be at least min_epochs, got {probe.max_epochs}"
+        )
 
 
 def hold_out(codes: Ints, seed: int) -> NDArray[np.bool_]:

@@ -1,8 +1,8 @@
 """The registry of models: each kind by name, with its class, its settings and how it is built.
 
 A kind is what a protocol writes as `kind = "pcbm-lr"`. `KINDS` has for each the estimator class,
-the rule and the default of each setting; `build` makes the estimator, ready to fit. An unknown
-kind or setting is an error that lists the known ones; nothing falls back to another kind.
+the type and the default of each setting; `build` makes the estimator, ready to fit. An unknown
+kind is an error that lists the known ones; nothing falls back to another kind.
 
     >>> from obygaze_models.models.registry import build, default_settings
     >>> default_settings("logistic")

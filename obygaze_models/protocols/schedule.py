@@ -37,7 +37,7 @@ VALIDATION_SHARE = 5
 MOST_SPLITS = 100_000
 # Why a fold has no test, whatever the model: its splits are the reason.
 NOT_TESTED = "no clip of this task is tested in it"
-ONE_CLASS = "the training clips hold one class only"
+ONE_CLASS = "all clips to train on have one label"
 NOT_TRAINED = "no clip is left to train on"
 
 

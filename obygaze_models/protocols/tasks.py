@@ -213,23 +213,32 @@ class _Labels:
         return values
 
     def words(self, column: str) -> list[str]:
-        """Return the words of a column; words that differ in capitals alone are an error."""
-        words = sorted(set(self.cells(column)))
-        written: dict[str, str] = {}
-        for word in words:
-            other = written.setdefault(word.casefold(), word)
-            if other != word:
-                both = f"{_quoted(column)} in {{{_quoted(other)}, {_quoted(word)}}}"
+        """Return the words of a column."""
+        return sorted(set(self.cells(column)))
+
+    def require_one_spelling(
+        self, column: str, asked: Sequence[str], sign: str = "=="
+    ) -> None:
+        """Raise an error if an asked word of a column is also there in other capitals."""
+        spellings_of: dict[str, list[str]] = {}
+        for word in self.words(column):
+            spellings_of.setdefault(word.casefold(), []).append(word)
+        for word in asked:
+            spellings = spellings_of.get(word.casefold(), [])
+            if len(spellings) > 1:
+                listed = ", ".join(map(_quoted, spellings))
+                is_in = "not in" if sign == "!=" else "in"
+                text = f"{_quoted(column)} {is_in} {{{listed}}}"
                 raise FixInput(
-                    f"the column {column} has both {other!r} and {word!r}",
+                    f"the column {column} has both {' and '.join(map(repr, spellings))}",
                     where=self.manifest.name,
-                    hint=f"write them alike, or --task {shlex.quote(both)}",
+                    hint=f"write them alike, or --task {shlex.quote(text)}",
                 )
-        return words
 
     def tasks_of_column(self, column: str) -> dict[str, AskedTask]:
         """Return the task of yes and no, or a task for each word."""
         values = self.words(column)
+        self.require_one_spelling(column, values)
         if not values or (len(values) == 1 and column not in CONCEPTS):
             one = f"has one value, {values[0]!r}" if values else "is empty"
             raise FixInput(
@@ -267,6 +276,7 @@ class _Labels:
     def task_of_value(self, column: str, sign: str, value: str) -> dict[str, AskedTask]:
         """Return the task of the clips that compare so with a value, against the other ones."""
         values = self.words(column)
+        self.require_one_spelling(column, [value], sign)
         is_number = NUMBER.fullmatch(value) is not None
         is_known = plain_value(value, column) in values
         if not is_known and not (is_number and sign[0] in "<>"):

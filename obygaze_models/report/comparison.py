@@ -42,7 +42,7 @@ from obygaze_models.runner.results import (
 )
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.summary import CellRows
+from obygaze_models.runner.summary import CellRows, has_levels
 from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 
 # What two runs of one experiment share, or what follows from the rest.
@@ -544,14 +544,17 @@ def _nothing_shared(
 
 
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Return each setting or input that is not the same in all runs, with its value in each.
-
-    Of a model, a task or a store that a run lacks there is one line, without its settings.
-    """
+    """Return each setting or input that is not the same in all runs, with its value in each."""
     have_one_store_each = all(len(run.about["stores"]) == 1 for run in runs)
+    none_has_levels = not any(map(has_levels, runs))
     settings_of_runs = []
     for run in runs:
         known = {key: run.about[key] for key in COMPARED}
+        if none_has_levels:
+            # This hash is then one of the ids alone, as is that of the clips.
+            labels = {**known["manifest"].get("labels", {})}
+            labels.pop("levels", None)
+            known["manifest"] = {**known["manifest"], "labels": labels}
         if have_one_store_each:
             ((name, store),) = known.pop("stores").items()
             known["store"] = {"name": name, **store}
@@ -572,7 +575,11 @@ def _differing(key: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]
         ]
     known = [table for table in tables if table is not None]
     if len(known) == len(tables):
+        seals = {str(table.get("seal", "")) for table in known}
         for name in _in_order(known):
+            if name == "sha256" and len(seals) == 1 and "" not in seals:
+                # That of the features of the clips: the store is the same, and so is each clip.
+                continue
             below = [table.get(name, MISSING) for table in known]
             yield from _differing(f"{key}.{name}".lstrip("."), below)
         return
@@ -585,7 +592,7 @@ def _as_table(value: Any) -> Mapping[str, Any] | None:
     """Return a table, or the tables of a list by their numbers; None for another value."""
     if isinstance(value, Mapping):
         return value
-    if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
         return {str(number): item for number, item in enumerate(value, start=1)}
     return None
 
@@ -600,7 +607,8 @@ def _in_order(mappings: Iterable[Mapping[K, Any]]) -> list[K]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
-        return str(value.get("kind", "yes" if value else "none"))
+        parts = [f"{name} {_shown(item)}" for name, item in value.items()]
+        return str(value.get("kind", ", ".join(parts) or "none"))
     if isinstance(value, list):
         return ", ".join(map(_shown, value)) or "none"
     text = str(value)

@@ -4,17 +4,18 @@ import hashlib
 import json
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import LIKE_IDS, FixInput, FixUsage, NotFound, near
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
+from obygaze_features.store.reading import NOT_IN_STORE
 from obygaze_features.store.recipe import IMPORTED
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.common import (
@@ -29,6 +30,7 @@ from obygaze_models.protocols.schema import Data, Protocol
 ALL_PADDING = "failed: all frames are padding"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
 NOT_COMMON = "left out: another store has no features of it"
+SHOWN_MISSING = 3  # of the clips without features, in one line
 CHOSEN = "chosen"  # the name of the store that training films choose
 # Frames and tokens above it are read from the store in each pass.
 LARGE_BYTES = 2_000_000_000
@@ -141,6 +143,8 @@ def read_store(
             hint=f"obygaze store info {shlex.quote(store.location)}",
         )
     ids = [table.ids[row] for row in clips]
+    missing = {clip: missing[clip] for clip in table.ids if clip in missing}
+    _suggest_ids(missing, store, store_ids)
     digest, row_hashes = _hashes(X, ids)
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
@@ -163,7 +167,7 @@ def read_store(
         name,
         X,
         row_of,
-        {clip: missing[clip] for clip in table.ids if clip in missing},
+        missing,
         origin,
         store_ids,
         _equal_clips(row_hashes, ids, table.clip_of),
@@ -304,6 +308,16 @@ def _unusable_rows(X: Any, is_real: BoolArray | None, scale: str) -> dict[int, s
         for row in np.flatnonzero(~(length > 0)).tolist():
             reasons.setdefault(row, ZERO)
     return reasons
+
+
+def _suggest_ids(
+    missing: dict[str, str], store: Store, store_ids: Collection[str]
+) -> None:
+    """Add to the reasons of the first ids that a store lacks which of its other ones is meant."""
+    lacking = [clip for clip, why in missing.items() if why == str(NOT_IN_STORE)]
+    others = set(store.clip_ids.tolist()).difference(store_ids) if lacking else ()
+    for clip in lacking[:SHOWN_MISSING]:
+        missing[clip] += near(clip, others, LIKE_IDS)
 
 
 def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from obygaze_features.core.console import MISSING, count, few
+from obygaze_features.core.errors import MEANT
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS
@@ -30,7 +31,7 @@ from obygaze_models.evaluation.metrics import (
     ranking_metric,
 )
 from obygaze_models.evaluation.predictions import ROUNDING
-from obygaze_models.runner.features import CHOSEN
+from obygaze_models.runner.features import CHOSEN, SHOWN_MISSING
 from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import Cell
@@ -787,11 +788,17 @@ def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:
     missing = facts["missing"]
     if not missing:
         return ""
-    reasons = _most_common(missing.values())
+    reasons_of_clips = []
+    named = []
+    for clip, reason in missing.items():
+        reason, is_like, other = reason.partition(MEANT)
+        reasons_of_clips.append(reason)
+        named.append(f"{clip}{is_like}{other}")
+    reasons = _most_common(reasons_of_clips)
     n_clips = run.about["manifest"]["n_clips"]
     return (
         f"{len(missing)} of {n_clips} {counted_as(run)}s have no features in {store} and are left"
-        f" out ({reasons}): {few(list(missing), most=3)}."
+        f" out ({reasons}): {few(named, SHOWN_MISSING)}."
     )
 
 

@@ -78,8 +78,8 @@ def predict(
     each concept and its contribution. A store of other features is an error (exit code 5). A
     model of segments, trained on a store of windows, needs the manifest of the segments.
 
-    For a manifest or a folder of films, the store of their features is looked for. Where there is
-    none, the error names the command that makes what is missing.
+    For a manifest or a folder of films, a store that was made of it or has all of its clips is
+    looked for. Where there is none, the error names the command that makes what is missing.
 
     The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
     film. film-seen: it was trained on other clips of the film. film-unknown: the film of the clip

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.workspace import STORE, PathLike, Workspace, is_url
 from obygaze_features.manifest import Manifest, read_manifest
@@ -22,7 +23,8 @@ from obygaze_features.manifest.adapters.folder import (
 from obygaze_features.manifest.adapters.folder import read as read_folder
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT
+from obygaze_features.store.identity import match
+from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT, Recipe
 
 if TYPE_CHECKING:
     from obygaze_models.zoo.saving import SavedModel
@@ -50,7 +52,7 @@ def features_for(
     if manifest is None or isinstance(named, Store):
         return open_store(named, workspace=workspace), None
     warn_of_other_videos(Path(named), manifest)
-    names = stores_that_fit(model, here, manifest.name)
+    names = _stores_that_fit(model, here, manifest)
     if not names:
         raise FixInput(
             f"no store has features of {manifest.name} that {model.info.name} reads,"
@@ -59,14 +61,14 @@ def features_for(
             hint=what_makes_features(model, manifest, here),
         )
     what = f"features of {manifest.name} that {model.info.name} reads"
-    name = _only_one(model, names, what)
+    name = _only_one(model, names, what, "--manifest", manifest.name)
     return open_store(name, workspace=workspace), manifest
 
 
-def _only_one(model: SavedModel, names: Sequence[str], what: str) -> str:
+def _only_one(model: SavedModel, names: Sequence[str], what: str, *options: str) -> str:
     """Return the only name; an error that says what to type where there are several."""
     if len(names) > 1:
-        words = ["obygaze", "models", "predict", model.info.name, names[0]]
+        words = ["obygaze", "models", "predict", model.info.name, names[0], *options]
         raise FixUsage(
             f"{' and '.join(names)} have {what}",
             hint=f"{shlex.join(words)}, or another of them",
@@ -87,7 +89,10 @@ def _clips_named(
         toml = here.manifest(text)
         return read_manifest(toml) if toml.is_file() else None
     of_folder = {one.name: one for one in manifests_of_folder(path, here)}
-    fitting = [name for name in of_folder if stores_that_fit(model, here, name)]
+    fitting = []
+    for name, manifest in of_folder.items():
+        if _stores_that_fit(model, here, manifest):
+            fitting.append(name)
     cut = [name for name, one in of_folder.items() if not long_clips(one)]
     if fitting or cut:
         what = f"the films of the folder {text}"
@@ -112,13 +117,17 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     """Return the command that makes the features of a manifest that a model reads."""
     wanted = model.info.features
     name = shlex.quote(manifest.name)
+    has_video = any(clip.video for clip in manifest.clips[:1000])
+    is_extracted = has_video and not _was_imported(model)
+    for store in _stores_that_fit(model, here):
+        n_clips = _n_clips_in(open_store(store, workspace=here), manifest)
+        if n_clips and not is_extracted:
+            words = ["obygaze", "models", "predict", model.info.name, store]
+            command = shlex.join([*words, "--manifest", manifest.name])
+            return f"{command}, as {store} has {n_clips} of its {len(manifest)} clips"
     if _was_imported(model):
-        return (
-            f"obygaze store import FORMAT FILE --manifest {name}{_stated_backbone(model)}"
-            " -o STORE, as the"
-            " features of its training were imported"
-        )
-    if not any(clip.video for clip in manifest.clips[:1000]):
+        return _what_imports(model, here, name)
+    if not has_video:
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
     grid = _grid_of(model, here)
     is_to_be_cut = bool(long_clips(manifest))
@@ -131,9 +140,51 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
             f" as {_trained_on(model)}; then predict {cut}"
         )
     backbone = wanted.backbone
-    for store in stores_that_fit(model, here):
-        backbone = open_store(store, workspace=here).recipe.backbone
+    recipe = _recipe_of(model, here)
+    if recipe is not None:
+        backbone = recipe.backbone
     return f"obygaze extract run {name} -b {shlex.quote(backbone)}"
+
+
+def _what_imports(model: SavedModel, here: Workspace, manifest: str) -> str:
+    """Return the command that imports features which a model of imported features reads.
+
+    The facts that were stated with --fact stand in the stores of the recipe alone.
+    """
+    recipe = _recipe_of(model, here)
+    is_stated = recipe is not None and "backbone" in recipe.facts
+    is_received = model.info.training.manifest not in here.names("manifests")
+    if recipe is None or (is_received and not is_stated):
+        return (
+            f"a store of the recipe {model.info.features.fingerprint[:12]}, from whoever trained"
+            f" {model.info.name}: obygaze store pull ADDRESS -o STORE"
+        )
+    if not is_stated:
+        return _SAME_IMPORT
+    facts = dict(recipe.facts)
+    options = ["--backbone", facts.pop("backbone")]
+    for key, value in facts.items():
+        options += ["--fact", f"{key}={value}"]
+    return (
+        f"obygaze store import FORMAT FILE --manifest {manifest} {shlex.join(options)} -o STORE,"
+        " as those of its training were imported, if the same model made these in the same way"
+    )
+
+
+def _recipe_of(model: SavedModel, here: Workspace) -> Recipe | None:
+    """Return the recipe that a model reads; None where no store of the workspace has it."""
+    for store in _stores_that_fit(model, here):
+        return open_store(store, workspace=here).recipe
+    return None
+
+
+def differences_to(model: SavedModel, store: Store, here: Workspace) -> str:
+    """Return what a store of the same title has otherwise than a model reads; "" if unknown."""
+    recipe = _recipe_of(model, here)
+    if recipe is None or recipe.title != store.recipe.title:
+        return ""
+    differences = recipe.diff(store.recipe, ("wanted", "in this store"))
+    return few([str(difference) for difference in differences], 3)
 
 
 def _was_imported(model: SavedModel) -> bool:
@@ -142,25 +193,12 @@ def _was_imported(model: SavedModel) -> bool:
     return backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN_FACT)
 
 
-def _stated_backbone(model: SavedModel) -> str:
-    """Return the option with the backbone that the import of the training stated; "" if none."""
-    backbone = model.info.features.backbone
-    stated = backbone.removesuffix(IMPORTED)
-    return f" --backbone {shlex.quote(stated)}" if stated != backbone else ""
-
-
 def other_store(model: SavedModel, store: Store, here: Workspace) -> str:
     """Return which stores a model reads, or what makes one, for one that it does not read."""
-    if store.recipe.is_unknown and _was_imported(model):
-        option = _stated_backbone(model)
-        if option and store.recipe.title != model.info.features.backbone:
-            return (
-                f"import these features again with{option}, as those of its training were, if the"
-                " same model made them in the same way; -o with a new name"
-            )
-        return _SAME_IMPORT
     clips = store.find_manifest(here)
-    fitting = stores_that_fit(model, here, clips.name if clips else None)
+    if store.recipe.is_unknown and _was_imported(model):
+        return _what_imports(model, here, clips.name if clips else "MANIFEST")
+    fitting = _stores_that_fit(model, here, clips)
     if clips is not None and not fitting:
         return what_makes_features(model, clips, here)
     if not fitting:
@@ -185,22 +223,42 @@ def has_recipe(model: SavedModel, store: Store) -> bool:
     return wanted in [recipe.fingerprint for recipe in recipes]
 
 
-def stores_that_fit(
-    model: SavedModel, here: Workspace, manifest: str | None = None
+def _stores_that_fit(
+    model: SavedModel, here: Workspace, manifest: Manifest | None = None
 ) -> list[str]:
-    """Return the stores of the workspace that a model reads, by default of all manifests."""
+    """Return the stores of the workspace that a model reads; with a manifest, those of its clips.
+
+    These were made of the manifest, or have all of its clips.
+    """
     fitting = []
     for name in here.names("stores"):
         # A store that cannot be read does not hide the others.
         with suppress(ObygazeError, OSError):
             store = open_store(name, workspace=here)
-            is_of_manifest = manifest in (None, store.record.manifest.name)
-            if not is_of_manifest or not has_recipe(model, store):
+            if not has_recipe(model, store):
                 continue
             array = store.record.array(array_for(model, store))
-            if array is not None and array.dtype == model.info.features.dtype:
+            if array is None or array.dtype != model.info.features.dtype:
+                continue
+            if (
+                manifest is None
+                or store.record.manifest.name == manifest.name
+                or _n_clips_in(store, manifest) == len(manifest)
+            ):
                 fitting.append(name)
     return fitting
+
+
+def _n_clips_in(store: Store, manifest: Manifest) -> int:
+    """Return how many clips of a manifest a store has; 0 where it has others of their ids."""
+    there = store.recipe.grid
+    if there and there != manifest.header.grid.to_json():
+        return 0
+    try:
+        matched = match(manifest.clips, store.table, store.record, store.location)
+    except FixInput:
+        return 0
+    return int((matched.rows >= 0).sum())
 
 
 def require_same_grid(store: Store, manifest: Manifest) -> None:
@@ -262,8 +320,9 @@ def _grid_of(model: SavedModel, here: Workspace) -> str:
     length_s = training_length_s(model)
     grid: Mapping[str, float] = {"seconds": length_s} if length_s else {}
     if _was_trained_on_windows(model):
-        for store in stores_that_fit(model, here):
-            grid = open_store(store, workspace=here).recipe.grid or grid
+        recipe = _recipe_of(model, here)
+        if recipe is not None:
+            grid = recipe.grid or grid
     return _as_options(grid)
 
 

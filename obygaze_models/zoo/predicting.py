@@ -39,6 +39,7 @@ from obygaze_models.zoo.mediaeval_file import (
 )
 from obygaze_models.zoo.new_films import (
     array_for,
+    differences_to,
     features_for,
     has_recipe,
     other_store,
@@ -459,12 +460,19 @@ def features_for_model(
 ) -> Matrix | Segments:
     """Return the features of clips that a model reads, as `predict`."""
     wanted = model.info.features
+    here = Workspace.of(workspace)
     if not has_recipe(model, store):
+        differences = differences_to(model, store, here)
+        problem = f"of another recipe: {differences}"
+        if not differences:
+            problem = (
+                f"with fingerprint {wanted.fingerprint[:12]}, got {store.fingerprint[:12]}"
+                f" ({store.recipe.title})"
+            )
         raise Mismatch(
-            f"{model.info.name} expects features of {wanted.backbone} with fingerprint"
-            f" {wanted.fingerprint[:12]}, got {store.fingerprint[:12]} ({store.recipe.title})",
+            f"{model.info.name} expects features of {wanted.backbone} {problem}",
             where=store.location,
-            hint=other_store(model, store, Workspace.of(workspace)),
+            hint=other_store(model, store, here),
         )
     array = array_for(model, store)
     stored = store.record.array(array)
@@ -474,7 +482,7 @@ def features_for_model(
         raise Mismatch(
             f"{model.info.name} expects {expected} in the array {array!r}, got {found}",
             where=store.location,
-            hint=other_store(model, store, Workspace.of(workspace)),
+            hint=other_store(model, store, here),
         )
     if wanted.rule:
         segments = [clip for clip in clips or () if isinstance(clip, Clip)]

@@ -328,7 +328,10 @@ def check_target(folder: Path, name: str, *, force: bool) -> None:
 
 
 def read_document(folder: Path) -> ModelDocument:
-    """Return the content of model.json; the other files are not read."""
+    """Return the content of model.json; the other files are not read.
+
+    A model has the name under which it is kept, whatever its sender called it.
+    """
     path = folder / MODEL_FILE
     if not path.is_file():
         raise NotFound(
@@ -338,7 +341,8 @@ def read_document(folder: Path) -> ModelDocument:
         )
     if path.stat().st_size > MAX_BYTES[MODEL_FILE]:
         raise Corrupt(f"more than {MAX_BYTES[MODEL_FILE]:,} bytes", where=str(path))
-    return parse_document(path.read_bytes(), str(path))
+    document = parse_document(path.read_bytes(), str(path))
+    return structs.replace(document, name=folder.absolute().name)
 
 
 def files_of(folder: Path) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.store.files import Files, FolderFiles
 from obygaze_features.store.network import open_remote
-from obygaze_features.store.targets import open_target
+from obygaze_features.store.targets import command_to_own_place, open_target
 from obygaze_models.evaluation.metrics import AP
 from obygaze_models.zoo.info import (
     ModelInfo,
@@ -209,7 +209,11 @@ def push_model(
     loaded = load_folder(folder)
     contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
     if not is_url(target):
-        write_files(Path(target), contents, force=force)
+        try:
+            write_files(Path(target), contents, force=force)
+        except AlreadyThere as error:
+            error.hint = error.hint or _own_place(os.fspath(model), target)
+            raise
     else:
         _send(folder, contents, target, force=force)
     n_bytes = sum(map(len, contents.values()))
@@ -220,6 +224,10 @@ def push_model(
         name for name in loaded.info.trust if ":" in name and ".py:" not in name
     )
     return PushedModel(os.fspath(model), target, n_bytes, loaded.info, code, modules)
+
+
+def _own_place(model: str, target: str) -> str:
+    return command_to_own_place(("models", "push", model), target, "model")
 
 
 def _send(
@@ -233,6 +241,7 @@ def _send(
         raise AlreadyThere(
             f"{strange[0]} does not belong to a model",
             where=destination.location,
+            hint=_own_place(folder.name, target),
         )
     is_same = False
     if MODEL_FILE in names_there:

@@ -68,14 +68,14 @@ def test_each_error_is_three_lines_and_its_exit_code(provoke, name, code):
 def test_details_come_before_the_error(provoke):
     def fail(session: Session) -> None:
         raise errors.FixInput(
-            "2 violations", details=["a.csv:3:1: one", "a.csv:9:4: two"]
+            "2 problems", details=["a.csv:3:1: one", "a.csv:9:4: two"]
         )
 
     provoke(fail)
     assert call_obygaze("provoke").stderr.splitlines() == [
         "a.csv:3:1: one",
         "a.csv:9:4: two",
-        "Error: 2 violations",
+        "Error: 2 problems",
     ]
 
 
@@ -94,7 +94,7 @@ def test_of_many_details_the_first_are_shown_and_the_others_counted(tmp_path):
     )
     assert lines[10] == "... and 195 more lines; -v shows them"
     assert lines[11].startswith("Error: ")
-    assert lines[11].endswith(": 205 violations")
+    assert lines[11].endswith(": 205 problems")
     assert len(lines) == 14
     assert len(call_obygaze(*words, "-v", cwd=tmp_path).stderr.splitlines()) == 205 + 3
     told = json.loads(call_obygaze(*words, "--json", cwd=tmp_path).stderr)

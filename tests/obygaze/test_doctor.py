@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -137,7 +138,21 @@ def test_without_torch_the_gpu_is_unknown(workspace, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)  # an import would raise
     bare = check_up(Workspace(workspace))
     assert bare["devices"] is None
-    assert "GPU        unknown, as torch is missing" in click.unstyle(to_text(bare))
+    assert "GPU        unknown, as torch is missing or does" in click.unstyle(
+        to_text(bare)
+    )
+
+
+def test_a_driver_that_fails_is_reported(workspace, monkeypatch):
+    def fails() -> bool:
+        raise RuntimeError("CUDA error: no driver")
+
+    torch = SimpleNamespace(cuda=SimpleNamespace(is_available=fails))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    facts = check_up(Workspace(workspace))
+    reason = "RuntimeError: CUDA error: no driver"
+    assert facts["problems"] == [f"torch is installed and does not work: {reason}"]
+    assert facts["devices"] is None
 
 
 @pytest.mark.check("several processes")

@@ -175,7 +175,7 @@ def test_a_wrong_cell_is_named_by_line_and_column(ws: Workspace, name: str) -> N
     assert f"{name}:5: column 'End'" in answer.text
     assert f"{name}:6: column 'Tags': unknown concept 'ombre'" in answer.text
     assert f"{name}:7:" in answer.text
-    assert "4 violations" in answer.text
+    assert "4 problems" in answer.text
     assert not ws.path("manifests/club.csv").exists()
 
 

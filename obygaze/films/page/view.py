@@ -44,7 +44,7 @@ def open_site(
     run: PathLike | None = None,
     store: Annotated[PathLike | None, Option(shown_default="the run's")] = None,
     model: PathLike | None = None,
-    segments: Annotated[PathLike | None, Option(exists="file")] = None,
+    segments: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     annotate: Annotated[str | None, Option(metavar="NAME", group="Annotate")] = None,
     blind: Annotated[bool, Option(group="Annotate")] = False,
     note: Callable[[str], object] = silent,
@@ -58,7 +58,7 @@ def open_site(
         run: Show the out-of-fold scores of this run.
         store: Features, to find similar clips.
         model: Explain the decisions of this saved bottleneck.
-        segments: Show the segments of this CSV, too.
+        segments: Show the segments of this CSV, or of the manifest of this name, too.
         annotate: Mark segments, saved under this name.
         blind: Show no predictions and no marks of others.
         note: Is called with a sentence on what was made.
@@ -151,6 +151,7 @@ def _with_predictions(
 ) -> Site:
     """Return a page with what models and other annotators say of its clips."""
     from obygaze.films.decisions import Explainer
+    from obygaze.films.labels import table_path
     from obygaze_features.store import open_store
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
@@ -176,7 +177,7 @@ def _with_predictions(
         run=run,
         store=features,
         explainer=explainer,
-        segments=Path(segments) if segments else None,
+        segments=table_path(segments, root) if segments else None,
     )
     _ = shown.ids_in_store  # an error for a store of other clips
     if shown.segments:

@@ -472,9 +472,9 @@ def _concepts_of(row: TableRow, cell: str, mapping: TableMapping) -> str:
         name = mapping.concept(word.strip())
         if name is None:
             row.add("concepts", _unknown_concept(word.strip()))
-        elif name not in names:
-            names.append(name)
-    return "|".join(names)
+            continue
+        names += name.split("|")
+    return "|".join(dict.fromkeys(names))
 
 
 def _unknown_concept(word: str) -> str:

@@ -9,7 +9,13 @@ from typing import Annotated, Any
 from msgspec import structs
 
 from obygaze_features.core.console import count, few, table
-from obygaze_features.core.errors import AlreadyThere, FixInput, NotFound
+from obygaze_features.core.errors import (
+    LIKE_IDS,
+    AlreadyThere,
+    FixInput,
+    NotFound,
+    near,
+)
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import CsvTable, TableRow, read_table
@@ -50,13 +56,15 @@ ANNOTATOR = "annotator"
 class JoinedColumns:
     """A manifest with the columns of a table; `columns` has how many clips have a value in each.
 
-    `n_by_id` clips have a row that says nothing of them but the id.
+    `n_by_id` clips have a row that says nothing of them but the id; `has_films` says whether the
+    table has a column of films.
     """
 
     manifest: Manifest
     columns: Mapping[str, int]
     warnings: tuple[str, ...]
     n_by_id: int = 0
+    has_films: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return the number of clips by column, and what should be known of the table."""
@@ -76,7 +84,10 @@ class JoinedColumns:
         if not self.n_by_id:
             return []
         n_clips = count(self.n_by_id, "clip")
-        return [f"{n_clips} by the id alone: the table has neither film nor times"]
+        reason = "films and times are not known on both sides"
+        if not self.has_films:
+            reason = f"no column is mapped to {FILM} (--map {FILM}=COLUMN)"
+        return [f"{n_clips} by the id alone: {reason}"]
 
 
 def join_columns(
@@ -202,6 +213,7 @@ def join(
         {name: n_with_value(joined, name) for name in added},
         tuple(f"{csv}: {warning}" for warning in warnings),
         n_by_id,
+        FILM in mapped or FILM in read.columns,
     )
 
 
@@ -347,7 +359,11 @@ def _warnings(
         )
     unknown = sorted(rows.keys() - set(id_in_table.values()))
     if unknown:
-        warnings.append(f"not {noun} of the manifest: {few(unknown, 3)}")
+        # Only what has no row yet can be meant.
+        free = set(id_in_table.values()) - rows.keys()
+        named = [f"{name}{near(name, free, LIKE_IDS)}" for name in unknown[:3]]
+        listed = few([*named, *unknown[3:]], 3)
+        warnings.append(f"not {noun} of the manifest: {listed}")
     if left_out:
         warnings.append(f"left out, every manifest has them: {', '.join(left_out)}")
     if "level" in left_out:

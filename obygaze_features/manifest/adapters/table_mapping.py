@@ -71,7 +71,8 @@ class WordMapping:
     """The meaning of words for levels and concepts.
 
     `modalities` adds concepts that are not in the vocabulary, each with its modality; in a file,
-    [concepts] may give a word its modality at once. `separator` stands between concepts.
+    [concepts] may give a word its modality at once. `separator` stands between concepts. A word
+    that means several has `|` between them.
     """
 
     levels: Mapping[str, Annotated[str, one_of(LEVELS)]] = field(default_factory=dict)
@@ -86,7 +87,7 @@ class WordMapping:
         return self.levels.get(word) or canonical_level(word)
 
     def concept(self, word: str) -> str | None:
-        """Return the concept that a word means, None for an unknown word."""
+        """Return the concepts that a word means, joined with `|`; None for an unknown word."""
         if word in self.modalities:
             return word
         return self.concepts.get(word) or canonical_concept(word)
@@ -146,13 +147,14 @@ def checked_mapping(document: Document, kind: type[M]) -> M:
             modality_of[word] = meaning
         else:
             meanings[word] = meaning
-    for word, concept in meanings.items():
-        if concept not in concepts() and concept not in modality_of:
-            document.add(
-                f"concepts.{word}",
-                f"unknown concept {concept!r}, expected {', '.join(concepts())}, or for a concept"
-                f" of your own its modality: {', '.join(MODALITIES)}",
-            )
+    for word, meaning in meanings.items():
+        for concept in meaning.split("|"):
+            if concept not in concepts() and concept not in modality_of:
+                document.add(
+                    f"concepts.{word}",
+                    f"unknown concept {concept!r}, expected {', '.join(concepts())}, or for a"
+                    f" concept of your own its modality: {', '.join(MODALITIES)}",
+                )
     document.raise_if_any("the mapping is not valid")
     return replace(mapping, concepts=meanings, modalities=modality_of)
 
@@ -426,14 +428,20 @@ def _draft_of_levels(table: CsvTable, mapping: TableMapping) -> list[str]:
     return ["", "[levels]", *lines] if lines else []
 
 
+def meanings_of_words() -> list[str]:
+    """Return the lines of a draft that say what the words of concepts may mean."""
+    return [
+        f"# One of {', '.join(concepts())},",
+        '# or several, such as "Look|Body",',
+        f"# or for a concept of your own its modality: {', '.join(MODALITIES)}.",
+    ]
+
+
 def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
     """Return a line for each unknown word of the column of concepts, or of one that may be it."""
     lines = toml_lines(mapping.concepts)
     column = mapping.columns.get("concepts", "concepts")
-    known = [
-        f"# One of {', '.join(concepts())},",
-        f"# or for a concept of your own its modality: {', '.join(MODALITIES)}.",
-    ]
+    known = meanings_of_words()
     if column in table.columns:
         unknown = _parts(table, column, mapping)
         lines += known if unknown else []

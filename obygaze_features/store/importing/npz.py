@@ -6,6 +6,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -113,9 +114,26 @@ def _member(
             f"no array {key!r}{near(key, members)}; the file has {there}",
             where=str(path),
             hint="an array with a row for each clip, and one of their ids:"
-            " --array NAME=KEY --id-key KEY",
+            f" {_options(path, archive, members)}",
         )
     return Member(path, archive, members[key])
+
+
+def _options(path: Path, archive: zipfile.ZipFile, members: Mapping[str, str]) -> str:
+    """Return the options that read a file, where it has one array of texts and one with rows."""
+    keys_of_ids = []
+    keys_of_rows = []
+    for key, member in members.items():
+        with suppress(Corrupt):
+            array = Member(path, archive, member)
+            if array.dtype.kind in "US" and len(array.shape) == 1:
+                keys_of_ids.append(key)
+            elif len(array.shape) > 1:
+                keys_of_rows.append(key)
+    if len(keys_of_ids) != 1 or len(keys_of_rows) != 1:
+        return "--array NAME=KEY --id-key KEY"
+    words = ["--array", f"clip={keys_of_rows[0]}", "--id-key", keys_of_ids[0]]
+    return shlex.join(words)
 
 
 class Member:

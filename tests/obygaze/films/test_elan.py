@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -93,6 +94,11 @@ def test_a_mapping_says_what_each_tier_is(tmp_path: Path) -> None:
     )
     assert [clip.level for clip in imported.manifest] == ["S", "HN", "EN", ""]
     assert imported.manifest.clips[0].concepts == ("Look", "Body")
+    path.write_text(LINKED.replace("Look; Body", "Blick; Kleid"), encoding="utf-8")
+    words = {"Blick": "Look", "Kleid": "Look|Clothing"}
+    two_in_one = replace(mapping, concepts=words)
+    (first, *_) = import_segments([path], "marks", 25, mapping=two_in_one).manifest
+    assert first.concepts == ("Look", "Clothing")
     with pytest.raises(FixInput, match="'Ton', which no file has"):
         import_segments([path], "m", 25, mapping=TierMapping(tiers={"Ton": "unused"}))
 
@@ -178,7 +184,10 @@ def test_a_tier_that_belongs_to_no_marks_is_refused(role: str, tmp_path: Path) -
     with pytest.raises(FixInput) as caught:
         import_segments([path], "marks", 25, mapping=mapping)
     problem = f"tier Musik: {role}, but not linked to a tier of levels"
-    assert caught.value.details == (f"{path}: {problem}",)
+    to_do = 'write "unused" for it in [tiers], or link it in ELAN'
+    assert caught.value.details == (f"{path}: {problem}: {to_do}",)
+    # A draft would ask for nothing.
+    assert "--write-mapping" not in str(caught.value.hint)
 
 
 def test_a_document_type_in_utf_16_is_refused(tmp_path: Path) -> None:

@@ -396,7 +396,7 @@ def test_a_table_is_not_imported_at_another_rate_than_its_own(tmp_path: Path) ->
     )
     clips = import_segments([path], "marks", "24").manifest
     assert [clip.end_s for clip in clips] == [10.0, 20.0]
-    with pytest.raises(FixInput, match="1 violation") as caught:
+    with pytest.raises(FixInput, match="1 problem") as caught:
         import_segments([path], "marks", "25")
     expected = "24 is not the rate given by --fps; leave out --fps"
     assert expected in caught.value.details[0]
@@ -614,7 +614,7 @@ def test_predictions_of_other_clips_are_refused(
 ) -> None:
     path = tmp_path / "scores.csv"
     path.write_text(f"clip_id,movie_id,start_s,end_s,score\n{rows}\n")
-    with pytest.raises(FixInput, match="1 violation") as caught:
+    with pytest.raises(FixInput, match="1 problem") as caught:
         films_of(films_for_predictions(), path)
     assert list(caught.value.details) == [f"{path}{problem}"]
 

@@ -174,6 +174,25 @@ def test_view_asks_for_the_frame_rate_where_it_can_be_written(tmp_path: Path) ->
     row = "lake,ada,0,5,S,Look,25"
     segments_file(tmp_path, row, header=f"{header},framerate")
     call_obygaze(*words, cwd=tmp_path).ok()
+    # As `project` and `agree` do, it takes the name of a manifest, too.
+    imported = ("manifest", "import", "segments", "segments.csv", "-o", "marks")
+    call_obygaze(*imported, cwd=tmp_path).ok()
+    of_manifest = ("view", "marks", "--segments", "marks", "--export", "other")
+    call_obygaze(*of_manifest, cwd=tmp_path).ok()
+    shown = (tmp_path / "other/data.js").read_text("utf-8")
+    assert '"segments": [{"movie_id": "lake", "annotator": "ada"' in shown
+
+
+@pytest.mark.parametrize("content", ['<?xml version="1.0"?><A/>', "WEBVTT\n\n"])
+def test_a_file_of_marks_that_is_no_table_is_told_its_import(
+    tmp_path: Path, content: str
+) -> None:
+    name = "my film.eaf" if content.startswith("<") else "my film.vtt"
+    (tmp_path / name).write_text(content, "utf-8")
+    words = ("manifest", "project", name, "--every", "2")
+    told = call_obygaze(*words, cwd=tmp_path).stderr
+    assert f"{name}:1: this is no table: the file is " in told
+    assert f"Try: obygaze manifest import segments '{name}' -o NAME" in told
 
 
 def test_a_line_of_200_megabytes_is_refused_without_holding_it(tmp_path: Path) -> None:

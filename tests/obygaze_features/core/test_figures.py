@@ -85,6 +85,14 @@ def test_a_file_has_the_colours_of_paper_and_a_page_its_own() -> None:
     assert {*ids}.isdisjoint(re.findall(' id="([^"]+)"', page_markup(file, "b")))
 
 
+def test_signs_that_no_file_can_have_are_escapes_in_every_text() -> None:
+    with row_canvas(20, 0, (0, 4), "AP\x08\ufffe $x_^$") as (figure, axes):
+        axes.set_title("two\nlines\x00")
+    root = ElementTree.fromstring(drawn(figure, ".svg"))
+    texts = {text.text for text in root.iter(f"{SVG}text")}
+    assert {"AP\\x08\\ufffe $x_^$", "two", "lines\\x00"} <= texts
+
+
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
 def test_the_same_figure_is_the_same_bytes(suffix: str) -> None:
     first = drawn(figure_of_one_row(), suffix)

@@ -168,7 +168,7 @@ def test_a_collector_lets_the_caller_add_what_is_wrong_with_values(
     for row in table.rows:
         if whole_number(row["b"]) is None:
             found.add(row.line, "b", f"{row['b']!r} is not a whole number")
-    with pytest.raises(FixInput, match="cannot use this: 2 violations") as caught:
+    with pytest.raises(FixInput, match="cannot use this: 2 problems") as caught:
         found.raise_if_any("cannot use this", hint="mend it")
     assert caught.value.details == (
         f"{path}:2: expected 2 cells as in the header, got 1",
@@ -191,7 +191,7 @@ def test_violations_of_several_files_come_together_and_never_by_the_million() ->
     first.add(None, None, "bad")
     for line in range(1500):
         second.add(line, None, f"bad {line}")
-    with pytest.raises(FixInput, match="1501 violations") as caught:
+    with pytest.raises(FixInput, match="1501 problems") as caught:
         raise_together("no", first, second, clean)
     assert caught.value.where == "x.csv, y.csv"
     assert caught.value.details[0] == "x.csv: bad"

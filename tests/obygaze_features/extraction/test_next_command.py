@@ -63,6 +63,27 @@ def test_the_rarer_of_two_words_is_asked_for(words: list[str], expected: str) ->
     assert own_tasks(clips) == [f"smoking={expected}"]
 
 
+def test_columns_of_few_words_come_before_lengths() -> None:
+    """The length of a clip came first, because it was the first column."""
+    columns = {
+        "length": ("1.2", "1.2", "2.5", "2.5", "1", "?", "1", "1", "1", "1"),
+        "seconds": ("1.2", "1.2", "2.5", "2.5", "1", "1", "1", "1", "1", "1"),
+        "shot": ("close", "far", "half", "far", "wide", "far"),
+        "desired": ("ja", "nein", "Ja", "ja"),
+        "smoking": ("yes", "no", "no", "yes"),
+        "rated": ("1", "0", "0", "1"),
+    }
+    clips = []
+    for number in range(10):
+        extra = {
+            name: cells[number] if number < len(cells) else ""
+            for name, cells in columns.items()
+        }
+        clips.append(Clip(f"c{number}", "f", extra=extra))
+    expected = ["smoking", "rated", "desired", "shot", "seconds>=1.2", "length>=1.2"]
+    assert own_tasks(clips) == expected
+
+
 def test_a_rating_is_asked_for_before_remarks_though_a_cell_is_to_be_corrected() -> (
     None
 ):

@@ -471,14 +471,14 @@ def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
         make_windows(tmp_path / "films", Grid(16, 16), workspace=workspace, name="w")
     grid = Grid(16, 16)
     short = Manifest("w", Header("x", unit="window", grid=grid), Windows((), grid))
-    with pytest.raises(FixInput, match="1 violation"):
+    with pytest.raises(FixInput, match="1 problem"):
         write_manifest(short, tmp_path / "w.toml")
     film = CutFilm("a", "a.mkv", 64, 25.0, 2.56)
     good = Manifest("w", Header("x", unit="window", grid=grid), Windows((film,), grid))
     write_manifest(good, tmp_path / "w.toml")
     csv = tmp_path / "w.csv"
     csv.write_text(csv.read_text().replace("0,4\n", "0,5\n"))
-    with pytest.raises(FixInput, match="1 violation"):
+    with pytest.raises(FixInput, match="1 problem"):
         read_manifest(tmp_path / "w.toml")
     with pytest.raises(FixInput, match="computed from the films"):
         write_manifest(good.with_column("x", {}), tmp_path / "y.toml")

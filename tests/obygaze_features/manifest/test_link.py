@@ -381,6 +381,23 @@ def test_a_blank_in_the_name_of_a_file_is_an_underscore_in_an_id(
     assert report.unmatched == ("Les Yeux-007.mp4", "Les Yeux.mov")
 
 
+def test_capitals_do_not_count_where_one_film_may_be_meant(tmp_path: Path) -> None:
+    """The clips of Gilda were without a video beside GILDA.mkv."""
+    clips = [
+        Clip(f"{film}-1", film, start_s=0.0, end_s=4.0)
+        for film in ("Gilda", "Les_Yeux", "alba", "ALBA", "Brug")
+    ]
+    touch(tmp_path, "GILDA.mkv", "LES YEUX.mov", "Alba.mp4", "BRUG.mp4", "brug.mov")
+    report = link(manifest_of(*clips), tmp_path)
+    assert videos(report) == ["GILDA.mkv", "LES YEUX.mov", "", "", ""]
+    assert report.ambiguous == {"Brug-1": ("BRUG.mp4", "brug.mov")}
+    assert report.unmatched == ("Alba.mp4",)
+    # A file of exactly that name goes before.
+    touch(tmp_path, "better/Gilda.mkv")
+    report = link(manifest_of(*clips), tmp_path)
+    assert videos(report)[0] == "better/Gilda.mkv"
+
+
 def test_without_any_video_no_next_command_is_said(tmp_path: Path) -> None:
     touch(tmp_path, "a/lake.mp4", "b/lake.mp4")
     report = link(manifest_of(Clip("lake-1", "lake", start_s=0.0, end_s=4.0)), tmp_path)

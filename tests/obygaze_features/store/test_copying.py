@@ -278,8 +278,14 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
         push(store, home / "shared", no_licence=True)
     assert (home / "shared" / "README.md").read_text() == "my own"
     (home / "shared" / "README.md").rename(home / "shared" / "thesis.tex")
-    with pytest.raises(AlreadyThere, match=r"thesis\.tex does not belong"):
+    with pytest.raises(AlreadyThere, match=r"^thesis\.tex does not belong") as error:
         push(store, home / "shared", no_licence=True)
+    beside = f"obygaze store push {store} {home}/shared-features"
+    assert error.value.hint == beside
+    (home / "shared" / "model.json").write_text("{}")
+    with pytest.raises(AlreadyThere, match=r"^a model lies there: ") as error:
+        push(store, home / "shared", no_licence=True)
+    assert error.value.hint == beside
     with pytest.raises(FixUsage, match="web server"):
         push(store, "https://example.org/films", no_licence=True)
     for place in ("me@host.org:/data/films", "host:films"):

@@ -107,7 +107,7 @@ def test_another_array_of_ids_is_named(tmp_path: Path) -> None:
     other = saved(tmp_path / "g.npz", clips=IDS, X=X)
     with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
         open_features("npz", other)
-    assert "--id-key KEY" in str(caught.value.hint)
+    assert str(caught.value.hint).endswith("--array clip=X --id-key clips")
     store = made(other, tmp_path / "s", id_key="clips")
     np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
 
@@ -752,3 +752,17 @@ def store_files(folder: Path) -> list[Path]:
 )
 def test_many_ids_are_what_each_of_them_is(texts: list[str]) -> None:
     assert list(features._as_ids(texts)) == list(map(as_id, texts))
+
+
+def test_the_arrays_of_an_npz_file_are_named_in_the_options(tmp_path: Path) -> None:
+    path = saved(tmp_path / "f.npz", names=IDS, features=X)
+    with pytest.raises(FixInput, match="no array 'clip_id'") as error:
+        made(path, tmp_path / "s")
+    options = "--array clip=features --id-key names"
+    assert str(error.value.hint).endswith(f": {options}")
+    store = made(path, tmp_path / "s", arrays={"clip": "features"}, id_key="names")
+    np.testing.assert_array_equal(values_of(store, "clip", IDS), X)
+    two = saved(tmp_path / "two.npz", names=IDS, features=X, more=X)
+    with pytest.raises(FixInput, match="no array 'clip_id'") as error:
+        made(two, tmp_path / "t")
+    assert str(error.value.hint).endswith(": --array NAME=KEY --id-key KEY")

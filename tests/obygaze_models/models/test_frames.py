@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,8 +16,10 @@ from obygaze_features.store import open_store
 from obygaze_models.models import common
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.estimator import load_state, save_state
-from obygaze_models.models.frames import POOLINGS, FrameProbe, StoreRows
+from obygaze_models.models.frames import FrameProbe, Pooling, StoreRows
 from obygaze_models.models.linear import LogisticProbe
+
+POOLINGS = get_args(Pooling)
 
 
 def clips(n: int = 200, n_frames: int = 6) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -161,7 +161,15 @@ class TestRefused:
                 '[splits]\nscheme = "obygaze12-cod"',
                 "unknown scheme 'obygaze12-cod'; known: none, FILE.py:NAME",
             ),
-            ('[grid]\ntrain = ["EN_S", "EN_S"]', "must not list a value twice"),
+            (
+                '[grid]\ntrain = ["EN_S", "EN_S"]',
+                "must not list a value twice, got ['EN_S', 'EN_S']",
+            ),
+            (
+                '[report]\nmetrics = ["ap"]',
+                "unknown metric of own code 'ap'; known: FILE.py:NAME",
+            ),
+            ("[data]\narray = []", "must list at least one array"),
             ('[tasks.X]\npositive = "level == S.x"', "expected a column or a value"),
             (
                 '[tasks.X]\ntitle = "nobody"',

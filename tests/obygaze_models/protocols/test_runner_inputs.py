@@ -68,6 +68,22 @@ class TestMissing:
         (said,) = [w.text for w in warnings_of(run) if "missing" in w.about]
         assert said.startswith("2 of 120 clips have no features in x")
 
+    def test_a_misspelt_id_gets_the_one_that_is_meant(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        right = manifest.clips[3].clip_id
+        wrong = f"{right[:-1]}O"
+        clips = [*manifest.clips]
+        clips[3] = replace(clips[3], clip_id=wrong)
+        misspelt = manifest.with_clips(clips)
+        run = run_on(tmp_path, quick("honest", *RIDGE), misspelt, {"x": store})
+        (said,) = [w.text for w in warnings_of(run) if "missing" in w.about]
+        assert said == (
+            "1 of 120 clips have no features in x and are left out (1 missing: no clip of that"
+            f" name in this store): {wrong} (did you mean {right!r}?)."
+        )
+
     def test_rows_that_are_not_numbers_are_listed_never_used(
         self, manifest: Manifest, tmp_path: Path
     ) -> None:
@@ -267,9 +283,9 @@ class TestFolds:
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         for cell in [*models(run), *baselines(run)]:
             reasons = cell.facts["skipped"]
-            assert reasons == {"fold 0": "the training clips hold one class only: 0"}
+            assert reasons == {"fold 0": "all clips to train on have one label: 0"}
         (text,) = [w.text for w in warnings_of(run) if w.about == "skipped folds"]
-        assert text == "1 fold left out: the training clips hold one class only: 0."
+        assert text == "1 fold left out: all clips to train on have one label: 0."
 
     def test_nothing_can_be_trained_at_all(self, tmp_path: Path) -> None:
         manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="HN")

@@ -89,18 +89,29 @@ def asked(column: str, cells: list[str], *tasks: str) -> Protocol:
     return with_tasks(load_protocol("honest", asked=tasks), tasks, manifest)
 
 
-@pytest.mark.parametrize("task", ["stares", "stares=yes", "stares!=no"])
+@pytest.mark.parametrize("task", ["stares", "stares=yes", "stares!=yes"])
 def test_words_that_differ_in_capitals_alone_are_no_classes(task: str) -> None:
     with pytest.raises(FixInput, match="has both 'Yes' and 'yes'") as error:
         asked("stares", ["yes", "Yes", "no", ""], task)
     way_out = "stares in {Yes, yes}"
-    assert way_out in str(error.value.hint)
+    shown = way_out.replace(" in ", " not in ") if "!=" in task else way_out
+    assert f"--task '{shown}'" in str(error.value.hint)
     (found,) = asked("stares", ["yes", "Yes", "no", ""], way_out).tasks.values()
     clips = [
         Clip(c, "m", extra={"stares": c.strip("_")}) for c in ("yes", "Yes", "no", "_")
     ]
     table = ClipTable("made-up", clips, ())
     assert task_labels("t", found, table).tolist() == [1, 1, 0, -1]
+
+
+def test_two_spellings_matter_only_of_the_asked_word() -> None:
+    cells = ["mild", "Mild", "strong", "Strong", "none"]
+    with pytest.raises(FixInput, match="has both 'Strong' and 'strong'") as error:
+        asked("look", cells, "look=strong")
+    assert "--task 'look in {Strong, strong}'" in str(error.value.hint)
+    assert (
+        asked("look", cells, "look=none").tasks["look=none"].positive == "look == none"
+    )
 
 
 def test_a_column_with_the_name_of_a_task_is_asked_about() -> None:

@@ -310,6 +310,46 @@ def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
     assert not [key for key in settings if key.startswith(("fits", "files", "created"))]
 
 
+def test_a_value_beside_a_grid_or_a_list_is_shown_in_full(tmp_path: Path) -> None:
+    logistic = "models.logistic={kind='logistic', C=%s}"
+    changes = [logistic % "1.0", "report.questions=[]"]
+    first = made_run(tmp_path / "a", [cell()], changes=changes)
+    asked = "report.questions=[{first='logistic', second='random'}]"
+    changes = [logistic % "{grid=[1.0, 2.0]}", asked]
+    other = made_run(tmp_path / "b", [cell()], changes=changes)
+    settings = compare_runs([first, other]).settings
+    of_c = settings["protocol.models.logistic.settings.C"]
+    assert of_c == ["1.0", "grid 1.0, 2.0"]
+    assert settings["protocol.report.questions.1.second"] == ["–", "random"]
+
+
+def test_hashes_that_only_follow_from_the_clips_are_not_listed(tmp_path: Path) -> None:
+    def settings_of(seals: tuple[str, str], has_levels: bool) -> set[str]:
+        folder = tmp_path / f"{seals[1]}-{has_levels}"
+        runs = []
+        for number, seal in enumerate(seals):
+            run = made_run(folder / str(number), [cell()])
+            ((name, store),) = run.about["stores"].items()
+            labels = {"clips": f"clips-{number}", "levels": f"levels-{number}"}
+            about = {
+                **run.about,
+                "stores": {name: {**store, "seal": seal, "sha256": str(number) * 64}},
+                "manifest": {
+                    **run.about["manifest"],
+                    "has_levels": has_levels,
+                    "labels": labels,
+                },
+            }
+            runs.append(replace(run, about=about))
+        return set(compare_runs(runs).settings)
+
+    clips = "manifest.labels.clips"
+    assert settings_of(("one", "one"), False) == {clips}
+    assert settings_of(("one", "one"), True) == {clips, "manifest.labels.levels"}
+    of_stores = {"store.seal", "store.sha256"}
+    assert settings_of(("one", "other"), False) == {clips, *of_stores}
+
+
 def test_runs_without_a_cell_in_common_say_so(tmp_path: Path) -> None:
     runs = [
         made_run(tmp_path / "a", [cell()]),

@@ -64,19 +64,23 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
     lab: Path,
 ) -> None:
-    for model, store, backbone in (
-        ("mine", "later", "unknown (npz)"),
-        ("mine-named", "later", "my ViViT (imported)"),
-        ("mine-named", "later-16", "my ViViT (imported)"),
+    again = (
+        "the same recipe with the same --backbone and --fact: import both so, each under a new"
+        " name (-o), and train again"
+    )
+    as_before = "--backbone 'my ViViT' --fact frames=32 -o STORE"
+    for model, store, backbone, hint in (
+        ("mine", "later", "unknown (npz)", again),
+        ("mine-named", "later", "my ViViT (imported)", as_before),
+        ("mine-named", "later-16", "my ViViT (imported)", as_before),
     ):
         refused = call_obygaze("-C", lab, "models", "predict", model, store)
         assert refused.code == 5
         assert f"expects features of {backbone}" in refused.stderr
-        if (model, store) == ("mine-named", "later"):
-            way = "import these features again with --backbone 'my ViViT'"
-        else:
-            way = "the same recipe with the same --backbone and --fact"
-        assert way in refused.stderr
+        assert hint in refused.stderr
+        is_again = hint is again
+        assert ("train again" in refused.stderr) == is_again
+    assert "told.frames: 32 wanted, 16 in this store" in refused.stderr
     scores = predict("mine-named", "later-named", workspace=lab)
     assert set(scores.basis) == {"film-unknown"}
 
@@ -250,7 +254,8 @@ def test_a_manifest_stands_for_the_store_of_its_features(
     with pytest.raises(FixInput, match="no store has features of new") as raised:
         predict("mine-named", "new", workspace=root)
     assert raised.value.hint.startswith(
-        "obygaze store import FORMAT FILE --manifest new --backbone 'my ViViT' -o STORE"
+        "obygaze store import FORMAT FILE --manifest new --backbone 'my ViViT' --fact frames=32"
+        " -o STORE"
     )
     facts = ("--backbone", "my ViViT", "--fact", "frames=32", "--manifest", "new")
     import_as(root, "of-new", new, *facts)
@@ -266,3 +271,50 @@ def test_a_manifest_stands_for_the_store_of_its_features(
     import_as(root, "of-new-2", more_clips, *facts)
     with pytest.raises(FixUsage, match="of-new and of-new-2 have features of new"):
         predict("mine-named", "new", workspace=root)
+
+
+def test_any_store_with_the_clips_of_a_manifest_has_its_features(
+    lab: Path, tmp_path: Path
+) -> None:
+    """Somebody received a model and a store, and has an own table of the same clips."""
+    here = tmp_path / "here"
+    shutil.copytree(lab / "models" / "mine-named", here / "models" / "theirs")
+    own = here / "manifests" / "own.toml"
+    manifest = read_manifest("films", workspace=lab)
+    some = manifest.with_clips(manifest.clips[:40])
+    write_manifest(some, own)
+    with pytest.raises(FixInput, match="features of own that theirs reads") as raised:
+        predict("theirs", "own", workspace=here)
+    wanted = load_model("theirs", workspace=here).info.features.fingerprint[:12]
+    assert raised.value.hint == (
+        f"a store of the recipe {wanted}, from whoever trained theirs:"
+        " obygaze store pull ADDRESS -o STORE"
+    )
+    X = planted(manifest, width=14)
+    ids = [clip.clip_id for clip in manifest]
+    np.savez(tmp_path / "all.npz", clip_id=ids, clip=X)
+    facts = ("--backbone", "my ViViT", "--fact", "frames=32", "--manifest", "films")
+    words = ("store", "import", "npz", tmp_path / "all.npz", *facts)
+    call_obygaze("-C", lab, *words, "-o", here / "stores" / "received").ok()
+    found = predict("theirs", "own", workspace=here)
+    expected = predict("theirs", "received", manifest="own", workspace=here)
+    assert list(found.clip_ids) == [clip.clip_id for clip in some]
+    np.testing.assert_array_equal(found.scores, expected.scores)
+    # A clip of the same id and another film is another clip.
+    other = replace(some.clips[0], movie_id="another")
+    write_manifest(some.with_clips([other]), own, force=True)
+    with pytest.raises(FixInput, match="no store has") as raised:
+        predict("theirs", "own", workspace=here)
+    assert raised.value.hint.startswith("obygaze store import")
+    more = replace(some.clips[0], clip_id="misspelt")
+    write_manifest(some.with_clips([*some.clips, more]), own, force=True)
+    with pytest.raises(FixInput, match="no store has") as raised:
+        predict("theirs", "own", workspace=here)
+    assert raised.value.hint == (
+        "obygaze models predict theirs received --manifest own, as received has 40 of its 41 clips"
+    )
+    write_manifest(some, own, force=True)
+    shutil.copytree(here / "stores" / "received", here / "stores" / "twice")
+    with pytest.raises(FixUsage, match="received and twice have features") as used:
+        predict("theirs", "own", workspace=here)
+    assert "predict theirs received --manifest own" in str(used.value.hint)

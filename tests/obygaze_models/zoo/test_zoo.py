@@ -476,7 +476,11 @@ def test_a_model_goes_to_another_lab_and_back(saved: Path, tmp_path: Path) -> No
     theirs = pull_model(
         str(tmp_path / "shared" / "toy"), tmp_path / "models" / "theirs"
     )
-    assert theirs.info == load_model(saved).info
+    # Its name is the one under which it is kept here, in its card too.
+    assert theirs.info == structs.replace(load_model(saved).info, name="theirs")
+    card = str(show_model("theirs", workspace=tmp_path))
+    assert card.startswith("# theirs\n")
+    assert "obygaze models predict theirs STORE" in card
     with pytest.raises(AlreadyThere):
         pull_model(str(tmp_path / "shared" / "toy"), tmp_path / "models" / "theirs")
     _tamper(tmp_path / "shared" / "toy", "flipped")
@@ -726,8 +730,14 @@ def test_push_writes_to_no_address_with_other_files(
     made_store(tmp_path / "s", [Row("c", "f")], {"clip": np.ones((1, 2), "float32")})
     push(open_store(tmp_path / "s"), bucket)
     for force in (False, True):
-        with pytest.raises(AlreadyThere, match="does not belong to a model"):
+        with pytest.raises(AlreadyThere, match="does not belong to a model") as error:
             push_model(saved, bucket, force=force)
+        assert error.value.hint == f"obygaze models push toy {bucket}-model"
+    shared = tmp_path / "shared"
+    push(open_store(tmp_path / "s"), shared)
+    with pytest.raises(AlreadyThere, match="not an obygaze model") as error:
+        push_model("toy", str(shared), workspace=tmp_path)
+    assert error.value.hint == f"obygaze models push toy {shared}-model"
     assert open_store(bucket).seal == open_store(tmp_path / "s").seal
 
 

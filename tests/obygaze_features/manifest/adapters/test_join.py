@@ -246,3 +246,16 @@ def test_two_names_of_a_table_do_not_become_one_id(tmp_path: Path, key: str) -> 
     table.write_text(f"{key},mood\nAmélie 1,joy\nAmelie 1,fear\n", "utf-8")
     with pytest.raises(FixInput, match="'Amélie 1' and 'Amelie 1' both become the"):
         join(manifest, table)
+
+
+def test_a_table_without_films_and_with_misspelt_ids(tmp_path: Path) -> None:
+    path = table(tmp_path, "scene;Film;mood\ntt1-001;tt1;calm\ntt1-0O2;tt1;calm\n")
+    said = join(MANIFEST, path, {"clip_id": "scene"})
+    assert said.notes == [
+        "1 clip by the id alone: no column is mapped to movie_id (--map movie_id=COLUMN)"
+    ]
+    assert said.warnings[-1].endswith(
+        "not clips of the manifest: tt1-0O2 (did you mean 'tt1-002'?)"
+    )
+    mapped = join(MANIFEST, path, {"clip_id": "scene", "movie_id": "Film"})
+    assert mapped.notes == []

@@ -60,7 +60,7 @@ def test_another_encoding_is_refused_by_its_line(tmp_path: Path, encoding: str) 
     lines = imported(tmp_path, TEXT.encode(encoding))
     assert lines[0].startswith("t.csv:2: byte 0x")
     assert "is not UTF-8" in lines[0]
-    assert "Error: the table cannot be imported: 2 violations" in lines
+    assert "Error: the table cannot be imported: 2 problems" in lines
     assert lines[-1] == f"  Try: {SAVE_AS}"
 
 
@@ -181,9 +181,8 @@ def test_a_problem_of_many_rows_is_one_line_with_its_first_row(
     assert lines[0].startswith("t.csv:2: ")
     assert problem in lines[0]
     assert lines[0].endswith("(40 times)")
-    assert (
-        f"cannot be imported: {40 * header.count('_s') or 40} violations"
-        in " ".join(lines)
+    assert f"cannot be imported: {40 * header.count('_s') or 40} problems" in " ".join(
+        lines
     )
     assert len(lines) < 7
     assert "--write-mapping t-mapping.toml writes a mapping to fill in" in lines[-1]
@@ -282,7 +281,7 @@ def test_rows_without_a_film_or_a_clip_are_named(tmp_path: Path) -> None:
     lines = imported(tmp_path, data)
     assert lines[0].startswith("t.csv:3: column 'movie_id': is empty")
     assert lines[1].startswith("t.csv:4: column 'clip_id': is empty")
-    assert lines[2] == "Error: the table cannot be imported: 2 violations"
+    assert lines[2] == "Error: the table cannot be imported: 2 problems"
 
 
 def test_words_of_one_cell_that_mean_the_same_are_one_concept(tmp_path: Path) -> None:

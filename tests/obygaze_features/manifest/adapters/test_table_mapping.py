@@ -131,6 +131,21 @@ def test_a_concept_of_ones_own_is_declared_once(tmp_path: Path) -> None:
     assert manifest.header.concepts["voix off"] == "audio"
 
 
+def test_a_word_may_mean_several_concepts(tmp_path: Path) -> None:
+    """It was refused as an unknown concept, 'Look|Clothing'."""
+    words = '[concepts]\n"mise" = "Look|Clothing"\n"robe" = "Clothing"\n'
+    mapping = table_of(tmp_path, words, "m.toml")
+    path = table_of(tmp_path, "clip_id,movie_id,concepts\na-1,a,robe|mise\n")
+    written = tmp_path / "written.toml"
+    for given in (mapping, written):
+        manifest = read(path, mapping=given, write_mapping=written).manifest
+        assert manifest.clips[0].concepts == ("Clothing", "Look")
+    wrong = table_of(tmp_path, '[concepts]\n"mise" = "Look|Cloth"\n', "w.toml")
+    with pytest.raises(FixInput) as caught:
+        read(path, mapping=wrong)
+    assert "concepts.mise: unknown concept 'Cloth', " in caught.value.details[0]
+
+
 def test_a_question_that_is_left_is_asked_again_and_a_column_that_stays_is_not(
     tmp_path: Path,
 ) -> None:
