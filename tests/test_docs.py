@@ -28,7 +28,7 @@ from obygaze_models.protocols.schema import (
     Data,
     Feature,
     FitSettings,
-    Grid,
+    GridSettings,
     PaperValue,
     ReportSettings,
     Splits,
@@ -62,7 +62,7 @@ def test_every_word_of_a_protocol_is_explained():
     sections = [
         Data,
         Splits,
-        Grid,
+        GridSettings,
         FitSettings,
         ReportSettings,
         Task,

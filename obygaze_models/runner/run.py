@@ -571,5 +571,5 @@ def _without_fit(
         f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
         f"{'; '.join(dict.fromkeys(reasons)) or 'there is none'}",
         where=where,
-        hint="other splits, a task with more clips of both classes, or other models (grid.models)",
+        hint="other splits, or a task with more clips of both classes",
     )

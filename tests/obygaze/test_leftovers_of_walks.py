@@ -118,9 +118,9 @@ def test_a_data_set_takes_tasks_of_columns_and_expressions(inside):
 @pytest.mark.parametrize(
     ("task", "problem"),
     [
-        ({}, "classes: must be a table"),
+        ({}, "needs one of classes, positive and column"),
         ({"negative": "level == EN"}, "task.negative: needs positive beside it"),
-        ({"EN": 0, "S": 2}, "classes: S must be a whole number"),
+        ({"EN": 0, "S": 2}, "classes.S: must be a whole number"),
         ({"EN": 0, "X": 1}, "'X'"),
         ({"classes": {"EN": 0, "S": 1}, "positive": "level == S"}, "needs one of"),
         ({"positive": 5}, "positive"),
