@@ -24,7 +24,7 @@ AUDITS = {
     ),
     "reliability": (
         f"{HERE}:audit_reliability",
-        "Measure whether several raters or prompts measure one thing: Cronbach's alpha.",
+        "Measure the agreement of annotators, or of prompts: Krippendorff's and Cronbach's alpha.",
     ),
     "captions": (
         f"{HERE}:audit_captions",

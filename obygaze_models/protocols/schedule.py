@@ -39,6 +39,7 @@ MOST_SPLITS = 100_000
 NOT_TESTED = "no clip of this task is tested in it"
 ONE_CLASS = "all clips to train on have one label"
 NOT_TRAINED = "no clip is left to train on"
+OF_FOLDS = (NOT_TESTED, ONE_CLASS, NOT_TRAINED)  # reasons that any model has
 
 
 def splits_of_task(

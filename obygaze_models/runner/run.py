@@ -23,7 +23,7 @@ from obygaze_models.evaluation.predictions import Predictions, tune_threshold
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import PERCEPTRON, find_kind
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schedule import NOT_TESTED, Pair
+from obygaze_models.protocols.schedule import NOT_TESTED, OF_FOLDS, Pair
 from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.about import about_run
@@ -567,9 +567,13 @@ def _without_fit(
     if run.features is not None:
         n_clips = int(run.features.present.sum())
         where += f" on {run.name}, with vectors of {n_clips} of {len(run.table)} clips"
+    hint = "other splits, or a task with more clips of both classes"
+    # Another model has the same folds.
+    if not all(reason.startswith(OF_FOLDS) for reason in reasons):
+        hint += ", or other models (grid.models)"
     return FixInput(
         f"no fold of {pair[0]} -> {pair[1]} could be trained and tested: "
         f"{'; '.join(dict.fromkeys(reasons)) or 'there is none'}",
         where=where,
-        hint="other splits, or a task with more clips of both classes",
+        hint=hint,
     )

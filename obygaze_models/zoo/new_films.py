@@ -228,9 +228,10 @@ def _stores_that_fit(
 ) -> list[str]:
     """Return the stores of the workspace that a model reads; with a manifest, those of its clips.
 
-    These were made of the manifest, or have all of its clips.
+    These were made of the manifest; where none was, they have all of its clips.
     """
     fitting = []
+    made_of_it = []
     for name in here.names("stores"):
         # A store that cannot be read does not hide the others.
         with suppress(ObygazeError, OSError):
@@ -240,13 +241,11 @@ def _stores_that_fit(
             array = store.record.array(array_for(model, store))
             if array is None or array.dtype != model.info.features.dtype:
                 continue
-            if (
-                manifest is None
-                or store.record.manifest.name == manifest.name
-                or _n_clips_in(store, manifest) == len(manifest)
-            ):
+            if manifest is None or _n_clips_in(store, manifest) == len(manifest):
                 fitting.append(name)
-    return fitting
+            if manifest is not None and store.record.manifest.name == manifest.name:
+                made_of_it.append(name)
+    return made_of_it or fitting
 
 
 def _n_clips_in(store: Store, manifest: Manifest) -> int:
