@@ -40,9 +40,11 @@ def check_up(workspace: PathLike | None = None) -> Facts:
             module = importlib.import_module(name)
             if name == "torch":
                 devices = _devices(module)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                problems.append(_broken(name, error))
         except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is reported
-            reason = f"{type(error).__name__}: {first_line(error)}"
-            problems.append(f"{name} is installed and does not work: {reason}")
+            problems.append(_broken(name, error))
     return {
         "ok": not problems,
         "problems": problems,
@@ -128,6 +130,12 @@ def problems_of(packages: Sequence[Facts]) -> list[str]:
                 f'{requirement}, found {version}: pip install "{requirement}"'
             )
     return problems
+
+
+def _broken(name: str, error: Exception) -> str:
+    """Return the problem that a package is installed and cannot be used."""
+    reason = f"{type(error).__name__}: {first_line(error)}"
+    return f"{name} is installed and does not work: {reason}"
 
 
 def _devices(torch: Any) -> list[str]:

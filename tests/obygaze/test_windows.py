@@ -220,7 +220,8 @@ def test_names_of_devices_and_of_other_capitals_are_refused_for_all_that_is_shar
         refused = [words for words, _ in commands]
         printed = walk(system, folder, [*START, *refused, ["doctor"]])
         assert [code for _, code in printed[:2]] == [0, 0]
-        assert printed.pop()[1] == 0
+        text, code = printed.pop()
+        assert code == 0, text
         for (text, code), (words, reason) in zip(printed[2:], commands, strict=True):
             assert code in (1, 2), (system, words, text)
             assert reason in text, (system, words)
