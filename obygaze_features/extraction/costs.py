@@ -146,13 +146,16 @@ def plan_extraction(
             sentences=store.work.sentences,
         )
         costs.append(cost)
+    warnings = list(plan.notes)
     long = long_clips(clips)
+    if long:
+        warnings.append(long)
     return Cost(
         clips=len(plan.clips),
         with_video=sum(clip.video in files for clip in plan.clips),
         decode_s=decoded.seconds if decoded else None,
         stores=costs,
-        warnings=[*plan.notes, long] if long else plan.notes,
+        warnings=warnings,
         decode_failure=decode_failure,
     )
 

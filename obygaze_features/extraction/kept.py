@@ -36,7 +36,7 @@ from obygaze_features.extraction.recipes import (
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.layout import BEFORE, MASK, NEXT, PICTURES, STORE_JSON
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.rows import Row
+from obygaze_features.store.rows import FAILED, Row
 from obygaze_features.video.decoded_clip import PictureView
 
 
@@ -83,6 +83,11 @@ class KeptFrames:
             remark = repeated(n_pictures, view.count)
         return ViewedClip(pictures, places, mask, values, n_pictures, remark)
 
+
+# Stores of frames may have been made before and after a film was replaced.
+OF_TWO_FILES = Failure(
+    FAILED, "replaced: stores of frames have pictures of two files of the video"
+)
 
 # For each view whose frames were kept: the store that has them.
 KeptViews = Mapping[PictureView, KeptFrames]
@@ -189,7 +194,11 @@ def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
                 f"remove this store of frames, and films are decoded: rm -r {place}"
             )
             raise
-    first = kept[job.views[0]]
-    row = first.store.rows[first.row_of_clip[clip.clip_id]]
-    source = Source(row.video_bytes, row.video_hash)
+    sources = set()
+    for view in job.views:
+        row = kept[view].store.rows[kept[view].row_of_clip[clip.clip_id]]
+        sources.add(Source(row.video_bytes, row.video_hash))
+    source = sources.pop()
+    if sources:
+        views = dict.fromkeys(job.views, OF_TWO_FILES)
     return Decoded(job.row, source, time.monotonic() - started, views)

@@ -297,7 +297,9 @@ def plan_stores(
             further = [
                 array for array in arrays if array.name not in stored.array_names
             ]
-            arrays = [*stored.arrays, *([] if stored.is_filling else further)]
+            arrays = list(stored.arrays)
+            if not stored.is_filling:
+                arrays += further
         store = StorePlan(
             target=target,
             path=path,

@@ -105,10 +105,9 @@ def _vocabulary(manifest: Manifest | None) -> ConceptVocabulary:
         {**entry, "concepts": members[entry["name"]]}
         for entry in packaged(VOCABULARY)["subconstructs"]
     ]
-    concepts = [
-        {key: entry.get(key, []) for key in OF_CONCEPT}
-        for entry in packaged(VOCABULARY)["concepts"]
-    ]
+    concepts = []
+    for entry in packaged(VOCABULARY)["concepts"]:
+        concepts.append({key: entry.get(key, []) for key in OF_CONCEPT})
     whole = ConceptVocabulary(tuple(of_paper), tuple(concepts))
     if manifest is None:
         return whole

@@ -73,8 +73,12 @@ def column_words(clips: Sequence[Clip], column: str) -> str:
     counted = counted_words(clips, column)
     if counted:
         return counted
-    cells = [cell for clip in clips for cell in clip.values(column)]
-    n_empty = sum(not clip.values(column) for clip in clips)
+    cells: list[str] = []
+    n_empty = 0
+    for clip in clips:
+        of_clip = clip.values(column)
+        cells += of_clip
+        n_empty += not of_clip
     empty = f", empty {n_empty}" if n_empty else ""
     if cells and all(map(NUMBER.fullmatch, cells)):
         return f"numbers from {min(cells, key=float)} to {max(cells, key=float)}{empty}"

@@ -202,4 +202,11 @@ class Bottleneck(Classifier):
 
 
 def _offset(offset: Any, n_rows: int) -> Floats:
-    return np.zeros(n_rows) if offset is None else np.asarray(offset, np.float64)
+    if offset is None:
+        return np.zeros(n_rows)
+    base = np.asarray(offset, dtype=np.float64)
+    if base.shape != (n_rows,):
+        raise FixTraining(
+            f"offset must have one logit for each of {n_rows} rows, got shape {base.shape}"
+        )
+    return base

@@ -11,7 +11,7 @@ from obygaze_models.evaluation.bootstrap import Estimate, estimate, reuse_inflat
 from obygaze_models.evaluation.metrics import AP, AUC, F1
 from obygaze_models.evaluation.permutation import holm
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.common import Bools, Floats
+from obygaze_models.models.common import Bools, FixTraining, Floats
 from obygaze_models.models.concepts import concept_columns
 
 CONCEPT_METRICS = (AP.name, AUC.name, F1.name)
@@ -47,7 +47,7 @@ def concept_quality(
 
     Args:
         margins: A row for each clip, in the order of its film, and a column for each concept.
-        targets: The targets, as in `concept_targets`; some 1 and some 0 of each concept.
+        targets: The targets, as in `concept_targets`.
         films: The film of each row.
         concepts: The names of the concepts.
         n_replicates: The number of bootstrap replicates.
@@ -63,6 +63,11 @@ def concept_quality(
     ):
         rows = column >= 0
         present = column[rows] == 1
+        if present.all() or not present.any():
+            raise FixTraining(
+                "clips with the concept and clips without it are both required",
+                where=name,
+            )
         predictions = Predictions.of(present, scores[rows], threshold=0.0)
         metrics = estimate(
             predictions,

@@ -247,6 +247,10 @@ def concept_targets(
             f"unknown annotation level {unknown[0]!r}",
             hint=f"one of {', '.join(ANNOTATION_LEVELS)}",
         )
+    if len(present) != len(levels):
+        raise FixTraining(
+            f"levels and has must be equally long, got {len(levels)} and {len(present)}"
+        )
     easy = (levels == "EN")[:, None]
     rated = np.isin(levels, ("HN", "S"))[:, None]
     without = rated & ~present

@@ -110,6 +110,8 @@ def fit_many(
         probe: An unfitted probe with the settings of all fits; the seeds are those of the jobs.
     """
     probe = probe or MLPProbe()
+    _check_settings(probe)
+    _check_jobs(X, jobs)
     together: dict[tuple[int, bytes, bytes], list[int]] = {}
     for i, job in enumerate(jobs):
         key = (job.seed, job.train.tobytes(), job.labels[job.train].tobytes())
@@ -137,6 +139,45 @@ def _check_settings(probe: MLPProbe) -> None:
     if probe.min_epochs > probe.max_epochs:
         raise FixTraining(
             f"max_epochs must be at least min_epochs, got {probe.max_epochs}"
+        )
+
+
+def _check_jobs(X: NDArray[Any], jobs: Sequence[PerceptronJob]) -> None:
+    """Raise an error for jobs that do not match the rows of X."""
+    used = np.zeros(len(X), dtype=bool)
+    for number, job in enumerate(jobs):
+        _check_job(job, f"job {number}", len(X))
+        used[job.train] = used[job.validation] = True
+    broken = np.flatnonzero(used & ~np.isfinite(X).all(axis=1))
+    if len(broken):
+        raise FixTraining(
+            f"{len(broken)} rows in use have values that are not finite",
+            where=f"row {broken[0]}",
+        )
+
+
+def _check_job(job: PerceptronJob, where: str, n_rows: int) -> None:
+    if any(
+        numbers.dtype.kind not in "iu"
+        for numbers in (job.train, job.validation, job.labels)
+    ):
+        raise FixTraining("rows and labels must be integers, not a mask", where=where)
+    rows = np.concatenate([job.train, job.validation])
+    if len(job.labels) != n_rows or (
+        len(rows) and not 0 <= rows.min() <= rows.max() < n_rows
+    ):
+        raise FixTraining(
+            f"labels or row numbers do not match the {n_rows} rows of X", where=where
+        )
+    seen = np.unique(job.labels[job.train])
+    if len(seen) < 2 or not np.array_equal(seen, np.arange(len(seen))):
+        raise FixTraining(
+            f"the training rows must hold classes 0, 1, ...; got {seen.tolist()}",
+            where=where,
+        )
+    if not np.isin(job.labels[job.validation], seen).all():
+        raise FixTraining(
+            "validation rows have a class that no training row has", where=where
         )
 
 

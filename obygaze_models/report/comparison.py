@@ -149,7 +149,11 @@ class ComparedRuns(Listing):
         """Return a row for each cell and run, with the difference to the first run."""
         rows = self._rows()
         names = rows[0] if rows else ()
-        return {name: [row[name] for row in rows] for name in names}
+        columns: dict[str, list[Any]] = {name: [] for name in names}
+        for row in rows:
+            for name in names:
+                columns[name].append(row[name])
+        return columns
 
     def _rows(self) -> list[dict[str, Any]]:
         rows = []
@@ -313,8 +317,9 @@ def _compared_cell(
         rows = run.rows.get(key)
         side = None
         if rows is not None:
-            value, ends = rows.value(metric), rows.ends(metric)
-            side = Side(rows.model, rows.store, value, *ends, rows.n_clips)
+            value = rows.value(metric)
+            low, high = rows.ends(metric)
+            side = Side(rows.model, rows.store, value, low, high, rows.n_clips)
         sides.append(side)
     having = [run for run in runs if key in run.rows]
     is_model = any(run.rows[key].is_model for run in having)
@@ -327,7 +332,9 @@ def _compared_cell(
     problem = "a run has no predictions of it"
     if len(cells) == len(having):
         shared = on_shared_clips(cells)
-        cells, n_clips, problem = [*shared.cells], shared.n_clips, shared.problem
+        cells = list(shared.cells)
+        n_clips = shared.n_clips
+        problem = shared.problem
     for number, side in enumerate(known):
         if problem or n_clips != side.n_clips:
             side.value = side.low = side.high = math.nan

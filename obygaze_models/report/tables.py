@@ -148,7 +148,8 @@ class ResultTable:
         """Return the rows without their headings for a terminal."""
         rows = []
         for _, of_heading in self.blocks():
-            rows += [[str(cell) for cell in cells] for cells in of_heading]
+            for cells in of_heading:
+                rows.append([str(cell) for cell in cells])
         return table(self.headers, rows)
 
     def as_csv(self) -> bytes:

@@ -22,10 +22,16 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import decoding
-from obygaze_features.extraction.clips import RowJob, facts_of, planned_clips
+from obygaze_features.extraction.clips import (
+    RowJob,
+    ViewedClip,
+    facts_of,
+    planned_clips,
+)
 from obygaze_features.extraction.costs import plan_extraction
 from obygaze_features.extraction.cut_films import write_windows
 from obygaze_features.extraction.kept import (
+    OF_TWO_FILES,
     KeptViews,
     find_kept,
     stores_of_frames,
@@ -285,6 +291,28 @@ def test_a_film_that_is_replaced_after_the_plan_is_not_that_of_the_kept_frames(
         decoder = decoding.RowDecoder(clips, pool, 1, 0, "", kept=kept)
         (row,) = decoder.rows([RowJob(0, views)])
     assert row.views == dict.fromkeys(views, decoding.REPLACED)
+
+
+def test_frames_of_two_files_of_a_film_are_not_one_row(tmp_path: Path) -> None:
+    """Two stores of frames were made before and after the film was replaced; it is gone now."""
+    films = film_folder(tmp_path, 1)
+    view = view_of_descriptors()
+    half = replace(view, count=view.count // 2)
+    run(films, tmp_path / "before", "frames:descriptors")
+    write_video(video_of(films, 0), numbers=range(100, 140), size=(64, 48))
+    run(films, tmp_path / "after", "frames:descriptors")
+    video_of(films, 0).unlink()
+    kept = {
+        view: kept_of(films, tmp_path / "before", "films", [view])[view],
+        half: kept_of(films, tmp_path / "after", "films", [view])[view],
+    }
+    with DecodePool(1) as pool:
+        clips = planned_clips(films)
+        decoder = decoding.RowDecoder(clips, pool, 1, 0, "", kept=kept)
+        (row,) = decoder.rows([RowJob(0, (view, half))])
+        (alone,) = decoder.rows([RowJob(0, (half,))])
+    assert set(row.views.values()) == {OF_TWO_FILES}
+    assert isinstance(alone.views[half], ViewedClip)
 
 
 def test_a_manifest_whose_name_is_a_pattern(tmp_path: Path) -> None:

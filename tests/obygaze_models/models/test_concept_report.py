@@ -9,6 +9,7 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concept_report import concept_quality, shift_test
 
 
@@ -98,3 +99,9 @@ def test_labels_that_come_in_runs_are_not_taken_for_a_finding() -> None:
         if 0 < labels.mean() < 1:
             p_values.append(shift_test(scores, labels, films))
     assert np.mean(np.array(p_values) <= 0.05) < 0.2  # free permutations: .35
+
+
+def test_a_concept_without_a_clip_is_named() -> None:
+    with pytest.raises(FixTraining, match="both required") as refusal:
+        concept_quality(np.zeros((4, 1)), np.zeros((4, 1)), np.zeros(4), ["Voice"])
+    assert refusal.value.where == "Voice"

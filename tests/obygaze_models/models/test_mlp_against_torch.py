@@ -249,3 +249,41 @@ def test_rows_without_features_may_be_there_but_not_be_used() -> None:
     X[[3, 140, 149]] = np.nan
     settings = MLPProbe(hidden=(4,), max_epochs=5)
     one(X, PerceptronJob(np.arange(10, 100), labels, np.arange(100, 140)), settings)
+    with pytest.raises(FixTraining, match="2 rows in use") as refusal:
+        one(X, PerceptronJob(np.arange(100), labels, np.arange(100, 149)), settings)
+    assert refusal.value.where == "row 3"
+
+
+def test_a_fold_with_one_class_is_refused_by_number() -> None:
+    X, labels = planted()
+    zeros = np.flatnonzero(labels == 0)
+    with pytest.raises(FixTraining, match=r"got \[0\]") as refusal:
+        fit_many(
+            X, [PerceptronJob(np.arange(100), labels), PerceptronJob(zeros, labels)]
+        )
+    assert refusal.value.where == "job 1"
+
+
+def test_rows_outside_the_matrix_are_refused() -> None:
+    X, labels = planted()
+    with pytest.raises(FixTraining, match="do not match the 150 rows"):
+        fit_many(X, [PerceptronJob(np.arange(149, 152), labels)])
+
+
+def test_a_mask_is_not_taken_for_row_numbers() -> None:
+    X, labels = planted()
+    with pytest.raises(FixTraining, match="not a mask"):
+        fit_many(X, [PerceptronJob(labels == 0, labels)])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"hidden": (0,)}, {"dropout": 1.0}, {"min_epochs": 101}, {"keep": "first"}),
+        *({"learning_rate": 0}, {"class_weight": "equal"}),
+    ],
+)
+def test_settings_that_cannot_train_are_refused(wrong: dict[str, Any]) -> None:
+    X, labels = planted()
+    with pytest.raises(FixTraining, match=next(iter(wrong))):
+        fit_many(X, [PerceptronJob(np.arange(150), labels)], MLPProbe(**wrong))
