@@ -2,7 +2,7 @@
 
 A kind is what a protocol writes as `kind = "pcbm-lr"`. `KINDS` has for each the estimator class,
 the type and the default of each setting; `build` makes the estimator, ready to fit. An unknown
-kind is an error that lists the known ones; nothing falls back to another kind.
+kind or setting is an error that lists the known ones; nothing falls back to another kind.
 
     >>> from obygaze_models.models.registry import build, default_settings
     >>> default_settings("logistic")
@@ -10,9 +10,8 @@ kind is an error that lists the known ones; nothing falls back to another kind.
     >>> build("logistic", {"C": 0.5})
     LogisticProbe(C=0.5, class_weight='balanced')
 
-Code that finds concept vectors alone takes `build_bank`. Settings are checked where they are read,
-in protocols. Nothing is imported before an estimator is built, so a command may read the names and
-rules at start.
+Code that finds concept vectors alone takes `build_bank`. Nothing is imported before an estimator is
+built, so a command may read the names and rules at start.
 """
 
 import inspect
@@ -326,12 +325,24 @@ def build(
 
     Args:
         kind: The name of a kind.
-        settings: Checked values of its settings; those that are missing have their defaults.
+        settings: Values of its settings; those that are missing have their defaults.
         concepts: The names of a bottleneck's concepts, one for each column of its targets.
         seed: The seed of whatever is drawn at random.
     """
     model_kind = find_kind(kind)
-    values = {**default_settings(kind), **(settings or {})}
+    values = default_settings(kind)
+    for name, value in (settings or {}).items():
+        if name not in model_kind.settings:
+            raise FixInput(
+                f"unknown setting of {kind} {name!r}{near(name, model_kind.settings)}",
+                hint=f"one of {', '.join(model_kind.settings)}",
+            )
+        reason = model_kind.settings[name].problem(value)
+        if reason:
+            raise FixInput(
+                f"{name} {reason}, got {value!r}", where=f"settings of {kind}"
+            )
+        values[name] = value
     estimator = estimator_class(model_kind.estimator)
     if model_kind.class_name:
         if values.get("random_state", seed) is None:

@@ -117,6 +117,26 @@ def test_a_value_that_cannot_be_has_a_problem(
     assert f"must be {problem}" in str(find_kind(kind).settings[name].problem(value))
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (
+            "logistic",
+            {"c": 1},
+            r"unknown setting of logistic 'c' \(did you mean 'C'\?\)",
+        ),
+        ("ridge", {"alpha": 1}, "unknown setting of ridge 'alpha'"),
+        ("logistic", {"C": 0}, "C must be a number, above 0, got 0"),
+        ("frames", {"pooling": "sum"}, "pooling must be one of max, mean, last"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_an_error(
+    kind: str, settings: Any, message: str
+) -> None:
+    with pytest.raises(FixInput, match=message):
+        build(kind, settings)
+
+
 def test_a_repr_is_one_short_line() -> None:
     assert repr(build("pcbm-dt", {"max_depth": 3}).head) == "TreeHead(max_depth=3)"
     many = build(
