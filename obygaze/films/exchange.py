@@ -67,6 +67,7 @@ from obygaze_features.manifest.times import (
     times_of_films,
 )
 from obygaze_features.manifest.vocabulary import canonical_level, concepts
+from obygaze_features.store.named_clips import clip_of_cells, number_of_cell
 
 Format = Literal["csv", "elan", "vtt"]
 FORMATS = get_args(Format)
@@ -173,9 +174,11 @@ def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
         names = [_tasks_of(row), *(row[name] for name in makers)]
         who = " ".join(filter(None, names)) or predictions.stem
         clip = manifest[row["clip_id"]]
-        contradiction = compare_clips(_identity_of(row, clip), Identity.of_clip(clip))
-        if not contradiction.sameness.is_same:
-            row.add("clip_id", f"another clip, {contradiction.contradiction}")
+        here = Identity.of_clip(clip)
+        predicted = clip_of_cells(row.cells)._replace(clip_id=here.clip_id)
+        contradiction = compare_clips(predicted, here).contradiction
+        if contradiction:
+            row.add("clip_id", f"another clip, {contradiction}")
         earlier = line_of.setdefault((clip.clip_id, who), row.line)
         if earlier != row.line:
             row.add("clip_id", f"{who} has this clip in line {earlier}, too")
@@ -199,17 +202,6 @@ def _tasks_of(row: TableRow) -> str:
     task = row.cells.get("task", "")
     train = row.cells.get("train", task)
     return task if train == task else f"{train} -> {task}"
-
-
-def _identity_of(row: TableRow, clip: Clip) -> Identity:
-    """Return what a prediction says of its clip, which it names as the manifest does."""
-    times = tuple(_number(row.cells.get(name, "")) for name in ("start_s", "end_s"))
-    start_s, end_s = times
-    return Identity(
-        clip_id=Identity.of_clip(clip).clip_id,
-        movie_id=row.cells.get("movie_id", ""),
-        in_either=None if times == (None, None) else (start_s, end_s),
-    )
 
 
 def exported_files(
@@ -255,16 +247,8 @@ def _relative_path(video: Path | None, folder: Path) -> str:
 
 def _short(cell: str) -> str:
     """Return a score with four digits, as it is read in a subtitle."""
-    number = _number(cell)
+    number = number_of_cell(cell)
     return cell if number is None else f"{number:.4g}"
-
-
-def _number(cell: str) -> float | None:
-    """Return a cell as a number, None where it is none."""
-    try:
-        return float(cell)
-    except ValueError:
-        return None
 
 
 @dataclass(frozen=True)
