@@ -27,7 +27,6 @@ from obygaze_features.manifest import model
 from obygaze_features.manifest.io import ID, as_id, ids_of_names, read_manifest
 from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
-from obygaze_features.manifest.spans import span_in_file
 from obygaze_features.store.card import Terms
 from obygaze_features.store.functions import ImportFormat, Pool
 from obygaze_features.store.identity import another_clip, identity_of
@@ -334,6 +333,9 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
             start_s, end_s = zip(*reader.times, strict=True)
             rows = replace(rows, start_s=start_s, end_s=end_s)
         record = ManifestMark(WITHOUT_MANIFEST, rows.clips_sha256)
+        if reader.export is not None and reader.export.manifest.sha256:
+            # As in the store, its films are known, or guesses.
+            record = reader.export.manifest
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest, reader.clip_ids)
@@ -424,9 +426,9 @@ def _changes(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
 class _Names:
     """The names by which a clip of a manifest is known.
 
-    These are its id, the id without the annotator, the name of the video that it is all of, and what
-    becomes its id by the rule of manifests. A name of two clips is none. A row whose id the files
-    have takes no other name.
+    These are its id, the id without the annotator, the name of its video if it is all of that, and
+    what becomes its id by the rule of manifests. A name of two clips is none. A row whose id the
+    files have takes no other name.
     """
 
     def __init__(self, manifest: model.Manifest, in_files: Sequence[str]) -> None:
@@ -438,8 +440,8 @@ class _Names:
             about = model.unannotated_id(clip)
             rows_of_clip.setdefault(about, []).append(clip.clip_id)
             # The features of a file are not those of a part of it.
-            video = "" if span_in_file(clip) else clip.video
-            for name in (about, Path(video).stem):
+            is_whole = (clip.start_s, clip.end_s) == (None, None)
+            for name in (about, Path(clip.video).stem if is_whole else ""):
                 if name:
                     clips_of_name.setdefault(composed(name), set()).add(about)
         self.rows_of_name: dict[str, list[str]] = {}
