@@ -336,7 +336,7 @@ def push(
 
     With --publish, a card with the seal, croissant.json, CITATION.cff and features.parquet are sent
     too. The table has a row a clip, and the arrays with one vector a clip and at most 1 GiB. When
-    the store has changed, a push without --publish removes them there.
+    the store, its licence or citation has changed, a push without --publish removes them there.
 
     Args:
         store: The store, in a folder of this machine.
