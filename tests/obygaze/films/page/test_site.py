@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.experiments import films as made_up_films
-from support.experiments import planted, write_workspace
+from support.experiments import planted, store_of, write_workspace
 from support.film import write_segments
 from support.film_pages import ask, film_clips, mark, segment, served, site, table
 from support.run_tables import MANIFEST, MadeCell, clips_of, made_run, scores_for
@@ -234,19 +234,27 @@ def test_features_of_other_clips_of_the_same_ids_are_not_shown(tmp_path: Path) -
 
 
 def test_rows_of_annotators_have_the_neighbours_of_their_clips(tmp_path: Path) -> None:
-    """The features are of clips, and a row of an annotator had no similar clips."""
+    """The row of another annotator was the nearest clip, with a similarity of 1."""
     manifest = made_up_films(n_films=2)
-    write_workspace(tmp_path, manifest, planted(manifest))
+    features = planted(manifest)
+    write_workspace(tmp_path, manifest, features)
     nearest = open_site(store="sig", workspace=tmp_path).clip(manifest.clip_ids[0])
-    rows = [
-        replace(clip, clip_id=f"{clip.clip_id}.ada", extra={"annotator": "ada"})
-        for clip in manifest
-    ]
-    of_ada = replace(manifest, clips=rows, columns=("annotator",))
+    expected = [(f"{other}.ada", cosine) for other, cosine in nearest["nearest"]]
+    rows = []
+    for clip in manifest:
+        for name in ("ada", "ben"):
+            clip_id = f"{clip.clip_id}.{name}"
+            rows.append(replace(clip, clip_id=clip_id, extra={"annotator": name}))
+    annotated = replace(manifest, clips=rows, columns=("annotator",))
     path = tmp_path / "manifests" / f"{manifest.name}.toml"
-    write_manifest(of_ada, path, force=True)
-    found = open_site(store="sig", workspace=tmp_path).clip(rows[0].clip_id)
-    assert found["nearest"] == nearest["nearest"]
+    write_manifest(annotated, path, force=True)
+    place = tmp_path / "stores" / "rows"
+    store_of(place, annotated, features.repeat(2, axis=0))
+    # The store has the clips themselves, or a row for each annotator.
+    for store in ("sig", place):
+        page = open_site(store=store, workspace=tmp_path)
+        for row in rows[:2]:
+            assert page.clip(row.clip_id)["nearest"] == expected
 
 
 def test_who_marks_clips_in_a_row_sees_what_the_pictures_count(tmp_path: Path) -> None:
