@@ -257,6 +257,24 @@ def test_rows_of_annotators_have_the_neighbours_of_their_clips(tmp_path: Path) -
             assert page.clip(row.clip_id)["nearest"] == expected
 
 
+def test_segments_in_another_view_are_not_shown(tmp_path: Path) -> None:
+    clips = film_clips("lake", "", 4)
+    marked = [replace(clips[0], extra={"annotator": "ben", "framerate": "25"})]
+    (tmp_path / "manifests").mkdir()
+    for name, view, rows in (
+        ("films", "raw", clips),
+        ("seen", "visual", marked),
+        ("given", "raw", marked),
+    ):
+        columns = ("annotator", "framerate") if rows is marked else ()
+        header = Header("a test", {"Look": "visual"}, view=view)
+        manifest = Manifest(name, header, rows, columns)
+        write_manifest(manifest, tmp_path / "manifests" / f"{name}.toml")
+    assert open_site("films", segments="given", workspace=tmp_path).film("lake")
+    with pytest.raises(FixInput, match="the levels of seen are those of the visual"):
+        open_site("films", segments="seen", workspace=tmp_path)
+
+
 def test_who_marks_clips_in_a_row_sees_what_the_pictures_count(tmp_path: Path) -> None:
     clips = []
     for number in (1, 2):
