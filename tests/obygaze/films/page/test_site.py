@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -14,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
+from support.damage import change_packets, flip_bits
 from support.experiments import films as made_up_films
 from support.experiments import planted, store_of, write_workspace
 from support.film import write_segments
@@ -35,7 +38,7 @@ from obygaze.films.page.export import export_page
 from obygaze.films.page.routes import SCRIPTS
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import manifest_sha256, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -255,6 +258,22 @@ def test_rows_of_annotators_have_the_neighbours_of_their_clips(tmp_path: Path) -
         page = open_site(store=store, workspace=tmp_path)
         for row in rows[:2]:
             assert page.clip(row.clip_id)["nearest"] == expected
+
+
+def test_damaged_pictures_are_blank_where_nothing_marks_them(tmp_path: Path) -> None:
+    """Other pictures of the film stood in their place; only the sheet says so."""
+    options = {"preset": "veryfast", "g": "25", "sc_threshold": "0", "bf": "0"}
+    whole = write_video(tmp_path / "whole.mp4", options=options)
+    change_packets(whole, tmp_path / "lake.mp4", {50}, flip_bits)
+    page = site(tmp_path, film_clips("lake", "lake.mp4", 4))
+    row = np.asarray(Image.open(io.BytesIO(page.strip("lake"))))
+    cells = np.split(row, page.film("lake")["n_in_strip"], axis=1)
+    is_blank = [not cell.any() for cell in cells]
+    assert is_blank == [12 <= number < 18 for number in range(24)]
+    clips = list(page.shown.values())
+    with pytest.raises(ObygazeError, match="damaged"):
+        page.media.thumbnail(clips[2])
+    assert page.media.thumbnail(clips[1]) and page.media.sheet(clips[2])
 
 
 def test_segments_in_another_view_are_not_shown(tmp_path: Path) -> None:
