@@ -45,10 +45,10 @@ from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import composed
-from obygaze_features.core.files import write_all_new
+from obygaze_features.core.files import TABLE_ENDINGS, write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import TABLE_ENDINGS, TableRow, open_file, read_table
+from obygaze_features.core.tables import TableRow, open_file, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest

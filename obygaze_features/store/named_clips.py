@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.lazy import need
-from obygaze_features.core.tables import TABLE_ENDINGS, header_of, read_table
+from obygaze_features.core.tables import header_of, read_table
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.store.importing.npz import header_of_npy
