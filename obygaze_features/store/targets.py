@@ -127,7 +127,9 @@ class FolderTarget:
         """Copy a file beside its name; the copy gets the name when it is on the disk."""
         target = self.root / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        copy_file(path, target, mark)
+        with path.open("rb") as stream:
+            pieces = iter(lambda: stream.read(_COPY_BYTES), b"")
+            write_pieces(pieces, target, mark, str(path))
 
     def remove(self, name: str) -> None:
         """Remove a file."""
@@ -155,13 +157,6 @@ def has_file(path: Path, mark: FileMark) -> bool:
 def hash_of(path: Path) -> FileMark:
     """Return the length and the SHA-256 of a file."""
     return FileMark(path.stat().st_size, sha256_file(path))
-
-
-def copy_file(source: Path, target: Path, mark: FileMark) -> None:
-    """Copy a file that has a hash; nothing else gets the name."""
-    with source.open("rb") as stream:
-        pieces = iter(lambda: stream.read(_COPY_BYTES), b"")
-        write_pieces(pieces, target, mark, str(source))
 
 
 def write_pieces(
