@@ -345,6 +345,9 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
             start_s, end_s = zip(*reader.times, strict=True)
             rows = replace(rows, start_s=start_s, end_s=end_s)
         record = ManifestMark(WITHOUT_MANIFEST, rows.clips_sha256)
+        if reader.export is not None and reader.export.manifest.sha256:
+            # As in the store, its films are known, or guesses.
+            record = reader.export.manifest
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest, reader.clip_ids)
@@ -435,9 +438,9 @@ def _changes(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
 class _Names:
     """The names by which a clip of a manifest is known.
 
-    These are its id, the id without the annotator, the name of its video, and what becomes its id
-    by the rule of manifests. A name of two clips is none. A row whose id the files have takes no
-    other name.
+    These are its id, the id without the annotator, the name of its video if it is all of that, and
+    what becomes its id by the rule of manifests. A name of two clips is none. A row whose id the
+    files have takes no other name.
     """
 
     def __init__(self, manifest: model.Manifest, in_files: Sequence[str]) -> None:
@@ -448,7 +451,9 @@ class _Names:
         for clip in manifest:
             about = model.unannotated_id(clip)
             rows_of_clip.setdefault(about, []).append(clip.clip_id)
-            for name in (about, Path(clip.video).stem):
+            # The features of a file are not those of a part of it.
+            is_whole = (clip.start_s, clip.end_s) == (None, None)
+            for name in (about, Path(clip.video).stem if is_whole else ""):
                 if name:
                     clips_of_name.setdefault(composed(name), set()).add(about)
         self.rows_of_name: dict[str, list[str]] = {}
