@@ -405,12 +405,6 @@ def _identity_in(reader: Reader, place: int, clip_id: str) -> Identity:
     return identity_of(row, reader.export)._replace(clip_id=clip_id)
 
 
-def _stored_identity(reader: Reader, place: int) -> Identity:
-    """Return what a store without a manifest says of a clip of the files."""
-    name = reader.clip_ids[place]
-    return _identity_in(reader, place, as_id(name) if reader.export is None else name)
-
-
 def _as_ids(texts: Sequence[str]) -> TextColumn:
     """Return texts as ids, each as `as_id` does."""
     column = TextColumn.of(texts)
@@ -908,7 +902,9 @@ class ImportedRows:
             place = int(self.places[number])
             if place >= 0 and not reason:
                 # It may have been withdrawn under the id that it has in the files.
-                in_files = _stored_identity(self.reader, place)
+                name = self.reader.clip_ids[place]
+                stored_id = as_id(name) if self.reader.export is None else name
+                in_files = _identity_in(self.reader, place, stored_id)
                 reason = self.withdrawals.find(in_files).reason
             if reason:
                 self.withdrawn[number] = reason

@@ -64,10 +64,10 @@ def open_parquet(
     if export is not None:
         wanted.update((*TIME_KEYS, *export.arrays))
     names = []
-    others = []
     for field in table.schema:
-        is_read = _is_vector(field.type) or field.name in wanted
-        (names if is_read else others).append(field.name)
+        if _is_vector(field.type) or field.name in wanted:
+            names.append(field.name)
+    others = [name for name in table.schema.names if name not in names]
     reader = array_reader(
         str(path),
         origin,
