@@ -29,6 +29,7 @@ from obygaze_features.manifest.adapters.table_ids import (
     changed_ids,
     check_clip_ids,
     columns_of_form,
+    hidden_columns,
     name_by_annotator,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
@@ -197,7 +198,7 @@ def _read(
         sources=(source,),
     )
     warnings = []
-    for hidden in _hidden(table, chosen):
+    for hidden in hidden_columns(table, chosen.columns, chosen.id):
         warnings.append(
             f"the column {hidden!r} of the table is left out, because {hidden} is something else"
         )
@@ -318,15 +319,6 @@ def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
             hint=f"leave it out, and the column {mapped[target]!r} keeps its name; or"
             f" --map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME",
         )
-
-
-def _hidden(table: CsvTable, mapping: TableMapping) -> list[str]:
-    """Return the columns of a table whose name another column of the manifest takes."""
-    taken = {*mapping.columns}
-    if mapping.id:
-        taken.add("clip_id")
-    used = {*mapping.columns.values(), *columns_of_form(mapping.id)}
-    return [name for name in table.columns if name in taken and name not in used]
 
 
 def _sources(table: CsvTable, mapping: TableMapping) -> dict[str, str]:
