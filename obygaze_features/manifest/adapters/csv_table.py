@@ -50,6 +50,7 @@ from obygaze_features.manifest.adapters.table_times import (
     in_seconds,
     is_short,
 )
+from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.io import as_id, clips_of_table, toml_string
 from obygaze_features.manifest.listing import TITLE
@@ -301,7 +302,7 @@ def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
         for target, source in mapped.items()
         if target not in (*TARGETS, source)
         and not target.startswith(FOLD_PREFIX)
-        and not (source in TARGETS and source in columns)
+        and not (source in (*TARGETS, *CONCEPTS) and source in columns)
     ]
     swapped = {
         target: mapped[target] for target in unknown if mapped[target] in TARGETS
