@@ -30,12 +30,7 @@ from obygaze_features.manifest.listing import (
     title_of,
     titles_of,
 )
-from obygaze_features.manifest.model import (
-    Clip,
-    Manifest,
-    SourceFile,
-    own_columns,
-)
+from obygaze_features.manifest.model import Clip, Manifest, SourceFile, own_columns
 from obygaze_features.manifest.stats import compute_stats, draw_stats
 
 SHOWN_CLIPS = 20

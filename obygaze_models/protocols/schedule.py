@@ -23,6 +23,7 @@ from obygaze_features.manifest.folds import (
     grouped_folds,
     stratified_folds,
 )
+from obygaze_features.manifest.same_clip import require_films
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
@@ -163,6 +164,7 @@ def _film_folds(clips: _Clips, train: str, tested: BoolArray) -> IntArray:
     """Return a fold for each film, or so many folds of whole films."""
     splits = clips.protocol.splits
     films = clips.table.films
+    require_films(films.tolist(), clips.table.name)
     if not splits.folds:
         return folds_by_group(films)
     strata = _strata(clips, train)[tested]
@@ -194,6 +196,7 @@ def _own_folds(clips: _Clips, train: str, tested: BoolArray) -> IntArray:
     """Return the folds of an own function; no film may be in two of them."""
     splits = clips.protocol.splits
     table = clips.table
+    require_films(table.films.tolist(), table.name)
     part = find_part(splits.kind)
     divide = part.load_function()
     values = part.call(

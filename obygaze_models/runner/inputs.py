@@ -64,12 +64,10 @@ class Inputs:
     @property
     def default_name(self) -> str:
         """The name of a run without a name: protocol, stores, and the start of the identity."""
-        parts = [self.protocol.name]
         stores = "+".join(store.name for store in self.stores)
-        if stores:
-            parts.append(stores)
-        parts.append(self.identity[:8])
-        return portable("-".join(parts)[:120])
+        about = "-".join(filter(None, (self.protocol.name, stores)))
+        # Where there are many stores, the hash stays.
+        return portable(f"{about[:111]}-{self.identity[:8]}")
 
     def usable(self, features: Features | None) -> BoolArray:
         """Return whether each clip has features and, for the splits of a scheme, a video."""

@@ -272,12 +272,10 @@ def concepts_of(row: TableRow, column: str) -> tuple[str, ...]:
     if words == ("",):
         return ()
     names = []
-    unknown = []
-    for word in words:
+    for word in dict.fromkeys(words):
         name = canonical_concept(word)
-        if name is not None:
-            names.append(name)
-        elif word not in unknown:
-            unknown.append(word)
+        if name is None:
             row.add(column, f"unknown concept {word!r}")
+        else:
+            names.append(name)
     return tuple(names)
