@@ -161,21 +161,7 @@ def command_of(
                 result = returned
         show_result(session.console, result, text)
 
-    return made_command(function, name, params, run, kind)
-
-
-def made_command(
-    function: Callable[..., Any],
-    name: str,
-    params: list[click.Parameter],
-    run: Callable[..., None],
-    kind: type[SessionCommand] = SessionCommand,
-) -> SessionCommand:
-    """Return a command with the help of a function; `run` gets the session and the parameters."""
-    described = parse_docstring(function)
-    about = described.about
-    if described.commands:
-        about = f"{about}\n\nExamples:\n{described.commands}"
+    about = parse_docstring(function).help
     made = kind(name=name, params=params, callback=run, help=about)
     made.function = function
     return made
@@ -500,6 +486,12 @@ class Docstring:
     about: str
     parameters: Mapping[str, str]
     commands: str
+
+    @property
+    def help(self) -> str:
+        """The help of a command: the text, and the commands as its examples."""
+        examples = f"\n\nExamples:\n{self.commands}" if self.commands else ""
+        return f"{self.about}{examples}"
 
 
 def parse_docstring(function: Callable[..., Any]) -> Docstring:

@@ -117,9 +117,8 @@ def parse_protocol(
             _check_task(document, task, f"tasks.{name}")
         if not document.violations:
             _check_references(document, protocol)
-            _check_splits(document, protocol)
             _check_models(document, protocol)
-            _check_kind_of_splits(document, protocol)
+            _check_splits(document, protocol)
             _check_every_task_is_run(document, protocol, in_file, asked)
     document.raise_if_any("the protocol is not valid")
     return cast(Protocol, protocol)
@@ -366,10 +365,7 @@ def _check_every_task_is_run(
     if asked:
         for key in choices:
             document.add(key, "is chosen by --task, which runs each task on itself")
-    run: set[str] = set(asked)
-    if not asked:
-        for pair in protocol.pairs:
-            run.update(pair)
+    run = asked or protocol.used_tasks
     for name in protocol.tasks:
         is_chosen_away = name in in_file and (asked or choices)
         if name not in run and not is_chosen_away:
@@ -436,22 +432,6 @@ def _check_known(
             document.unknown(key_path, name, known, noun)
 
 
-def _check_splits(document: Document, protocol: Protocol) -> None:
-    """Check that the splits have what their kind needs."""
-    splits = protocol.splits
-    if split_kind(splits.kind).by_task:
-        used_tasks: set[str] = set()
-        for pair in protocol.pairs:
-            used_tasks.update(pair)
-        for name in sorted(used_tasks & protocol.tasks.keys()):
-            if not protocol.tasks[name].folds:
-                document.add(
-                    f"tasks.{name}",
-                    "published splits need the name of a fold column of the manifest: "
-                    f"--set tasks.{name}.folds=NAME",
-                )
-
-
 def _check_models(document: Document, protocol: Protocol) -> None:
     """Check the names of models, and that their settings fit the splits."""
     for name, model in protocol.models.items():
@@ -471,28 +451,31 @@ def _check_epochs(
     document: Document, protocol: Protocol, name: str, model: Model
 ) -> None:
     """Check that each combination of settings of a perceptron allows the epochs that it needs."""
+    for settings in _offered(protocol, model):
+        least = settings["min_epochs"]
+        most = settings["max_epochs"]
+        if most < least:
+            document.add(
+                f"models.{name}.max_epochs",
+                f"must be at least min_epochs, got {most} and min_epochs {least}",
+            )
+            return
+
+
+def _offered(protocol: Protocol, model: Model) -> list[dict[str, Any]]:
+    """Return each combination of settings of a model, for each task that it is trained on."""
+    offered = []
     for settings in candidates(model):
         for task in protocol.train_tasks:
-            of_task = for_task(model.kind, settings, task)
-            least = of_task["min_epochs"]
-            most = of_task["max_epochs"]
-            if most < least:
-                document.add(
-                    f"models.{name}.max_epochs",
-                    f"must be at least min_epochs, got {most} and min_epochs {least}",
-                )
-                return
+            offered.append(for_task(model.kind, settings, task))
+    return offered
 
 
 def _check_concept_vectors(
     document: Document, protocol: Protocol, name: str, model: Model
 ) -> None:
     """Check the settings of concept vectors outside of published splits with a scheme."""
-    offered = []
-    for settings in candidates(model):
-        offered += [
-            for_task(model.kind, settings, task) for task in protocol.train_tasks
-        ]
+    offered = _offered(protocol, model)
     needs_scheme = {BEST_OF_FOLDS: True, "tolerance": "folds"}
     for key, value in needs_scheme.items():
         if any(settings[key] == value for settings in offered):
@@ -503,10 +486,17 @@ def _check_concept_vectors(
         document.add(f"models.{name}.cross_fit", "fit.choose_store needs 2 or more")
 
 
-def _check_kind_of_splits(document: Document, protocol: Protocol) -> None:
-    """Check the keys of splits that belong to one kind."""
+def _check_splits(document: Document, protocol: Protocol) -> None:
+    """Check that the splits have what their kind needs, and no key of another kind."""
     splits = protocol.splits
     kind = split_kind(splits.kind)
+    for name in sorted(protocol.used_tasks & protocol.tasks.keys()):
+        if kind.by_task and not protocol.tasks[name].folds:
+            document.add(
+                f"tasks.{name}",
+                f"{splits.kind} splits need the name of a fold column of the manifest: "
+                f"--set tasks.{name}.folds=NAME",
+            )
     if not all(getattr(splits, key) for key in kind.needs):
         needed = " and ".join(kind.needs)
         document.add("splits", f"{splits.kind} splits need {needed}")

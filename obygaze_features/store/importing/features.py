@@ -79,12 +79,7 @@ def _open_hdf5(path: Path, arrays: Mapping[str, str], **options: str) -> Reader:
 
 
 class Format(NamedTuple):
-    """A format of features.
-
-    Attributes:
-        open: Opens a file or folder; where arrays have names, it takes `arrays` and `id_key`.
-        has_names: Whether arrays have names, and one of them may have the ids.
-    """
+    """How a format is opened; whether arrays in it have names, and ids an array of their own."""
 
     open: Callable[..., Reader]
     has_names: bool
