@@ -16,13 +16,7 @@ from obygaze_features.core.function_commands import (
     typed_values,
 )
 from obygaze_features.core.options import PYTHON_ONLY
-from obygaze_features.core.parts import (
-    Part,
-    find_part,
-    is_own_code,
-    label_of,
-    trust,
-)
+from obygaze_features.core.parts import Part, find_part, is_own_code, label_of, trust
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.model import ascii_id
 from obygaze_features.manifest.own import read_own

@@ -26,12 +26,7 @@ from obygaze_models.models.registry import (
     find_kind,
     is_kind,
 )
-from obygaze_models.protocols.kinds import (
-    GRID,
-    candidates,
-    for_task,
-    setting_problem,
-)
+from obygaze_models.protocols.kinds import GRID, candidates, for_task, setting_problem
 from obygaze_models.protocols.schedule import KEYS_OF_ALL, SPLIT_KINDS, split_kind
 from obygaze_models.protocols.schema import (
     NONE,
@@ -340,8 +335,14 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     _check_known(
         document, "report.contrast", protocol.report.contrast, protocol.tasks, "task"
     )
-    _check_questions(document, protocol)
-    _check_printed_values(document, protocol)
+    for number, question in enumerate(protocol.report.questions):
+        key = f"report.questions[{number}]"
+        sides = (question.first, question.second)
+        _check_sides(document, protocol, key, sides, (question.train, question.test))
+    for number, value in enumerate(protocol.paper):
+        key = f"paper[{number}]"
+        _check_known(document, f"{key}.metric", [value.metric], METRICS, "metric")
+        _check_sides(document, protocol, key, [value.model], (value.train, value.test))
     _check_labels(document, protocol)
     if len(protocol.report.contrast) not in (0, 2):
         document.add("report.contrast", "needs two training tasks, or none")
@@ -393,31 +394,17 @@ def _check_labels(document: Document, protocol: Protocol) -> None:
                 document.add(key, problem)
 
 
-def _check_questions(document: Document, protocol: Protocol) -> None:
-    """Check that the questions are about differences that the run computes."""
-    known = _models_and_baselines(protocol)
-    for number, question in enumerate(protocol.report.questions):
-        key = f"report.questions[{number}]"
-        sides = [side for side in (question.first, question.second) if side]
-        _check_known(document, key, sides, known, "model or baseline")
-        tasks = [task for task in (question.train, question.test) if task]
-        _check_known(document, key, tasks, protocol.tasks, "task")
-
-
-def _check_printed_values(document: Document, protocol: Protocol) -> None:
-    """Check that the values of a paper are about models and tasks that are there."""
-    for number, printed in enumerate(protocol.paper):
-        key = f"paper[{number}]"
-        _check_known(document, f"{key}.metric", [printed.metric], METRICS, "metric")
-        models = [printed.model] if printed.model else []
-        known = _models_and_baselines(protocol)
-        _check_known(document, key, models, known, "model or baseline")
-        tasks = [task for task in (printed.train, printed.test) if task]
-        _check_known(document, key, tasks, protocol.tasks, "task")
-
-
-def _models_and_baselines(protocol: Protocol) -> list[str]:
-    return [*protocol.models, *BASELINES, *protocol.grid.baselines]
+def _check_sides(
+    document: Document,
+    protocol: Protocol,
+    key: str,
+    models: Iterable[str],
+    tasks: Iterable[str],
+) -> None:
+    """Check that a question or a printed value is about models and tasks that are there."""
+    known = [*protocol.models, *BASELINES, *protocol.grid.baselines]
+    _check_known(document, key, filter(None, models), known, "model or baseline")
+    _check_known(document, key, filter(None, tasks), protocol.tasks, "task")
 
 
 def _check_known(

@@ -25,11 +25,7 @@ from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schema import Protocol, Splits
-from obygaze_models.protocols.splits import (
-    Split,
-    film_pairs,
-    rotated,
-)
+from obygaze_models.protocols.splits import Split, film_pairs, rotated
 
 Labels = Mapping[str, LabelArray]
 Pair = tuple[str, str]  # a training and a test task

@@ -14,12 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import Progress, Quiet, count, few
-from obygaze_features.core.errors import (
-    EXIT_SOME_FAILED,
-    Corrupt,
-    FixInput,
-    FixUsage,
-)
+from obygaze_features.core.errors import EXIT_SOME_FAILED, Corrupt, FixInput, FixUsage
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
