@@ -19,12 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
+from obygaze_features.manifest.same_clip import require_films
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import Labels, Pair, split_kind, splits_of_task
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import NO_ROWS, MadeWhenAsked, Split
+
+# Splits of other kinds, also those of own code, hold out whole films.
+MAY_DIVIDE_FILMS = ("published", "kfold", "fixed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +120,8 @@ def folds_of(
         labels: The class of each clip, by task.
         usable: Whether each clip has features (and a video, where a scheme needs one).
     """
+    if protocol.splits.kind not in MAY_DIVIDE_FILMS:
+        require_films(table.films.tolist(), table.name)
     clips = _Clips(
         protocol,
         table,
