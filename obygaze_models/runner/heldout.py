@@ -22,18 +22,9 @@ from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schedule import (
-    Labels,
-    Pair,
-    split_kind,
-    splits_of_task,
-)
+from obygaze_models.protocols.schedule import Labels, Pair, split_kind, splits_of_task
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.splits import (
-    NO_ROWS,
-    MadeWhenAsked,
-    Split,
-)
+from obygaze_models.protocols.splits import NO_ROWS, MadeWhenAsked, Split
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from obygaze_features import __version__
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.parts import find_part
+from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
@@ -31,7 +31,7 @@ from obygaze_models.protocols.clips import (
     with_view,
 )
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
-from obygaze_models.protocols.schedule import SPLIT_KINDS, Labels
+from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.features import CHOSEN, Features, read_stores
 
@@ -86,9 +86,9 @@ def used_parts(protocol: Protocol) -> dict[str, dict[str, str]]:
     The versions of own models are settings of the models.
     """
     splits = protocol.splits
-    own_splits = [] if splits.kind in SPLIT_KINDS else [splits.kind]
-    if splits.follow_scheme and splits.scheme not in SHIPPED_SCHEMES:
-        own_splits.append(splits.scheme)
+    own_splits = list(filter(is_own_code, (splits.kind, splits.scheme)))
+    if splits.scheme in SHIPPED_SCHEMES:
+        own_splits.remove(splits.scheme)
     names_of_kinds = {
         "metrics": protocol.further_metrics,
         "baselines": own_baselines(protocol.grid.baselines),
@@ -115,10 +115,7 @@ def gather(
     _check_erased(protocol, table)
     # Of clips that are not in the store, it is said before anything of their labels.
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
-    used_tasks: set[str] = set()
-    for pair in protocol.pairs:
-        used_tasks.update(pair)
-    labels = _labels_of_tasks(protocol, used_tasks, table)
+    labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     remarks = {
         **table.remarks,
         "annotators": rows_of_annotators(labels, table),

@@ -14,12 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import Progress, Quiet, count, few
-from obygaze_features.core.errors import (
-    EXIT_SOME_FAILED,
-    Corrupt,
-    FixInput,
-    FixUsage,
-)
+from obygaze_features.core.errors import EXIT_SOME_FAILED, Corrupt, FixInput, FixUsage
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
@@ -79,12 +74,7 @@ def _open_hdf5(path: Path, arrays: Mapping[str, str], **options: str) -> Reader:
 
 
 class Format(NamedTuple):
-    """A format of features.
-
-    Attributes:
-        open: Opens a file or folder; where arrays have names, it takes `arrays` and `id_key`.
-        has_names: Whether arrays have names, and one of them may have the ids.
-    """
+    """How a format is opened; whether arrays in it have names, and ids an array of their own."""
 
     open: Callable[..., Reader]
     has_names: bool
