@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 DEFAULT_PRESET = "default"
 Attention = Literal["sdpa", "eager"]
+Medium = Literal["pictures", "sound", "words"]
+# The equal parts of a clip that have a vector each in a store of sound.
+PARTS = 16
 _Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
 _Above0 = Annotated[float, Meta(gt=0, le=1e30)]
 
@@ -95,6 +98,20 @@ class Preset(Record, frozen=True):
         }
 
 
+class Sound(Record, frozen=True):
+    """How the sound of a clip becomes the input of a model: the table `[sound]` of a card.
+
+    The model takes `rate` samples a second. A clip of more than `seconds` goes through it in equal
+    pieces, with 0 as a whole. `normalise` gives each piece the mean 0 and the variance 1. The model
+    hears the `before` seconds before a clip, too.
+    """
+
+    rate: Annotated[int, Meta(ge=1, le=1_000_000)]
+    seconds: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    normalise: bool = False
+    before: Annotated[float, Meta(ge=0, le=60)] = 0.0
+
+
 @dataclass(frozen=True, repr=False)
 class Family:
     """An architecture: how its checkpoints are loaded, and which tensors they return.
@@ -109,6 +126,7 @@ class Family:
         takes_mask: Whether a mask can mark the padding of short clips. Without one, every clip
             needs all its frames.
         live: How many tensors of the size of all tokens exist at once while it computes.
+        medium: What of a clip its models take.
     """
 
     name: str
@@ -119,6 +137,7 @@ class Family:
     needs_torch: bool = True
     takes_mask: bool = False
     live: float = 15.0
+    medium: Medium = "pictures"
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone of a card; raise an error unless the weights match the card."""
@@ -179,6 +198,7 @@ class Card:
     geometry: Geometry
     sources: Mapping[str, str]
     presets: Mapping[str, Preset]
+    sound: Sound | None = None
     checkpoint: str = ""
     revision: str = "main"
     citation: str = ""
@@ -230,6 +250,9 @@ class Card:
     def to_json(self) -> dict[str, Any]:
         """Return everything the card declares as plain values, without the chosen preset."""
         presets = {name: preset.to_json() for name, preset in self.presets.items()}
+        inputs: dict[str, Any] = {"presets": presets}
+        if self.family.medium != "pictures":
+            inputs = {"sound": structs.asdict(self.sound)} if self.sound else {}
         return {
             "name": self.name,
             "family": self.family.name,
@@ -241,7 +264,7 @@ class Card:
             "gflop": self.gflop,
             "geometry": self.geometry.declared(),
             "levels": dict(self.sources),
-            "presets": presets,
+            **inputs,
         }
 
 
