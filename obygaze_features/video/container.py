@@ -33,6 +33,8 @@ REASONS = {
     "animated": "save it as a GIF, an APNG or a video",
     "no-video": "",
     "no-frames": "",
+    "no-sound": "",
+    "too-short": "",
     "truncated": "",
     "outside": "use a part that lies within the video",
     "too-long": "use an end within the video, in seconds, or none",

@@ -39,7 +39,9 @@ from obygaze_features.video.decoded_clip import (
 )
 from obygaze_features.video.film import make_index
 from obygaze_features.video.resize import Pixels
+from obygaze_features.video.sound import SoundView
 
+View = PictureView | SoundView
 PROGRESS_S = 1.0
 
 _Requests = queue.SimpleQueue[tuple[dict[str, Any], int]]
@@ -47,20 +49,21 @@ _Requests = queue.SimpleQueue[tuple[dict[str, Any], int]]
 
 @dataclass(frozen=True)
 class DecodeJob:
-    """One clip to decode, in all the views wanted of it.
+    """One clip to decode, in all the views wanted of it: pictures, sound, or both.
 
-    The clip is the pictures between two times, or those of `ranks`.
+    The clip is what is between two times, or the pictures of `ranks`, which have no sound.
 
     `indexes` is the folder that keeps the index of the film, for files with many clips. A job
-    without views only makes that index.
+    without views only makes that index; `with_sound`, it makes that of the sound too.
     """
 
     path: Path | str
-    views: tuple[PictureView, ...]
+    views: tuple[View, ...]
     start_s: float | None = None
     end_s: float | None = None
     indexes: str | None = None
     ranks: Sequence[int] | None = None
+    with_sound: bool = False
 
     @property
     def is_of_many(self) -> bool:
@@ -70,8 +73,14 @@ class DecodeJob:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return a job from plain values, as `dataclasses.asdict` returns them."""
-        views = tuple(PictureView.from_json(view) for view in value["views"])
+        views = tuple(_view_of(view) for view in value["views"])
         return cls(**{**value, "views": views})
+
+
+def _view_of(value: Mapping[str, Any]) -> View:
+    """Return a view of pictures or of sound from plain values."""
+    kind = SoundView if "rate" in value else PictureView
+    return kind.from_json(value)
 
 
 def main(handle: int) -> None:
@@ -162,9 +171,10 @@ def decoded(
         if not job.views:
             make_index(Path(path), Path(job.indexes or ""), progress)
             return {}, facts
+        views = [view for view in job.views if isinstance(view, PictureView)]
         clips = decode_views(
             path,
-            job.views,
+            views,
             start_s=job.start_s,
             end_s=job.end_s,
             ranks=job.ranks,
