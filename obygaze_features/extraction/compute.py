@@ -14,16 +14,16 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.backbone import (
     Backbone,
+    PictureBackbone,
     as_arrays,
     blank_padding,
-    of_pictures,
     on_device,
 )
 from obygaze_features.backbones.sound import Heard, SoundBackbone
@@ -90,15 +90,15 @@ class Computer(ABC):
         if isinstance(backbone, SoundBackbone):
             sounds = [clip.heard for clip in clips if isinstance(clip, HeardClip)]
             return backbone.forward(sounds, only=names)
-        backbone = of_pictures(backbone, "these clips are")
+        seeing = cast(PictureBackbone, backbone)
         seen = [clip for clip in clips if isinstance(clip, ViewedClip)]
         mask = None
-        pixels = backbone.normalise(self.pictures(seen))
+        pixels = seeing.normalise(self.pictures(seen))
         pixels = pixels.reshape(len(seen), -1, *pixels.shape[1:])
-        if backbone.takes_mask:
+        if seeing.takes_mask:
             mask = np.stack([clip.mask for clip in seen])
             pixels = blank_padding(pixels, mask)
-        return backbone.forward(pixels, mask, only=names)
+        return seeing.forward(pixels, mask, only=names)
 
 
 def _awaited(future: Future[Computed]) -> Computed:
@@ -294,13 +294,12 @@ def blank_clip(backbone: Backbone) -> DecodedView:
         n_before = round(view.before_s * view.rate)
         samples = np.zeros(n_before + round(seconds * view.rate), np.float32)
         return HeardClip(Heard(samples, n_before), {})
-    backbone = of_pictures(backbone, "these clips are")
     height, width = backbone.geometry.frame_shape
     if not backbone.geometry.size:
         height = width = SIZE_OF_ANY
     n_frames = backbone.geometry.frames
     pictures = np.zeros((n_frames, height, width, 3), np.uint8)
-    pictures = backbone.resize(pictures)
+    pictures = cast(PictureBackbone, backbone).resize(pictures)
     places = np.arange(n_frames)
     is_real = np.ones(n_frames, bool)
     return ViewedClip(pictures, places, is_real, {})
