@@ -176,7 +176,12 @@ def project_tables(
     if clips is None:
         spans = equal_clips(marks, length_s)
     else:
-        spans = read_clip_spans(table_path(clips, workspace), marks)
+        path = table_path(clips, workspace)
+        spans = read_clip_spans(path, marks)
+        for span in spans:
+            # A clip that begins behind the end of its film would be an easy negative.
+            if span.fps is not None:
+                rates.compare(span.movie_id, span.start_frame, span.fps, str(path))
     concepts: set[str] = set()
     for segment in marks.segments:
         concepts.update(segment.concepts)

@@ -23,21 +23,18 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
     near,
 )
-from obygaze_features.core.files import import_of_features, require_file
+from obygaze_features.core.files import import_of_features, is_workbook, require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.workbooks import (
-    READ,
     Sheet,
     column_name,
     header_index,
     header_place,
-    is_workbook,
     read_sheet,
 )
 
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
-TABLE_ENDINGS = (".csv", ".tsv", *READ)
 # The lines among which that with the names of the columns is looked for.
 MOST_TITLES = 50
 DELIMITERS = (",", ";", "\t", "|")

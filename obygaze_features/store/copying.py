@@ -149,7 +149,7 @@ def pull(
     card, notes = _card_of_copy(store, older)
     changes: list[str] = []
     if older is not None:
-        changes = _changes_of_terms(older.terms, read_terms(card))
+        changes = _changes_of_terms(older.terms, read_terms(card), "of the source")
     if older is not None and older.seal == store.seal:
         is_whole = not verify(older, hashes=True).problems
         if is_whole:
@@ -199,14 +199,13 @@ def _card_of_copy(store: Store, older: Store | None) -> tuple[bytes, list[str]]:
     return card, notes
 
 
-def _changes_of_terms(before: Terms, now: Terms) -> list[str]:
-    """Return sentences on terms that a source states otherwise now."""
+def _changes_of_terms(before: Terms, now: Terms, whose: str) -> list[str]:
+    """Return sentences on terms that are stated otherwise now."""
     changes = []
     for name, text, text_before in zip(now._fields, now, before, strict=True):
         if text != text_before:
-            changes.append(
-                f"{name} of the source: {text} (was {text_before or 'not stated'})"
-            )
+            stated = f"{text or 'not stated'} (was {text_before or 'not stated'})"
+            changes.append(f"{name} {whose}: {stated}")
     return changes
 
 
@@ -446,14 +445,16 @@ def _push(
     is_replaced = there is not None and there.seal != store.seal
     sent = {*record.files, *extra, STORE_JSON}
     published_there = [name for name in PUBLISHED_FILES if name in names_there]
-    if there is not None and not is_replaced and not extra:
-        # They are of this store.
+    notes = (
+        [] if there is None else _changes_of_terms(there.terms, store.terms, "there")
+    )
+    if there is not None and not (is_replaced or notes or extra):
+        # They are of this store, and state its terms.
         sent.update(published_there)
-    notes = []
     removed = [name for name in published_there if name not in sent]
     if removed:
         notes.append(
-            f"removed there, since it was of the store before: {', '.join(removed)};"
+            f"removed there, since it was of the store or terms before: {', '.join(removed)};"
             " --publish --creator NAME sends it anew"
         )
     card, note = _card_to_send(store, target, names_there, sent)

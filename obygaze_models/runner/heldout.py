@@ -22,7 +22,12 @@ from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schedule import Labels, Pair, splits_of_task
+from obygaze_models.protocols.schedule import (
+    Labels,
+    Pair,
+    split_kind,
+    splits_of_task,
+)
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import (
     NO_ROWS,
@@ -199,9 +204,9 @@ def _held_out(
         file_folds: As in `HeldOut`.
     """
     protocol = clips.protocol
-    is_published = protocol.splits.kind == "published"
+    has_own_folds = split_kind(protocol.splits.kind).by_task
     test = whole.test[tests[whole.test]]
-    if is_published:
+    if has_own_folds:
         folds = clips.table.fold(protocol.tasks[pair[1]].folds)
         test = np.flatnonzero(tests & (folds == whole.test_fold))
     units = clips.clip_numbers
@@ -223,7 +228,7 @@ def _held_out(
         is_by_film=is_by_film,
         file_folds=file_folds,
     )
-    if not is_published:
+    if not has_own_folds:
         may_train = trains & held.may_learn
         return replace(
             held,
@@ -242,7 +247,7 @@ def _is_by_film(
 ) -> bool:
     """Return whether no film has clips on both sides of a split."""
     splits = protocol.splits
-    if splits.kind == "kfold" or splits.follow_scheme:
+    if split_kind(splits.kind).by_clip or splits.follow_scheme:
         return False
     others = np.concatenate([whole.train, whole.validation])
     return not np.isin(films[test_fold], films[others]).any()

@@ -221,6 +221,7 @@ def check_trip(folder: Path, format: Any, drawn: Drawn, data: st.DataObject) -> 
     kept = {"reason": "", "video_bytes": None, "video_hash": "", "pictures": None}
     expected_rows = [row._replace(maker=None, **kept) for row in ok_rows]
     assert list(again.rows) == expected_rows
+    assert again.record.manifest == store.record.manifest
     assert again.terms == store.terms == drawn.terms
     check_arrays(again, drawn, set(done.arrays))
     # One array of the file, with what belongs to it.

@@ -14,11 +14,10 @@ from typing import Annotated, Any, NamedTuple
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.errors import FixInput as FixInput
-from obygaze_features.core.file_names import check_new_name
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.tables import TableRow
-from obygaze_features.core.workspace import Workspace, toml_of
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import (
     manifest_sha256,
     read_manifest,
@@ -80,12 +79,8 @@ class ImportedManifest(NamedTuple):
             force: Replace the output if it exists.
             workspace: The workspace, if it is not the current one.
         """
-        if isinstance(name, os.PathLike):
-            path = toml_of(Path(name))
-            check_new_name(path, path.stem)
-        else:
-            bare_name = self.manifest.name if name is None else name
-            path = Workspace.of(workspace).new_manifest(bare_name)
+        new = self.manifest.name if name is None else name
+        path = Workspace.of(workspace).new_manifest(new)
         manifest = replace(self.manifest, name=path.stem)
         n_lost_links = _n_links(path)
         if n_lost_links and not force:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.files import is_workbook
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
@@ -17,7 +18,6 @@ from obygaze_features.core.tables import (
     read_table,
     whole_number,
 )
-from obygaze_features.core.workbooks import is_workbook
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     source_of,
@@ -180,9 +180,9 @@ def _read(
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of_table(rows, modality_of, tuple(extra))
-    violations.raise_if_any(
-        "the table cannot be imported", _hint(path, table, required, chosen)
-    )
+    if violations:
+        hint = _hint(path, table, required, chosen)
+        violations.raise_if_any("the table cannot be imported", hint)
     folder = path.parent
     names_of_videos = {clip.video for clip in clips if clip.video}
     missing = sorted(name for name in names_of_videos if not _is_file(folder / name))
