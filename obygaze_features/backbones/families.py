@@ -16,7 +16,7 @@ from obygaze_features.backbones.sound import SoundFamily, Steps
 from obygaze_features.backbones.sound_descriptors import SoundDescriptorsFamily
 from obygaze_features.backbones.speech import SpeechFamily
 from obygaze_features.core.errors import FixInput
-from obygaze_features.video.sound import Samples
+from obygaze_features.video.resample import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from obygaze_features.video.worker import View
 DECODER_RULE = 1
 # The same for the samples of sound, and for the vectors of the parts of a clip.
 SOUND_RULE = 1
-PARTS_RULE = "equal parts; each moment has the vector of the nearest step"
+PARTS_RULE = "mean over each of the equal parts; a moment has the nearest step"
 SAMPLING_RULES = {
     "even": "int(i * total / T)",
     "fps": "each int(rate)-th frame, at most T by linspace, the rest masked",
@@ -78,7 +78,7 @@ def recipe_of(backbone: Backbone, grid: Grid | None = None) -> Recipe:
 
 def sampling_recipe(view: View, grid: Grid | None) -> dict[str, Any]:
     """Return the section of a recipe on what is taken of a clip or of a window, and when."""
-    sampling: dict[str, Any] = {"rule": PARTS_RULE, "parts": PARTS}
+    sampling: dict[str, Any] = {"medium": "sound", "rule": PARTS_RULE, "parts": PARTS}
     if isinstance(view, PictureView):
         rule = SAMPLING_RULES[view.sampling]
         sampling = {"rule": rule, "frames": view.count}
