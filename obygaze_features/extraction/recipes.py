@@ -14,6 +14,7 @@ from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.picture import conversion_sha256
+from obygaze_features.video.resample import resampling_sha256
 from obygaze_features.video.sound import SoundView
 from obygaze_features.video.worker import View
 
@@ -91,7 +92,8 @@ def sampling_recipe(view: View, grid: Grid | None) -> dict[str, Any]:
 def decoder_recipe(view: View) -> dict[str, Any]:
     """Return the section of a recipe on the decoder."""
     if isinstance(view, SoundView):
-        return {"name": "pyav", "sound_rule": SOUND_RULE}
+        hashed = resampling_sha256()
+        return {"name": "pyav", "rule": SOUND_RULE, "resampling_sha256": hashed}
     return {
         "name": "pyav",
         "rule": DECODER_RULE,

@@ -44,7 +44,7 @@ def write_film(
             out.mux(video.encode(frame))
         out.mux(video.encode())
         if samples is not None:
-            whole = np.round(samples * 32767).astype(np.int16)
+            whole = np.clip(np.round(samples * 32768), -32768, 32767).astype(np.int16)
             for start in range(0, len(whole), 4096):
                 part = whole[None, start : start + 4096]
                 sound = av.AudioFrame.from_ndarray(part, format="s16", layout="mono")
