@@ -117,7 +117,9 @@ def test_a_window_hears_what_a_clip_of_its_time_hears(
         for n in range(4)
     ]
     header = Header("Films", {}, video_root=str(folder))
-    extract(tmp_path, Manifest("clips", header, tuple(clips)), "sound-descriptors", "speech")
+    extract(
+        tmp_path, Manifest("clips", header, tuple(clips)), "sound-descriptors", "speech"
+    )
     for backbone in ("sound-descriptors", "speech"):
         windows = og.open_store(tmp_path / "stores" / f"windows.{backbone}")
         alone = og.open_store(tmp_path / "stores" / f"clips.{backbone}")
@@ -134,9 +136,7 @@ def test_kept_frames_serve_the_pictures_and_the_sound_is_decoded(
     manifest = og.read_manifest(world / "manifests" / "films.toml")
     extract(tmp_path, manifest, "frames:descriptors")
     notes: list[str] = []
-    extract(
-        tmp_path, manifest, "descriptors", "sound-descriptors", note=notes.append
-    )
+    extract(tmp_path, manifest, "descriptors", "sound-descriptors", note=notes.append)
     assert any("kept frames are read" in note for note in notes)
     for name in (SEEN, HEARD):
         assert bytes_of(tmp_path / "stores" / name) == bytes_of(world / "stores" / name)
