@@ -161,12 +161,7 @@ def project_tables(
         if rate is not None:
             where = ", ".join(map(str, names))
             rates.compare(segment.movie_id, segment.end_frame, rate, where)
-    views = set()
-    for name, path in zip(names, paths, strict=True):
-        view = "raw"
-        if path != Path(name):  # a manifest
-            view = read_manifest(path.with_suffix(".toml")).header.view
-        views.add(view)
+    views = set(map(view_of_table, names, paths))
     if len(views) > 1:
         raise FixInput(
             f"the levels of these tables are those of different views: {', '.join(sorted(views))}",
@@ -275,6 +270,13 @@ def table_path(name: PathLike, workspace: PathLike | None) -> Path:
         return path
     manifest = Workspace.of(workspace).existing_manifest(os.fspath(name))
     return manifest.with_suffix(".csv")
+
+
+def view_of_table(name: PathLike, path: Path) -> str:
+    """Return the view of the levels in a table: that of the manifest whose rows they are."""
+    if path == Path(name):  # a table, which may have any file beside it
+        return "raw"
+    return read_manifest(path.with_suffix(".toml")).header.view
 
 
 def _levels_text(projection: Projection) -> str:

@@ -102,10 +102,11 @@ class Workspace:
 
     def new_manifest(self, name: PathLike) -> Path:
         """Return the TOML file of a manifest that will be written."""
-        if isinstance(name, os.PathLike):
-            path = toml_of(Path(name))
-        else:
-            path = self.manifest(name)
+        path = (
+            toml_of(Path(name))
+            if isinstance(name, os.PathLike)
+            else self.manifest(name)
+        )
         check_new_name(path, path.stem)
         return path
 

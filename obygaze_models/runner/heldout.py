@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
+from obygaze_features.manifest.same_clip import require_films
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable
@@ -34,6 +35,9 @@ from obygaze_models.protocols.splits import (
     MadeWhenAsked,
     Split,
 )
+
+# Splits of other kinds, also those of own code, hold out whole films.
+MAY_DIVIDE_FILMS = ("published", "kfold", "fixed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +129,8 @@ def folds_of(
         labels: The class of each clip, by task.
         usable: Whether each clip has features (and a video, where a scheme needs one).
     """
+    if protocol.splits.kind not in MAY_DIVIDE_FILMS:
+        require_films(table.films.tolist(), table.name)
     clips = _Clips(
         protocol,
         table,

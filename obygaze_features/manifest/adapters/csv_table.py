@@ -51,7 +51,7 @@ from obygaze_features.manifest.adapters.table_times import (
 )
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.io import as_id, clips_of_table, toml_string
-from obygaze_features.manifest.listing import TITLES
+from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
@@ -175,7 +175,7 @@ def _read(
     one_clip_a_film = _one_clip_a_film(cells, chosen)
     name_by_annotator(table.rows, cells)
     extra = dict.fromkeys(name for name in sources if name not in CLIP_COLUMNS)
-    if not any(column in sources for column in TITLES):
+    if TITLE not in sources:
         extra |= _add_titles(cells, given_ids)
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
@@ -513,8 +513,8 @@ def _add_titles(
     columns: dict[str, None] = {}
     for values, given in zip(cells, given_ids, strict=True):
         if values["movie_id"] != given["movie_id"]:
-            values[TITLES[0]] = given["movie_id"]
-            columns[TITLES[0]] = None
+            values[TITLE] = given["movie_id"]
+            columns[TITLE] = None
     return columns
 
 
