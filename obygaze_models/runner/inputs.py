@@ -4,6 +4,7 @@ What cannot work is refused here, before anything is fitted.
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features import __version__
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import canonical_json, sha256_bytes
@@ -29,6 +31,7 @@ from obygaze_models.protocols.clips import (
     rows_of_annotators,
     task_labels,
     with_view,
+    without_pictures,
 )
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schedule import Labels
@@ -109,7 +112,7 @@ def gather(
 ) -> Inputs:
     """Return the inputs of a run."""
     _check_stores(protocol, stores)
-    protocol = replace(protocol, data=with_view(protocol.data, manifest))
+    protocol = replace(protocol, data=with_view(protocol.data, manifest, stores))
     table = clip_table(manifest, protocol.data)
     protocol, left_out = _without_models_of_concepts(protocol, table)
     _check_erased(protocol, table)
@@ -118,6 +121,7 @@ def gather(
     labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     remarks = {
         **table.remarks,
+        **_remarks_on_media(table, manifest, stores),
         "annotators": rows_of_annotators(labels, table),
         "models of concepts": left_out,
         "without label": empty_labels(protocol.tasks, labels, table),
@@ -125,6 +129,36 @@ def gather(
     shown = {name: remark for name, remark in remarks.items() if remark}
     table = replace(table, remarks=shown)
     return Inputs(protocol, manifest, manifest_path, table, labels, features)
+
+
+def _remarks_on_media(
+    table: ClipTable, manifest: Manifest, stores: Mapping[str, Store]
+) -> dict[str, str]:
+    """Return what a reader should know where no picture shows what the labels are about."""
+    if table.view != "raw":
+        return {}
+    remarks = {}
+    others = without_pictures(stores)
+    if others:
+        remarks["raw view"] = (
+            f"The levels are those of the raw view, since {', '.join(others)} is not of pictures:"
+            " the visual view leaves out what no picture shows."
+        )
+    of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
+    n_of_concept: Counter[str] = Counter()
+    for clip in table.clips:
+        n_of_concept.update(clip.concepts)
+    heard = [
+        f"{concept} ({count(n_of_concept[concept], manifest.header.unit)})"
+        for modality in ("audio", "speech")
+        for concept in manifest.header.of_modality(modality)
+        if n_of_concept[concept]
+    ]
+    if of_pictures and heard:
+        remarks["heard"] = (
+            f"No picture shows {', '.join(heard)}: {', '.join(of_pictures)} cannot see them."
+        )
+    return remarks
 
 
 def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
