@@ -420,8 +420,12 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
     for key in _INTERNAL:
         backbone.pop(key, None)
     sampling = dict(value["sampling"])
-    n_frames = sampling.pop("frames", "Some")
     rule = sampling.pop("rule", "")
+    is_sound = sampling.pop("medium", "") == "sound"
+    taken = f"{sampling.pop('frames', 'Some')} frames of each clip were taken"
+    if is_sound:
+        n_parts = sampling.pop("parts", "several")
+        taken = f"The sound of each clip has {n_parts} parts"
     sentences = [f"They were made by the backbone {_named(backbone)}."]
     hashes = [f"{name} (sha256 {_word(sha)})" for name, sha in value["weights"].items()]
     if hashes:
@@ -431,9 +435,11 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
         sentences.append("It has no weights.")
     by_rule = f" by the rule {rule}" if rule else ""
     rest = f", with {_words(sampling)}" if _words(sampling) else ""
-    sentences.append(f"{n_frames} frames of each clip were taken{by_rule}{rest}.")
+    sentences.append(f"{taken}{by_rule}{rest}.")
     sentences.append(f"Videos were decoded by {_named(value['decoder'])}.")
-    sentences.append(f"Pixels were prepared with {_words(value['preprocessing'])}.")
+    prepared = "Samples" if is_sound else "Pixels"
+    settings = _words(value["preprocessing"])
+    sentences.append(f"{prepared} were prepared with {settings}.")
     sentences.append(f"The features were computed with {_words(value['compute'])}.")
     others = {key: value[key] for key in value if key not in SECTIONS}
     if others:

@@ -14,12 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import Progress, Quiet, count, few
-from obygaze_features.core.errors import (
-    EXIT_SOME_FAILED,
-    Corrupt,
-    FixInput,
-    FixUsage,
-)
+from obygaze_features.core.errors import EXIT_SOME_FAILED, Corrupt, FixInput, FixUsage
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
@@ -41,6 +36,7 @@ from obygaze_features.store.importing.reader import (
     Values,
     checked_shape,
 )
+from obygaze_features.store.importing.tables import open_table
 from obygaze_features.store.importing.trees import open_npy, open_pth
 from obygaze_features.store.layout import (
     DTYPES,
@@ -79,12 +75,7 @@ def _open_hdf5(path: Path, arrays: Mapping[str, str], **options: str) -> Reader:
 
 
 class Format(NamedTuple):
-    """A format of features.
-
-    Attributes:
-        open: Opens a file or folder; where arrays have names, it takes `arrays` and `id_key`.
-        has_names: Whether arrays have names, and one of them may have the ids.
-    """
+    """How a format is opened; whether arrays in it have names, and ids an array of their own."""
 
     open: Callable[..., Reader]
     has_names: bool
@@ -96,11 +87,17 @@ FORMATS: Mapping[ImportFormat, Format] = {
     "npy": Format(open_npy, has_names=False),
     "pth": Format(open_pth, has_names=False),
     "parquet": Format(open_parquet, has_names=True),
+    "csv": Format(open_table, has_names=True),
+    "xlsx": Format(open_table, has_names=True),
 }
 POOLED = "pooled"
 NOT_IN_FILES = "not in the files"
 # What an import writes into the recipe beside the facts that it is given.
 OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling"))
+ONLY_THESE_FILES = (
+    "a model of this store can score no other store: for that, import it with --backbone NAME, and"
+    " all others that were made in the same way with the same NAME"
+)
 SHOWN_REASONS = 5
 # Shorter rows, such as the length of a clip, may well be equal.
 VECTOR_VALUES = 4
@@ -216,6 +213,9 @@ def import_features(
         )
     finally:
         reader.close()
+    remarks = [*reader.notes, *_left_out(reader, stored), *clips.notes]
+    if not backbone:
+        remarks.append(ONLY_THESE_FILES)
     rows = imported.columns()
     failed = {rows.clip_ids[n]: rows.reasons[n] for n in sorted(imported.problems)}
     warnings = [
@@ -229,7 +229,7 @@ def import_features(
         arrays={array.name: array.shape for array in imported.arrays},
         failed=failed,
         not_in_manifest=clips.not_in_manifest,
-        remarks=[*reader.notes, *_left_out(reader, stored), *clips.notes],
+        remarks=remarks,
         next_command=_next_command(os.fspath(path), imported.arrays, manifest),
         warnings=warnings,
         withdrawn=[rows.clip_ids[n] for n in sorted(imported.withdrawn)],
@@ -551,7 +551,7 @@ def _recipe_of(
     Without a backbone, nobody says how they were made: the files are a part of the recipe, so that
     no other file has it.
     """
-    facts: dict[str, Any] = dict(given_facts)
+    facts: dict[str, Any] = {**given_facts, **reader.facts}
     source = STATED
     if backbone:
         facts["backbone"] = backbone

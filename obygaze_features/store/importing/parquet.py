@@ -63,11 +63,11 @@ def open_parquet(
         )
     if export is not None:
         wanted.update((*TIME_KEYS, *export.arrays))
-    names = []
+    names: list[str] = []
+    others: list[str] = []
     for field in table.schema:
-        if _is_vector(field.type) or field.name in wanted:
-            names.append(field.name)
-    others = [name for name in table.schema.names if name not in names]
+        is_read = _is_vector(field.type) or field.name in wanted
+        (names if is_read else others).append(field.name)
     reader = array_reader(
         str(path),
         origin,

@@ -147,7 +147,7 @@ class Reader:
     Of an export of this program, `export` is what it says of its store, `times` has start and end
     of each clip if a clip has any, and `dims` has the dimensions of the arrays that are kept as
     they are. `companions` are columns that nobody has asked for: they are stored with the arrays to
-    which they belong.
+    which they belong. `facts` are what the files say of how the features were made.
     """
 
     where: str
@@ -161,6 +161,7 @@ class Reader:
     times: Sequence[tuple[float | None, float | None]] = ()
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     companions: Collection[str] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def close(self) -> None:
         """Close the files."""

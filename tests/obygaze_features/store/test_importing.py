@@ -396,12 +396,23 @@ def test_without_a_backbone_the_recipe_is_of_these_files_alone(tmp_path: Path) -
     first = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "first")
     second = made(saved(tmp_path / "g.npz", clip_id=IDS, X=X + 1), tmp_path / "second")
     assert first.recipe.facts["origin"]["arrays"] == {"clip": "X"}
-    assert first.recipe.facts["origin"]["file"] == "f.npz"
+    assert first.recipe.files == "the file f.npz"
     assert first.fingerprint != second.fingerprint
     hint = "import both with the same --backbone and --fact"
     with pytest.raises(Mismatch, match="have different recipes") as raised:
         merge([first, second], tmp_path / "both")
     assert hint in raised.value.hint
+
+
+def test_an_import_says_at_once_that_no_other_store_can_be_scored(
+    tmp_path: Path,
+) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    for options in ({}, {"backbone": "x-clip"}):
+        done = import_features("npz", file, tmp_path / f"s{len(options)}", **options)
+        said = [note for note in done.notes if "no other store" in note]
+        assert len(said) == (not options)
+        assert all("--backbone NAME" in note for note in said)
 
 
 def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
@@ -601,8 +612,8 @@ def test_files_that_change_meanwhile_are_refused(
 
 
 def test_a_format_has_only_its_own_options(tmp_path: Path) -> None:
-    with pytest.raises(FixUsage, match="unknown format 'csv'"):
-        open_features("csv", tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(FixUsage, match="unknown format 'mat'"):
+        open_features("mat", tmp_path)  # type: ignore[arg-type]
     with pytest.raises(FixUsage, match="--id-key do not apply to npy"):
         open_features("npy", tmp_path, id_key="names")
 
