@@ -57,7 +57,7 @@ def clips_in_table(path: Path) -> Iterator[Identity]:
     """Yield the clips of a table."""
     table = read_table(path, required=[ID_KEY])
     for row in table.rows:
-        yield from _of_any_row(clip_of_cells(row.cells))
+        yield from of_any_row(clip_of_cells(row.cells))
 
 
 def clip_of_cells(cells: Mapping[str, str]) -> Identity:
@@ -75,7 +75,7 @@ def clips_in_page(folder: Path) -> Iterator[Identity]:
     text = (folder / PAGE_DATA).read_text("utf-8")
     for quoted in set(_TEXT_OF_JSON.findall(text)):
         with suppress(ValueError):
-            yield from _of_any_row(Identity(json.loads(quoted)))
+            yield from of_any_row(Identity(json.loads(quoted)))
 
 
 def number_of_cell(cell: str | None) -> float | None:
@@ -86,7 +86,7 @@ def number_of_cell(cell: str | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _of_any_row(clip: Identity) -> Iterator[Identity]:
+def of_any_row(clip: Identity) -> Iterator[Identity]:
     """Yield a clip, and the one that an annotator's row is about: `a-1` of `a-1.ann`."""
     yield clip
     about_id, _, _ = clip.clip_id.rpartition(".")
@@ -107,7 +107,7 @@ def _of_columns(columns: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
 
 def _as_stored(clip_id: str, film: str | None) -> Iterator[Identity]:
     """Yield a clip as a file names it, and as an import of the file does."""
-    yield from _of_any_row(Identity(clip_id, known_film(film)))
+    yield from of_any_row(Identity(clip_id, known_film(film)))
     stored_id = as_id(clip_id)
     if stored_id != clip_id:
         yield Identity(stored_id, known_film(film and as_id(film)))
