@@ -5,7 +5,6 @@ names the clips too. Only texts and ids are read, never other numbers.
 """
 
 import json
-import math
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from obygaze_features.core.tables import header_of, read_table
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.store.importing.npz import header_of_npy
-from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY
+from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY, number_of_cell
 
 EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
 PAGE_DATA = "data.js"
@@ -76,14 +75,6 @@ def clips_in_page(folder: Path) -> Iterator[Identity]:
     for quoted in set(_TEXT_OF_JSON.findall(text)):
         with suppress(ValueError):
             yield from of_any_row(Identity(json.loads(quoted)))
-
-
-def number_of_cell(cell: str | None) -> float | None:
-    """Return a cell as a number; None where it is none, or not finite."""
-    number = math.nan
-    with suppress(ValueError):
-        number = float(cell or "")
-    return number if math.isfinite(number) else None
 
 
 def of_any_row(clip: Identity) -> Iterator[Identity]:
