@@ -200,7 +200,7 @@ TABLES = [
             '? = "Début"': 'start_s = "Début"',
             '? = "Fin"': 'end_s = "Fin"',
         },
-        "Regard (non 14, oui 14, peut-être 14, empty 6)",
+        "Regard (non: 14, oui: 14, peut-être: 14, empty: 6)",
         "Regard=oui",
         lambda shot: None if shot.n == 8 else shot.word("oui", "", "") == "oui",
         encoding="utf-8-sig",

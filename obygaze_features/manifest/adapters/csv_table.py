@@ -39,6 +39,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     TableMapping,
     chosen_mapping,
     draft_of,
+    has_times,
     used_mapping,
     write_draft,
     write_mapping_file,
@@ -227,7 +228,11 @@ def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
     has_place = (
         clip.video or clip.end_s is not None or span_in_film(clip) for clip in clips
     )
-    if len(kept) > 1 and not any(has_place):
+    may_be_times = []
+    for column in kept:
+        cells = [clip.extra.get(column, "") for clip in clips]
+        may_be_times.append(has_times(cells))
+    if sum(may_be_times) > 1 and not any(has_place):
         hint = "--map start_s=COLUMN --map end_s=COLUMN --force"
         notes.append(f"no clip has times; if two of these columns are times: {hint}")
     return tuple(notes)

@@ -87,7 +87,7 @@ class _Rows:
 
     rows: Sequence[Values | BadRow]
     shape: tuple[int, int]
-    dtype: np.dtype[np.float64] = np.dtype(np.float64)
+    dtype: type[np.float64] = np.float64
 
     def __getitem__(self, places: slice) -> list[Values | BadRow]:
         return list(self.rows[places])
