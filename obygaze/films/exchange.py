@@ -16,12 +16,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from obygaze.films.clip_spans import warn_of_clips_in_a_row
 from obygaze.films.elan import UNLINKED, ElanDocument, write_elan
-from obygaze.films.film_rates import (
-    FilmRates,
-    Fps,
-    compare_with_video,
-    video_of_film,
-)
+from obygaze.films.film_rates import FilmRates, Fps, compare_with_video, video_of_film
 from obygaze.films.mark_tables import (
     WATCHED,
     FilmSegments,
@@ -29,16 +24,12 @@ from obygaze.films.mark_tables import (
     Segment,
     SourceFiles,
     concept_of,
+    further_columns,
     own_tables,
     plain,
     read_marks,
 )
-from obygaze.films.tiers import (
-    Tier,
-    TierMapping,
-    draft_of_tiers,
-    read_tier_mapping,
-)
+from obygaze.films.tiers import Tier, TierMapping, draft_of_tiers, read_tier_mapping
 from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
@@ -58,9 +49,14 @@ from obygaze_features.manifest.adapters.table_mapping import (
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.io import as_id
-from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
+from obygaze_features.manifest.model import (
+    Clip,
+    Header,
+    Manifest,
+    ascii_id,
+    own_columns,
+)
 from obygaze_features.manifest.same_clip import Identity, compare_clips
-from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     film_rate,
@@ -359,6 +355,7 @@ def export_segments(
                 "--predictions are of the clips of a manifest",
             )
         films = films_of_marks(marks_table, rates)
+        left_out = tuple(_columns_left_out(further_columns(marks_table)))
     else:
         marked = read_manifest(manifest, workspace=workspace)
         films, without_times = films_of(marked, table, fps=rates)
@@ -426,11 +423,12 @@ def _clips_left_out(manifest: Manifest) -> list[str]:
     n_unmarked = len(manifest) - sum(1 for _ in _labelled(manifest))
     if n_unmarked:
         left_out.append(f"{count(n_unmarked, 'clip')} without a label")
-    kept = (*EXTRA, *FILM_TIMES)
-    columns = [name for name in manifest.columns if name not in kept]
-    if columns:
-        left_out.append(f"the columns {few(columns, 5)}")
-    return left_out
+    return [*left_out, *_columns_left_out(own_columns(manifest.columns))]
+
+
+def _columns_left_out(columns: Sequence[str]) -> list[str]:
+    """Return in words what files of marks do not have."""
+    return [f"the columns {few(columns, 5)}"] if columns else []
 
 
 def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
@@ -571,6 +569,8 @@ class _Importer:
 
     def _read_table(self, path: Path) -> None:
         marks = read_marks(path, fps=self.rates)
+        for columns in _columns_left_out(further_columns(path)):
+            self.warnings.append(f"{path}: left out, since marks have none: {columns}")
         for segment in marks.segments:
             rate = marks.rate_of(segment.movie_id)
             if segment.is_watched:

@@ -170,8 +170,8 @@ def read_table(
     """Read a table whose header has at least the `required` columns.
 
     Everything that reads a table of a person calls this. A file that is named as a spreadsheet
-    (.xlsx) is read as one; its cells have the texts that they would have in a CSV file. Text is in
-    UTF-8, in UTF-16 with its mark, or in Windows-1252 where no byte may be another letter.
+    (.xlsx, .xlsm) is read as one; its cells have the texts that they would have in a CSV file. Text
+    is in UTF-8, in UTF-16 with its mark, or in Windows-1252 where no byte may be another letter.
 
     Cells are separated as a line `sep=;` before the header says, else by the sign with which the
     header has the required columns, else by the one that the header has most of: Excel writes

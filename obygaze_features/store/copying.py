@@ -56,7 +56,7 @@ from obygaze_features.store.making import (
     name_taken,
     take_place,
 )
-from obygaze_features.store.network import Unreachable
+from obygaze_features.store.network import AGAIN, Unreachable
 from obygaze_features.store.placing import (
     finish_change,
     finish_waiting,
@@ -80,7 +80,6 @@ from obygaze_features.store.records import (
     seal_of,
 )
 from obygaze_features.store.targets import (
-    AGAIN,
     Target,
     command_to_own_place,
     has_file,
@@ -156,7 +155,7 @@ def pull(
             _remove_copies(target)
             if card != older.card:
                 write_atomic(target / CARD, card)
-                notes.append("README.md is now as at the source")
+                notes.append("README.md has now what is new at the source")
             return Copied(str(target), store.seal, changes=changes, notes=notes)
     n_sent, n_bytes = _pull(store, target, older, card, progress or Quiet())
     _remove_copies(target)
@@ -186,13 +185,12 @@ def _card_of_copy(store: Store, older: Store | None) -> tuple[bytes, list[str]]:
     if not card:
         return older.card, []
     notes = []
-    edited = older.card_edits().body
-    if edited:
-        if edits_of(card).body not in ("", edited):
-            notes.append(
-                "README.md stays as it was edited here; that of the source is another one"
-            )
-        card = with_body(card, edited)
+    edits = older.card_edits()
+    if edits.body and edits_of(card).body not in ("", edits.body):
+        notes.append(
+            "README.md stays as it was edited here; that of the source is another one"
+        )
+    card = with_body(card, edits)
     terms = read_terms(card).or_else(older.terms)
     if terms != read_terms(card):
         card = with_terms(card, terms)
@@ -530,13 +528,15 @@ def _card_to_send(
     if CARD not in names_there:
         return card, []
     # The files of a target are read like those of a store, whether or not one is there.
-    edited_there = Store(target.files(), store.record, store.seal).card_edits().body
+    there = Store(target.files(), store.record, store.seal).card_edits()
     edited = edits_of(card).body
     notes = []
-    if edited_there and not edited:
-        card = with_body(card or full_card(store), edited_there)
-    elif edited_there not in ("", edited):
+    if there.body not in ("", edited) and edited:
         notes.append("README.md there had another text; it has that of the store now")
+    if card or there.body:
+        card = with_body(
+            card or full_card(store), there._replace(body=edited or there.body)
+        )
     return card, notes
 
 

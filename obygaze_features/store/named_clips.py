@@ -20,6 +20,7 @@ from obygaze_features.core.lazy import need
 from obygaze_features.core.tables import header_of, read_table
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.same_clip import Identity, known_film
+from obygaze_features.store.importing.npz import header_of_npy
 from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY
 
 EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
@@ -118,11 +119,7 @@ def _texts_of_npz(path: Path) -> dict[str, list[str]]:
         for name in arrays.files:
             entry = archive.getinfo(f"{name}.npy")
             with archive.open(entry) as stream:
-                version = np.lib.format.read_magic(stream)
-                read_header = np.lib.format.read_array_header_1_0
-                if version != (1, 0):
-                    read_header = np.lib.format.read_array_header_2_0
-                shape, _, dtype = read_header(stream)
+                shape, _, dtype = header_of_npy(stream)
             is_short = entry.file_size <= _MOST_TEXT_BYTES
             is_column = dtype.kind in "US" or (name == ID_KEY and dtype.kind in "iu")
             if is_column and len(shape) == 1 and is_short:

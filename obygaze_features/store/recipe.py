@@ -31,6 +31,7 @@ CLAIM = ("checkpoint", "revision", UNVERIFIED)
 # What the contrastive head of each family compares with text. Its other arrays were never trained
 # for that.
 JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
+    "clap": ("vector-mean",),
     "clip": ("frame-vector", "frame-mean"),
     "siglip": ("frame-vector", "frame-mean"),
     "xclip": ("mit-mean",),
@@ -169,6 +170,14 @@ class Recipe:
         return name
 
     @property
+    def medium(self) -> str:
+        """What of a clip a model took: "pictures", "sound" or "words"; "" where nobody knows."""
+        sampling = self.to_json().get("sampling")
+        if not isinstance(sampling, dict):
+            return ""
+        return str(sampling.get("medium", "pictures"))
+
+    @property
     def grid(self) -> Mapping[str, float]:
         """How films were cut into windows; empty for clips."""
         grid = self.to_json().get("sampling", {}).get("grid")
@@ -293,7 +302,9 @@ def space_of_array(recipe: Recipe, array: str) -> str | None:
     ]
     if array not in joint:
         instead = (
-            f"--array {joint[0]}" if joint else "a store of CLIP, SigLIP or X-CLIP"
+            f"--array {joint[0]}"
+            if joint
+            else "a store of CLIP, SigLIP, X-CLIP or CLAP"
         )
         raise Mismatch(
             f"{backbone.get('name')} never compares its array {array!r} with text",

@@ -1,8 +1,10 @@
 """Read the packets of a video once, without decoding, into what is known of the film."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,47 @@ class DecodedOrder:
     damage: Ints
 
 
+@dataclass(eq=False)
+class PacketTable:
+    """The time, the mark and the place in the file of each packet of a stream.
+
+    A mark tells packets from others that may be read in their place: `mark_of` returns it. The
+    packets of a stream that is not `seekable` are read from the beginning of the file.
+    """
+
+    pts: Ints
+    marks: Ints
+    offset: Ints
+    mark_of: Callable[[Any], int]
+    seekable: bool = True
+
+    @cached_property
+    def _sorted(self) -> tuple[Ints, Ints]:
+        return np.argsort(self.offset), np.argsort(self.pts)
+
+    def position_of(self, packet: Any) -> int | None:
+        """Return the position of a packet that was read after seeking; None if it is not certain.
+
+        It is the one packet at this place in the file, or at this time, with this mark.
+        """
+        by_offset, by_pts = self._sorted
+        values = self.offset
+        order = by_offset
+        value = packet.pos
+        # After seeking to a byte, the times of some containers begin again.
+        if value is None or value < 0:
+            values = self.pts
+            order = by_pts
+            value = packet.pts
+            value = NO_PTS if value is None else value
+        sides = (
+            np.searchsorted(values, value, side, order) for side in ("left", "right")
+        )
+        candidates = order[slice(*sides)]
+        candidates = candidates[self.marks[candidates] == self.mark_of(packet)]
+        return int(candidates[0]) if len(candidates) == 1 else None
+
+
 @dataclass
 class IndexedFilm:
     """What is known of a video file without opening it.
@@ -70,8 +113,8 @@ class IndexedFilm:
     `broken` is true if the container is damaged or the file is cut short, `declared_s` the duration
     in the file's header (0 if it has none). `offset` is where each packet begins in the file. The
     index of a film that has a `folder` is kept there; `decoded` is known once such a film has been
-    decoded. A film that is not `seekable` is read from its beginning. `takes_key_twice` tells that
-    its decoder reads the pictures before a key frame if this comes twice.
+    decoded. `takes_key_twice` tells that its decoder reads the pictures before a key frame if this
+    comes twice.
     """
 
     index: FrameIndex
@@ -80,7 +123,6 @@ class IndexedFilm:
     offset: Ints
     folder: Path | None = None
     decoded: DecodedOrder | None = None
-    seekable: bool = True
     takes_key_twice: bool = False
 
     @property
@@ -90,30 +132,11 @@ class IndexedFilm:
         return self.broken or self.index.has_damage or decoded
 
     @cached_property
-    def _sorted(self) -> tuple[Ints, Ints]:
-        return np.argsort(self.offset), np.argsort(self.index.pts)
-
-    def position_of(self, packet: Any) -> int | None:
-        """Return the position of a packet that was read after seeking; None if it is not certain.
-
-        It is the one packet at this place in the file, or at this time, of this size.
-        """
-        by_offset, by_pts = self._sorted
-        values = self.offset
-        order = by_offset
-        value = packet.pos
-        # After seeking to a byte, the times of some containers begin again.
-        if value is None or value < 0:
-            values = self.index.pts
-            order = by_pts
-            value = packet.pts
-            value = NO_PTS if value is None else value
-        sides = (
-            np.searchsorted(values, value, side, order) for side in ("left", "right")
+    def table(self) -> PacketTable:
+        """Return the packets, to find them again in the file."""
+        return PacketTable(
+            self.index.pts, self.index.size, self.offset, attrgetter("size")
         )
-        candidates = order[slice(*sides)]
-        candidates = candidates[self.index.size[candidates] == packet.size]
-        return int(candidates[0]) if len(candidates) == 1 else None
 
     def end_s(self, index: FrameIndex) -> float:
         """Return when the film ends: after its last picture, or as its header says, if later."""

@@ -4,6 +4,7 @@ What cannot work is refused here, before anything is fitted.
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from obygaze_features import __version__
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.parts import find_part
+from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
@@ -29,9 +31,10 @@ from obygaze_models.protocols.clips import (
     rows_of_annotators,
     task_labels,
     with_view,
+    without_pictures,
 )
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
-from obygaze_models.protocols.schedule import SPLIT_KINDS, Labels
+from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.features import CHOSEN, Features, read_stores
 
@@ -64,12 +67,10 @@ class Inputs:
     @property
     def default_name(self) -> str:
         """The name of a run without a name: protocol, stores, and the start of the identity."""
-        parts = [self.protocol.name]
         stores = "+".join(store.name for store in self.stores)
-        if stores:
-            parts.append(stores)
-        parts.append(self.identity[:8])
-        return portable("-".join(parts)[:120])
+        about = "-".join(filter(None, (self.protocol.name, stores)))
+        # Where there are many stores, the hash stays.
+        return portable(f"{about[:111]}-{self.identity[:8]}")
 
     def usable(self, features: Features | None) -> BoolArray:
         """Return whether each clip has features and, for the splits of a scheme, a video."""
@@ -88,9 +89,9 @@ def used_parts(protocol: Protocol) -> dict[str, dict[str, str]]:
     The versions of own models are settings of the models.
     """
     splits = protocol.splits
-    own_splits = [] if splits.kind in SPLIT_KINDS else [splits.kind]
-    if splits.follow_scheme and splits.scheme not in SHIPPED_SCHEMES:
-        own_splits.append(splits.scheme)
+    own_splits = list(filter(is_own_code, (splits.kind, splits.scheme)))
+    if splits.scheme in SHIPPED_SCHEMES:
+        own_splits.remove(splits.scheme)
     names_of_kinds = {
         "metrics": protocol.further_metrics,
         "baselines": own_baselines(protocol.grid.baselines),
@@ -111,18 +112,16 @@ def gather(
 ) -> Inputs:
     """Return the inputs of a run."""
     _check_stores(protocol, stores)
-    protocol = replace(protocol, data=with_view(protocol.data, manifest))
+    protocol = replace(protocol, data=with_view(protocol.data, manifest, stores))
     table = clip_table(manifest, protocol.data)
     protocol, left_out = _without_models_of_concepts(protocol, table)
     _check_erased(protocol, table)
     # Of clips that are not in the store, it is said before anything of their labels.
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
-    used_tasks: set[str] = set()
-    for pair in protocol.pairs:
-        used_tasks.update(pair)
-    labels = _labels_of_tasks(protocol, used_tasks, table)
+    labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     remarks = {
         **table.remarks,
+        **_remarks_on_media(table, manifest, stores),
         "annotators": rows_of_annotators(labels, table),
         "models of concepts": left_out,
         "without label": empty_labels(protocol.tasks, labels, table),
@@ -130,6 +129,36 @@ def gather(
     shown = {name: remark for name, remark in remarks.items() if remark}
     table = replace(table, remarks=shown)
     return Inputs(protocol, manifest, manifest_path, table, labels, features)
+
+
+def _remarks_on_media(
+    table: ClipTable, manifest: Manifest, stores: Mapping[str, Store]
+) -> dict[str, str]:
+    """Return what a reader should know where no picture shows what the labels are about."""
+    if table.view != "raw":
+        return {}
+    remarks = {}
+    others = without_pictures(stores)
+    if others:
+        remarks["raw view"] = (
+            f"The levels are those of the raw view, since {', '.join(others)} is not of pictures:"
+            " the visual view leaves out what no picture shows."
+        )
+    of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
+    n_of_concept: Counter[str] = Counter()
+    for clip in table.clips:
+        n_of_concept.update(clip.concepts)
+    heard = [
+        f"{concept} ({count(n_of_concept[concept], manifest.header.unit)})"
+        for modality in ("audio", "speech")
+        for concept in manifest.header.of_modality(modality)
+        if n_of_concept[concept]
+    ]
+    if of_pictures and heard:
+        remarks["heard"] = (
+            f"No picture shows {', '.join(heard)}: {', '.join(of_pictures)} cannot see them."
+        )
+    return remarks
 
 
 def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:

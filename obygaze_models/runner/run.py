@@ -128,15 +128,16 @@ def run_protocol(
         learning: list[ResultRow] = []
         for store in stores:
             learning += _learning(store, evaluation, n_jobs)
-    differences = add_p_of_all(_joined(made["differences"]), protocol.report.questions)
+    questions = protocol.report.questions
+    differences = add_p_of_all([*chain(*made["differences"])], questions)
     results = chain(*made["cells"], differences, *made["contrasts"], learning)
     tables: dict[str, Any] = {
         "predictions.csv": prediction_rows(every_cell, inputs.table),
         "results.csv": results,
     }
     if protocol.report.concepts:
-        tables["concepts.csv"] = _joined([concepts for concepts, _ in made["concepts"]])
-        tables["trees.csv"] = _joined([trees for _, trees in made["concepts"]])
+        tables["concepts.csv"] = chain(*(concepts for concepts, _ in made["concepts"]))
+        tables["trees.csv"] = chain(*(trees for _, trees in made["concepts"]))
     if protocol.report.error_analysis:
         tables["success.csv"] = _success(cells, inputs.table)
     seconds = round(time.perf_counter() - started, 3)
@@ -144,26 +145,19 @@ def run_protocol(
     return write_run(folder, about, tables, force=force)
 
 
-def _joined(parts: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the items of all parts, one after the other."""
-    items: list[Any] = []
-    for part in parts:
-        items += part
-    return items
-
-
 def _baselines(stores: Sequence[StoreRun]) -> list[Cell]:
     """Return the cells of the baselines: they read no features, only which clips have some."""
     by_clips: dict[bytes, list[Cell]] = {}
+    cells = []
     for store in stores:
         key = b""
         if store.features is not None:
             key = store.features.present.tobytes()
         if key not in by_clips:
             by_clips[key] = baseline_cells(store)
-    cells = _joined([*by_clips.values()])
+        cells += [replace(cell, store=store.name) for cell in by_clips[key]]
     if len(by_clips) == 1:
-        return [replace(cell, store="") for cell in cells]
+        return [replace(cell, store="") for cell in by_clips[key]]
     return cells
 
 
@@ -235,7 +229,7 @@ def _learning(store: StoreRun, evaluation: Evaluation, n_jobs: int) -> list[Resu
             for cell in model_cells(fewer, n_jobs, Quiet(), may_fail=True):
                 curve = (cell.train, cell.test, cell.model)
                 curves.setdefault(curve, {})[n_films] = cell
-    return _joined([learning_rows(points, evaluation) for points in curves.values()])
+    return [*chain(*(learning_rows(of, evaluation) for of in curves.values()))]
 
 
 def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:

@@ -377,8 +377,8 @@ def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
             for fold, reason in on_stores[0].skipped.items()
             if fold not in names
         }
-        of_model = replace(on_stores[0], tested=tested, skipped=skipped)
-        chosen.append(replace(of_model, store=CHOSEN))
+        first = on_stores[0]
+        chosen.append(replace(first, store=CHOSEN, tested=tested, skipped=skipped))
     return chosen
 
 

@@ -1,8 +1,10 @@
 """One store with the folds of its clips: what every fit and test on it reads."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+
+import numpy as np
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import Leak, LeakIndex, check_leaks
@@ -86,21 +88,16 @@ class StoreRun:
         self, pair: Pair, held: HeldOut, found_on: IntArray, *, with_copies: bool = True
     ) -> Leak:
         """Return what the test clips share with those that trained or found concept vectors."""
-        index = self._leak_index if with_copies else self._leak_index_of_names
+        index = self._leak_index
+        if not with_copies:
+            index = replace(index, copies=np.full_like(index.copies, -1))
         cell = f"{pair[0]} -> {pair[1]}, {held.name}"
         return index.count(held.train, held.validation, held.test, found_on, cell=cell)
 
     @cached_property
     def _leak_index(self) -> LeakIndex:
-        copies = None if self.features is None else self.features.copies
-        return self._index(copies)
-
-    @cached_property
-    def _leak_index_of_names(self) -> LeakIndex:
-        return self._index(None)
-
-    def _index(self, copies: Mapping[str, int] | None) -> LeakIndex:
         table = self.table
+        copies = None if self.features is None else self.features.copies
         return LeakIndex.of(
             table.ids,
             table.films.tolist(),

@@ -30,6 +30,7 @@ from obygaze_features.manifest.adapters.table_ids import (
     changed_ids,
     check_clip_ids,
     columns_of_form,
+    hidden_columns,
     name_by_annotator,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
@@ -51,9 +52,10 @@ from obygaze_features.manifest.adapters.table_times import (
     in_seconds,
     is_short,
 )
+from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.io import as_id, clips_of_table, toml_string
-from obygaze_features.manifest.listing import TITLES
+from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
@@ -180,7 +182,7 @@ def _read(
     one_clip_a_film = _one_clip_a_film(cells, chosen)
     name_by_annotator(table.rows, cells)
     extra = dict.fromkeys(name for name in sources if name not in CLIP_COLUMNS)
-    if not any(column in sources for column in TITLES):
+    if TITLE not in sources:
         extra |= _add_titles(cells, given_ids)
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
@@ -202,7 +204,7 @@ def _read(
         sources=(source,),
     )
     warnings = []
-    for hidden in _hidden(table, chosen):
+    for hidden in hidden_columns(table, chosen.columns, chosen.id):
         warnings.append(
             f"the column {hidden!r} of the table is left out, because {hidden} is something else"
         )
@@ -332,7 +334,7 @@ def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
         for target, source in mapped.items()
         if target not in (*TARGETS, source)
         and not target.startswith(FOLD_PREFIX)
-        and not (source in TARGETS and source in columns)
+        and not (source in (*TARGETS, *CONCEPTS) and source in columns)
     ]
     swapped = {
         target: mapped[target] for target in unknown if mapped[target] in TARGETS
@@ -350,15 +352,6 @@ def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
             hint=f"leave it out, and the column {mapped[target]!r} keeps its name; or"
             f" --map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME",
         )
-
-
-def _hidden(table: CsvTable, mapping: TableMapping) -> list[str]:
-    """Return the columns of a table whose name another column of the manifest takes."""
-    taken = {*mapping.columns}
-    if mapping.id:
-        taken.add("clip_id")
-    used = {*mapping.columns.values(), *columns_of_form(mapping.id)}
-    return [name for name in table.columns if name in taken and name not in used]
 
 
 def _sources(table: CsvTable, mapping: TableMapping) -> dict[str, str]:
@@ -545,8 +538,8 @@ def _add_titles(
     columns: dict[str, None] = {}
     for values, given in zip(cells, given_ids, strict=True):
         if values["movie_id"] != given["movie_id"]:
-            values[TITLES[0]] = given["movie_id"]
-            columns[TITLES[0]] = None
+            values[TITLE] = given["movie_id"]
+            columns[TITLE] = None
     return columns
 
 

@@ -210,8 +210,7 @@ def used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMappin
 
 def _words(rows: Sequence[TableRow], column: str) -> list[str]:
     """Return the different cells of a column that are not empty."""
-    cells = (row.cells.get(column, "").strip() for row in rows)
-    return list(dict.fromkeys(cell for cell in cells if cell))
+    return list(_counts(rows, column))
 
 
 def write_mapping_file(path: Path, mapping: object) -> None:
@@ -386,9 +385,9 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
                 if row[column].strip() in wrong:
                     shown = toml_string(row[column])
                     lines.append(f"# Line {row.line} of the table: {shown} is no time.")
-        cells = [row[column].strip() for row in table.rows if row[column].strip()]
-        if column not in target_of and has_numbers(cells):
-            for word, n in Counter(cells).items():
+        n_rows = _counts(table.rows, column)
+        if column not in target_of and has_numbers([*n_rows.elements()]):
+            for word, n in n_rows.items():
                 if not NUMBER.fullmatch(word):
                     shown = f"{toml_string(word)} ({count(n, 'time')})"
                     lines.append(

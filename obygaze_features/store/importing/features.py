@@ -14,12 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import Progress, Quiet, count, few
-from obygaze_features.core.errors import (
-    EXIT_SOME_FAILED,
-    Corrupt,
-    FixInput,
-    FixUsage,
-)
+from obygaze_features.core.errors import EXIT_SOME_FAILED, Corrupt, FixInput, FixUsage
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
@@ -80,12 +75,7 @@ def _open_hdf5(path: Path, arrays: Mapping[str, str], **options: str) -> Reader:
 
 
 class Format(NamedTuple):
-    """A format of features.
-
-    Attributes:
-        open: Opens a file or folder; where arrays have names, it takes `arrays` and `id_key`.
-        has_names: Whether arrays have names, and one of them may have the ids.
-    """
+    """How a format is opened; whether arrays in it have names, and ids an array of their own."""
 
     open: Callable[..., Reader]
     has_names: bool
@@ -413,12 +403,6 @@ def _identity_in(reader: Reader, place: int, clip_id: str) -> Identity:
     times = reader.times[place] if reader.times else ()
     row = Row(reader.clip_ids[place], as_id(film), *times)
     return identity_of(row, reader.export)._replace(clip_id=clip_id)
-
-
-def _stored_identity(reader: Reader, place: int) -> Identity:
-    """Return what a store without a manifest says of a clip of the files."""
-    name = reader.clip_ids[place]
-    return _identity_in(reader, place, as_id(name) if reader.export is None else name)
 
 
 def _as_ids(texts: Sequence[str]) -> TextColumn:
@@ -918,7 +902,9 @@ class ImportedRows:
             place = int(self.places[number])
             if place >= 0 and not reason:
                 # It may have been withdrawn under the id that it has in the files.
-                in_files = _stored_identity(self.reader, place)
+                name = self.reader.clip_ids[place]
+                stored_id = as_id(name) if self.reader.export is None else name
+                in_files = _identity_in(self.reader, place, stored_id)
                 reason = self.withdrawals.find(in_files).reason
             if reason:
                 self.withdrawn[number] = reason

@@ -655,6 +655,13 @@ def test_clips_without_a_label_and_further_columns_are_said(
     )
     (told,) = export_segments(kind, manifest, folder=tmp_path / "out").warnings
     assert told == "the files do not say: 1 clip without a label, the columns mood"
+    table = tmp_path / "marks.csv"
+    columns = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate,mood"
+    table.write_text(f"{columns}\nlake,ada,0,9,S,,25,joy\n")
+    (told,) = export_segments(kind, table, folder=tmp_path / "other").warnings
+    assert told == "the files do not say: the columns mood"
+    (told,) = import_segments([table], "read").warnings
+    assert told.endswith(": left out, since marks have none: the columns mood")
 
 
 @pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])

@@ -394,6 +394,22 @@ def test_other_terms_at_a_target_are_said_and_no_file_there_states_them(
     assert push(store, home / "out").notes == ()
 
 
+def test_what_was_added_to_a_head_stays(store: Path, home: Path) -> None:
+    places = (home / "shared", home / "copy")
+    push(store, places[0], no_licence=True)
+    pull(places[0], places[1])
+    for number, place in enumerate(places):
+        card = (place / "README.md").read_text("utf-8")
+        added = card.replace("---\n", f"---\nlanguage_{number}:\n- en\n", 1)
+        (place / "README.md").write_text(added, "utf-8")
+    push(store, places[0], licence="CC-BY-4.0")
+    pull(places[0], places[1])
+    for number, place in enumerate(places):
+        card = (place / "README.md").read_text("utf-8")
+        assert f"\nlanguage_{number}:\n- en\n" in card
+        assert "license: cc-by-4.0\n" in card
+
+
 def test_a_card_that_was_edited_in_two_places(store: Path, home: Path) -> None:
     """The text of this machine stays, whichever way is copied, and this is said."""
     push(store, home / "shared", no_licence=True)
