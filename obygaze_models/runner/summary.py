@@ -576,8 +576,8 @@ def copies(run: Run, models: Sequence[CellRows]) -> str:
         return ""
     worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
     return (
-        f"{len(copied)} of {len(models)} cells are of clips with exactly the features of a training "
-        f"clip (the same pictures under another name, or a few numbers that coincide): "
+        f"{len(copied)} of {len(models)} cells are of clips with exactly the features of a "
+        "training clip (the same pictures under another name, or a few numbers that coincide): "
         f"{worst.facts['copies']} of the {worst.n_clips} test {counted_as(run)}s of {worst.tasks} "
         f"({worst.store})."
     )

@@ -55,10 +55,13 @@ def open_table(
     columns = []
     left_out = []
     for name in filter(None, table.columns):
-        if name not in (*columns_of_ids, FILM_KEY):
-            cells = [row[name].strip().replace(",", point) for row in table.rows]
-            has_numbers = any(map(NUMBER.fullmatch, cells))
-            (columns if has_numbers else left_out).append(name)
+        if name in (*columns_of_ids, FILM_KEY):
+            continue
+        cells = [row[name].strip().replace(",", point) for row in table.rows]
+        if any(map(NUMBER.fullmatch, cells)):
+            columns.append(name)
+        else:
+            left_out.append(name)
     rows = [_numbers(row, columns, point) for row in table.rows]
     if not columns and not violations:
         violations.add(None, None, "no column has numbers")
