@@ -200,7 +200,7 @@ def describe_store(
     clips: bool = False,
     workspace: str | os.PathLike[str] | None = None,
 ) -> StorePage:
-    """Explain what a store has and how it was made."""
+    """Show what a store has and how it was made."""
     opened = open_store(store, workspace=workspace)
     warnings = rows_withdrawn_elsewhere(opened, Workspace.of(workspace), "here")
     return StorePage(name_of(store), opened, clips, warnings)

@@ -60,7 +60,7 @@ def describe_store(
     clips: bool = False,
     workspace: PathLike | None = None,
 ) -> StorePage:
-    """Explain what a store has and how it was made.
+    """Show what a store has and how it was made.
 
     STORE is a store of the workspace, a folder or a URL. Only small files are read.
 

@@ -90,8 +90,8 @@ class JoinedColumns:
         n_clips = count(self.n_by_id, "clip")
         reason = "films and times are not known on both sides"
         if not self.has_films:
-            reason = f"no column is mapped to {FILM} (--map {FILM}=COLUMN)"
-        return [f"{n_clips} by the id alone: {reason}"]
+            reason = f"--map {FILM}=COLUMN compares their films too"
+        return [f"{n_clips} matched by their ids: {reason}"]
 
 
 def join_columns(

@@ -320,7 +320,7 @@ def _draft_of_times(table: CsvTable, mapping: TableMapping) -> list[str]:
     for column in table.filled_columns:
         cells = _words(table.rows, column)
         unclear = [cell for cell in cells if is_short(cell)]
-        if unclear and (column in mapped or _has_times(cells)):
+        if unclear and (column in mapped or has_times(cells)):
             forms = " or ".join(map(toml_string, SHORT_TIMES))
             return [
                 "",
@@ -330,7 +330,7 @@ def _draft_of_times(table: CsvTable, mapping: TableMapping) -> list[str]:
     return []
 
 
-def _has_times(cells: Sequence[str]) -> bool:
+def has_times(cells: Sequence[str]) -> bool:
     """Return whether a column looks like one of times, some of which may be typing errors."""
     n_times = sum(map(is_time, cells))
     return n_times > MOST_WRONG * (len(cells) - n_times)
@@ -379,7 +379,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
         if column in TARGETS or column.startswith(FOLD_PREFIX):
             target_of.setdefault(column, column)
         words = _words(table.rows, column)
-        if _has_times(words):
+        if has_times(words):
             wrong = [word for word in words if not is_time(word)]
             for row in table.rows:
                 if row[column].strip() in wrong:

@@ -59,10 +59,14 @@ def open_table(
     # Times, levels and folds are no features.
     own = own_columns(table.columns)
     for name in filter(None, table.columns):
-        if name not in (*columns_of_ids, FILM_KEY):
-            cells = [row[name].strip().replace(",", point) for row in table.rows]
-            has_numbers = any(number_of_cell(cell) is not None for cell in cells)
-            (columns if has_numbers and name in own else left_out).append(name)
+        if name in (*columns_of_ids, FILM_KEY):
+            continue
+        cells = [row[name].strip().replace(",", point) for row in table.rows]
+        has_numbers = any(number_of_cell(cell) is not None for cell in cells)
+        if has_numbers and name in own:
+            columns.append(name)
+        else:
+            left_out.append(name)
     rows = [_numbers(row, columns, point) for row in table.rows]
     if not columns and not violations:
         violations.add(None, None, "no column has numbers")
