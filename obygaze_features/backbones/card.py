@@ -20,8 +20,8 @@ from obygaze_features.store.recipe import UNVERIFIED
 if TYPE_CHECKING:
     from obygaze_features.backbones.backbone import Backbone, Placement
     from obygaze_features.backbones.weights import WeightFiles
-    from obygaze_features.video.decoded_clip import PictureView
     from obygaze_features.video.resize import Resize
+    from obygaze_features.video.worker import View
 
 DEFAULT_PRESET = "default"
 Attention = Literal["sdpa", "eager"]
@@ -159,9 +159,13 @@ class Family:
         """Return how the pictures of a card are resized, without loading the model."""
         return card.input.resize_to(card.geometry)
 
-    def view(self, card: Card) -> PictureView:
-        """Return what a model sees of a clip, without loading it."""
+    def view(self, card: Card) -> View:
+        """Return what a model sees or hears of a clip, without loading it."""
         # Imported late, as in `Preset.resize_to`.
+        if card.sound is not None:
+            from obygaze_features.video.sound import SoundView
+
+            return SoundView(card.sound.rate, card.sound.before)
         from obygaze_features.video.decoded_clip import PictureView
 
         resize = self.resize(card)
@@ -227,6 +231,13 @@ class Card:
         """The chosen preset."""
         return self.presets[self.preset]
 
+    def input_size(self, geometry: Geometry) -> str:
+        """Return what a model of this card and this geometry takes of a clip, in words."""
+        if self.sound is None:
+            return geometry.input_size
+        pieces = f", {self.sound.seconds:g} s at once" if self.sound.seconds else ""
+        return f"sound of {self.sound.rate} Hz{pieces}"
+
     @property
     def arrays(self) -> dict[str, FeatureArray]:
         """The arrays of a clip as this card declares them."""
@@ -266,6 +277,16 @@ class Card:
             "levels": dict(self.sources),
             **inputs,
         }
+
+
+def require_pictures(card: Card, purpose: str) -> None:
+    """Raise an error for a model that does not see pictures."""
+    if card.family.medium != "pictures":
+        raise FixUsage(
+            f"{purpose} for pictures alone, and {card.label} is a model of"
+            f" {card.family.medium}",
+            hint="use a backbone of pictures; obygaze backbones ls",
+        )
 
 
 def card_recipe(

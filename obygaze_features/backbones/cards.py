@@ -120,8 +120,11 @@ def card_from(document: Document) -> Card:
     tokens = structs.asdict(file.tokens)
     if file.tokens.out is None:
         tokens["out"] = file.tokens.width
-    # Of sound, a clip has a vector for each of its parts.
-    n_frames = PARTS if medium == "sound" else file.frames
+    n_frames = file.frames
+    if medium == "sound":
+        # A clip has a vector for each of its parts.
+        n_frames = PARTS
+        tokens |= {"unit": "clip", "grid": (PARTS, 0, 0)}
     presets = {}
     if medium != "pictures":
         presets[DEFAULT_PRESET] = Preset()

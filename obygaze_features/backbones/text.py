@@ -227,7 +227,7 @@ def load_text_tower(
     if is_verified(card, files, hashes):
         claim = (card.checkpoint, card.revision)
     space = space_id_of(*claim, hashes[TENSORS])
-    max_length = int(config.max_position_embeddings)
+    max_length = int(config.max_position_embeddings) - family.text.unused_positions
     return TextTower(family.text, model, tokenizer, max_length, space)
 
 

@@ -31,6 +31,7 @@ CLAIM = ("checkpoint", "revision", UNVERIFIED)
 # What the contrastive head of each family compares with text. Its other arrays were never trained
 # for that.
 JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
+    "clap": ("vector-mean",),
     "clip": ("frame-vector", "frame-mean"),
     "siglip": ("frame-vector", "frame-mean"),
     "xclip": ("mit-mean",),
