@@ -32,7 +32,7 @@ class WordsFamily(PretrainedFamily):
         )
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
-        """Raise an error: `backbones.text` loads these models, and no clip has pictures for them."""
+        """Raise an error: `backbones.text` loads these models, which see no clip."""
         raise reads_words(card)
 
 

@@ -26,15 +26,21 @@ _MUSIC = re.compile("[♩♪♫♬♭♯]")
 
 
 class Cue(NamedTuple):
-    """Some words of a file, when they are shown, and the line that says it.
+    """Some words of a file, and when they are shown.
 
-    The text is as in the file, with the tags of its format: `spoken` takes them away.
+    Attributes:
+        start_s: When they begin, in seconds.
+        end_s: When they end.
+        text: The words as in the file, with the tags of its format: `spoken` takes them away.
+        timing: The times as in the file.
+        where: The file and the line.
     """
 
     start_s: Fraction
     end_s: Fraction
     text: str
     timing: str = ""
+    where: str = ""
 
 
 def spoken(text: str) -> str:
@@ -68,8 +74,7 @@ def vtt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
     """Yield the cues of WebVTT; a cue ends at the next empty line."""
     for timing, said in _with_times(lines):
         end = said.index("") if "" in said else len(said)
-        start_s, end_s = _span(_VTT, lines[timing], f"{path}:{timing + 1}")
-        yield Cue(start_s, end_s, "\n".join(said[:end]), lines[timing])
+        yield _cue(_VTT, lines[timing], said[:end], f"{path}:{timing + 1}")
 
 
 def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
@@ -78,8 +83,7 @@ def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
         is_last = timing + 1 + len(said) == len(lines)
         if not is_last and said and said[-1].isdecimal():
             said = said[:-1]
-        start_s, end_s = _span(_SRT, lines[timing], f"{path}:{timing + 1}")
-        yield Cue(start_s, end_s, "\n".join(said), lines[timing])
+        yield _cue(_SRT, lines[timing], said, f"{path}:{timing + 1}")
 
 
 def ass_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
@@ -103,7 +107,7 @@ def ass_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
                 where=where,
             )
         timing = f"{cells['start'].strip()} {_ARROW} {cells['end'].strip()}"
-        yield Cue(*_span(_ASS, timing, where), ass_text(cells["text"]), line)
+        yield _cue(_ASS, timing, [ass_text(cells["text"])], where)
 
 
 def ass_text(text: str) -> str:
@@ -125,8 +129,8 @@ def _with_times(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
         yield place, lines[place + 1 : after]
 
 
-def _span(form: re.Pattern[str], timing: str, where: str) -> tuple[Fraction, Fraction]:
-    """Return the start and the end in a line with times, after which positions may stand."""
+def _cue(form: re.Pattern[str], timing: str, said: Sequence[str], where: str) -> Cue:
+    """Return the cue of a line with times, after which positions may stand."""
     start, _, rest = timing.partition(_ARROW)
     end, *_ = *rest.split(), ""
     times = []
@@ -143,4 +147,4 @@ def _span(form: re.Pattern[str], timing: str, where: str) -> tuple[Fraction, Fra
     start_s, end_s = times
     if end_s < start_s:
         raise FixInput(f"the cue ends before it begins: {timing}", where=where)
-    return start_s, end_s
+    return Cue(start_s, end_s, "\n".join(said), timing, where)
