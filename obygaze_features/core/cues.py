@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -125,7 +126,7 @@ READERS: Mapping[str, Callable[[Sequence[str], Path], Iterator[Cue]]] = {
 def _with_times(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield the place of each line with times, and the lines from there to the next one."""
     places = [place for place, line in enumerate(lines) if _ARROW in line]
-    for place, after in zip(places, [*places[1:], len(lines)], strict=True):
+    for place, after in pairwise([*places, len(lines)]):
         yield place, lines[place + 1 : after]
 
 
