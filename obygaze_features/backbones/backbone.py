@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.card import Attention, Card, Preset, card_recipe
+from obygaze_features.backbones.card import (
+    Attention,
+    Card,
+    Preset,
+    card_recipe,
+    require_pictures,
+)
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.weights import FileHashes, WeightFiles, is_verified
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -204,6 +210,14 @@ class PictureBackbone(Backbone):
                 f" in each clip; got {list(values.shape)}"
             )
         return values
+
+
+def of_pictures(backbone: Backbone, purpose: str) -> PictureBackbone:
+    """Return a backbone that sees pictures; raise an error for another one."""
+    require_pictures(backbone.card, purpose)
+    if not isinstance(backbone, PictureBackbone):
+        raise FixUsage(f"{backbone.card.label} sees no pictures")
+    return backbone
 
 
 class Preprocessor:

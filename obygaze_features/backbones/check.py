@@ -8,12 +8,12 @@ import numpy as np
 
 from obygaze_features.backbones.backbone import (
     Backbone,
-    PictureBackbone,
     Placement,
     TorchBackbone,
     as_arrays,
     check_device,
     load_from,
+    of_pictures,
 )
 from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.sound import Heard, SoundBackbone, TorchSound
@@ -193,12 +193,12 @@ def _random_clips(
         n_samples = n_before + round(1.5 * backbone.view.rate)
         noise = random.uniform(-0.5, 0.5, (3, n_samples)).astype(np.float32)
         return backbone.forward, [Heard(samples, n_before) for samples in noise]
-    assert isinstance(backbone, PictureBackbone)
+    seeing = of_pictures(backbone, "this check is")
     shape = (3, backbone.geometry.frames, 90, 120, 3)
     pixels = []
     for pictures in random.integers(0, 256, shape, dtype=np.uint8):
-        values = backbone.preprocess(pictures)
+        values = seeing.preprocess(pictures)
         # In their own type, as in an extraction: levels are uint8.
         is_array = isinstance(values, np.ndarray)
         pixels.append(values if is_array else values.cpu().numpy())
-    return (lambda clips: backbone.forward(np.stack(clips))), pixels
+    return (lambda clips: seeing.forward(np.stack(clips))), pixels

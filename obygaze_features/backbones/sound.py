@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.floating[Any]]
 # Raise it with any change that could give other numbers for the same samples.
 _VERSION = 1
 # What `Wav2Vec2FeatureExtractor` adds to the variance of silence.
@@ -135,7 +135,8 @@ def part_weights(moments: Floats, n_samples: int) -> Floats:
     begins = np.maximum(bounds[:-1], edges[:-1, None])
     ends = np.minimum(bounds[1:], edges[1:, None])
     shared = np.maximum(ends - begins, 0.0)
-    return shared / shared.sum(axis=1, keepdims=True)
+    weights: Floats = shared / shared.sum(axis=1, keepdims=True)
+    return weights
 
 
 def pieces_of(n_samples: int, most: int) -> list[slice]:

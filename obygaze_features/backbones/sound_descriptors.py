@@ -160,7 +160,8 @@ def _bands(hertz: Array) -> Array:
     edges = np.linspace(0, mel[-1], N_BANDS + 2)
     rising = (mel[:, None] - edges[:-2]) / (edges[1:-1] - edges[:-2])
     falling = (edges[2:] - mel[:, None]) / (edges[2:] - edges[1:-1])
-    return np.maximum(np.minimum(rising, falling), 0.0)
+    weights: Array = np.maximum(np.minimum(rising, falling), 0.0)
+    return weights
 
 
 def _periodicity(steps: Array, rate: int) -> Array:
@@ -174,7 +175,8 @@ def _periodicity(steps: Array, rate: int) -> Array:
     highest = correlation[:, shortest : longest + 1].max(axis=1)
     power = correlation[:, 0]
     ratio = np.divide(highest, power, out=np.zeros_like(power), where=power > 1e-7)
-    return np.clip(ratio, 0.0, 1.0)
+    periodicity: Array = np.clip(ratio, 0.0, 1.0)
+    return periodicity
 
 
 def _rise(levels: Array) -> Array:
@@ -187,4 +189,5 @@ def _rise(levels: Array) -> Array:
 def _is_onset(rise: Array) -> Array:
     padded = np.pad(rise, _NEAR)
     near = np.lib.stride_tricks.sliding_window_view(padded, 2 * _NEAR + 1)
-    return ((rise > _ONSET) & (rise >= near.max(axis=1))).astype(np.float64)
+    is_onset: npt.NDArray[np.bool_] = (rise > _ONSET) & (rise >= near.max(axis=1))
+    return is_onset.astype(np.float64)

@@ -9,11 +9,11 @@ from typing import Any
 
 from obygaze_features.core.console import count, human, table
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.clips import Decoded, RowJob, ViewedClip
+from obygaze_features.extraction.clips import Decoded, Failure, RowJob
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Resources,
-    black_clip,
+    blank_clip,
     clip_threads,
     computer_for,
 )
@@ -192,13 +192,13 @@ def _timed_clip(
 
 
 def _seconds_to_compute(store: StorePlan, decoded: Decoded | None) -> float:
-    """Return the seconds that a backbone needs for a clip; without one, for black pictures.
+    """Return the seconds that a backbone needs for a clip; without one, for a blank one.
 
     A GPU computes a whole batch in much less time than its clips one by one.
     """
     clip = decoded.views[store.view] if decoded else None
-    if not isinstance(clip, ViewedClip):
-        clip = black_clip(store.backbone)
+    if clip is None or isinstance(clip, Failure):
+        clip = blank_clip(store.backbone)
     names = store.work.computes
     computes = [array for array in store.arrays if array.name in names]
     with clip_threads(1) as threads:

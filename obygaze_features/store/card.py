@@ -21,7 +21,7 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.outside import safe_text, visible
 from obygaze_features.core.rendering import render
 from obygaze_features.store.layout import Array
-from obygaze_features.store.recipe import FACTS, SECTIONS, UNVERIFIED, Recipe
+from obygaze_features.store.recipe import FACTS, SECTIONS, TEXT, UNVERIFIED, Recipe
 from obygaze_features.store.records import Maker, StoreRecord
 from obygaze_features.store.rows import OK, RowColumns
 
@@ -411,6 +411,7 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
     unverified = backbone.pop(UNVERIFIED, "")
     for key in _INTERNAL:
         backbone.pop(key, None)
+    is_of_words = TEXT in value["backbone"].get("levels", {}).values()
     sampling = dict(value["sampling"])
     n_frames = sampling.pop("frames", "Some")
     rule = sampling.pop("rule", "")
@@ -423,9 +424,14 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
         sentences.append("It has no weights.")
     by_rule = f" by the rule {rule}" if rule else ""
     rest = f", with {_words(sampling)}" if _words(sampling) else ""
-    sentences.append(f"{n_frames} frames of each clip were taken{by_rule}{rest}.")
-    sentences.append(f"Videos were decoded by {_named(value['decoder'])}.")
-    sentences.append(f"Pixels were prepared with {_words(value['preprocessing'])}.")
+    prepared = _words(value["preprocessing"])
+    if is_of_words:
+        sentences.append(f"The words of each clip were taken{by_rule}{rest}.")
+        sentences.append(f"They were prepared with {prepared}.")
+    else:
+        sentences.append(f"{n_frames} frames of each clip were taken{by_rule}{rest}.")
+        sentences.append(f"Videos were decoded by {_named(value['decoder'])}.")
+        sentences.append(f"Pixels were prepared with {prepared}.")
     sentences.append(f"The features were computed with {_words(value['compute'])}.")
     others = {key: value[key] for key in value if key not in SECTIONS}
     if others:

@@ -17,6 +17,7 @@ from obygaze_features.video.decoded_clip import (
 )
 from obygaze_features.video.film import distrust, exact_index, open_film
 from obygaze_features.video.index import (
+    CLOCK_SET_BACK,
     FrameIndex,
     Ints,
     PacketRun,
@@ -209,8 +210,7 @@ class _ClipDecoder:
         is_part = self.end_s is not None or (self.start_s or 0) > 0
         if self.ranks is None and is_part and not index.has_clock:
             raise BadVideo(
-                "the clock of the file is set back in it, so that the times of a part mean"
-                " nothing",
+                CLOCK_SET_BACK,
                 path=self.source.path,
                 stage="decode",
                 reason="clock",

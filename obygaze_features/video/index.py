@@ -30,6 +30,10 @@ ROUNDING_S = 1e-6
 OVERSHOOT_S = 1.0
 OVERSHOOT_SHARE = 0.1
 
+CLOCK_SET_BACK = (
+    "the clock of the file is set back in it, so that the times of a part mean nothing"
+)
+
 Sampling = Literal["even", "fps"]
 
 

@@ -64,35 +64,21 @@ class DecodedOrder:
     damage: Ints
 
 
-@dataclass
-class IndexedFilm:
-    """What is known of a video file without opening it.
+@dataclass(eq=False)
+class PacketTable:
+    """The time, the size and the place in the file of each packet of a stream.
 
-    `broken` is true if the container is damaged or the file is cut short, `declared_s` the duration
-    in the file's header (0 if it has none). `offset` is where each packet begins in the file. The
-    index of a film that has a `folder` is kept there; `decoded` is known once such a film has been
-    decoded. A film that is not `seekable` is read from its beginning. `takes_key_twice` tells that
-    its decoder reads the pictures before a key frame if this comes twice.
+    The packets of a stream that is not `seekable` are read from the beginning of the file.
     """
 
-    index: FrameIndex
-    broken: bool
-    declared_s: float
+    pts: Ints
+    size: Ints
     offset: Ints
-    folder: Path | None = None
-    decoded: DecodedOrder | None = None
     seekable: bool = True
-    takes_key_twice: bool = False
-
-    @property
-    def damaged(self) -> bool:
-        """Return whether packets are known to be damaged or missing."""
-        decoded = self.decoded is not None and len(self.decoded.damage) > 0
-        return self.broken or self.index.has_damage or decoded
 
     @cached_property
     def _sorted(self) -> tuple[Ints, Ints]:
-        return np.argsort(self.offset), np.argsort(self.index.pts)
+        return np.argsort(self.offset), np.argsort(self.pts)
 
     def position_of(self, packet: Any) -> int | None:
         """Return the position of a packet that was read after seeking; None if it is not certain.
@@ -105,7 +91,7 @@ class IndexedFilm:
         value = packet.pos
         # After seeking to a byte, the times of some containers begin again.
         if value is None or value < 0:
-            values = self.index.pts
+            values = self.pts
             order = by_pts
             value = packet.pts
             value = NO_PTS if value is None else value
@@ -113,8 +99,39 @@ class IndexedFilm:
             np.searchsorted(values, value, side, order) for side in ("left", "right")
         )
         candidates = order[slice(*sides)]
-        candidates = candidates[self.index.size[candidates] == packet.size]
+        candidates = candidates[self.size[candidates] == packet.size]
         return int(candidates[0]) if len(candidates) == 1 else None
+
+
+@dataclass
+class IndexedFilm:
+    """What is known of a video file without opening it.
+
+    `broken` is true if the container is damaged or the file is cut short, `declared_s` the duration
+    in the file's header (0 if it has none). `offset` is where each packet begins in the file. The
+    index of a film that has a `folder` is kept there; `decoded` is known once such a film has been
+    decoded. `takes_key_twice` tells that its decoder reads the pictures before a key frame if this
+    comes twice.
+    """
+
+    index: FrameIndex
+    broken: bool
+    declared_s: float
+    offset: Ints
+    folder: Path | None = None
+    decoded: DecodedOrder | None = None
+    takes_key_twice: bool = False
+
+    @property
+    def damaged(self) -> bool:
+        """Return whether packets are known to be damaged or missing."""
+        decoded = self.decoded is not None and len(self.decoded.damage) > 0
+        return self.broken or self.index.has_damage or decoded
+
+    @cached_property
+    def table(self) -> PacketTable:
+        """Return the packets, to find them again in the file."""
+        return PacketTable(self.index.pts, self.index.size, self.offset)
 
     def end_s(self, index: FrameIndex) -> float:
         """Return when the film ends: after its last picture, or as its header says, if later."""

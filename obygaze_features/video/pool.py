@@ -29,9 +29,11 @@ from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
+from obygaze_features.video.resize import Pixels
 from obygaze_features.video.sound import DecodedSound, SoundView
 from obygaze_features.video.worker import (
     DecodeJob,
+    Outcome,
     SharedMemory,
     View,
     decoded,
@@ -240,15 +242,12 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         if "error" in reply:
             release()
             return DecodeResult(job, {}, BadVideo(**reply["error"]), 0.0)
-        clips: dict[PictureView, DecodedClip] = {}
+        layers: Sequence[Pixels] = []
         if reply["shapes"]:
-            pictures = memory.arrays(list(map(tuple, reply["shapes"])), release)
-            views = [view for view in job.views if isinstance(view, PictureView)]
-            clips = unpacked(reply, views, pictures)
+            layers = memory.arrays(list(map(tuple, reply["shapes"])), release)
         else:
             release()
-        facts = reply["file_facts"]
-        return DecodeResult(job, clips, None, 0.0, tuple(facts) if facts else None)
+        return _result_of(job, unpacked(job, reply, layers))
 
     def _worker(self, slot: int) -> _Worker:
         with self._lock:
@@ -266,10 +265,23 @@ def _decoded_here(job: DecodeJob) -> DecodeResult:
     """Decode a clip in this thread."""
     started = time.monotonic()
     try:
-        clips, facts = decoded(job)
+        result = _result_of(job, decoded(job))
     except BadVideo as error:
-        return DecodeResult(job, {}, error, time.monotonic() - started)
-    return DecodeResult(job, clips, None, time.monotonic() - started, facts)
+        result = DecodeResult(job, {}, error, 0.0)
+    return replace(result, seconds=time.monotonic() - started)
+
+
+def _result_of(job: DecodeJob, outcome: Outcome) -> DecodeResult:
+    """Return the result of a job of which at least one view has something."""
+    return DecodeResult(
+        job,
+        outcome.clips,
+        None,
+        0.0,
+        outcome.file_facts,
+        outcome.sounds,
+        outcome.failures,
+    )
 
 
 def in_order(
