@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
-from obygaze_features.core.console import few
+from obygaze_features.core.console import count, few
 from obygaze_features.core.cues import READERS, Cue, read_cues, spoken
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Violations
@@ -81,9 +81,11 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipWords:
     else:
         words = _of_table(manifest, path)
     if not any(words.texts.values()):
-        reasons = [failure.reason for failure in words.failures.values()]
-        first = reasons[0] if reasons else "no cue is said in a clip"
-        raise FixInput(f"no clip has any words: {first}", where=subtitles)
+        reasons = dict.fromkeys(failure.reason for failure in words.failures.values())
+        if words.texts:
+            n_clips = count(len(words.texts), manifest.header.unit)
+            reasons[f"no cue overlaps one of {n_clips}"] = None
+        raise FixInput(f"no clip has any words: {'; '.join(reasons)}", where=subtitles)
     return words
 
 
