@@ -98,9 +98,8 @@ def test_a_store_has_vectors_and_numbers_of_words_and_is_sealed_at_once(
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
     done = call_obygaze("-C", workspace, "store", "verify", "films.tiny", "--hash")
     assert done.code == 0
-    assert "The words of each clip were taken" in Path(
-        store.location, "README.md"
-    ).read_text("utf-8")
+    card = Path(store.location, "README.md").read_text("utf-8")
+    assert "The words of each clip were taken" in card
 
 
 @pytest.mark.parametrize("kind", ["folder", "cues", "texts", "embedded"])
@@ -227,7 +226,7 @@ def test_bad_input_is_one_error_and_nothing_is_made(
     table.write_text("clip_id,text\ngone-0,a\n")
     refused(table, "the texts are of no clip of the manifest")
     with pytest.raises(FixUsage, match="tiny reads words, and takes nothing of a vid"):
-        extract("films", "tiny", workspace=workspace)
+        extract("films", "tiny", weights=[str(encoder)], workspace=workspace)
     with pytest.raises(FixUsage, match="has no text model"):
         extract_words("films", "dinov2-b", said, workspace=workspace)
 

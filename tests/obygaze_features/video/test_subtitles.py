@@ -8,11 +8,11 @@ import pytest
 
 pytest.importorskip("av")
 
-from support.subtitled import write_subtitled  # noqa: E402
+from support.subtitled import write_subtitled
 
-from obygaze_features.core.cues import spoken  # noqa: E402
-from obygaze_features.video.container import BadVideo  # noqa: E402
-from obygaze_features.video.subtitles import length_of, read_embedded  # noqa: E402
+from obygaze_features.core.cues import spoken
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.subtitles import length_of, read_embedded
 
 SAID = [(1.0, 2.5, "Hello {\\i1}big{\\i0} world\\Nagain, you"), (6.25, 7.0, "bye")]
 HEARD = [(1.0, 2.5, "Hello big world again, you"), (6.25, 7.0, "bye")]
