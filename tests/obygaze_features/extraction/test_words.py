@@ -227,6 +227,7 @@ def test_bad_input_is_one_error_and_nothing_is_made(
     refused(table, "the texts are of no clip of the manifest")
     with pytest.raises(FixUsage, match="tiny reads words, and takes nothing of a vid"):
         extract("films", "tiny", weights=[str(encoder)], workspace=workspace)
+    (said / "lake.srt").write_text(SRT.format("a"))
     with pytest.raises(FixUsage, match="has no text model"):
         extract_words("films", "dinov2-b", said, workspace=workspace)
 
