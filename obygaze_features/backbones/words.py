@@ -51,4 +51,5 @@ def _mean(model: Any, tokens: Any) -> Tensor:
     """Return the mean over the tokens of each text; padding does not count."""
     mask = tokens["attention_mask"][:, :, None]
     vectors: Tensor = model(**tokens).last_hidden_state * mask
-    return vectors.sum(dim=1) / mask.sum(dim=1)
+    mean: Tensor = vectors.sum(dim=1) / mask.sum(dim=1)
+    return mean

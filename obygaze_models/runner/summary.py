@@ -31,6 +31,7 @@ from obygaze_models.evaluation.metrics import (
     ranking_metric,
 )
 from obygaze_models.evaluation.predictions import ROUNDING
+from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner.features import CHOSEN, SHOWN_MISSING
 from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.rows import ResultRow
@@ -101,6 +102,11 @@ class CellRows:
     def is_model(self) -> bool:
         """Whether it is a model, and no baseline."""
         return bool(self.facts["is_model"])
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether its scores depend on the training clips; runs of before do not say it."""
+        return bool(self.facts.get("is_trained", self.model not in UNTRAINED))
 
     @property
     def name(self) -> tuple[str, str, str, str]:
@@ -547,6 +553,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
     }
     for store, facts in run.about["stores"].items():
         texts[f"missing features of {store}"] = missing_features(run, store, facts)
+        texts[f"without words in {store}"] = without_words(run, store, facts)
     texts.update(run.about["remarks"])
     return [RunWarning(about, text) for about, text in texts.items() if text]
 
@@ -576,7 +583,7 @@ def copies(run: Run, models: Sequence[CellRows]) -> str:
     worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
     return (
         f"{len(copied)} of {len(models)} cells are of clips with the features of a training "
-        f"clip, as the same pictures under another name: "
+        f"clip, as the same pictures or words under another name: "
         f"{worst.facts['copies']} of the {worst.n_clips} test {counted_as(run)}s of {worst.tasks} "
         f"({worst.store})."
     )
@@ -799,6 +806,18 @@ def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:
     return (
         f"{len(missing)} of {n_clips} {counted_as(run)}s have no features in {store} and are left"
         f" out ({reasons}): {few(named, SHOWN_MISSING)}."
+    )
+
+
+def without_words(run: Run, store: str, facts: Mapping[str, Any]) -> str:
+    """Say how many clips have no words in a store of words."""
+    n_silent = facts.get("without_words", 0)
+    if not n_silent:
+        return ""
+    n_clips = run.about["manifest"]["n_clips"]
+    return (
+        f"{n_silent} of {n_clips} {counted_as(run)}s have no words in {store}, and so one vector:"
+        " they are not counted as copies of each other."
     )
 
 
