@@ -161,12 +161,7 @@ def project_tables(
         if rate is not None:
             where = ", ".join(map(str, names))
             rates.compare(segment.movie_id, segment.end_frame, rate, where)
-    views = set()
-    for name, path in zip(names, paths, strict=True):
-        view = "raw"
-        if path != Path(name):  # a manifest
-            view = read_manifest(path.with_suffix(".toml")).header.view
-        views.add(view)
+    views = set(map(view_of_table, names, paths))
     if len(views) > 1:
         raise FixInput(
             f"the levels of these tables are those of different views: {', '.join(sorted(views))}",
@@ -176,7 +171,12 @@ def project_tables(
     if clips is None:
         spans = equal_clips(marks, length_s)
     else:
-        spans = read_clip_spans(table_path(clips, workspace), marks)
+        path = table_path(clips, workspace)
+        spans = read_clip_spans(path, marks)
+        for span in spans:
+            # A clip that begins behind the end of its film would be an easy negative.
+            if span.fps is not None:
+                rates.compare(span.movie_id, span.start_frame, span.fps, str(path))
     concepts: set[str] = set()
     for segment in marks.segments:
         concepts.update(segment.concepts)
@@ -270,6 +270,13 @@ def table_path(name: PathLike, workspace: PathLike | None) -> Path:
         return path
     manifest = Workspace.of(workspace).existing_manifest(os.fspath(name))
     return manifest.with_suffix(".csv")
+
+
+def view_of_table(name: PathLike, path: Path) -> str:
+    """Return the view of the levels in a table: that of the manifest whose rows they are."""
+    if path == Path(name):  # a table, which may have any file beside it
+        return "raw"
+    return read_manifest(path.with_suffix(".toml")).header.view
 
 
 def _levels_text(projection: Projection) -> str:

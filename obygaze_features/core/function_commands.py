@@ -134,7 +134,6 @@ def command_of(
         text: Returns the text of a result.
         kind: The class of the command.
     """
-    described = parse_docstring(function)
     params = parameters_of(function)
     own_names = {param.name for param in params}
     if then is not None:
@@ -162,6 +161,18 @@ def command_of(
                 result = returned
         show_result(session.console, result, text)
 
+    return made_command(function, name, params, run, kind)
+
+
+def made_command(
+    function: Callable[..., Any],
+    name: str,
+    params: list[click.Parameter],
+    run: Callable[..., None],
+    kind: type[SessionCommand] = SessionCommand,
+) -> SessionCommand:
+    """Return a command with the help of a function; `run` gets the session and the parameters."""
+    described = parse_docstring(function)
     about = described.about
     if described.commands:
         about = f"{about}\n\nExamples:\n{described.commands}"

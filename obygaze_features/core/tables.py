@@ -23,21 +23,18 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
     near,
 )
-from obygaze_features.core.files import import_of_features, require_file
+from obygaze_features.core.files import import_of_features, is_workbook, require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.workbooks import (
-    READ,
     Sheet,
     column_name,
     header_index,
     header_place,
-    is_workbook,
     read_sheet,
 )
 
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
-TABLE_ENDINGS = (".csv", ".tsv", *READ)
 # The lines among which that with the names of the columns is looked for.
 MOST_TITLES = 50
 DELIMITERS = (",", ";", "\t", "|")
@@ -174,8 +171,8 @@ def read_table(
     """Read a table whose header has at least the `required` columns.
 
     Everything that reads a table of a person calls this. A file that is named as a spreadsheet
-    (.xlsx) is read as one; its cells have the texts that they would have in a CSV file. Text is in
-    UTF-8, in UTF-16 with its mark, or in Windows-1252 where no byte may be another letter.
+    (.xlsx, .xlsm) is read as one; its cells have the texts that they would have in a CSV file. Text
+    is in UTF-8, in UTF-16 with its mark, or in Windows-1252 where no byte may be another letter.
 
     Cells are separated as a line `sep=;` before the header says, else by the sign with which the
     header has the required columns, else by the one that the header has most of: Excel writes

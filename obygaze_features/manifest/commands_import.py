@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import click
 
-from obygaze_features.core.commands import Session, SessionCommand
+from obygaze_features.core.commands import Session
 from obygaze_features.core.function_commands import (
     FunctionGroup,
     call_function,
+    made_command,
     parameters_of,
-    parse_docstring,
     show_result,
     typed_values,
 )
@@ -78,11 +78,7 @@ def import_command(
         imported = call_function(session, read, **arguments, name=path.stem)
         show_result(session.console, imported.save(path, **chosen))
 
-    described = parse_docstring(read)
-    text = f"{described.about}\n\nExamples:\n{described.commands}"
-    made = SessionCommand(name=dataset, params=params, callback=run, help=text)
-    made.function = read
-    return made
+    return made_command(read, dataset, params, run)
 
 
 def _default_name(dataset: str, arguments: dict[str, Any]) -> str:

@@ -165,30 +165,38 @@ def edits_of(card: bytes) -> Edits:
 def with_edits(card: str, edits: Edits) -> bytes:
     """Return a card that the program has written, with what a person edited in another one."""
     head, body = _split(card)
-    kept = []
-    kept_keys = set()
-    for key, lines in _keys_of(edits.head):
-        is_of_table = key == "configs" and any(
-            quoted(PUBLISHED_TABLE) in line for line in lines
-        )
-        is_own = key in (*_TERMS_KEYS, _SEAL_KEY, _TEXT_KEY) or is_of_table
-        if not is_own:
-            kept += lines
-            kept_keys.add(key)
+    kept = _keys_of_persons(edits.head)
     terms = []
     others = []
     for key, lines in _keys_of(head):
         if key in _TERMS_KEYS:
             terms += lines
-        elif key not in kept_keys:
+        elif key not in dict(kept):
             others += lines
-    return _joined([*terms, *kept, *others], edits.body or body)
+    own = [line for _, lines in kept for line in lines]
+    return _joined([*terms, *own, *others], edits.body or body)
 
 
-def with_body(card: bytes, body: str) -> bytes:
-    """Return a card with another text below its head."""
-    head, _ = _parts(card)
-    return _joined(head, body)
+def with_body(card: bytes, edits: Edits) -> bytes:
+    """Return a card with the text of another one, and what only the head of that has."""
+    head, body = _parts(card)
+    known = dict(_keys_of(head))
+    for key, lines in _keys_of_persons(edits.head):
+        if key not in known:
+            head += lines
+    return _joined(head, edits.body or body)
+
+
+def _keys_of_persons(head: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the keys of a head that the program does not write anew, with their lines."""
+    kept = []
+    for key, lines in _keys_of(head):
+        is_of_table = key == "configs" and any(
+            quoted(PUBLISHED_TABLE) in line for line in lines
+        )
+        if key not in (*_TERMS_KEYS, _SEAL_KEY, _TEXT_KEY) and not is_of_table:
+            kept.append((key, lines))
+    return kept
 
 
 def has_head(card: bytes) -> bool:

@@ -240,11 +240,9 @@ def _copy_of_finished(
         found = withdrawals.find(identity_of(row, store.record), row.movie_id)
         if found.reason:
             n_withdrawn += 1
-            is_film = row.movie_id in withdrawals.reason_of_film
-            name = row.movie_id if is_film else row.clip_id
-            _, _, reason = found.reason.partition(": ")
-            if is_film:
-                _, _, reason = withdrawals.reason_of_film[name].partition(": ")
+            of_film = withdrawals.reason_of_film.get(row.movie_id)
+            name = row.clip_id if of_film is None else row.movie_id
+            _, _, reason = (of_film or found.reason).partition(": ")
             names_of_reason.setdefault(reason, {})[name] = None
         has_same_ids |= found.sameness is OTHER
     if not n_withdrawn:

@@ -137,10 +137,10 @@ def subset(
     With -o, a new store is written, with its rows numbered anew; the store that it is of may be at
     a URL, and only what is needed of it is read.
 
-    With --reason, films or clips are withdrawn: the new store takes the place of the store, its
-    rows keep their numbers, and no file of it has the numbers of the withdrawn rows. What else in
-    the workspace has them is listed: the store that was replaced, other stores, exports, tables of
-    scores, runs, models and exported pages.
+    With --reason, films or clips are withdrawn, a clip with the rows of all its annotators: the new
+    store takes the place of the store, its rows keep their numbers, and no file of it has the
+    numbers of the withdrawn rows. What else in the workspace has them is listed: the store that was
+    replaced, other stores, exports, tables of scores, runs, models and exported pages.
 
     Args:
         store: The store.
@@ -332,11 +332,12 @@ def push(
 
     A store without a licence is refused. --licence and --citation state them: they are written into
     the head of README.md of the store, which may also be edited, and which is not sealed. A text
-    that was edited at the target stays, unless that of the store was edited too.
+    that was edited at the target stays, unless that of the store was edited too; what was added to
+    the head there stays.
 
     With --publish, a card with the seal, croissant.json, CITATION.cff and features.parquet are sent
     too. The table has a row a clip, and the arrays with one vector a clip and at most 1 GiB. When
-    the store has changed, a push without --publish removes them there.
+    the store, its licence or citation has changed, a push without --publish removes them there.
 
     Args:
         store: The store, in a folder of this machine.
@@ -371,7 +372,7 @@ def pull(
     interrupted copy, and every file is checked as it arrives. If an older copy of the store has
     this name, the new one takes its place. What was withdrawn since is not in it; the older copy
     and what else has it are listed, each with the line that removes it. The text of README.md stays
-    as you edited it. `obygaze store subset URL` copies a part only.
+    as you edited it, and what you added to its head. `obygaze store subset URL` copies a part only.
 
     Whoever can change the files at an address can make another store of them. #sha256=... at its
     end, or --expect, refuses any but the store that has this seal.

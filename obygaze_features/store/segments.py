@@ -86,6 +86,9 @@ class WindowStore(Protocol):
     def read(self, array: str, rows: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the values of rows."""
 
+    def real_frames(self, array: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
+        """Return which frames of an array are real."""
+
 
 def slices(
     start_s: Floats,
@@ -159,7 +162,9 @@ def read_segments(
         rows = store.table.films.rows_of([film])
         ok = rows[store.table.codes_of(rows) == OK_CODE]
         n_absent += len(rows) - len(ok)
-        windows_of = _windows_of_film(store, array, ok, spans[places], rule, grid)
+        windows_of = _windows_of_film(
+            store, array, ok, spans[places], rule, grid, is_reduced=reduce is not None
+        )
         for place, windows in zip(places, windows_of, strict=True):
             counts[place] = len(windows)
             if not len(windows):
@@ -195,10 +200,12 @@ def _windows_of_film(
     spans: Floats,
     rule: WindowRule,
     grid: Mapping[str, Any],
+    *,
+    is_reduced: bool,
 ) -> list[npt.NDArray[Any]]:
     """Return the values of the windows of each segment of a film; none where it has no window.
 
-    `ok` are the rows of the film's windows with features.
+    `ok` are the rows of the film's windows with features. To be reduced, all frames must be real.
     """
     start_s = store.read("start_s", ok)
     # Rows of a film may be from two stores that were merged in another order.
@@ -214,6 +221,13 @@ def _windows_of_film(
     begin = first[has_window].min(initial=len(ok))
     after = stop[has_window].max(initial=begin)
     values = store.read(array, ok[begin:after])
+    is_real = store.real_frames(array, ok[begin:after]) if is_reduced else None
+    if is_real is not None and not is_real.all():
+        raise FixInput(
+            f"{array} has padding where a window has fewer frames, which would count",
+            where=store.location,
+            hint="an array with one vector a window",
+        )
     windows = []
     for number in range(len(spans)):
         if has_window[number]:

@@ -6,7 +6,7 @@ Every violation of a file is listed at once, with its line (see core.schema_chec
 import shlex
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -36,10 +36,10 @@ from obygaze_models.protocols.kinds import (
     offered_values,
     setting_problem,
 )
+from obygaze_models.protocols.schedule import KEYS_OF_ALL, SPLIT_KINDS, split_kind
 from obygaze_models.protocols.schema import (
     NONE,
     PROTOCOL_SCHEMA,
-    SPLIT_KINDS,
     Model,
     Protocol,
     Splits,
@@ -50,12 +50,6 @@ MAX_BYTES = 1_000_000
 BEST_OF_FOLDS = "best_of_folds"
 # What says which tasks are run.
 CHOICES_OF_TASKS = ("grid.train", "grid.test", "grid.pairs", "report.contrast")
-# The keys of splits that a kind does not read.
-OF_OTHER_KINDS = ("scheme", "column", "test", "choose")
-UNUSED_KEYS = {
-    "published": ("folds", "never", "column", "test", "choose"),
-    "fixed": ("folds", "never", "scheme"),
-}
 
 
 def protocol_names() -> list[str]:
@@ -456,7 +450,7 @@ def _check_known(
 def _check_splits(document: Document, protocol: Protocol) -> None:
     """Check that the splits have what their kind needs."""
     splits = protocol.splits
-    if splits.kind == "published":
+    if split_kind(splits.kind).by_task:
         used_tasks: set[str] = set()
         for pair in protocol.pairs:
             used_tasks.update(pair)
@@ -534,22 +528,23 @@ def _check_concept_vectors(
 def _check_kind_of_splits(document: Document, protocol: Protocol) -> None:
     """Check the keys of splits that belong to one kind."""
     splits = protocol.splits
-    if splits.kind == "fixed" and not (splits.column and splits.test):
-        document.add("splits", "fixed splits need column and test")
+    kind = split_kind(splits.kind)
+    if not all(getattr(splits, key) for key in kind.needs):
+        needed = " and ".join(kind.needs)
+        document.add("splits", f"{splits.kind} splits need {needed}")
     both = sorted(set(splits.test) & set(splits.choose))
     if both:
         document.add("splits.choose", f"{both[0]!r} is in splits.test, too")
     if splits.choose and splits.validation == "none":
         document.add("splits.choose", "has no meaning with validation = 'none'")
-    if splits.kind == "kfold" and splits.folds < 2:
-        document.add("splits.folds", f"must be at least 2, got {splits.folds}")
-    if splits.kind == "nested" and splits.folds == 1:
-        document.add("splits.folds", "must be at least 2, or 0 for one of each film")
-    default = Splits()
-    for key in UNUSED_KEYS.get(splits.kind, OF_OTHER_KINDS):
-        if getattr(splits, key) != getattr(default, key):
-            document.add(f"splits.{key}", f"has no meaning in {splits.kind} splits")
-    if splits.kind in UNUSED_KEYS and splits.validation == "each":
+    if splits.folds == 1:
+        document.add("splits.folds", "must be at least 2, got 1")
+    for key in fields(Splits):
+        is_read = key.name in (*KEYS_OF_ALL, *kind.keys)
+        if not is_read and getattr(splits, key.name) != key.default:
+            problem = f"has no meaning in {splits.kind} splits"
+            document.add(f"splits.{key.name}", problem)
+    if splits.validation == "each" and not kind.pairs:
         problem = f"each has no meaning in {splits.kind} splits"
         document.add("splits.validation", problem)
     if protocol.balancing != "none" and not splits.follow_scheme:

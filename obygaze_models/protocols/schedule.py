@@ -5,10 +5,13 @@ They depend on the training task and the clips alone, never on the other cells o
 clip of another, and the leak is counted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
@@ -23,7 +26,7 @@ from obygaze_features.manifest.folds import (
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
-from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol, Splits
+from obygaze_models.protocols.schema import Protocol, Splits
 from obygaze_models.protocols.splits import (
     Split,
     film_pairs,
@@ -47,25 +50,7 @@ def splits_of_task(
 ) -> Sequence[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
     clips = _Clips(protocol, table, labels, usable)
-    splits = protocol.splits
-    trains = usable & (labels[train] >= 0)
-    if splits.kind == "published":
-        folds = table.fold(protocol.tasks[train].folds)
-        if splits.follow_scheme:
-            return _by_scheme(clips, train)
-        validates = splits.validation != "none"
-        return rotated(folds, labels[train], trains, validates=validates)
-    folds = _folds(clips, train)
-    _check_size(clips, folds)
-    if splits.kind == "fixed":
-        rows = [np.flatnonzero((folds == part) & usable) for part in range(3)]
-        return [Split("fixed", rows[0], rows[1], rows[2])]
-    never = np.unique(folds[_never_tested(clips)]).tolist()
-    if splits.validation == "each":
-        return film_pairs(folds, usable, never)
-    return rotated(
-        folds, labels[train], trains, never, validates=splits.validation == "next"
-    )
+    return split_kind(protocol.splits.kind).split(clips, train)
 
 
 class _Clips(NamedTuple):
@@ -75,6 +60,24 @@ class _Clips(NamedTuple):
     table: ClipTable
     labels: Labels
     usable: BoolArray
+
+
+# From the clips, the training task and whether each clip may be tested: the fold of each clip.
+Divide = Callable[[_Clips, str, BoolArray], IntArray]
+
+
+def _published(clips: _Clips, train: str) -> Sequence[Split]:
+    """Return the splits of the fold column of a task, or those that a scheme makes of it."""
+    protocol, table, labels, usable = clips
+    splits = protocol.splits
+    if splits.follow_scheme:
+        return _by_scheme(clips, train)
+    return rotated(
+        table.fold(protocol.tasks[train].folds),
+        labels[train],
+        usable & (labels[train] >= 0),
+        validates=splits.validation != "none",
+    )
 
 
 def _by_scheme(clips: _Clips, train: str) -> list[Split]:
@@ -125,6 +128,24 @@ def _problem_of_split(split: Split, folds: IntArray, can_be_used: BoolArray) -> 
     return ""
 
 
+def _in_turn(clips: _Clips, train: str, divide: Divide) -> Sequence[Split]:
+    """Return the splits in which each fold, or each pair of folds, tests and validates in turn.
+
+    Films that are never tested are one more fold; where each film is a fold, they are folds too.
+    """
+    labels = clips.labels[train]
+    is_never_tested = _never_tested(clips)
+    folds = divide(clips, train, ~is_never_tested)
+    _check_size(clips, folds)
+    never = np.unique(folds[is_never_tested]).tolist()
+    validation = clips.protocol.splits.validation
+    if validation == "each":
+        return film_pairs(folds, clips.usable, never)
+    trains = clips.usable & (labels >= 0)
+    validates = validation == "next"
+    return rotated(folds, labels, trains, never, validates=validates)
+
+
 def _check_size(clips: _Clips, folds: IntArray) -> None:
     """Raise an error for so many splits that their fits would never end."""
     n_splits = len(np.unique(folds))
@@ -138,39 +159,38 @@ def _check_size(clips: _Clips, folds: IntArray) -> None:
         )
 
 
-def _folds(clips: _Clips, train: str) -> IntArray:
-    """Return the fold of each clip; -1 for clips outside of all folds.
-
-    Folds are balanced by annotation level, or without levels by the labels of the training task.
-    Films that are never tested are one more fold; where each film is a fold, they are folds too.
-    """
+def _film_folds(clips: _Clips, train: str, tested: BoolArray) -> IntArray:
+    """Return a fold for each film, or so many folds of whole films."""
     splits = clips.protocol.splits
-    table = clips.table
-    films = table.films
-    if splits.kind == "fixed":
-        return _fixed(splits, table)
-    never = _never_tested(clips)
-    if splits.kind not in SPLIT_KINDS:
-        folds = _own_folds(clips)
-        folds[never & (folds != OUTSIDE)] = folds.max() + 1
-        return folds
+    films = clips.table.films
     if not splits.folds:
         return folds_by_group(films)
-    strata = (
-        table.levels
-        if np.any(table.levels != "")
-        else clips.labels[train].astype(np.str_)
-    )
-    folds = np.full(len(table), splits.folds, dtype=np.intp)
-    if splits.kind == "kfold":
-        folds[~never] = stratified_folds(strata[~never], splits.folds, seed=splits.seed)
-    else:
-        tested = films[~never], strata[~never]
-        folds[~never] = grouped_folds(*tested, splits.folds, seed=splits.seed)
+    strata = _strata(clips, train)[tested]
+    drawn = grouped_folds(films[tested], strata, splits.folds, seed=splits.seed)
+    return _with_one_more(drawn, tested, splits)
+
+
+def _clip_folds(clips: _Clips, train: str, tested: BoolArray) -> IntArray:
+    """Return folds of clips."""
+    splits = clips.protocol.splits
+    strata = _strata(clips, train)[tested]
+    drawn = stratified_folds(strata, splits.folds, seed=splits.seed)
+    return _with_one_more(drawn, tested, splits)
+
+
+def _strata(clips: _Clips, train: str) -> NDArray[np.str_]:
+    """Return what folds are balanced by: annotation levels, or labels where there are none."""
+    levels = clips.table.levels
+    return levels if np.any(levels != "") else clips.labels[train].astype(np.str_)
+
+
+def _with_one_more(drawn: IntArray, tested: BoolArray, splits: Splits) -> IntArray:
+    folds = np.full(len(tested), splits.folds, dtype=np.intp)
+    folds[tested] = drawn
     return folds
 
 
-def _own_folds(clips: _Clips) -> IntArray:
+def _own_folds(clips: _Clips, train: str, tested: BoolArray) -> IntArray:
     """Return the folds of an own function; no film may be in two of them."""
     splits = clips.protocol.splits
     table = clips.table
@@ -196,7 +216,9 @@ def _own_folds(clips: _Clips) -> IntArray:
                 f"divides the film {film!r}: it is in the folds "
                 f"{', '.join(map(str, folds_of_film.tolist()))}"
             )
-    return values.astype(np.intp)
+    folds = values.astype(np.intp)
+    folds[inside & ~tested] = folds.max() + 1
+    return folds
 
 
 def _never_tested(clips: _Clips) -> BoolArray:
@@ -220,7 +242,14 @@ def _never_tested(clips: _Clips) -> BoolArray:
     return never
 
 
-def _fixed(splits: Splits, table: ClipTable) -> IntArray:
+def _fixed(clips: _Clips, train: str) -> Sequence[Split]:
+    """Return the one split that a column of the manifest is."""
+    folds = _parts_of_column(clips.protocol.splits, clips.table)
+    rows = [np.flatnonzero((folds == part) & clips.usable) for part in range(3)]
+    return [Split("fixed", rows[0], rows[1], rows[2])]
+
+
+def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
     """Return 0 for training, 1 for validation, 2 for test clips, by a column of the manifest.
 
     Without values for validation, every fifth film validates; none with validation = "none".
@@ -251,3 +280,58 @@ def _fixed(splits: Splits, table: ClipTable) -> IntArray:
     else:
         folds[rng.permutation(rows)[: len(rows) // VALIDATION_SHARE]] = 1
     return folds
+
+
+@dataclass(frozen=True)
+class SplitKind:
+    """A kind of splits, and all that is known of it.
+
+    Attributes:
+        split: Returns the splits of a training task.
+        keys: The keys of `[splits]` that it reads; a value of another one is refused.
+        needs: The keys that must have a value.
+        pairs: Whether `validation = "each"` has a meaning: each pair of folds.
+        by_clip: Whether it divides films, so that only clips are held out.
+        by_task: Whether each task has folds of its own, a column of the manifest.
+        leaves_one_out: Whether each film is a fold where `folds` is 0.
+    """
+
+    split: Callable[[_Clips, str], Sequence[Split]]
+    keys: tuple[str, ...]
+    needs: tuple[str, ...]
+    pairs: bool
+    by_clip: bool = False
+    by_task: bool = False
+    leaves_one_out: bool = False
+
+
+SPLIT_KINDS = {
+    "published": SplitKind(_published, ("scheme",), (), pairs=False, by_task=True),
+    "kfold": SplitKind(
+        partial(_in_turn, divide=_clip_folds),
+        ("folds", "never"),
+        ("folds",),
+        pairs=True,
+        by_clip=True,
+    ),
+    "nested": SplitKind(
+        partial(_in_turn, divide=_film_folds),
+        ("folds", "never"),
+        (),
+        pairs=True,
+        leaves_one_out=True,
+    ),
+    "fixed": SplitKind(
+        _fixed, ("column", "test", "choose"), ("column", "test"), pairs=False
+    ),
+}
+OWN_SPLITS = SplitKind(
+    partial(_in_turn, divide=_own_folds), ("folds", "never"), (), pairs=True
+)
+# What every kind reads of `[splits]`, beside its own keys.
+KEYS_OF_ALL = ("kind", "validation", "seed")
+
+
+def split_kind(name: str) -> SplitKind:
+    """Return the record of a kind of splits; that of own code for `FILE.py:NAME`."""
+    return SPLIT_KINDS.get(name, OWN_SPLITS)

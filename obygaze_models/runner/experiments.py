@@ -128,7 +128,9 @@ def run(
     trust_code([*trust, *changes])
     asked = [tasks] if isinstance(tasks, str) else tasks
     chosen = load_protocol(os.fspath(protocol), changes, asked)
-    named = manifest or chosen.data.segments or chosen.data.manifest or None
+    named = manifest
+    if named is None:
+        named = chosen.data.segments or chosen.data.manifest or None
     clips, path = named_manifest(named, workspace)
     chosen = with_tasks(chosen, asked, clips)
     named_stores = open_stores(stores, workspace)

@@ -19,16 +19,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
+from obygaze_features.manifest.same_clip import require_films
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schedule import Labels, Pair, splits_of_task
+from obygaze_models.protocols.schedule import (
+    Labels,
+    Pair,
+    split_kind,
+    splits_of_task,
+)
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import (
     NO_ROWS,
     MadeWhenAsked,
     Split,
 )
+
+# Splits of other kinds, also those of own code, hold out whole films.
+MAY_DIVIDE_FILMS = ("published", "kfold", "fixed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +129,8 @@ def folds_of(
         labels: The class of each clip, by task.
         usable: Whether each clip has features (and a video, where a scheme needs one).
     """
+    if protocol.splits.kind not in MAY_DIVIDE_FILMS:
+        require_films(table.films.tolist(), table.name)
     clips = _Clips(
         protocol,
         table,
@@ -199,9 +210,9 @@ def _held_out(
         file_folds: As in `HeldOut`.
     """
     protocol = clips.protocol
-    is_published = protocol.splits.kind == "published"
+    has_own_folds = split_kind(protocol.splits.kind).by_task
     test = whole.test[tests[whole.test]]
-    if is_published:
+    if has_own_folds:
         folds = clips.table.fold(protocol.tasks[pair[1]].folds)
         test = np.flatnonzero(tests & (folds == whole.test_fold))
     units = clips.clip_numbers
@@ -223,7 +234,7 @@ def _held_out(
         is_by_film=is_by_film,
         file_folds=file_folds,
     )
-    if not is_published:
+    if not has_own_folds:
         may_train = trains & held.may_learn
         return replace(
             held,
@@ -242,7 +253,7 @@ def _is_by_film(
 ) -> bool:
     """Return whether no film has clips on both sides of a split."""
     splits = protocol.splits
-    if splits.kind == "kfold" or splits.follow_scheme:
+    if split_kind(splits.kind).by_clip or splits.follow_scheme:
         return False
     others = np.concatenate([whole.train, whole.validation])
     return not np.isin(films[test_fold], films[others]).any()

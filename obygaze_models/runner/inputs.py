@@ -45,8 +45,8 @@ from obygaze_models.protocols.clips import (
 )
 from obygaze_models.protocols.kinds import for_task
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
-from obygaze_models.protocols.schedule import Labels
-from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol
+from obygaze_models.protocols.schedule import SPLIT_KINDS, Labels
+from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.features import CHOSEN, Features, read_stores
 from obygaze_models.text_vectors import check_spaces
 

@@ -32,6 +32,7 @@ from obygaze_models.evaluation.metrics import (
 from obygaze_models.evaluation.predictions import ROUNDING, FloatArray
 from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
 from obygaze_models.models.registry import PERCEPTRON
+from obygaze_models.protocols.schedule import split_kind
 from obygaze_models.protocols.schema import PaperValue, Protocol, Question
 from obygaze_models.runner.features import is_backbone
 from obygaze_models.runner.inputs import Inputs
@@ -274,10 +275,10 @@ def _label_inflation(cell: Cell, evaluation: Evaluation) -> float:
     also shows chance among the clips of a film, which stratifying removes. Where films are tested
     with all of their clips, both are the same.
     """
-    is_published = evaluation.protocol.splits.kind == "published"
+    has_own_folds = split_kind(evaluation.protocol.splits.kind).by_task
     films = evaluation.films[cell.clips]
     of_test = share_variance(cell.y, films)
-    if not is_published or cell.n_test_sets > 1 or of_test == 0:
+    if not has_own_folds or cell.n_test_sets > 1 or of_test == 0:
         return 1.0
     labels = evaluation.labels[cell.test]
     is_of_films = (labels >= 0) & np.isin(evaluation.films, films)

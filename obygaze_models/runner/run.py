@@ -155,15 +155,16 @@ def _joined(parts: Sequence[Sequence[Any]]) -> list[Any]:
 def _baselines(stores: Sequence[StoreRun]) -> list[Cell]:
     """Return the cells of the baselines: they read no features, only which clips have some."""
     by_clips: dict[bytes, list[Cell]] = {}
+    cells = []
     for store in stores:
         key = b""
         if store.features is not None:
             key = store.features.present.tobytes()
         if key not in by_clips:
             by_clips[key] = baseline_cells(store)
-    cells = _joined([*by_clips.values()])
+        cells += [replace(cell, store=store.name) for cell in by_clips[key]]
     if len(by_clips) == 1:
-        return [replace(cell, store="") for cell in cells]
+        return [replace(cell, store="") for cell in by_clips[key]]
     return cells
 
 

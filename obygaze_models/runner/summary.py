@@ -32,6 +32,7 @@ from obygaze_models.evaluation.metrics import (
 )
 from obygaze_models.evaluation.predictions import ROUNDING
 from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.protocols.schedule import split_kind
 from obygaze_models.runner.features import CHOSEN, SHOWN_MISSING
 from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.rows import ResultRow
@@ -39,9 +40,9 @@ from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
 from obygaze_models.runner.tables import Run
 
-# Baselines that learn from annotations and read no video.
 # Baselines that guess from the training clips of the same film.
 OF_FILMS = ("film_prior", "neighbour")
+# Baselines that see no video.
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
@@ -596,7 +597,7 @@ def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
     """
     splits = run.protocol["splits"]
     divided = [cell for cell in models if cell.facts["same_film"]]
-    if splits["kind"] != "fixed" or not divided:
+    if not splits["column"] or not divided:
         return ""
     worst = max(divided, key=lambda cell: cell.facts["same_film"] / cell.n_clips)
     return (
@@ -761,8 +762,8 @@ def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:
         splits: The splits of the protocol.
         n_folds: The number of folds.
     """
-    leaves_out_each = splits["kind"] == "nested" and not splits["folds"]
-    if n_folds <= MANY_FOLDS or not leaves_out_each:
+    is_each_film = split_kind(splits["kind"]).leaves_one_out and not splits["folds"]
+    if n_folds <= MANY_FOLDS or not is_each_film:
         return ""
     return (
         f"Each model is fitted {n_folds:,} times for a task, because one film at a time is left"

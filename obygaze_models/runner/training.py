@@ -21,6 +21,8 @@ from obygaze_features.core.files import canonical_json
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.same_clip import Times
+from obygaze_features.manifest.spans import span_in_film
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import IntArray
@@ -280,7 +282,11 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     clip_of = {features.store_ids[row]: table.clips[row] for row in rows.tolist()}
     places = []
     for clip in (clip_of[store_id] for store_id in ids):
-        places.append((clip.movie_id, clip.start_s, clip.end_s))
+        span: Times = (clip.start_s, clip.end_s)
+        if clip.start_s is None:
+            # A link to a file of its own moved its times in the film.
+            span = span_in_film(clip) or span
+        places.append((clip.movie_id, *span))
     clips = replace(clips, places=tuple(places))
     X = features.of(rows)
     return save_model(estimator, info, folder, X, clips=clips, force=force)

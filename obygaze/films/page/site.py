@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from heapq import nlargest
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -48,6 +47,7 @@ from obygaze_features.core.tables import open_file
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.listing import title_of_clip
 from obygaze_features.manifest.model import Clip, Manifest, own_columns
+from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     Span,
@@ -448,6 +448,15 @@ class Site:
         lengths[lengths == 0] = 1
         return matrix.clip_ids.tolist(), vectors / lengths
 
+    @cached_property
+    def _first_rows(self) -> dict[str, str]:
+        """The first row of the clip that each row of the store is about."""
+        first_rows: dict[str, str] = {}
+        for rows in clips_of_rows(list(self.manifest)):
+            for row in rows:
+                first_rows.setdefault(self.ids_in_store[row.clip_id], rows[0].clip_id)
+        return first_rows
+
     def _nearest(self, clip_id: str) -> list[tuple[str, Any]]:
         """Return the other clips whose features have the largest cosine to those of a clip."""
         clips, vectors = self.features
@@ -455,9 +464,12 @@ class Site:
         if own_id not in clips:
             return []
         cosines = vectors @ vectors[clips.index(own_id)]
-        pairs = zip(clips, cosines, strict=True)
-        others = [(other, cosine) for other, cosine in pairs if other != own_id]
-        return nlargest(N_NEAREST, others, key=lambda pair: float(pair[1]))
+        nearest: dict[str, Any] = {}
+        for place in np.argsort(-cosines, kind="stable").tolist():
+            other = clips[place]
+            nearest.setdefault(self._first_rows.get(other, other), cosines[place])
+        del nearest[self._first_rows[own_id]]
+        return list(nearest.items())[:N_NEAREST]
 
     def _marks_of_others(
         self, film: str, notes: list[str]

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.files import is_workbook
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
@@ -17,7 +18,6 @@ from obygaze_features.core.tables import (
     read_table,
     whole_number,
 )
-from obygaze_features.core.workbooks import is_workbook
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     source_of,
@@ -51,7 +51,7 @@ from obygaze_features.manifest.adapters.table_times import (
 )
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.io import as_id, clips_of_table, toml_string
-from obygaze_features.manifest.listing import TITLES
+from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
@@ -175,14 +175,14 @@ def _read(
     one_clip_a_film = _one_clip_a_film(cells, chosen)
     name_by_annotator(table.rows, cells)
     extra = dict.fromkeys(name for name in sources if name not in CLIP_COLUMNS)
-    if not any(column in sources for column in TITLES):
+    if TITLE not in sources:
         extra |= _add_titles(cells, given_ids)
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of_table(rows, modality_of, tuple(extra))
-    violations.raise_if_any(
-        "the table cannot be imported", _hint(path, table, required, chosen)
-    )
+    if violations:
+        hint = _hint(path, table, required, chosen)
+        violations.raise_if_any("the table cannot be imported", hint)
     folder = path.parent
     names_of_videos = {clip.video for clip in clips if clip.video}
     missing = sorted(name for name in names_of_videos if not _is_file(folder / name))
@@ -513,8 +513,8 @@ def _add_titles(
     columns: dict[str, None] = {}
     for values, given in zip(cells, given_ids, strict=True):
         if values["movie_id"] != given["movie_id"]:
-            values[TITLES[0]] = given["movie_id"]
-            columns[TITLES[0]] = None
+            values[TITLE] = given["movie_id"]
+            columns[TITLE] = None
     return columns
 
 

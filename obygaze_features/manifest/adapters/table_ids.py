@@ -12,6 +12,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.tables import TableRow, whole_number
 from obygaze_features.manifest.adapters.table_mapping import NEEDED
+from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.model import ascii_id
 
 COUNT = "count"
@@ -45,7 +46,9 @@ def counts_in_films(
     places_of_film: dict[str, dict[tuple[str, ...], str]] = {}
     counts = []
     for row, values in zip(rows, cells, strict=True):
-        place = tuple(values.get(column, "") for column in _PLACES)
+        place = tuple(
+            plain_value(values.get(column, "").strip(), column) for column in _PLACES
+        )
         if not any(place):
             if values.get("annotator", "").strip():
                 row.add(

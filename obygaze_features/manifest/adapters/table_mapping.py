@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
-from obygaze_features.core.files import require_file, write_new
+from obygaze_features.core.files import is_workbook, require_file, write_new
 from obygaze_features.core.schema_check import (
     Document,
     Filled,
@@ -25,7 +25,6 @@ from obygaze_features.core.schema_check import (
     record_of,
 )
 from obygaze_features.core.tables import CsvTable, TableRow
-from obygaze_features.core.workbooks import is_workbook
 from obygaze_features.manifest.adapters.table_times import (
     SHORT_TIMES,
     SPAN_COLUMNS,

@@ -78,14 +78,25 @@ def _open_hdf5(path: Path, arrays: Mapping[str, str], **options: str) -> Reader:
     return open_hdf5(path, arrays, **options)
 
 
-FORMATS: Mapping[str, Callable[..., Reader]] = {
-    "npz": open_npz,
-    "hdf5": _open_hdf5,
-    "npy": open_npy,
-    "pth": open_pth,
-    "parquet": open_parquet,
+class Format(NamedTuple):
+    """A format of features.
+
+    Attributes:
+        open: Opens a file or folder; where arrays have names, it takes `arrays` and `id_key`.
+        has_names: Whether arrays have names, and one of them may have the ids.
+    """
+
+    open: Callable[..., Reader]
+    has_names: bool
+
+
+FORMATS: Mapping[ImportFormat, Format] = {
+    "npz": Format(open_npz, has_names=True),
+    "hdf5": Format(_open_hdf5, has_names=True),
+    "npy": Format(open_npy, has_names=False),
+    "pth": Format(open_pth, has_names=False),
+    "parquet": Format(open_parquet, has_names=True),
 }
-WITH_ID_KEY = ("npz", "hdf5", "parquet")
 POOLED = "pooled"
 NOT_IN_FILES = "not in the files"
 # What an import writes into the recipe beside the facts that it is given.
@@ -267,12 +278,13 @@ def open_features(
         raise FixUsage(
             f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
         )
-    if format not in WITH_ID_KEY:
-        if arrays or id_key is not None:
-            raise FixUsage(f"--array and --id-key do not apply to {format}")
-        return FORMATS[format](Path(source))
-    options = {} if id_key is None else {"id_key": id_key}
-    return FORMATS[format](Path(source), dict(arrays or {}), **options)
+    kind = FORMATS[format]
+    if kind.has_names:
+        options = {} if id_key is None else {"id_key": id_key}
+        return kind.open(Path(source), dict(arrays or {}), **options)
+    if arrays or id_key is not None:
+        raise FixUsage(f"--array and --id-key do not apply to {format}")
+    return kind.open(Path(source))
 
 
 def _features_of(reader: Reader) -> list[str]:
@@ -333,6 +345,9 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
             start_s, end_s = zip(*reader.times, strict=True)
             rows = replace(rows, start_s=start_s, end_s=end_s)
         record = ManifestMark(WITHOUT_MANIFEST, rows.clips_sha256)
+        if reader.export is not None and reader.export.manifest.sha256:
+            # As in the store, its films are known, or guesses.
+            record = reader.export.manifest
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest, reader.clip_ids)
@@ -423,9 +438,9 @@ def _changes(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
 class _Names:
     """The names by which a clip of a manifest is known.
 
-    These are its id, the id without the annotator, the name of its video, and what becomes its id
-    by the rule of manifests. A name of two clips is none. A row whose id the files have takes no
-    other name.
+    These are its id, the id without the annotator, the name of its video if it is all of that, and
+    what becomes its id by the rule of manifests. A name of two clips is none. A row whose id the
+    files have takes no other name.
     """
 
     def __init__(self, manifest: model.Manifest, in_files: Sequence[str]) -> None:
@@ -436,7 +451,9 @@ class _Names:
         for clip in manifest:
             about = model.unannotated_id(clip)
             rows_of_clip.setdefault(about, []).append(clip.clip_id)
-            for name in (about, Path(clip.video).stem):
+            # The features of a file are not those of a part of it.
+            is_whole = (clip.start_s, clip.end_s) == (None, None)
+            for name in (about, Path(clip.video).stem if is_whole else ""):
                 if name:
                     clips_of_name.setdefault(composed(name), set()).add(about)
         self.rows_of_name: dict[str, list[str]] = {}
@@ -509,7 +526,7 @@ def _check_unique(ids: Sequence[str], reader: Reader) -> None:
 
 def _other_ids(reader: Reader) -> str:
     """Return the part of a hint that names the option for other ids, if the format has one."""
-    if reader.origin["format"] in WITH_ID_KEY:
+    if FORMATS[reader.origin["format"]].has_names:
         return ", or name another array of ids with --id-key"
     return ""
 

@@ -217,6 +217,15 @@ def test_rows_of_several_annotators_have_the_features_of_their_clip(
     np.testing.assert_array_equal(found, values[[0, 1, 0, 1, 0, 1, 2]])
 
 
+def test_features_of_a_film_are_not_those_of_its_only_clip(tmp_path: Path) -> None:
+    clips = [Clip("a-1", "a", video="a.mp4", start_s=10.0), Clip("b-1", "b")]
+    file = saved(tmp_path / "x.npz", clip_id=["a", "b-1"], clip=np.eye(2, 5))
+    manifest = a_manifest(clips)
+    done = import_features("npz", file, tmp_path / "s", manifest=manifest)
+    assert done.failed == {"a-1": "not in the files"}
+    assert done.not_in_manifest == ["a"]
+
+
 def test_a_video_of_two_clips_names_none(tmp_path: Path) -> None:
     clips = [Clip("a-1", "a", video="a.mp4"), Clip("a-2", "a", video="a.mp4")]
     file = saved(tmp_path / "f.npz", clip_id=["a", "a-1", "a-3"], X=X)

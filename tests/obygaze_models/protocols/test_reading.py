@@ -199,7 +199,7 @@ class TestRefused:
             ),
             ('[grid]\nbaselines = ["neighbor"]', "did you mean 'neighbour'?"),
             ('[splits]\nkind = "published"', "the name of a fold column"),
-            ('[splits]\nkind = "kfold"', "at least 2"),
+            ('[splits]\nkind = "kfold"', "kfold splits need folds"),
             ('[splits]\nkind = "fixed"', "need column and test"),
             ("[[paper]]\nmaen = 0.5", "did you mean 'mean'?"),
             ("[grid]\nmodels = [1]", "letters, digits"),
@@ -431,7 +431,7 @@ def test_two_parts_of_one_name_are_refused(change: str) -> None:
             ),
             "splits.choose: has no meaning with validation = 'none'",
         ),
-        (("splits.folds=1",), "splits.folds: must be at least 2, or 0"),
+        (("splits.folds=1",), "splits.folds: must be at least 2"),
         (("balancing=rotated",), "balancing: needs published splits and a scheme"),
     ],
 )
