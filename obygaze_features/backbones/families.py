@@ -17,7 +17,7 @@ from obygaze_features.backbones.sound_descriptors import SoundDescriptorsFamily
 from obygaze_features.backbones.speech import SpeechFamily
 from obygaze_features.backbones.words import WordsFamily
 from obygaze_features.core.errors import FixInput
-from obygaze_features.video.sound import Samples
+from obygaze_features.video.resample import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,7 +27,8 @@ from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.pretrained import PretrainedFamily
 from obygaze_features.backbones.weights import FileHashes, WeightFiles, is_verified
 from obygaze_features.core.errors import FixInput
-from obygaze_features.video.sound import Samples, SoundView
+from obygaze_features.video.resample import Samples
+from obygaze_features.video.sound import SoundView
 
 if TYPE_CHECKING:
     import torch

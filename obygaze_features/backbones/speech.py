@@ -21,7 +21,7 @@ from obygaze_features.backbones.sound import Heard, SoundBackbone, part_weights
 from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.lazy import need
-from obygaze_features.video.sound import Samples
+from obygaze_features.video.resample import Samples
 
 # What the model takes at once.
 STEP = 512

@@ -180,13 +180,20 @@ def _timed_clip(
         decoder = RowDecoder(
             plan.clips, pool, 1, 0, indexes, grid=plan.grid, kept=plan.kept
         )
+        chosen: RowJob | None = None
         for job in jobs[:_MOST_TRIED]:
             # The first time, the worker starts, and the index of the film is made.
             (decoded,) = decoder.rows([job])
             if not decoded.reasons:
-                (decoded,) = decoder.rows([job])
-                return decoded, ""
+                chosen = job
+                break
+            if len(decoded.reasons) < len(views):
+                # A film without sound has its pictures.
+                chosen = chosen or job
             reasons.update(decoded.reasons)
+        if chosen is not None:
+            (decoded,) = decoder.rows([chosen])
+            return decoded, ""
     commonest = [reason for reason, _ in reasons.most_common(1)]
     return None, "".join(commonest)
 

@@ -14,6 +14,7 @@ from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.picture import conversion_sha256
+from obygaze_features.video.resample import resampling_sha256
 from obygaze_features.video.sound import SoundView
 from obygaze_features.video.worker import View
 
@@ -21,7 +22,7 @@ from obygaze_features.video.worker import View
 DECODER_RULE = 1
 # The same for the samples of sound, and for the vectors of the parts of a clip.
 SOUND_RULE = 1
-PARTS_RULE = "equal parts; each moment has the vector of the nearest step"
+PARTS_RULE = "mean over each of the equal parts; a moment has the nearest step"
 SAMPLING_RULES = {
     "even": "int(i * total / T)",
     "fps": "each int(rate)-th frame, at most T by linspace, the rest masked",
@@ -78,7 +79,7 @@ def recipe_of(backbone: Backbone, grid: Grid | None = None) -> Recipe:
 
 def sampling_recipe(view: View, grid: Grid | None) -> dict[str, Any]:
     """Return the section of a recipe on what is taken of a clip or of a window, and when."""
-    sampling: dict[str, Any] = {"rule": PARTS_RULE, "parts": PARTS}
+    sampling: dict[str, Any] = {"medium": "sound", "rule": PARTS_RULE, "parts": PARTS}
     if isinstance(view, PictureView):
         rule = SAMPLING_RULES[view.sampling]
         sampling = {"rule": rule, "frames": view.count}
@@ -91,7 +92,8 @@ def sampling_recipe(view: View, grid: Grid | None) -> dict[str, Any]:
 def decoder_recipe(view: View) -> dict[str, Any]:
     """Return the section of a recipe on the decoder."""
     if isinstance(view, SoundView):
-        return {"name": "pyav", "sound_rule": SOUND_RULE}
+        hashed = resampling_sha256()
+        return {"name": "pyav", "rule": SOUND_RULE, "resampling_sha256": hashed}
     return {
         "name": "pyav",
         "rule": DECODER_RULE,

@@ -87,7 +87,7 @@ def extract_words(
         source,
         arrays=arrays,
         recipe=Recipe.of(
-            sampling={"rule": words.rule},
+            sampling={"medium": "words", "rule": words.rule},
             decoder={"name": "subtitles", "rule": DECODER_RULE},
             **tower.recipe(),
         ),

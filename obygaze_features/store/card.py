@@ -21,7 +21,7 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.outside import safe_text, visible
 from obygaze_features.core.rendering import render
 from obygaze_features.store.layout import Array
-from obygaze_features.store.recipe import FACTS, SECTIONS, TEXT, UNVERIFIED, Recipe
+from obygaze_features.store.recipe import FACTS, SECTIONS, UNVERIFIED, Recipe
 from obygaze_features.store.records import Maker, StoreRecord
 from obygaze_features.store.rows import OK, RowColumns
 
@@ -404,6 +404,7 @@ def maker_text(maker: Maker) -> str:
 
 # What only the program itself reads in a recipe; `obygaze store info --json` has it.
 _INTERNAL = ("card_sha256", "family", "geometry", "levels")
+PREPARED = {"pictures": "Pixels", "sound": "Samples", "words": "Texts"}
 
 
 def recipe_sentences(recipe: Recipe) -> list[str]:
@@ -419,10 +420,16 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
     unverified = backbone.pop(UNVERIFIED, "")
     for key in _INTERNAL:
         backbone.pop(key, None)
-    is_of_words = TEXT in value["backbone"].get("levels", {}).values()
     sampling = dict(value["sampling"])
-    n_frames = sampling.pop("frames", "Some")
     rule = sampling.pop("rule", "")
+    medium = recipe.medium
+    sampling.pop("medium", "")
+    taken = f"{sampling.pop('frames', 'Some')} frames of each clip were taken"
+    if medium == "sound":
+        n_parts = sampling.pop("parts", "several")
+        taken = f"The sound of each clip has {n_parts} parts"
+    elif medium == "words":
+        taken = "The words of each clip were taken"
     sentences = [f"They were made by the backbone {_named(backbone)}."]
     hashes = [f"{name} (sha256 {_word(sha)})" for name, sha in value["weights"].items()]
     if hashes:
@@ -432,14 +439,12 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
         sentences.append("It has no weights.")
     by_rule = f" by the rule {rule}" if rule else ""
     rest = f", with {_words(sampling)}" if _words(sampling) else ""
-    prepared = _words(value["preprocessing"])
-    if is_of_words:
-        sentences.append(f"The words of each clip were taken{by_rule}{rest}.")
-        sentences.append(f"They were prepared with {prepared}.")
-    else:
-        sentences.append(f"{n_frames} frames of each clip were taken{by_rule}{rest}.")
+    sentences.append(f"{taken}{by_rule}{rest}.")
+    if medium != "words":
         sentences.append(f"Videos were decoded by {_named(value['decoder'])}.")
-        sentences.append(f"Pixels were prepared with {prepared}.")
+    prepared = PREPARED[medium]
+    settings = _words(value["preprocessing"])
+    sentences.append(f"{prepared} were prepared with {settings}.")
     sentences.append(f"The features were computed with {_words(value['compute'])}.")
     others = {key: value[key] for key in value if key not in SECTIONS}
     if others:

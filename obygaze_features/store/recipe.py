@@ -163,6 +163,14 @@ class Recipe:
         return name
 
     @property
+    def medium(self) -> str:
+        """What of a clip a model took: "pictures", "sound" or "words"; "" where nobody knows."""
+        sampling = self.to_json().get("sampling")
+        if not isinstance(sampling, dict):
+            return ""
+        return str(sampling.get("medium", "pictures"))
+
+    @property
     def grid(self) -> Mapping[str, float]:
         """How films were cut into windows; empty for clips."""
         grid = self.to_json().get("sampling", {}).get("grid")
@@ -285,7 +293,9 @@ def space_of_array(recipe: Recipe, array: str) -> str | None:
     joint = [name for name, tap in taps.items() if tap in joint_taps]
     if array not in joint:
         instead = (
-            f"--array {joint[0]}" if joint else "a store of CLIP, SigLIP or X-CLIP"
+            f"--array {joint[0]}"
+            if joint
+            else "a store of CLIP, SigLIP, X-CLIP or CLAP"
         )
         raise Mismatch(
             f"{backbone.get('name')} never compares its array {array!r} with text",

@@ -1,8 +1,10 @@
 """Read the packets of a video once, without decoding, into what is known of the film."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +68,16 @@ class DecodedOrder:
 
 @dataclass(eq=False)
 class PacketTable:
-    """The time, the size and the place in the file of each packet of a stream.
+    """The time, the mark and the place in the file of each packet of a stream.
 
-    The packets of a stream that is not `seekable` are read from the beginning of the file.
+    A mark tells packets from others that may be read in their place: `mark_of` returns it. The
+    packets of a stream that is not `seekable` are read from the beginning of the file.
     """
 
     pts: Ints
-    size: Ints
+    marks: Ints
     offset: Ints
+    mark_of: Callable[[Any], int]
     seekable: bool = True
 
     @cached_property
@@ -83,7 +87,7 @@ class PacketTable:
     def position_of(self, packet: Any) -> int | None:
         """Return the position of a packet that was read after seeking; None if it is not certain.
 
-        It is the one packet at this place in the file, or at this time, of this size.
+        It is the one packet at this place in the file, or at this time, with this mark.
         """
         by_offset, by_pts = self._sorted
         values = self.offset
@@ -99,7 +103,7 @@ class PacketTable:
             np.searchsorted(values, value, side, order) for side in ("left", "right")
         )
         candidates = order[slice(*sides)]
-        candidates = candidates[self.size[candidates] == packet.size]
+        candidates = candidates[self.marks[candidates] == self.mark_of(packet)]
         return int(candidates[0]) if len(candidates) == 1 else None
 
 
@@ -131,7 +135,9 @@ class IndexedFilm:
     @cached_property
     def table(self) -> PacketTable:
         """Return the packets, to find them again in the file."""
-        return PacketTable(self.index.pts, self.index.size, self.offset)
+        return PacketTable(
+            self.index.pts, self.index.size, self.offset, attrgetter("size")
+        )
 
     def end_s(self, index: FrameIndex) -> float:
         """Return when the film ends: after its last picture, or as its header says, if later."""

@@ -16,6 +16,7 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
+from zlib import crc32
 
 import numpy as np
 
@@ -74,7 +75,7 @@ class SoundIndex:
     """
 
     pts: Ints
-    size: Ints
+    checksum: Ints
     offset: Ints
     first: Ints
     samples: Ints
@@ -89,7 +90,7 @@ class SoundIndex:
     @cached_property
     def table(self) -> PacketTable:
         """Return the packets, to find them again in the file."""
-        return PacketTable(self.pts, self.size, self.offset)
+        return PacketTable(self.pts, self.checksum, self.offset, crc32)
 
     @cached_property
     def heard_s(self) -> Floats:
@@ -173,7 +174,7 @@ class _Rows:
     """The columns of an index while it is made; lists of numbers would take much more memory."""
 
     pts: array[int] = field(default_factory=_column)
-    size: array[int] = field(default_factory=_column)
+    checksum: array[int] = field(default_factory=_column)
     offset: array[int] = field(default_factory=_column)
     time: array[int] = field(default_factory=_column)
     samples: array[int] = field(default_factory=_column)
@@ -183,7 +184,7 @@ class _Rows:
         """Add a packet, of which no sample is known yet."""
         pts = NO_PTS if packet.pts is None else packet.pts
         self.pts.append(pts)
-        self.size.append(packet.size)
+        self.checksum.append(crc32(packet))
         self.offset.append(-1 if packet.pos is None else packet.pos)
         self.time.append(NO_PTS)
         self.samples.append(0)
@@ -266,7 +267,7 @@ def _read(
     damaged[is_head] = False
     return SoundIndex(
         pts=np.array(rows.pts),
-        size=np.array(rows.size),
+        checksum=np.array(rows.checksum),
         offset=np.array(rows.offset),
         first=_first_samples(
             np.array(rows.time), samples, float(stream.time_base), origin_s, rate
@@ -290,9 +291,9 @@ def _first_samples(
     anew where the time of a packet differs from it by too much: there is a gap.
     """
     counted = np.cumsum(samples) - samples
-    by_time = np.rint((times * np.float64(tick_s) - origin_s) * rate).astype(np.int64)
     (known,) = np.nonzero((times != NO_PTS) & (samples > 0))
-    late = by_time[known] - counted[known]
+    by_time = np.rint((times[known] * np.float64(tick_s) - origin_s) * rate)
+    late = by_time.astype(np.int64) - counted[known]
     most = max(DRIFT_S, DRIFT_TICKS * tick_s) * rate
     begins = np.zeros(len(samples), np.int64)
     last = None

@@ -161,8 +161,9 @@ class PacketReader:
         if self.in_memory is not None:
             yield from enumerate(self.in_memory[start : stop + 1], start)
             return
+        table = self.film.table
         for position, packet in self._read_again(start):
-            if packet.size != self.film.table.size[position]:
+            if table.mark_of(packet) != table.marks[position]:
                 raise FilmChanged(self.film, self.path)
             if position >= start:
                 packet.pts = packet.dts = position

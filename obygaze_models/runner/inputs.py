@@ -4,6 +4,7 @@ What cannot work is refused here, before anything is fitted.
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features import __version__
-from obygaze_features.core.console import few
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import (
@@ -42,6 +43,7 @@ from obygaze_models.protocols.clips import (
     rows_of_annotators,
     task_labels,
     with_view,
+    without_pictures,
 )
 from obygaze_models.protocols.kinds import for_task
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
@@ -137,7 +139,7 @@ def gather(
 ) -> Inputs:
     """Return the inputs of a run."""
     _check_stores(protocol, stores)
-    protocol = replace(protocol, data=with_view(protocol.data, manifest))
+    protocol = replace(protocol, data=with_view(protocol.data, manifest, stores))
     table = clip_table(manifest, protocol.data)
     protocol, left_out = _without_models_of_concepts(protocol, table)
     _check_erased(protocol, table)
@@ -149,6 +151,7 @@ def gather(
     labels = _labels_of_tasks(protocol, used_tasks, table)
     remarks = {
         **table.remarks,
+        **_remarks_on_media(table, manifest, stores),
         "annotators": rows_of_annotators(labels, table),
         "models of concepts": left_out,
         "without label": empty_labels(protocol.tasks, labels, table),
@@ -157,6 +160,36 @@ def gather(
     table = replace(table, remarks=shown)
     texts = _texts_of_models(protocol, stores, features)
     return Inputs(protocol, manifest, manifest_path, table, labels, features, texts)
+
+
+def _remarks_on_media(
+    table: ClipTable, manifest: Manifest, stores: Mapping[str, Store]
+) -> dict[str, str]:
+    """Return what a reader should know where no picture shows what the labels are about."""
+    if table.view != "raw":
+        return {}
+    remarks = {}
+    others = without_pictures(stores)
+    if others:
+        remarks["raw view"] = (
+            f"The levels are those of the raw view, since {', '.join(others)} is not of pictures:"
+            " the visual view leaves out what no picture shows."
+        )
+    of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
+    n_of_concept: Counter[str] = Counter()
+    for clip in table.clips:
+        n_of_concept.update(clip.concepts)
+    heard = [
+        f"{concept} ({count(n_of_concept[concept], manifest.header.unit)})"
+        for modality in ("audio", "speech")
+        for concept in manifest.header.of_modality(modality)
+        if n_of_concept[concept]
+    ]
+    if of_pictures and heard:
+        remarks["heard"] = (
+            f"No picture shows {', '.join(heard)}: {', '.join(of_pictures)} cannot see them."
+        )
+    return remarks
 
 
 def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:

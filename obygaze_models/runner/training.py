@@ -23,6 +23,7 @@ from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.same_clip import Times
 from obygaze_features.manifest.spans import span_in_film
+from obygaze_features.store import Store
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import IntArray
@@ -35,7 +36,7 @@ from obygaze_models.models.registry import (
     default_settings,
     trainable,
 )
-from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.clips import clip_table, with_view
 from obygaze_models.protocols.kinds import for_task, offered_values
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import GridSettings, Model, Protocol, Task
@@ -68,7 +69,11 @@ CARD_METRICS = [metric.name for metric in METRICS.values() if metric.is_on_card]
 
 
 def training_protocol(
-    name: str, task: str, manifest: Manifest, changes: Sequence[str] = ()
+    name: str,
+    task: str,
+    manifest: Manifest,
+    changes: Sequence[str] = (),
+    stores: Mapping[str, Store] | None = None,
 ) -> Protocol:
     """Return the protocol `honest` with one model and one task.
 
@@ -77,6 +82,7 @@ def training_protocol(
         task: What is asked for (`protocols.tasks`), such as EN_S or rating>=2.
         manifest: The clips; a concept that too few of them or of their films have is no task.
         changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
+        stores: The features, which decide on the view of the labels.
     """
     is_class = is_own_code(name) or is_of_sklearn(name)
     if name in UNTRAINED_KINDS:
@@ -103,6 +109,7 @@ def training_protocol(
             keys.append(change)
         changes = keys
     honest = load_protocol("honest", changes, [task])
+    honest = replace(honest, data=with_view(honest.data, manifest, stores))
     if honest.data.scale != "none":
         raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
     if honest.data.erase:

@@ -102,6 +102,7 @@ def _clap(module: Any) -> Any:
         "num_attention_heads": 2,
         "intermediate_size": 48,
         "max_position_embeddings": 20,
+        "pad_token_id": 0,
         "projection_dim": 24,
     }
     return module.ClapConfig(audio_config=audio, text_config=text, projection_dim=24)
