@@ -31,14 +31,13 @@ from obygaze_models.evaluation.metrics import (
     ranking_metric,
 )
 from obygaze_models.evaluation.predictions import ROUNDING
-from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schedule import split_kind
 from obygaze_models.runner.features import CHOSEN, SHOWN_MISSING
 from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.tables import Run, is_trained
 
 # Baselines that guess from the training clips of the same film.
 OF_FILMS = ("film_prior", "neighbour")
@@ -106,8 +105,8 @@ class CellRows:
 
     @property
     def is_trained(self) -> bool:
-        """Whether its scores depend on the training clips; runs of before do not say it."""
-        return bool(self.facts.get("is_trained", self.model not in UNTRAINED))
+        """Whether its scores depend on the training clips."""
+        return is_trained(self.facts)
 
     @property
     def name(self) -> tuple[str, str, str, str]:
