@@ -64,7 +64,8 @@ from obygaze_features.manifest.times import (
     times_of_films,
 )
 from obygaze_features.manifest.vocabulary import canonical_level, concepts
-from obygaze_features.store.named_clips import clip_of_cells, number_of_cell
+from obygaze_features.store.importing.reader import number_of_cell
+from obygaze_features.store.named_clips import clip_of_cells
 
 Format = Literal["csv", "elan", "vtt"]
 FORMATS = get_args(Format)

@@ -77,12 +77,12 @@ def _times(clips: Sequence[Clip]) -> dict[str, list[Any]]:
     return {
         "start_s": [clip.start_s for clip in clips],
         "end_s": [clip.end_s for clip in clips],
-        "start": [clock_of(clip.start_s) for clip in clips],
-        "end": [clock_of(clip.end_s) for clip in clips],
+        "start": [clock_or_none(clip.start_s) for clip in clips],
+        "end": [clock_or_none(clip.end_s) for clip in clips],
     }
 
 
-def clock_of(seconds: float | None, decimals: int = CLOCK_DECIMALS) -> str | None:
+def clock_or_none(seconds: float | None, decimals: int = CLOCK_DECIMALS) -> str | None:
     """Return a time as hours, minutes and seconds; None where it is not known."""
     return None if seconds is None else clock(seconds, decimals)
 

@@ -205,7 +205,7 @@ def import_features(
             target,
             imported,
             arrays=imported.arrays,
-            recipe=_recipe_of(reader, backbone, facts or {}, pool),
+            recipe=_recipe_of(reader, backbone, facts or {}, pool, stored),
             manifest=clips.manifest,
             replaces=changes_that_withdrew(sources),
             origins=[_origin_of(reader)],
@@ -540,7 +540,11 @@ def _check_some_known(
 
 
 def _recipe_of(
-    reader: Reader, backbone: str, given_facts: Mapping[str, str], pool: Pool
+    reader: Reader,
+    backbone: str,
+    given_facts: Mapping[str, str],
+    pool: Pool,
+    stored_arrays: Sequence["StoredArray"],
 ) -> Recipe:
     """Return the recipe of imported features: the facts that are given.
 
@@ -555,7 +559,9 @@ def _recipe_of(
         facts[ORIGIN] = dict(reader.origin)
         source = str(reader.origin["format"])
     if pool != "none":
-        facts["pooling"] = f"{_pooling_of(pool)} over all tokens, by the importer"
+        has_mask = any(stored.mask for stored in stored_arrays)
+        vectors = "the real frames" if has_mask else "all tokens"
+        facts["pooling"] = f"{_pooling_of(pool)} over {vectors}, by the importer"
     return Recipe.unknown(source, facts)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from obygaze_features.core.files import is_workbook
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.adapters.table_ids import columns_of_form, id_of_form
-from obygaze_features.manifest.expression import NUMBER
+from obygaze_features.manifest.model import own_columns
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     ID_KEY,
@@ -20,6 +21,7 @@ from obygaze_features.store.importing.reader import (
     BadRow,
     Reader,
     Values,
+    number_of_cell,
     origin_of,
 )
 
@@ -31,8 +33,8 @@ def open_table(
 ) -> Reader:
     """Open a CSV file or a spreadsheet; `id_key` is a column of ids, or a form of several columns.
 
-    A column without any number is left out. In the others, a word is an error, and a clip with an
-    empty cell has no features.
+    A column without any number is left out, and one that manifests have, such as start_s and level.
+    In the others, a word is an error, and a clip with an empty cell has no features.
     """
     if arrays:
         hint = f"leave it out: all columns of numbers are the array {ARRAY}"
@@ -54,11 +56,14 @@ def open_table(
     point = "." if table.delimiter != "," else ","
     columns = []
     left_out = []
+    # Times, levels and folds are no features.
+    own = own_columns(table.columns)
     for name in filter(None, table.columns):
         if name in (*columns_of_ids, FILM_KEY):
             continue
         cells = [row[name].strip().replace(",", point) for row in table.rows]
-        if any(map(NUMBER.fullmatch, cells)):
+        has_numbers = any(number_of_cell(cell) is not None for cell in cells)
+        if has_numbers and name in own:
             columns.append(name)
         else:
             left_out.append(name)
@@ -72,7 +77,7 @@ def open_table(
     violations.raise_if_any("the table cannot be imported", hint)
     notes = []
     if left_out:
-        notes.append(f"columns without numbers were left out: {few(left_out, 5)}")
+        notes.append(f"columns that are no features were left out: {few(left_out, 5)}")
     return Reader(
         where=str(path),
         origin=origin_of("xlsx" if is_workbook(path) else "csv", path),
@@ -90,7 +95,7 @@ class _Rows:
 
     rows: Sequence[Values | BadRow]
     shape: tuple[int, int]
-    dtype: type[np.float64] = np.float64
+    dtype: ClassVar[np.dtype[np.float64]] = np.dtype(np.float64)
 
     def __getitem__(self, places: slice) -> list[Values | BadRow]:
         return list(self.rows[places])
@@ -102,12 +107,13 @@ def _numbers(row: TableRow, columns: Sequence[str], point: str) -> Values | BadR
     values = []
     for name in columns:
         cell = row[name].strip().replace(",", point)
+        number = number_of_cell(cell)
         if not cell:
             empty.append(name)
-        elif NUMBER.fullmatch(cell):
-            values.append(float(cell))
-        else:
+        elif number is None:
             row.add(name, f"{row[name]!r} is not a number")
+        else:
+            values.append(number)
     if empty:
         return BadRow(f"no number in the column {few(empty, 3)}")
     return np.array(values)

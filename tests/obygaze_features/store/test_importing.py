@@ -340,6 +340,19 @@ def test_one_number_a_clip_is_imported_if_it_is_named(tmp_path: Path) -> None:
     assert values_of(store, "share", IDS).tolist() == [0.5, 0.25, 1]
 
 
+def test_vectors_without_padding_are_not_those_with_it(tmp_path: Path) -> None:
+    """Both had one recipe, so that they could be merged."""
+    frames = np.ones((3, 2, 4), np.float32)
+    frames[:, 1] = 9
+    arrays = {"clip_id": IDS, "frames": frames}
+    stores = []
+    for name, more in (("a", {}), ("b", {"mask": [[1, 0]] * 3})):
+        file = saved(tmp_path / f"{name}.npz", **arrays, **more)
+        stores.append(made(file, tmp_path / name, pool="only", backbone="x-clip"))
+    assert [values_of(store, "pooled", IDS)[0, 0] for store in stores] == [9, 1]
+    assert stores[0].fingerprint != stores[1].fingerprint
+
+
 def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
     frames = np.ones((3, 2, 4), np.float32)
     mask = [[1, 1], [1, 0], [2, 1]]

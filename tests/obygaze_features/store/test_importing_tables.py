@@ -52,7 +52,7 @@ def test_a_table_of_numbers_is_imported(tmp_path: Path, kind: str) -> None:
         backbone="my numbers",
     )
     assert done.failed == {"Die_Tur-2": "no number in the column Personen"}
-    assert "columns without numbers were left out: Bemerkung" in done.remarks
+    assert "columns that are no features were left out: Bemerkung" in done.remarks
     store = open_store(tmp_path / "s")
     rows = store.matrix("clip", clips=["Grusse-1", "Die_Tur-1"])
     assert np.asarray(rows).tolist() == [[-7.0, 0.0], [3.5, 2.0]]
@@ -65,11 +65,24 @@ def test_a_table_of_numbers_is_imported(tmp_path: Path, kind: str) -> None:
 
 def test_a_column_movie_id_has_the_films(tmp_path: Path) -> None:
     path = tmp_path / "n.csv"
-    path.write_text("clip_id,movie_id,a\nx-1,lake,1\ny,lake,2e3\n", "utf-8")
+    path.write_text("clip_id,movie_id,a\nx-1,lake,.5\ny,lake,2e3\n", "utf-8")
     import_features("csv", path, tmp_path / "s", backbone="b")
     store = open_store(tmp_path / "s")
     assert store.movie_ids.tolist() == ["lake", "lake"]
-    assert store.matrix("clip").values.tolist() == [[1.0], [2000.0]]
+    assert store.matrix("clip").values.tolist() == [[0.5], [2000.0]]
+
+
+def test_times_levels_and_folds_are_no_features(tmp_path: Path) -> None:
+    """A model that reads the level of a clip is always right."""
+    path = tmp_path / "n.csv"
+    path.write_text(
+        "clip_id,start_s,level,fold:a,mine\nx,0,3,1,7\ny,2,0,2,8\n", "utf-8"
+    )
+    done = import_features("csv", path, tmp_path / "s", backbone="b")
+    left_out = "columns that are no features were left out: start_s, level, fold:a"
+    assert left_out in done.remarks
+    store = open_store(tmp_path / "s")
+    assert store.matrix("clip").values.tolist() == [[7.0], [8.0]]
 
 
 @pytest.mark.parametrize(
