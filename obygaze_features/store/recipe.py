@@ -28,6 +28,8 @@ WINDOW_KEYS = ("unit", "grid")
 UNVERIFIED = "unverified_checkpoint"
 CLAIM = ("checkpoint", "revision", UNVERIFIED)
 
+# The output of a text model. A store of words has it.
+TEXT = "text"
 # What the contrastive head of each family compares with text. Its other arrays were never trained
 # for that.
 JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
@@ -297,9 +299,8 @@ def space_of_array(recipe: Recipe, array: str) -> str | None:
     family = backbone.get("family")
     if not isinstance(taps, dict) or not tensors or array not in taps:
         return None
-    joint = [
-        name for name, tap in taps.items() if tap in JOINT_TAPS.get(str(family), ())
-    ]
+    joint_taps = (TEXT, *JOINT_TAPS.get(str(family), ()))
+    joint = [name for name, tap in taps.items() if tap in joint_taps]
     if array not in joint:
         instead = (
             f"--array {joint[0]}"

@@ -20,13 +20,22 @@ from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
 from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.models.registry import (
+    ALL_KINDS,
+    BANK,
     BASELINES,
-    KINDS,
+    TEXTS,
+    ZERO_SHOT,
     default_settings,
     find_kind,
     is_kind,
 )
-from obygaze_models.protocols.kinds import GRID, candidates, for_task, setting_problem
+from obygaze_models.protocols.kinds import (
+    GRID,
+    candidates,
+    for_task,
+    offered_values,
+    setting_problem,
+)
 from obygaze_models.protocols.schedule import KEYS_OF_ALL, SPLIT_KINDS, split_kind
 from obygaze_models.protocols.schema import (
     NONE,
@@ -206,7 +215,7 @@ def _read_models(document: Document) -> dict[str, Model]:
         if kind is None:
             document.add(f"{key_path}.kind", "required key is missing")
         elif not isinstance(kind, str) or not is_kind(kind):
-            document.unknown(f"{key_path}.kind", str(kind), KINDS, "kind of model")
+            document.unknown(f"{key_path}.kind", str(kind), ALL_KINDS, "kind of model")
         else:
             _check_settings(document, key_path, kind, settings)
             for key, value in settings.items():
@@ -220,9 +229,16 @@ def _check_settings(
 ) -> None:
     """Check the names and the values of a model's settings."""
     known = find_kind(kind).settings
+    of_sentences = [TEXTS, *known] if kind == ZERO_SHOT else [TEXTS]
+    for name in known if kind == ZERO_SHOT else ():
+        if name not in settings:
+            document.add(f"{key_path}.{name}", "required key is missing")
     for name, value in settings.items():
         if name not in known:
             document.unknown(f"{key_path}.{name}", name, ["kind", *known])
+            continue
+        if name in of_sentences and offered_values(value) is not None:
+            document.add(f"{key_path}.{name}", "takes no grid: nothing chooses it")
             continue
         problem = setting_problem(known[name], value)
         if problem:
@@ -427,6 +443,8 @@ def _check_models(document: Document, protocol: Protocol) -> None:
             document.add(f"models.{name}", "is the name of a baseline; another name")
         if model.kind == "mlp":
             _check_epochs(document, protocol, name, model)
+        if TEXTS in model.settings and model.kind != ZERO_SHOT:
+            _check_nothing_is_found(document, name, model)
     if protocol.splits.follow_scheme:
         return
     for name, model in protocol.models.items():
@@ -456,6 +474,15 @@ def _offered(protocol: Protocol, model: Model) -> list[dict[str, Any]]:
         for task in protocol.train_tasks:
             offered.append(for_task(model.kind, settings, task))
     return offered
+
+
+def _check_nothing_is_found(document: Document, name: str, model: Model) -> None:
+    """Check that a bottleneck of sentences has no settings of vectors that are found on clips."""
+    default = default_settings(model.kind)
+    for key in BANK:
+        if key != TEXTS and model.settings[key] != default[key]:
+            problem = "has no meaning beside texts, which are found on no clip"
+            document.add(f"models.{name}.{key}", problem)
 
 
 def _check_concept_vectors(

@@ -31,7 +31,7 @@ from obygaze_models.evaluation.metrics import (
 )
 from obygaze_models.evaluation.predictions import ROUNDING, FloatArray
 from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
-from obygaze_models.models.registry import PERCEPTRON, UNTRAINED
+from obygaze_models.models.registry import PERCEPTRON
 from obygaze_models.protocols.schedule import split_kind
 from obygaze_models.protocols.schema import PaperValue, Protocol, Question
 from obygaze_models.runner.features import is_backbone
@@ -228,7 +228,7 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
     if not _has_enough(cell, films):
         return {}
     given = cell.metrics
-    if cell.model not in UNTRAINED:
+    if cell.is_trained:
         given = (*RANKING_METRICS, PREVALENCE.name)
     drawn = resample(
         cell.statistics(films, given),
@@ -516,7 +516,7 @@ def contrast_jobs(
     jobs: list[Callable[[], list[ResultRow]]] = []
     for (train, test, model, store), first in cell_of.items():
         second = cell_of.get((contrast[1], test, model, store))
-        if train != contrast[0] or second is None:
+        if train != contrast[0] or second is None or not first.is_trained:
             continue
         shared = on_shared_clips([first, second])
         if not shared.problem:

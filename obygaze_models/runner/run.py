@@ -21,7 +21,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions, tune_threshold
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.registry import PERCEPTRON, find_kind
+from obygaze_models.models.registry import PERCEPTRON, UNTRAINED, find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import NOT_TESTED, OF_FOLDS, Pair
 from obygaze_models.protocols.schema import Model
@@ -219,6 +219,8 @@ def _learning(store: StoreRun, evaluation: Evaluation, n_jobs: int) -> list[Resu
     curves: dict[tuple[str, str, str], dict[int, Cell]] = {}
     for n_films in protocol.report.learning_films:
         for name, model in store.models.items():
+            if not find_kind(model.kind).is_trained:
+                continue
             as_fitted = partial(store.for_model, model)
             thinned = with_few_films(
                 store.folds, n_films, protocol.splits.seed, as_fitted
@@ -441,6 +443,9 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
     scores = fitted.score(run.vectors.features.of(held.test))
     y = run.labels[pair[1]][held.test] == 1
     starts_at_random = run.models[name].kind == PERCEPTRON
+    leak = run.leak(pair, held, fitted.found_on)
+    if not find_kind(run.models[name].kind).is_trained:
+        leak = run.no_leak(pair, held)
     # Only a choice of a store asks for it, and of thousands of films it takes long.
     inner_ap = fitted.inner.precision if run.protocol.fit.choose_store else None
     return ScoredFold(
@@ -450,7 +455,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
         predictions=Predictions.of(y, scores, fitted.threshold),
         n_train=len(held.train),
         n_validation=len(held.validation),
-        leak=run.leak(pair, held, fitted.found_on),
+        leak=leak,
         gives_probabilities=fitted.gives_probabilities,
         tuned=tune_threshold(fitted.inner.y, fitted.inner.scores),
         chosen=fitted.chosen,
@@ -537,6 +542,9 @@ def _cells(
             if may_fail:
                 continue
             raise _without_fit(run, pair, name, list(skipped.values()))
+        is_trained = name not in UNTRAINED
+        if are_models:
+            is_trained = find_kind(run.models[name].kind).is_trained
         cells.append(
             Cell(
                 *pair,
@@ -547,6 +555,7 @@ def _cells(
                 skipped=skipped,
                 share=RANDOM_SHARE if name == RANDOM else None,
                 further_metrics=run.protocol.further_metrics,
+                is_trained=is_trained,
                 **facts_of[pair],
             )
         )

@@ -63,7 +63,7 @@ class TestShipped:
                 "obygaze12-subconstructs",
             ),
             *("honest", "honest-frames"),
-            "mobygaze-visual",
+            *("mobygaze-visual", "mobygaze-words"),
             *(
                 "mediaeval2015-valence",
                 "mediaeval2015-arousal",
