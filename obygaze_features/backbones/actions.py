@@ -294,7 +294,9 @@ def _row_of(card: Card) -> list[Any]:
     """Return the cells of a card in the list of backbones."""
     height, width = card.geometry.frame_shape
     size = "any"
-    if card.sound is not None:
+    if card.words is not None:
+        size = f"{card.words.tokens} tokens"
+    elif card.sound is not None:
         size = f"{card.sound.rate / 1000:g} kHz"
     elif height:
         size = str(height) if height == width else f"{height}x{width}"

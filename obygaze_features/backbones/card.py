@@ -112,6 +112,17 @@ class Sound(Record, frozen=True):
     before: Annotated[float, Meta(ge=0, le=60)] = 0.0
 
 
+class Words(Record, frozen=True):
+    """What a model of words takes at once: the table `[words]` of a card.
+
+    A text of more than `tokens` goes through the model in pieces. `normalise` gives the vector of
+    each piece the length 1.
+    """
+
+    tokens: Annotated[int, Meta(ge=8, le=100_000)]
+    normalise: bool = False
+
+
 @dataclass(frozen=True, repr=False)
 class Family:
     """An architecture: how its checkpoints are loaded, and which tensors they return.
@@ -162,6 +173,8 @@ class Family:
     def view(self, card: Card) -> View:
         """Return what a model sees or hears of a clip, without loading it."""
         # Imported late, as in `Preset.resize_to`.
+        if self.medium == "words":
+            raise reads_words(card)
         if card.sound is not None:
             from obygaze_features.video.sound import SoundView
 
@@ -192,6 +205,7 @@ class Card:
     Weights must have its `depth` (layers, hidden, heads) and its `weights_sha256` (of the files, or
     of the tensors), if it gives them. `download_mb` is the size of the weights on the hub, which
     asks for an account if they are `gated`. None of these changes a number, so no hash has them.
+    `package` is the folder of an installed Python package that has the weights, too.
     `code` has the sha256 of the files and the versions of the packages of a user's own backbone.
     """
 
@@ -203,6 +217,7 @@ class Card:
     sources: Mapping[str, str]
     presets: Mapping[str, Preset]
     sound: Sound | None = None
+    words: Words | None = None
     checkpoint: str = ""
     revision: str = "main"
     citation: str = ""
@@ -213,6 +228,7 @@ class Card:
     preset: str = DEFAULT_PRESET
     origin: str = ""
     depth: Mapping[str, int] = field(default_factory=dict)
+    package: str = ""
     weights_sha256: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -233,6 +249,8 @@ class Card:
 
     def input_size(self, geometry: Geometry) -> str:
         """Return what a model of this card and this geometry takes of a clip, in words."""
+        if self.words is not None:
+            return f"words, {self.words.tokens} tokens at once"
         if self.sound is None:
             return geometry.input_size
         pieces = f", {self.sound.seconds:g} s at once" if self.sound.seconds else ""
@@ -263,7 +281,8 @@ class Card:
         presets = {name: preset.to_json() for name, preset in self.presets.items()}
         inputs: dict[str, Any] = {"presets": presets}
         if self.family.medium != "pictures":
-            inputs = {"sound": structs.asdict(self.sound)} if self.sound else {}
+            table = self.words or self.sound
+            inputs = {self.family.medium: structs.asdict(table)} if table else {}
         return {
             "name": self.name,
             "family": self.family.name,
@@ -287,6 +306,14 @@ def require_pictures(card: Card, purpose: str) -> None:
             f" {card.family.medium}",
             hint="use a backbone of pictures; obygaze backbones ls",
         )
+
+
+def reads_words(card: Card) -> FixUsage:
+    """Return the error that a model of words has nothing to do with the video of a clip."""
+    return FixUsage(
+        f"{card.label} reads words, and takes nothing of a video",
+        hint=f"obygaze extract words MANIFEST -b {card.label} --subtitles FOLDER",
+    )
 
 
 def card_recipe(

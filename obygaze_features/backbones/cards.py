@@ -13,6 +13,7 @@ from obygaze_features.backbones.card import (
     Card,
     Preset,
     Sound,
+    Words,
 )
 from obygaze_features.backbones.geometry import Geometry, Order, Unit
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, near
@@ -33,7 +34,7 @@ FRAMES = "frames:"
 SHIPPED = Path(__file__).with_name("cards")
 _NOT_INHERITED = (
     *("name", "title", "checkpoint", "revision", "gflop"),
-    *("download_mb", "gated", "depth", "weights_sha256"),
+    *("download_mb", "gated", "depth", "weights_sha256", "package"),
 )
 """The keys that `like` does not copy as they are, because they belong to one checkpoint."""
 
@@ -51,7 +52,11 @@ _NEEDED_ARRAYS = {
     "words": ("clip",),
 }
 # The keys that each medium has, and the others have not.
-_KEYS = {"pictures": ("frames", "size", "preset"), "sound": ("sound",), "words": ()}
+_KEYS = {
+    "pictures": ("frames", "size", "preset"),
+    "sound": ("sound",),
+    "words": ("words",),
+}
 
 
 class Tokens(Record, frozen=True):
@@ -78,6 +83,8 @@ class CardFile(Record, frozen=True, kw_only=True):
     size: Count = 0
     preset: Mapping[str, Preset] = {}
     sound: Sound | None = None
+    words: Words | None = None
+    package: str = ""
     like: str = ""
     checkpoint: str = ""
     revision: str = "main"
@@ -141,6 +148,8 @@ def card_from(document: Document) -> Card:
         sources=file.arrays,
         presets=presets,
         sound=file.sound,
+        words=file.words,
+        package=file.package,
         checkpoint=file.checkpoint,
         revision=file.revision,
         citation=file.citation,

@@ -27,6 +27,7 @@ from obygaze_features.backbones.weights import (
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import (
     Corrupt,
+    FixUsage,
     InstallExtra,
     NotFound,
     ObygazeError,
@@ -107,7 +108,7 @@ def check_card(
     report.lines.append(CheckLine("weights", OK, found if names else "none needed"))
     try:
         backbone = load_from(card, files, placement)
-    except InstallExtra:
+    except (InstallExtra, FixUsage):
         raise
     except ObygazeError as error:
         name = "card" if isinstance(error, WrongWeights) else "complete"

@@ -15,6 +15,7 @@ from obygaze_features.backbones.pretrained import PretrainedFamily, Text, librar
 from obygaze_features.backbones.sound import SoundFamily, Steps
 from obygaze_features.backbones.sound_descriptors import SoundDescriptorsFamily
 from obygaze_features.backbones.speech import SpeechFamily
+from obygaze_features.backbones.words import WordsFamily
 from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resample import Samples
 
@@ -417,6 +418,8 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         run=partial(_video_run, skip_predictor=True),
         keep=_vjepa2_keep,
     ),
+    WordsFamily("bert", "BertModel"),
+    WordsFamily("roberta", "RobertaModel", unused_positions=2),
     _wave_family("wav2vec2", "Wav2Vec2Model"),
     _wave_family("wavlm", "WavLMModel"),
     _wave_family("hubert", "HubertModel"),

@@ -58,10 +58,11 @@ NO_TABLES = {
 # Files with marks in films, which `manifest import segments` reads.
 MARKS = (".eaf", ".vtt")
 # A word with a small letter with an accent: on a Mac, its byte is a capital or a sign. Or one that
-# begins with a capital whose byte is a sign on a Mac and under DOS.
+# begins with a capital whose byte is a sign on a Mac and under DOS. Or an English apostrophe.
 _OF_WINDOWS = re.compile(
     rb"[A-Za-z\xc0-\xff]{0,30}(?:[a-z][\xdf-\xf6\xf8-\xff]|[A-Z][\xdf-\xf6\xf8-\xff][a-z]"
-    rb"|(?<![A-Za-z\x80-\xff])[\xc4\xc5\xc9\xdc][a-z]{2})"
+    rb"|(?<![A-Za-z\x80-\xff])[\xc4\xc5\xc9\xdc][a-z]{2}"
+    rb"|[a-z]\x92(?:[dmst]|ll|re|ve)(?![A-Za-z\x80-\xff]))"
     rb"[a-z\xdf-\xf6\xf8-\xff]{0,30}"
 )
 # Letters of a Mac and of Central Europe, bytes that are nothing, and words in another script.
@@ -323,13 +324,17 @@ def _is_used(sheet: Sheet, column: int) -> bool:
     return any(cells[column] for cells in sheet.rows)
 
 
+def text_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text file with their numbers."""
+    with open_file(path) as stream:
+        yield from enumerate(_lines(_as_utf8(stream, path), violations), start=1)
+
+
 def numbered_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:
     """Yield the lines of a text file that are not blank, stripped of blanks at both ends."""
-    with open_file(path) as stream:
-        lines = _lines(_as_utf8(stream, path), violations)
-        for number, text in enumerate(lines, start=1):
-            if text.strip():
-                yield number, text.strip()
+    for number, text in text_lines(path, violations):
+        if text.strip():
+            yield number, text.strip()
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -404,7 +409,7 @@ def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
             raw = raw.removeprefix(codecs.BOM_UTF8)
             if not _is_text(raw):
                 problem = f"the file is not text in UTF-8; {SAVE_AS}"
-                raise Corrupt(problem, where=violations.path)
+                raise Corrupt(problem, where=f"{violations.path}:1")
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError as error:

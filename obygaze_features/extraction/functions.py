@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.slurm import SlurmScript
     from obygaze_features.extraction.stored import StatusOfStores
     from obygaze_features.manifest.model import Manifest
+    from obygaze_features.store.importing.features import Imported
     from obygaze_features.store.reading import Store
 
 TIMEOUT_S = 300.0
@@ -214,6 +215,47 @@ def extraction_status(
     Commands:
         obygaze extract status obygaze12.xclip-b16-k600-zs
         obygaze extract status obygaze12 --json
+    """
+
+
+@done_in("obygaze_features.extraction.words")
+def extract_words(
+    manifest: PathLike | Manifest,
+    backbone: Annotated[str, Option("-b --backbone", metavar="NAME")],
+    subtitles: Annotated[
+        PathLike, Option("--subtitles", metavar="FOLDER|embedded|TABLE")
+    ],
+    *,
+    out: Annotated[
+        PathLike | None,
+        Option("-o --output", metavar="STORE", shown_default="MANIFEST.NAME"),
+    ] = None,
+    weights: Annotated[PathLike | None, Option(metavar="PATH")] = None,
+    progress: bool | ProgressBars = False,
+    workspace: PathLike | None = None,
+) -> Imported:
+    """Make a store of what is said in clips.
+
+    A folder has a file MOVIE_ID.srt, .vtt or .ass of each film; `embedded` reads the subtitles
+    inside the videos; a table has the columns movie_id, start_s, end_s and text of cues, or clip_id
+    and text of clips, or is the released table of MObyGaze. A clip has the words of every cue that
+    overlaps it, whole; a long text goes through the model in pieces. A clip without words has the
+    vector of the empty text. The store has the arrays clip and n_words, and no word.
+
+    Args:
+        manifest: The clips.
+        backbone: A model of words, or a backbone with a text model.
+        subtitles: What is said, and when.
+        out: The new store.
+        weights: Weights and tokenizer. [default: those of a package or of the hub]
+        progress: Show a progress bar on stderr.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract words films -b minilm --subtitles subtitles/
+        obygaze extract words films -b minilm-multilingual --subtitles embedded -o films.said
+        obygaze extract words films -b minilm --subtitles cues.csv --json
+        obygaze extract words mobygaze -b minilm --subtitles mobygaze_dataframe.csv
     """
 
 

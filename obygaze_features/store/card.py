@@ -404,6 +404,7 @@ def maker_text(maker: Maker) -> str:
 
 # What only the program itself reads in a recipe; `obygaze store info --json` has it.
 _INTERNAL = ("card_sha256", "family", "geometry", "levels")
+PREPARED = {"pictures": "Pixels", "sound": "Samples", "words": "Texts"}
 
 
 def recipe_sentences(recipe: Recipe) -> list[str]:
@@ -421,11 +422,14 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
         backbone.pop(key, None)
     sampling = dict(value["sampling"])
     rule = sampling.pop("rule", "")
-    is_sound = sampling.pop("medium", "") == "sound"
+    medium = recipe.medium
+    sampling.pop("medium", "")
     taken = f"{sampling.pop('frames', 'Some')} frames of each clip were taken"
-    if is_sound:
+    if medium == "sound":
         n_parts = sampling.pop("parts", "several")
         taken = f"The sound of each clip has {n_parts} parts"
+    elif medium == "words":
+        taken = "The words of each clip were taken"
     sentences = [f"They were made by the backbone {_named(backbone)}."]
     hashes = [f"{name} (sha256 {_word(sha)})" for name, sha in value["weights"].items()]
     if hashes:
@@ -436,8 +440,9 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
     by_rule = f" by the rule {rule}" if rule else ""
     rest = f", with {_words(sampling)}" if _words(sampling) else ""
     sentences.append(f"{taken}{by_rule}{rest}.")
-    sentences.append(f"Videos were decoded by {_named(value['decoder'])}.")
-    prepared = "Samples" if is_sound else "Pixels"
+    if medium != "words":
+        sentences.append(f"Videos were decoded by {_named(value['decoder'])}.")
+    prepared = PREPARED[medium]
     settings = _words(value["preprocessing"])
     sentences.append(f"{prepared} were prepared with {settings}.")
     sentences.append(f"The features were computed with {_words(value['compute'])}.")

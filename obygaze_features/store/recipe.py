@@ -28,6 +28,8 @@ WINDOW_KEYS = ("unit", "grid")
 UNVERIFIED = "unverified_checkpoint"
 CLAIM = ("checkpoint", "revision", UNVERIFIED)
 
+# The output of a text model. A store of words has it.
+TEXT = "text"
 # What the contrastive head of each family compares with text. Its other arrays were never trained
 # for that.
 JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
@@ -150,6 +152,15 @@ class Recipe:
         return f"choose another store name: --store {self.backbone}=NAME"
 
     @property
+    def files(self) -> str:
+        """The files of an import of which no backbone was stated; "" of all other features."""
+        origin = self.facts.get(ORIGIN)
+        if not isinstance(origin, dict):
+            return ""
+        kind = "folder" if "folder" in origin else "file"
+        return safe_text(f"the {kind} {origin.get(kind)}", "terminal")
+
+    @property
     def backbone(self) -> str:
         """What `extract run -b` takes for this recipe; BACKBONE where only the user knows it."""
         backbone: Mapping[str, Any] = self.to_json().get("backbone", {})
@@ -251,7 +262,8 @@ def _differences(
 ) -> Iterator[RecipeDifference]:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(ours.keys() | theirs.keys()):
-            inner = f"{path}.{key}" if path else key
+            # The facts of an import are keys of their own to a reader.
+            inner = f"{path}.{key}" if path not in ("", FACTS) else key
             pair = ours.get(key, ABSENT), theirs.get(key, ABSENT)
             yield from _differences(inner, *pair, sides)
     elif canonical_json(ours) != canonical_json(theirs):
@@ -287,9 +299,8 @@ def space_of_array(recipe: Recipe, array: str) -> str | None:
     family = backbone.get("family")
     if not isinstance(taps, dict) or not tensors or array not in taps:
         return None
-    joint = [
-        name for name, tap in taps.items() if tap in JOINT_TAPS.get(str(family), ())
-    ]
+    joint_taps = (TEXT, *JOINT_TAPS.get(str(family), ()))
+    joint = [name for name, tap in taps.items() if tap in joint_taps]
     if array not in joint:
         instead = (
             f"--array {joint[0]}"

@@ -33,6 +33,7 @@ REASONS = {
     "animated": "save it as a GIF, an APNG or a video",
     "no-video": "",
     "no-frames": "",
+    "no-words": "",
     "no-sound": "",
     "too-short": "",
     "truncated": "",
@@ -210,6 +211,11 @@ def _video_stream(container: Any, path: Path) -> Any:
             -stream.index,
         ),
     )
+
+
+def origin_of(container: Any) -> float:
+    """Return the time in a file at which the clock of its clips is 0, in seconds."""
+    return (container.start_time or 0) / float(av().time_base)
 
 
 def _sound_stream(container: Any, path: Path) -> Any:

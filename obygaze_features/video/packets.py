@@ -20,6 +20,7 @@ from obygaze_features.video.container import (
     demux,
     logged_errors,
     open_video,
+    origin_of,
 )
 from obygaze_features.video.damage import (
     GAP,
@@ -183,7 +184,7 @@ def read_packets(
     `progress` is called for each packet.
     """
     container, stream, n_errors = video
-    declared_s = _declared_s(container, stream)
+    declared_s = declared_length(container, stream)
     seen = _read_packets(container, stream, packets, progress)
     if n_errors:
         seen = _with_errors_at_opening(path, seen, progress)
@@ -206,7 +207,7 @@ def read_packets(
     return IndexedFilm(index, broken, declared_s, table["offset"].copy())
 
 
-def _declared_s(container: Any, stream: Any) -> float:
+def declared_length(container: Any, stream: Any) -> float:
     """Return the duration in the header of a file; 0 if it is not there."""
     if stream.frames and stream.average_rate:
         return float(stream.frames / stream.average_rate)
@@ -336,7 +337,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     codec = stream.codec_context
     tick = float(stream.time_base)
     rate = float(stream.guessed_rate or stream.average_rate or DEFAULT_RATE)
-    origin_s = (container.start_time or 0) / float(av().time_base)
+    origin_s = origin_of(container)
     order = clock_s = None
     pts_are_times = any(
         name in TIMED_CONTAINERS for name in container.format.name.split(",")

@@ -37,7 +37,7 @@ from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.tables import Run, is_trained
 
 # Baselines that guess from the training clips of the same film.
 OF_FILMS = ("film_prior", "neighbour")
@@ -102,6 +102,11 @@ class CellRows:
     def is_model(self) -> bool:
         """Whether it is a model, and no baseline."""
         return bool(self.facts["is_model"])
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether its scores depend on the training clips."""
+        return is_trained(self.facts)
 
     @property
     def name(self) -> tuple[str, str, str, str]:
@@ -548,6 +553,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
     }
     for store, facts in run.about["stores"].items():
         texts[f"missing features of {store}"] = missing_features(run, store, facts)
+        texts[f"without words in {store}"] = without_words(run, store, facts)
     texts.update(run.about["remarks"])
     return [RunWarning(about, text) for about, text in texts.items() if text]
 
@@ -570,14 +576,15 @@ def _leaked_by_name(cell: CellRows) -> int:
 
 
 def copies(run: Run, models: Sequence[CellRows]) -> str:
-    """Warn of tested clips whose features trained under the name of another clip."""
+    """Warn of tested clips with exactly the features of a training clip of another name."""
     copied = [cell for cell in models if cell.facts["copies"]]
     if not copied:
         return ""
     worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
     return (
-        f"{len(copied)} of {len(models)} cells are of clips with the features of a training "
-        f"clip, as the same pictures under another name: "
+        f"{len(copied)} of {len(models)} cells are of clips with exactly the features of a "
+        "training clip (the same pictures or words under another name, or a few numbers that "
+        "coincide): "
         f"{worst.facts['copies']} of the {worst.n_clips} test {counted_as(run)}s of {worst.tasks} "
         f"({worst.store})."
     )
@@ -800,6 +807,18 @@ def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:
     return (
         f"{len(missing)} of {n_clips} {counted_as(run)}s have no features in {store} and are left"
         f" out ({reasons}): {few(named, SHOWN_MISSING)}."
+    )
+
+
+def without_words(run: Run, store: str, facts: Mapping[str, Any]) -> str:
+    """Say how many clips have no words in a store of words."""
+    n_silent = facts.get("without_words", 0)
+    if not n_silent:
+        return ""
+    n_clips = run.about["manifest"]["n_clips"]
+    return (
+        f"{n_silent} of {n_clips} {counted_as(run)}s have no words in {store}, and so one vector:"
+        " they are not counted as copies of each other."
     )
 
 

@@ -32,6 +32,7 @@ from obygaze_models.models.registry import (
     DEFAULT_TASK,
     PERCEPTRON,
     PUBLISHED_TOLERANCE,
+    UNTRAINED_KINDS,
     default_settings,
     trainable,
 )
@@ -84,6 +85,11 @@ def training_protocol(
         stores: The features, which decide on the view of the labels.
     """
     is_class = is_own_code(name) or is_of_sklearn(name)
+    if name in UNTRAINED_KINDS:
+        raise FixUsage(
+            f"{name} is not trained, so that there is nothing to save",
+            hint=f"obygaze run PROTOCOL.toml, with kind = {name!r} in a model of it",
+        )
     if name not in trainable() and not is_class:
         hint = f"one of {', '.join(trainable())}, or sklearn.MODULE.CLASS"
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
@@ -257,7 +263,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         if task not in load_protocol("honest").tasks:
             names = {"0": f"not {task}", "1": task}
         classes = [names.get(str(code), str(code)) for code in estimator.classes_]
-        concepts = tuple(map(str, estimator.bank_.concepts_)) if len(found_on) else ()
+        bank = getattr(estimator, "bank_", None)
+        concepts = () if bank is None else tuple(map(str, bank.concepts_))
         prefix = "p" if hasattr(estimator, "predict_proba") else "score"
         columns = {task: f"{prefix}:{classes[-1]}"}
     if len(found_on):
