@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.backbone import Backbone, Placement
     from obygaze_features.backbones.weights import WeightFiles
     from obygaze_features.video.resize import Resize
-    from obygaze_features.video.worker import View
+    from obygaze_features.video.worker import ClipView
 
 DEFAULT_PRESET = "default"
 Attention = Literal["sdpa", "eager"]
@@ -170,7 +170,7 @@ class Family:
         """Return how the pictures of a card are resized, without loading the model."""
         return card.input.resize_to(card.geometry)
 
-    def view(self, card: Card) -> View:
+    def view(self, card: Card) -> ClipView:
         """Return what a model sees or hears of a clip, without loading it."""
         # Imported late, as in `Preset.resize_to`.
         if self.medium == "words":
