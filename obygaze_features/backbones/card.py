@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PRESET = "default"
 Attention = Literal["sdpa", "eager"]
-Medium = Literal["pictures", "sound", "words"]
+ClipMedium = Literal["pictures", "sound", "words"]
 # The equal parts of a clip that have a vector each in a store of sound.
 PARTS = 16
 _Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
@@ -148,7 +148,7 @@ class Family:
     needs_torch: bool = True
     takes_mask: bool = False
     live: float = 15.0
-    medium: Medium = "pictures"
+    medium: ClipMedium = "pictures"
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone of a card; raise an error unless the weights match the card."""

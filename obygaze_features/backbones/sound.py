@@ -22,7 +22,7 @@ from obygaze_features.backbones.backbone import (
     as_tensor,
     move_module,
 )
-from obygaze_features.backbones.card import PARTS, Card, Medium, Sound
+from obygaze_features.backbones.card import PARTS, Card, ClipMedium, Sound
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.pretrained import PretrainedFamily
 from obygaze_features.backbones.weights import FileHashes, WeightFiles, is_verified
@@ -258,7 +258,7 @@ class SoundFamily(PretrainedFamily):
     """
 
     _: KW_ONLY
-    medium: Medium = "sound"
+    medium: ClipMedium = "sound"
     backbone: type[TorchSound] = TorchSound
     steps: int
 
