@@ -144,6 +144,28 @@ def _encode(film: SoundFilm, path: Path) -> Path:
     return path
 
 
+def make_long(folder: Path, seconds: float) -> Path:
+    """Write a film of AAC that is as long, from a short one again and again."""
+    short = make_film(SoundFilm("short", ".mp4"), folder)
+    path = folder / "long.mp4"
+    with av().open(str(short)) as old, av().open(str(path), "w") as new:
+        copies = {s.index: new.add_stream_from_template(s) for s in old.streams}
+        packets = [packet for packet in old.demux() if packet.size]
+        for number in range(-int(-seconds // SECONDS)):
+            for packet in packets:
+                stream = old.streams[packet.stream_index]
+                tick_s = stream.time_base
+                if stream.type == "audio" and packet.pts < 0:
+                    continue
+                again = av().Packet(bytes(packet))
+                shift = round(number * SECONDS / tick_s)
+                again.pts, again.dts = packet.pts + shift, packet.dts + shift
+                again.time_base, again.is_keyframe = tick_s, packet.is_keyframe
+                again.stream = copies[stream.index]
+                new.mux(again)
+    return path
+
+
 def _sound_stream(out: Any, track: SoundTrack) -> tuple[SoundTrack, Any]:
     settings: dict[str, Any] = {"options": dict(track.options)}
     stream = out.add_stream(

@@ -61,6 +61,8 @@ SPOILT = 3
 KEPT_SECTIONS = 2
 # How many packets are decoded to compare a new decoder with the one of the file.
 _COMPARED = 16
+# How many packets are compared with the clock at once.
+_BLOCK = 4096
 # How many frames are mixed at once, while they are still in the cache of the processor.
 _MIXED = 64
 
@@ -308,16 +310,24 @@ def _first_samples(
     """
     counted = np.cumsum(samples) - samples
     (known,) = np.nonzero((times != NO_PTS) & (samples > 0))
+    if not len(known):
+        return counted
     by_time = np.rint((times[known] * np.float64(tick_s) - origin_s) * rate)
     late = by_time.astype(np.int64) - counted[known]
     most = max(DRIFT_S, DRIFT_TICKS * tick_s) * rate
-    begins = np.zeros(len(samples), np.int64)
-    last = None
-    for position, so_late in zip(known.tolist(), late.tolist(), strict=True):
-        if last is None or abs(so_late - last) > most:
-            begins[0 if last is None else position :] = so_late
-            last = so_late
-    return begins + counted
+    begins = [0]
+    so_late = [late[0]]
+    at = 0
+    while at < len(late):
+        block = late[at : at + _BLOCK]
+        (far,) = np.nonzero(np.abs(block - so_late[-1]) > most)
+        at += int(far[0]) if len(far) else len(block)
+        if len(far):
+            begins.append(known[at])
+            so_late.append(late[at])
+    lengths = np.diff([*begins, len(samples)])
+    numbers: Ints = counted + np.repeat(so_late, lengths)
+    return numbers
 
 
 def _name_of(container: Any, stream: Any) -> str:
