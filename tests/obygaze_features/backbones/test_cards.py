@@ -70,7 +70,9 @@ WITHOUT_CHECKPOINT = ("descriptors", "sound-descriptors", "speech")
 
 
 def test_the_table_and_the_folder_are_the_same() -> None:
-    assert set(NAMES) == {*PUBLISHED, *PUBLISHED_SOUND, *WITHOUT_CHECKPOINT}
+    of_words = {name for name in NAMES if find_card(name).family.medium == "words"}
+    expected = {*PUBLISHED, *PUBLISHED_SOUND, *WITHOUT_CHECKPOINT}
+    assert set(NAMES) - of_words == expected
 
 
 @pytest.mark.parametrize("name", sorted(PUBLISHED_SOUND))
