@@ -23,8 +23,10 @@ TORTURED = $(addprefix tests/obygaze_features/store/test_, killed_fillings.py ki
 	$(addprefix tests/rules/test_, doubtful.py leftovers.py clips_in_stores.py written_is_read.py)
 # What they search is the same in each round.
 SEARCHED = $(addprefix tests/rules/test_, side_by_side.py marks_are_read.py) \
-	tests/stories/02_killed.py tests/obygaze_features/extraction/test_extracting.py \
-	tests/obygaze_features/video/test_lost_packets.py \
+	$(addprefix tests/stories/, 02_killed.py 31_any_machine.py) \
+	$(addprefix tests/obygaze/films/page/test_, browser_marks.py killed_server.py) \
+	tests/obygaze_features/extraction/test_extracting.py \
+	$(addprefix tests/obygaze_features/video/test_, film.py generated.py lost_packets.py) \
 	tests/obygaze_models/runner/test_nothing_learns.py
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt
 
@@ -55,11 +57,12 @@ lint: .venv/.test ## linters, types and the import contract only
 fuzz: .venv/.test ## read 500,000 changed files of every kind (INPUTS=, SEED=); no error may be a bug
 	PYTHONPATH=tests $(BIN)/python -m support.fuzz $(INPUTS) $(SEED)
 
-# The tests are those of `make check`, which searches a part. Each round has other seeds.
+# The tests are those of `make test` and `make check`, which search a part. Each round has other
+# seeds.
 torture: .venv/.test ## kill, suspend, flip, swap and mislead, again and again (ROUNDS=, SEED=, the first one)
-	SEED=$(SEED) $(BIN)/python -m pytest -q -m check $(SEARCHED)
+	SEED=$(SEED) $(BIN)/python -m pytest -q $(SEARCHED)
 	for seed in $$(seq $(SEED) $$(($(SEED) + $(ROUNDS) - 1))); do echo "seed $$seed"; \
-	SEED=$$seed $(BIN)/python -m pytest -q -m check $(TORTURED) || exit 1; done
+	SEED=$$seed $(BIN)/python -m pytest -q $(TORTURED) || exit 1; done
 
 format: .venv/.test ## put the code in its one form
 	$(BIN)/ruff check --fix

@@ -32,12 +32,15 @@ _SETTINGS = {
     "NO_COLOR": "1",
     "PYTHONUTF8": "1",
     **dict.fromkeys(_ONE_THREAD, "1"),
+    # Tests share the cores. To fork a process that holds all that they import takes longer than
+    # most of their runs; those that are about several processes ask for them.
+    "SLURM_CPUS_PER_TASK": "1",
 }
 # The first process makes it; those that it starts for tests have it from there (support/once.py).
 _SHARED = os.environ.get("OBYGAZE_TESTS_SHARED", f"{_HOME.name}/shared")
 _FROM_OUTSIDE = (
     *("OBYGAZE_WORKSPACE", "OBYGAZE_DEBUG", "FORCE_COLOR", "HF_TOKEN", "HF_HUB_CACHE"),
-    *("SLURM_CPUS_PER_TASK", "CUDA_VISIBLE_DEVICES", "AWS_PROFILE"),
+    *("CUDA_VISIBLE_DEVICES", "AWS_PROFILE"),
     # Without bytecode, every process that a test starts would compile the program anew.
     "PYTHONDONTWRITEBYTECODE",
 )

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.video.container import av
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import PictureView
 
 RATE = 25
 SIZE = (64, 48)
@@ -30,8 +32,7 @@ class SoundTrack:
     """A stream of sound.
 
     `flashes` are those that have a click; `late_s` is when the sound begins, `gap_s` when there is
-    none; `language` and `comment` are what the container says of it. Damage: `change` gets the
-    number and the bytes of each packet.
+    none; `language` and `disposition` are what the container says of it.
     """
 
     codec: str = "aac"
@@ -52,7 +53,8 @@ class SoundFilm:
     """A film: its container, its sounds, and when its pictures begin.
 
     `has_times` tells that the container stores times of sound to a millisecond. `cut_s` is where a
-    copy begins, in the middle of the packets of sound.
+    copy begins, in the middle of the packets of sound. `heard` is the number of the sound that a
+    player takes.
     """
 
     name: str
@@ -188,25 +190,27 @@ def copy(
     target: Path,
     cut_s: float = 0.0,
     change: Callable[[Any, int, Any], Any] | None = None,
-    options: dict[str, str] | None = None,
+    kinds: Sequence[str] = ("video", "audio"),
 ) -> Path:
-    """Copy the packets of a film from a time on; `change` may change, or drop with None, packets.
+    """Copy the packets of the streams of some kinds, from a time on.
 
-    It gets the stream, the number of the packet in it, and the packet.
+    `change` gets the stream, the number of a packet in it, and the packet, and returns what is
+    written in its place.
     """
     with ExitStack() as stack:
         old = stack.enter_context(av().open(str(source)))
-        new = stack.enter_context(av().open(str(target), "w", options=options or {}))
+        new = stack.enter_context(av().open(str(target), "w"))
         streams = {
             stream.index: new.add_stream_from_template(stream, opaque=True)
             for stream in old.streams
+            if stream.type in kinds
         }
         numbers = dict.fromkeys(streams, -1)
         has_begun = False
         for packet in old.demux():
-            if not packet.size:
-                continue
             stream = packet.stream
+            if not packet.size or stream.index not in streams:
+                continue
             numbers[stream.index] += 1
             is_key_picture = stream.type == "video" and packet.is_keyframe
             has_begun |= is_key_picture and packet.dts * stream.time_base >= cut_s
@@ -217,10 +221,41 @@ def copy(
             packet.dts -= shift
             if change is not None:
                 packet = change(stream, numbers[stream.index], packet)
-            if packet is not None:
-                packet.stream = streams[stream.index]
-                new.mux(packet)
+            packet.stream = streams[stream.index]
+            new.mux(packet)
     return target
+
+
+def flashes_of(path: Path) -> dict[int, float]:
+    """Return the flashes of a film with their times on the clock of clips.
+
+    Some containers have a few wrong times of pictures: most of them tell where the clock begins.
+    """
+    view = PictureView(SECONDS * RATE)
+    clip = decode_clip(path, view, accept_damaged=True)
+    is_bright = clip.pictures.mean(axis=(1, 2, 3)) > 128
+    is_first = np.append(True, np.diff(clip.index) > 0)
+    ranks = clip.index[is_bright & is_first].tolist()
+    begin_s = float(np.median(clip.time_s - clip.index / RATE))
+    return {rank: begin_s + rank / RATE for rank in ranks}
+
+
+def click_errors(
+    path: Path, samples: NDArray[np.float32], rate: int, begin_s: float = 0.0
+) -> list[int]:
+    """Return how many samples late each click is, in samples that begin at a time of the film.
+
+    A film that has none, or one that cannot be found, is an error.
+    """
+    errors = []
+    for time_s in flashes_of(path).values():
+        late, fit = click_offset(samples, rate, time_s - begin_s)
+        if fit < 0.8:
+            raise ValueError(f"{path.name}: no click at {time_s:.2f} s")
+        errors.append(late)
+    if not errors:
+        raise ValueError(f"{path.name}: no flash")
+    return errors
 
 
 def _options(**options: str) -> tuple[tuple[str, str], ...]:

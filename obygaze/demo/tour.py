@@ -25,8 +25,9 @@ DATA = files(__package__)
 # What a newcomer finds on the page, and why.
 PLANTED = """\
 # What to find on the page: the concept Body changes the colours of the pictures, and models find it
-# in films that they have not seen. The concept Look changes nothing in the pictures, and no model
-# finds it."""
+# in films that they have not seen. The concept Look changes nothing, and no model finds it. The
+# concept Voice can only be heard: in the report of the run "heard", pictures miss it, and
+# sound-descriptors find it."""
 
 
 def write_demo(folder: PathLike = "demo") -> None:
@@ -75,7 +76,7 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         session.console.note(f"making {len(scenes)} clips of twelve films ...")
         write_tables(scenes, folder)
         render_films(scenes, folder / "videos")
-        for name in ("mapping.toml", "first.toml"):
+        for name in ("mapping.toml", "first.toml", "heard.toml"):
             write_atomic(folder / name, DATA.joinpath(name).read_bytes())
         save_tiny_xclip(folder)
         commands = _run_steps(ctx.find_root().command, folder, session.console)

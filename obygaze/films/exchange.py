@@ -16,12 +16,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from obygaze.films.clip_spans import warn_of_clips_in_a_row
 from obygaze.films.elan import UNLINKED, ElanDocument, write_elan
-from obygaze.films.film_rates import (
-    FilmRates,
-    Fps,
-    compare_with_video,
-    video_of_film,
-)
+from obygaze.films.film_rates import FilmRates, Fps, compare_with_video, video_of_film
 from obygaze.films.mark_tables import (
     WATCHED,
     FilmSegments,
@@ -34,12 +29,7 @@ from obygaze.films.mark_tables import (
     plain,
     read_marks,
 )
-from obygaze.films.tiers import (
-    Tier,
-    TierMapping,
-    draft_of_tiers,
-    read_tier_mapping,
-)
+from obygaze.films.tiers import Tier, TierMapping, draft_of_tiers, read_tier_mapping
 from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
@@ -74,7 +64,8 @@ from obygaze_features.manifest.times import (
     times_of_films,
 )
 from obygaze_features.manifest.vocabulary import canonical_level, concepts
-from obygaze_features.store.named_clips import clip_of_cells, number_of_cell
+from obygaze_features.store.importing.reader import number_of_cell
+from obygaze_features.store.named_clips import clip_of_cells
 
 Format = Literal["csv", "elan", "vtt"]
 FORMATS = get_args(Format)

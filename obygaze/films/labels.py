@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from obygaze.films.clip_spans import equal_clips, read_clip_spans, where_films_end
 from obygaze.films.film_rates import FilmRates, Fps
-from obygaze.films.mark_tables import Segment, read_marks
+from obygaze.films.mark_tables import read_marks
 from obygaze.films.projection import (
     ClipLevel,
     ClipSpan,
@@ -203,20 +203,17 @@ def project_tables(
     ]
     if every is not None:
         warnings.append(where_films_end(marks))
-    warnings += _films_without_clips(marks.segments, spans)
+    films_of_clips = {span.movie_id for span in spans}
+    films = {segment.movie_id for segment in marks.segments} - films_of_clips
+    if films:
+        named = named_films(films, films_of_clips)
+        warnings.append(f"no clips of films with segments: {named}")
     return ProjectedClips(projection, spans, tuple(warnings))
 
 
-def _films_without_clips(
-    marked: Sequence[Segment], spans: Sequence[ClipSpan]
-) -> list[str]:
-    """Return a warning of the films with segments that no clip lies in."""
-    films_of_clips = {span.movie_id for span in spans}
-    films = sorted({segment.movie_id for segment in marked} - films_of_clips)
-    if not films:
-        return []
-    named = [f"{film}{near(film, films_of_clips)}" for film in films]
-    return [f"no clips of films with segments: {few(named, 5)}"]
+def named_films(films: Collection[str], others: Collection[str]) -> str:
+    """Return films as text, each with a film of others that has nearly its name."""
+    return few([f"{film}{near(film, others)}" for film in sorted(films)], 5)
 
 
 def _length_of(clips: PathLike | None, every: str | float | None) -> Fraction:

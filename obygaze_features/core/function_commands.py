@@ -48,15 +48,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 from click.types import OptionHelpExtra
@@ -161,21 +153,7 @@ def command_of(
                 result = returned
         show_result(session.console, result, text)
 
-    return made_command(function, name, params, run, kind)
-
-
-def made_command(
-    function: Callable[..., Any],
-    name: str,
-    params: list[click.Parameter],
-    run: Callable[..., None],
-    kind: type[SessionCommand] = SessionCommand,
-) -> SessionCommand:
-    """Return a command with the help of a function; `run` gets the session and the parameters."""
-    described = parse_docstring(function)
-    about = described.about
-    if described.commands:
-        about = f"{about}\n\nExamples:\n{described.commands}"
+    about = parse_docstring(function).help
     made = kind(name=name, params=params, callback=run, help=about)
     made.function = function
     return made
@@ -500,6 +478,12 @@ class Docstring:
     about: str
     parameters: Mapping[str, str]
     commands: str
+
+    @property
+    def help(self) -> str:
+        """The help of a command: the text, and the commands as its examples."""
+        examples = f"\n\nExamples:\n{self.commands}" if self.commands else ""
+        return f"{self.about}{examples}"
 
 
 def parse_docstring(function: Callable[..., Any]) -> Docstring:

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -408,15 +408,21 @@ def _imported_names(
         yield from (f"{start}.{alias.name}".lstrip(".") for alias in node.names)
 
 
-def imports_of(path: Path) -> list[ast.Import | ast.ImportFrom]:
+def imports_of(path: Path) -> Sequence[ast.Import | ast.ImportFrom]:
     """Return the import statements of a file; none if it is not valid Python."""
+    return _imports_in(path.read_bytes())
+
+
+# A run asks for its own code at each fit.
+@lru_cache
+def _imports_in(code: bytes) -> Sequence[ast.Import | ast.ImportFrom]:
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(code)
     except (
         SyntaxError,
         ValueError,
     ):  # the import of the file says what is wrong with it
-        return []
-    return [
+        return ()
+    return tuple(
         node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)
-    ]
+    )

@@ -232,31 +232,29 @@ class Workspace:
         """Return the error that there is no such name; it suggests a similar one or lists all."""
         folder = self.folder(kind)
         names = self.names(kind)
+        named = Path(name)
+        of_features = ""
         if kind == "stores":
             names = [store for store in names if (folder / store / STORE).exists()]
             # A store that another one replaced is found by its path only.
             names = [store for store in names if ".before-" not in store]
+            of_features = import_of_features(named) if named.is_file() else ""
+        is_manifest = kind == "manifests"
         message = f"no {kind.removesuffix('s')} called {name!r}{near(name, names)}"
-        if kind in FOLDERS_ONLY and Path(name).is_file():
+        if kind in FOLDERS_ONLY and named.is_file():
             message = f"{name} is a file, not the folder of a {kind.removesuffix('s')}"
-            hint = f"{Path(name).parent}, the folder that it is in"
-        elif (
-            kind == "stores" and Path(name).is_file() and import_of_features(Path(name))
-        ):
+            hint = f"{named.parent}, the folder that it is in"
+        elif of_features:
             message = f"{name} is a file of features, not a store"
-            hint = import_of_features(Path(name))
-        elif kind == "manifests" and Path(name).suffix.lower() in VIDEO_SUFFIXES:
-            path = Path(name)
+            hint = of_features
+        elif is_manifest and named.suffix.lower() in VIDEO_SUFFIXES:
+            path = named
             message = f"{name} is a film, not a manifest of films"
             films = shlex.quote(str(path.parent))
             hint = f"obygaze manifest import folder {films}"
-        elif kind == "manifests" and Path(name).is_dir():
+        elif is_manifest and named.is_dir():
             hint = f"obygaze manifest import folder {shlex.quote(name)}"
-        elif (
-            kind == "manifests"
-            and Path(name).suffix in TABLE_ENDINGS
-            and Path(name).exists()
-        ):
+        elif is_manifest and named.suffix in TABLE_ENDINGS and named.exists():
             hint = f"obygaze manifest import csv {shlex.quote(name)}"
         elif names:
             hint = f"one of {few(names)}"

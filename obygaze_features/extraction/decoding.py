@@ -248,7 +248,7 @@ def _viewed(decoded: DecodedClip) -> ViewedClip:
     n_frames = len(decoded.mask)
     n_real = int(decoded.mask.sum())
     n_damaged = int(decoded.substituted.sum())
-    remarks = []
+    remarks = [decoded.remark] if decoded.remark else []
     if n_damaged:
         remarks.append(f"{n_damaged} of {n_real} frames damaged")
     if decoded.is_incomplete:

@@ -74,17 +74,22 @@ class KeptFrames:
         for array in self.store.record.arrays:
             values[array.name] = self.store.read(array, [row])[0]
         pictures = values.pop(PICTURES)
-        places = np.arange(0, len(pictures), len(pictures) // view.count)
+        n_kept = len(pictures)
+        places = np.arange(0, n_kept, n_kept // view.count)
         for name in ("time_s", "asked_s"):
             values[name] = values[name][places]
         mask = ~np.isnan(values["time_s"])
         values[MASK] = mask
         kept = self.store.rows[row]
         n_pictures = kept.pictures or 0
-        remark = ""
+        remark_of_kept = repeated(n_pictures, n_kept)
+        remarks = kept.reason.split("; ") if kept.reason else []
         # A still picture is repeated without a remark.
-        if kept.reason and n_pictures < view.count:
-            remark = repeated(n_pictures, view.count)
+        if remark_of_kept in remarks:
+            remarks.remove(remark_of_kept)
+            if n_pictures < view.count:
+                remarks.append(repeated(n_pictures, view.count))
+        remark = "; ".join(remarks)
         return ViewedClip(pictures, places, mask, values, n_pictures, remark)
 
 

@@ -6,23 +6,17 @@ from typing import Annotated, Any
 
 import click
 
-from obygaze_features.core.commands import Session
+from obygaze_features.core.commands import Session, SessionCommand
 from obygaze_features.core.function_commands import (
     FunctionGroup,
     call_function,
-    made_command,
     parameters_of,
+    parse_docstring,
     show_result,
     typed_values,
 )
 from obygaze_features.core.options import PYTHON_ONLY
-from obygaze_features.core.parts import (
-    Part,
-    find_part,
-    is_own_code,
-    label_of,
-    trust,
-)
+from obygaze_features.core.parts import Part, find_part, is_own_code, label_of, trust
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.model import ascii_id
 from obygaze_features.manifest.own import read_own
@@ -78,7 +72,10 @@ def import_command(
         imported = call_function(session, read, **arguments, name=path.stem)
         show_result(session.console, imported.save(path, **chosen))
 
-    return made_command(read, dataset, params, run)
+    about = parse_docstring(read).help
+    made = SessionCommand(name=dataset, params=params, callback=run, help=about)
+    made.function = read
+    return made
 
 
 def _default_name(dataset: str, arguments: dict[str, Any]) -> str:

@@ -355,8 +355,8 @@ MERGED = (
     "; merged cells have a value in the first one only: write it into the others too"
 )
 OWN_CONCEPT = (
-    "in expressions, concept is the column concepts: --map concepts=concept, or another name for"
-    " this column"
+    "in expressions, concept is the column concepts: --map concepts=concept, or --map NAME=concept"
+    " for another name"
 )
 OF_NO_FILE = (
     "without a file, start_s is a time in the film, and film_start_s says another one: name the"
@@ -408,9 +408,8 @@ def clips_of_table(
         ids = row["clip_id"], row["movie_id"]
         clip = Clip(*ids, scene, video, start_s, end_s, level, names, extra)
         clips.append(clip)
-        times = (start_s, end_s)
-        has_both = None not in (*times, *times_in_film)
-        if has_both and times != times_in_film and not named_file(clip):
+        is_of_no_file = not named_file(clip) and None not in (start_s, *times_in_film)
+        if is_of_no_file and times_in_film != (start_s, end_s):
             row.add("start_s", OF_NO_FILE)
     return tuple(clips)
 

@@ -68,7 +68,7 @@ def film_columns(
 
 def title_of(clip: Clip) -> str | None:
     """Return the title of a clip's film, None where it is unknown."""
-    title = title_of_clip(clip) or film_facts(clip.movie_id).get("title")
+    title = clip.extra.get(TITLE) or film_facts(clip.movie_id).get("title")
     return None if title is None else str(title)
 
 
@@ -77,12 +77,12 @@ def _times(clips: Sequence[Clip]) -> dict[str, list[Any]]:
     return {
         "start_s": [clip.start_s for clip in clips],
         "end_s": [clip.end_s for clip in clips],
-        "start": [clock_of(clip.start_s) for clip in clips],
-        "end": [clock_of(clip.end_s) for clip in clips],
+        "start": [clock_or_none(clip.start_s) for clip in clips],
+        "end": [clock_or_none(clip.end_s) for clip in clips],
     }
 
 
-def clock_of(seconds: float | None, decimals: int = CLOCK_DECIMALS) -> str | None:
+def clock_or_none(seconds: float | None, decimals: int = CLOCK_DECIMALS) -> str | None:
     """Return a time as hours, minutes and seconds; None where it is not known."""
     return None if seconds is None else clock(seconds, decimals)
 
@@ -103,7 +103,7 @@ def titles_of_films(manifest: Manifest) -> dict[str, str]:
     if isinstance(manifest.clips, Windows):
         return title_of_film
     for clip in manifest.clips:
-        title = title_of_clip(clip)
+        title = clip.extra.get(TITLE)
         if title:
             title_of_film.setdefault(clip.movie_id, title)
     return title_of_film
@@ -120,8 +120,3 @@ def titles_of(
         if title:
             title_of_film[movie_id] = str(title)
     return title_of_film
-
-
-def title_of_clip(clip: Clip) -> str:
-    """Return the title of the film that a clip's row has; "" if it has none."""
-    return clip.extra.get(TITLE, "")

@@ -25,17 +25,12 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.listing import (
-    clock_of,
+    clock_or_none,
     manifest_columns,
     title_of,
     titles_of,
 )
-from obygaze_features.manifest.model import (
-    Clip,
-    Manifest,
-    SourceFile,
-    own_columns,
-)
+from obygaze_features.manifest.model import Clip, Manifest, SourceFile, own_columns
 from obygaze_features.manifest.stats import compute_stats, draw_stats
 
 SHOWN_CLIPS = 20
@@ -294,8 +289,8 @@ def _clip_table(clips: Sequence[Clip]) -> str:
         "title": [title_of(clip) for clip in clips],
         "annotator": [clip.extra.get("annotator") for clip in clips],
         "scene": [clip.scene for clip in clips],
-        "start": [clock_of(clip.start_s, 1) for clip in clips],
-        "end": [clock_of(clip.end_s, 1) for clip in clips],
+        "start": [clock_or_none(clip.start_s, 1) for clip in clips],
+        "end": [clock_or_none(clip.end_s, 1) for clip in clips],
         "level": [clip.level for clip in clips],
         "concepts": [", ".join(clip.concepts) for clip in clips],
         "video": [clip.video for clip in clips],

@@ -52,7 +52,7 @@ def _checked(returned: ImportedManifest, note: str, name: str) -> ImportedManife
         columns.update(dict.fromkeys(clip.extra))
     manifest = Manifest(name, noted, clips, tuple(columns))
     check_manifest(manifest)
-    said: dict[str, tuple[str, ...]] = {}
+    said: dict[str, Any] = {}
     for key in ("warnings", "notes"):
         sentences: Any = getattr(returned, key)
         is_one = isinstance(sentences, str)

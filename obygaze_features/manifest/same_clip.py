@@ -105,12 +105,7 @@ def known_film(movie_id: str | None) -> str:
 
 
 def require_films(films: Sequence[str], where: str) -> None:
-    """Raise an error if a clip is of no known film: it may be of any of the others.
-
-    Args:
-        films: The film of each clip.
-        where: The manifest.
-    """
+    """Raise an error if the film of a clip is not known: it may be any of the others."""
     n_unknown = len(films) - sum(map(bool, map(known_film, films)))
     if n_unknown:
         raise FixInput(

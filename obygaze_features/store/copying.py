@@ -56,7 +56,7 @@ from obygaze_features.store.making import (
     name_taken,
     take_place,
 )
-from obygaze_features.store.network import Unreachable
+from obygaze_features.store.network import AGAIN, Unreachable
 from obygaze_features.store.placing import (
     finish_change,
     finish_waiting,
@@ -80,7 +80,6 @@ from obygaze_features.store.records import (
     seal_of,
 )
 from obygaze_features.store.targets import (
-    AGAIN,
     Target,
     command_to_own_place,
     has_file,

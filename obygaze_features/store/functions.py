@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.reading import Store
     from obygaze_features.store.verifying import VerifyReport
 
-ImportFormat = Literal["npz", "hdf5", "npy", "pth", "parquet"]
+ImportFormat = Literal["npz", "hdf5", "npy", "pth", "parquet", "csv", "xlsx"]
 ExportFormat = Literal["npz", "hdf5", "parquet"]
 Pool = Literal["none", "also", "only", "also-mean", "only-mean"]
 
@@ -60,7 +60,7 @@ def describe_store(
     clips: bool = False,
     workspace: PathLike | None = None,
 ) -> StorePage:
-    """Explain what a store has and how it was made.
+    """Show what a store has and how it was made.
 
     STORE is a store of the workspace, a folder or a URL. Only small files are read.
 
@@ -241,12 +241,17 @@ def import_features(
     parquet: a file with a row a clip, or a folder of such files: ids, and columns of lists of
     numbers that have one size.
 
+    csv, xlsx: a table with a row a clip. All columns of numbers are the array clip, and their names
+    are a fact of the recipe; a column movie_id has the films. Columns that manifests have, such as
+    start_s and level, are no features.
+
     Args:
         format: The format of the files.
         source: The file or folder.
         path: The new store: a name or a folder.
         arrays: Store the array, column or dataset path KEY under NAME.
-        id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id]
+        id_key: npz, hdf5, parquet, csv, xlsx: the array or column of clip ids; of a table also a
+            form of several columns, '{film}-{scene}'. [default: clip_id]
         manifest: A row for each clip of this manifest.
         pool: Keep the maximum, or the mean, over all vectors of a clip as the array 'pooled': as a
             further array (also), or in place of them (only; a name of --array stays). [default:
@@ -267,6 +272,7 @@ def import_features(
         obygaze store import hdf5 films.h5 --array clip='{film}/{id}' -o by-film
         obygaze store import parquet xclip --manifest obygaze12 -o xclip
         obygaze store import npy features --manifest obygaze12 -o mine
+        obygaze store import csv numbers.csv --manifest films --backbone "my numbers" -o mine
     """
 
 

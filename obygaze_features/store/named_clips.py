@@ -5,7 +5,6 @@ names the clips too. Only texts and ids are read, never other numbers.
 """
 
 import json
-import math
 import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from obygaze_features.core.tables import header_of, read_table
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.store.importing.npz import header_of_npy
-from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY
+from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY, number_of_cell
 
 EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
 PAGE_DATA = "data.js"
@@ -57,7 +56,7 @@ def clips_in_table(path: Path) -> Iterator[Identity]:
     """Yield the clips of a table."""
     table = read_table(path, required=[ID_KEY])
     for row in table.rows:
-        yield from _of_any_row(clip_of_cells(row.cells))
+        yield from of_any_row(clip_of_cells(row.cells))
 
 
 def clip_of_cells(cells: Mapping[str, str]) -> Identity:
@@ -75,18 +74,10 @@ def clips_in_page(folder: Path) -> Iterator[Identity]:
     text = (folder / PAGE_DATA).read_text("utf-8")
     for quoted in set(_TEXT_OF_JSON.findall(text)):
         with suppress(ValueError):
-            yield from _of_any_row(Identity(json.loads(quoted)))
+            yield from of_any_row(Identity(json.loads(quoted)))
 
 
-def number_of_cell(cell: str | None) -> float | None:
-    """Return a cell as a number; None where it is none, or not finite."""
-    number = math.nan
-    with suppress(ValueError):
-        number = float(cell or "")
-    return number if math.isfinite(number) else None
-
-
-def _of_any_row(clip: Identity) -> Iterator[Identity]:
+def of_any_row(clip: Identity) -> Iterator[Identity]:
     """Yield a clip, and the one that an annotator's row is about: `a-1` of `a-1.ann`."""
     yield clip
     about_id, _, _ = clip.clip_id.rpartition(".")
@@ -107,7 +98,7 @@ def _of_columns(columns: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
 
 def _as_stored(clip_id: str, film: str | None) -> Iterator[Identity]:
     """Yield a clip as a file names it, and as an import of the file does."""
-    yield from _of_any_row(Identity(clip_id, known_film(film)))
+    yield from of_any_row(Identity(clip_id, known_film(film)))
     stored_id = as_id(clip_id)
     if stored_id != clip_id:
         yield Identity(stored_id, known_film(film and as_id(film)))

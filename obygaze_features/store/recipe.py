@@ -152,6 +152,15 @@ class Recipe:
         return f"choose another store name: --store {self.backbone}=NAME"
 
     @property
+    def files(self) -> str:
+        """The files of an import of which no backbone was stated; "" of all other features."""
+        origin = self.facts.get(ORIGIN)
+        if not isinstance(origin, dict):
+            return ""
+        kind = "folder" if "folder" in origin else "file"
+        return safe_text(f"the {kind} {origin.get(kind)}", "terminal")
+
+    @property
     def backbone(self) -> str:
         """What `extract run -b` takes for this recipe; BACKBONE where only the user knows it."""
         backbone: Mapping[str, Any] = self.to_json().get("backbone", {})
@@ -253,7 +262,8 @@ def _differences(
 ) -> Iterator[RecipeDifference]:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(ours.keys() | theirs.keys()):
-            inner = f"{path}.{key}" if path else key
+            # The facts of an import are keys of their own to a reader.
+            inner = f"{path}.{key}" if path not in ("", FACTS) else key
             pair = ours.get(key, ABSENT), theirs.get(key, ABSENT)
             yield from _differences(inner, *pair, sides)
     elif canonical_json(ours) != canonical_json(theirs):

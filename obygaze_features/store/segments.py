@@ -1,10 +1,12 @@
 """Segments of films as slices of a store of windows: ragged, or one vector for each."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +18,9 @@ from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.windows import ROUNDING_S
 from obygaze_features.store.decoding import OK_CODE, Rows
-from obygaze_features.store.layout import Array
-from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.table import RowTable
+
+if TYPE_CHECKING:
+    from obygaze_features.store.reading import Store
 
 WindowRule = Literal["touch", "centre", "within"]
 Reducer = Literal["max", "mean", "first", "last"]
@@ -67,29 +69,6 @@ class Segments:
         )
 
 
-class WindowStore(Protocol):
-    """What is needed of a store of windows."""
-
-    table: RowTable
-
-    @property
-    def location(self) -> str:
-        """Where it was opened."""
-
-    @property
-    def recipe(self) -> Recipe:
-        """How the features were made."""
-
-    def array(self, name: str) -> Array:
-        """Return how an array is stored."""
-
-    def read(self, array: str, rows: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return the values of rows."""
-
-    def real_frames(self, array: str, rows: Rows) -> npt.NDArray[np.bool_] | None:
-        """Return which frames of an array are real."""
-
-
 def slices(
     start_s: Floats,
     end_s: Floats,
@@ -125,7 +104,7 @@ def slices(
 
 
 def read_segments(
-    store: WindowStore,
+    store: Store,
     segments: Iterable[Clip],
     array: str,
     rule: WindowRule,
@@ -194,7 +173,7 @@ def read_segments(
 
 
 def _windows_of_film(
-    store: WindowStore,
+    store: Store,
     array: str,
     ok: Rows,
     spans: Floats,
@@ -237,7 +216,7 @@ def _windows_of_film(
     return windows
 
 
-def _grid_of(store: WindowStore) -> Mapping[str, Any]:
+def _grid_of(store: Store) -> Mapping[str, Any]:
     """Return the grid of windows in the recipe of a store; an error if it is not of windows."""
     sampling = store.recipe.to_json().get("sampling", {})
     grid: Mapping[str, Any] | None = sampling.get("grid")

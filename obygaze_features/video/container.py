@@ -130,13 +130,18 @@ def open_sound(path: Path) -> Iterator[OpenVideo]:
         yield OpenVideo(container, stream, n_errors)
 
 
-def _opened(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]:
-    """Open a media file; return it with the number of errors that its reader logged."""
-    library = av()
+def check_is_file(path: Path) -> None:
+    """Raise BadVideo if there is no file of this path."""
     if not path.exists():
         raise BadVideo("no such file", path=path, stage="open", reason="missing")
     if not path.is_file():
         raise BadVideo("this is a folder", path=path, stage="open", reason="folder")
+
+
+def _opened(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]:
+    """Open a media file; return it with the number of errors that its reader logged."""
+    library = av()
+    check_is_file(path)
     try:
         picture = (
             _picture_format(path) if path.suffix.lower() in STILL_SUFFIXES else None

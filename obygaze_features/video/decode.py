@@ -21,6 +21,7 @@ from obygaze_features.video.index import (
     FrameIndex,
     Ints,
     PacketRun,
+    early_end,
     overshoot,
     span_of,
 )
@@ -251,7 +252,8 @@ class _ClipDecoder:
         film = self.source.film
         is_incomplete = film.is_incomplete(index, canvas.span, start_s, end_s)
         canvas.blank_missing()
+        remark = early_end(film.end_s(index), index.last_s, end_s)
         return {
-            view: canvas.clip(number, is_incomplete)
+            view: replace(canvas.clip(number, is_incomplete), remark=remark)
             for number, view in enumerate(self.views)
         }

@@ -25,6 +25,7 @@ from obygaze_features.video.container import (
     OnProgress,
     OpenVideo,
     av,
+    check_is_file,
     demux,
     logged_errors,
     no_progress,
@@ -508,6 +509,7 @@ def sound_source(
         indexes: the folder that keeps the indexes of films.
         progress: called again and again while the index is made.
     """
+    check_is_file(path)
     identity = identity_of(path, indexes)
     if _OPENED.source is not None and _OPENED.identity == identity:
         return _OPENED.source

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import file_facts
 from obygaze_features.video.container import BadVideo, OnProgress, av, no_progress
 from obygaze_features.video.decode import decode_views
@@ -67,6 +67,12 @@ class DecodeJob:
     indexes: str | None = None
     ranks: Sequence[int] | None = None
     with_sound: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that no sound is asked for by ranks."""
+        has_sound = any(isinstance(view, SoundView) for view in self.views)
+        if has_sound and self.ranks is not None:
+            raise FixUsage("pictures have ranks; sound is asked for by its times")
 
     @property
     def is_of_many(self) -> bool:

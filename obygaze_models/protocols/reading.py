@@ -121,9 +121,8 @@ def parse_protocol(
             _check_task(document, task, f"tasks.{name}")
         if not document.violations:
             _check_references(document, protocol)
-            _check_splits(document, protocol)
             _check_models(document, protocol)
-            _check_kind_of_splits(document, protocol)
+            _check_splits(document, protocol)
             _check_every_task_is_run(document, protocol, in_file, asked)
     document.raise_if_any("the protocol is not valid")
     return cast(Protocol, protocol)
@@ -352,8 +351,14 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     _check_known(
         document, "report.contrast", protocol.report.contrast, protocol.tasks, "task"
     )
-    _check_questions(document, protocol)
-    _check_printed_values(document, protocol)
+    for number, question in enumerate(protocol.report.questions):
+        key = f"report.questions[{number}]"
+        sides = (question.first, question.second)
+        _check_sides(document, protocol, key, sides, (question.train, question.test))
+    for number, value in enumerate(protocol.paper):
+        key = f"paper[{number}]"
+        _check_known(document, f"{key}.metric", [value.metric], METRICS, "metric")
+        _check_sides(document, protocol, key, [value.model], (value.train, value.test))
     _check_labels(document, protocol)
     if len(protocol.report.contrast) not in (0, 2):
         document.add("report.contrast", "needs two training tasks, or none")
@@ -377,10 +382,7 @@ def _check_every_task_is_run(
     if asked:
         for key in choices:
             document.add(key, "is chosen by --task, which runs each task on itself")
-    run: set[str] = set(asked)
-    if not asked:
-        for pair in protocol.pairs:
-            run.update(pair)
+    run = asked or protocol.used_tasks
     for name in protocol.tasks:
         is_chosen_away = name in in_file and (asked or choices)
         if name not in run and not is_chosen_away:
@@ -408,31 +410,17 @@ def _check_labels(document: Document, protocol: Protocol) -> None:
                 document.add(key, problem)
 
 
-def _check_questions(document: Document, protocol: Protocol) -> None:
-    """Check that the questions are about differences that the run computes."""
-    known = _models_and_baselines(protocol)
-    for number, question in enumerate(protocol.report.questions):
-        key = f"report.questions[{number}]"
-        sides = [side for side in (question.first, question.second) if side]
-        _check_known(document, key, sides, known, "model or baseline")
-        tasks = [task for task in (question.train, question.test) if task]
-        _check_known(document, key, tasks, protocol.tasks, "task")
-
-
-def _check_printed_values(document: Document, protocol: Protocol) -> None:
-    """Check that the values of a paper are about models and tasks that are there."""
-    for number, printed in enumerate(protocol.paper):
-        key = f"paper[{number}]"
-        _check_known(document, f"{key}.metric", [printed.metric], METRICS, "metric")
-        models = [printed.model] if printed.model else []
-        known = _models_and_baselines(protocol)
-        _check_known(document, key, models, known, "model or baseline")
-        tasks = [task for task in (printed.train, printed.test) if task]
-        _check_known(document, key, tasks, protocol.tasks, "task")
-
-
-def _models_and_baselines(protocol: Protocol) -> list[str]:
-    return [*protocol.models, *BASELINES, *protocol.grid.baselines]
+def _check_sides(
+    document: Document,
+    protocol: Protocol,
+    key: str,
+    models: Iterable[str],
+    tasks: Iterable[str],
+) -> None:
+    """Check that a question or a printed value is about models and tasks that are there."""
+    known = [*protocol.models, *BASELINES, *protocol.grid.baselines]
+    _check_known(document, key, filter(None, models), known, "model or baseline")
+    _check_known(document, key, filter(None, tasks), protocol.tasks, "task")
 
 
 def _check_known(
@@ -445,22 +433,6 @@ def _check_known(
     for name in names:
         if name not in known:
             document.unknown(key_path, name, known, noun)
-
-
-def _check_splits(document: Document, protocol: Protocol) -> None:
-    """Check that the splits have what their kind needs."""
-    splits = protocol.splits
-    if split_kind(splits.kind).by_task:
-        used_tasks: set[str] = set()
-        for pair in protocol.pairs:
-            used_tasks.update(pair)
-        for name in sorted(used_tasks & protocol.tasks.keys()):
-            if not protocol.tasks[name].folds:
-                document.add(
-                    f"tasks.{name}",
-                    "published splits need the name of a fold column of the manifest: "
-                    f"--set tasks.{name}.folds=NAME",
-                )
 
 
 def _check_models(document: Document, protocol: Protocol) -> None:
@@ -484,17 +456,24 @@ def _check_epochs(
     document: Document, protocol: Protocol, name: str, model: Model
 ) -> None:
     """Check that each combination of settings of a perceptron allows the epochs that it needs."""
+    for settings in _offered(protocol, model):
+        least = settings["min_epochs"]
+        most = settings["max_epochs"]
+        if most < least:
+            document.add(
+                f"models.{name}.max_epochs",
+                f"must be at least min_epochs, got {most} and min_epochs {least}",
+            )
+            return
+
+
+def _offered(protocol: Protocol, model: Model) -> list[dict[str, Any]]:
+    """Return each combination of settings of a model, for each task that it is trained on."""
+    offered = []
     for settings in candidates(model):
         for task in protocol.train_tasks:
-            of_task = for_task(model.kind, settings, task)
-            least = of_task["min_epochs"]
-            most = of_task["max_epochs"]
-            if most < least:
-                document.add(
-                    f"models.{name}.max_epochs",
-                    f"must be at least min_epochs, got {most} and min_epochs {least}",
-                )
-                return
+            offered.append(for_task(model.kind, settings, task))
+    return offered
 
 
 def _check_nothing_is_found(document: Document, name: str, model: Model) -> None:
@@ -510,11 +489,7 @@ def _check_concept_vectors(
     document: Document, protocol: Protocol, name: str, model: Model
 ) -> None:
     """Check the settings of concept vectors outside of published splits with a scheme."""
-    offered = []
-    for settings in candidates(model):
-        offered += [
-            for_task(model.kind, settings, task) for task in protocol.train_tasks
-        ]
+    offered = _offered(protocol, model)
     needs_scheme = {BEST_OF_FOLDS: True, "tolerance": "folds"}
     for key, value in needs_scheme.items():
         if any(settings[key] == value for settings in offered):
@@ -525,10 +500,17 @@ def _check_concept_vectors(
         document.add(f"models.{name}.cross_fit", "fit.choose_store needs 2 or more")
 
 
-def _check_kind_of_splits(document: Document, protocol: Protocol) -> None:
-    """Check the keys of splits that belong to one kind."""
+def _check_splits(document: Document, protocol: Protocol) -> None:
+    """Check that the splits have what their kind needs, and no key of another kind."""
     splits = protocol.splits
     kind = split_kind(splits.kind)
+    for name in sorted(protocol.used_tasks & protocol.tasks.keys()):
+        if kind.by_task and not protocol.tasks[name].folds:
+            document.add(
+                f"tasks.{name}",
+                f"{splits.kind} splits need the name of a fold column of the manifest: "
+                f"--set tasks.{name}.folds=NAME",
+            )
     if not all(getattr(splits, key) for key in kind.needs):
         needed = " and ".join(kind.needs)
         document.add("splits", f"{splits.kind} splits need {needed}")

@@ -7,11 +7,9 @@ clip of another, and the leak is counted.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
@@ -23,15 +21,12 @@ from obygaze_features.manifest.folds import (
     grouped_folds,
     stratified_folds,
 )
+from obygaze_features.manifest.same_clip import require_films
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schema import Protocol, Splits
-from obygaze_models.protocols.splits import (
-    Split,
-    film_pairs,
-    rotated,
-)
+from obygaze_models.protocols.splits import Split, film_pairs, rotated
 
 Labels = Mapping[str, LabelArray]
 Pair = tuple[str, str]  # a training and a test task
@@ -60,10 +55,6 @@ class _Clips(NamedTuple):
     table: ClipTable
     labels: Labels
     usable: BoolArray
-
-
-# From the clips, the training task and whether each clip may be tested: the fold of each clip.
-Divide = Callable[[_Clips, str, BoolArray], IntArray]
 
 
 def _published(clips: _Clips, train: str) -> Sequence[Split]:
@@ -128,19 +119,37 @@ def _problem_of_split(split: Split, folds: IntArray, can_be_used: BoolArray) -> 
     return ""
 
 
-def _in_turn(clips: _Clips, train: str, divide: Divide) -> Sequence[Split]:
-    """Return the splits in which each fold, or each pair of folds, tests and validates in turn.
+def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
+    """Return the splits of folds of films or of clips, each of which is tested in turn."""
+    splits = clips.protocol.splits
+    films = clips.table.films
+    tested = ~_never_tested(clips)
+    by_clip = split_kind(splits.kind).by_clip
+    if not by_clip:
+        require_films(films.tolist(), clips.table.name)
+    if not splits.folds:
+        return _in_turn(clips, train, folds_by_group(films))
+    levels = clips.table.levels
+    strata = levels if np.any(levels != "") else clips.labels[train].astype(np.str_)
+    # Films that are never tested are one more fold.
+    folds = np.full(len(films), splits.folds, dtype=np.intp)
+    if by_clip:
+        drawn = stratified_folds(strata[tested], splits.folds, seed=splits.seed)
+    else:
+        of_films = films[tested], strata[tested]
+        drawn = grouped_folds(*of_films, splits.folds, seed=splits.seed)
+    folds[tested] = drawn
+    return _in_turn(clips, train, folds)
 
-    Films that are never tested are one more fold; where each film is a fold, they are folds too.
-    """
-    labels = clips.labels[train]
-    is_never_tested = _never_tested(clips)
-    folds = divide(clips, train, ~is_never_tested)
+
+def _in_turn(clips: _Clips, train: str, folds: IntArray) -> Sequence[Split]:
+    """Return the splits in which each fold, or each pair of folds, tests and validates in turn."""
     _check_size(clips, folds)
-    never = np.unique(folds[is_never_tested]).tolist()
+    never = np.unique(folds[_never_tested(clips)]).tolist()
     validation = clips.protocol.splits.validation
     if validation == "each":
         return film_pairs(folds, clips.usable, never)
+    labels = clips.labels[train]
     trains = clips.usable & (labels >= 0)
     validates = validation == "next"
     return rotated(folds, labels, trains, never, validates=validates)
@@ -159,41 +168,11 @@ def _check_size(clips: _Clips, folds: IntArray) -> None:
         )
 
 
-def _film_folds(clips: _Clips, train: str, tested: BoolArray) -> IntArray:
-    """Return a fold for each film, or so many folds of whole films."""
-    splits = clips.protocol.splits
-    films = clips.table.films
-    if not splits.folds:
-        return folds_by_group(films)
-    strata = _strata(clips, train)[tested]
-    drawn = grouped_folds(films[tested], strata, splits.folds, seed=splits.seed)
-    return _with_one_more(drawn, tested, splits)
-
-
-def _clip_folds(clips: _Clips, train: str, tested: BoolArray) -> IntArray:
-    """Return folds of clips."""
-    splits = clips.protocol.splits
-    strata = _strata(clips, train)[tested]
-    drawn = stratified_folds(strata, splits.folds, seed=splits.seed)
-    return _with_one_more(drawn, tested, splits)
-
-
-def _strata(clips: _Clips, train: str) -> NDArray[np.str_]:
-    """Return what folds are balanced by: annotation levels, or labels where there are none."""
-    levels = clips.table.levels
-    return levels if np.any(levels != "") else clips.labels[train].astype(np.str_)
-
-
-def _with_one_more(drawn: IntArray, tested: BoolArray, splits: Splits) -> IntArray:
-    folds = np.full(len(tested), splits.folds, dtype=np.intp)
-    folds[tested] = drawn
-    return folds
-
-
-def _own_folds(clips: _Clips, train: str, tested: BoolArray) -> IntArray:
-    """Return the folds of an own function; no film may be in two of them."""
+def _own(clips: _Clips, train: str) -> Sequence[Split]:
+    """Return the splits of the folds of an own function; no film may be in two of them."""
     splits = clips.protocol.splits
     table = clips.table
+    require_films(table.films.tolist(), table.name)
     part = find_part(splits.kind)
     divide = part.load_function()
     values = part.call(
@@ -217,8 +196,8 @@ def _own_folds(clips: _Clips, train: str, tested: BoolArray) -> IntArray:
                 f"{', '.join(map(str, folds_of_film.tolist()))}"
             )
     folds = values.astype(np.intp)
-    folds[inside & ~tested] = folds.max() + 1
-    return folds
+    folds[inside & _never_tested(clips)] = folds.max() + 1
+    return _in_turn(clips, train, folds)
 
 
 def _never_tested(clips: _Clips) -> BoolArray:
@@ -289,8 +268,8 @@ class SplitKind:
     Attributes:
         split: Returns the splits of a training task.
         keys: The keys of `[splits]` that it reads; a value of another one is refused.
-        needs: The keys that must have a value.
         pairs: Whether `validation = "each"` has a meaning: each pair of folds.
+        needs: The keys that must have a value.
         by_clip: Whether it divides films, so that only clips are held out.
         by_task: Whether each task has folds of its own, a column of the manifest.
         leaves_one_out: Whether each film is a fold where `folds` is 0.
@@ -298,36 +277,22 @@ class SplitKind:
 
     split: Callable[[_Clips, str], Sequence[Split]]
     keys: tuple[str, ...]
-    needs: tuple[str, ...]
     pairs: bool
+    needs: tuple[str, ...] = ()
     by_clip: bool = False
     by_task: bool = False
     leaves_one_out: bool = False
 
 
+_OF_COLUMN = ("column", "test", "choose")
+_OF_FOLDS = ("folds", "never")
 SPLIT_KINDS = {
-    "published": SplitKind(_published, ("scheme",), (), pairs=False, by_task=True),
-    "kfold": SplitKind(
-        partial(_in_turn, divide=_clip_folds),
-        ("folds", "never"),
-        ("folds",),
-        pairs=True,
-        by_clip=True,
-    ),
-    "nested": SplitKind(
-        partial(_in_turn, divide=_film_folds),
-        ("folds", "never"),
-        (),
-        pairs=True,
-        leaves_one_out=True,
-    ),
-    "fixed": SplitKind(
-        _fixed, ("column", "test", "choose"), ("column", "test"), pairs=False
-    ),
+    "published": SplitKind(_published, ("scheme",), pairs=False, by_task=True),
+    "kfold": SplitKind(_drawn, _OF_FOLDS, pairs=True, needs=("folds",), by_clip=True),
+    "nested": SplitKind(_drawn, _OF_FOLDS, pairs=True, leaves_one_out=True),
+    "fixed": SplitKind(_fixed, _OF_COLUMN, pairs=False, needs=("column", "test")),
 }
-OWN_SPLITS = SplitKind(
-    partial(_in_turn, divide=_own_folds), ("folds", "never"), (), pairs=True
-)
+OWN_SPLITS = SplitKind(_own, _OF_FOLDS, pairs=True)
 # What every kind reads of `[splits]`, beside its own keys.
 KEYS_OF_ALL = ("kind", "validation", "seed")
 

@@ -242,6 +242,12 @@ class Protocol:
         return [(train, test) for train, test in every if train == test]
 
     @property
+    def used_tasks(self) -> set[str]:
+        """Return the tasks that train or test."""
+        used: set[str] = set()
+        return used.union(*self.pairs)
+
+    @property
     def contrast(self) -> tuple[str, ...]:
         """Return the two training tasks to compare; none where only one of them trains."""
         names = self.report.contrast

@@ -20,12 +20,7 @@ from functools import cached_property
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
-from obygaze_features.manifest.expression import (
-    CONCEPTS,
-    NUMBER,
-    parse,
-    plain_value,
-)
+from obygaze_features.manifest.expression import CONCEPTS, NUMBER, parse, plain_value
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     Clip,

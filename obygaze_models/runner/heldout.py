@@ -19,25 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_features.manifest.same_clip import require_films
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schedule import (
-    Labels,
-    Pair,
-    split_kind,
-    splits_of_task,
-)
+from obygaze_models.protocols.schedule import Labels, Pair, split_kind, splits_of_task
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.splits import (
-    NO_ROWS,
-    MadeWhenAsked,
-    Split,
-)
-
-# Splits of other kinds, also those of own code, hold out whole films.
-MAY_DIVIDE_FILMS = ("published", "kfold", "fixed")
+from obygaze_models.protocols.splits import NO_ROWS, MadeWhenAsked, Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +116,6 @@ def folds_of(
         labels: The class of each clip, by task.
         usable: Whether each clip has features (and a video, where a scheme needs one).
     """
-    if protocol.splits.kind not in MAY_DIVIDE_FILMS:
-        require_films(table.films.tolist(), table.name)
     clips = _Clips(
         protocol,
         table,
@@ -146,24 +131,9 @@ def folds_of(
             if pair[0] != task:
                 continue
             tests = usable & (labels[pair[1]] >= 0)
-            folds[pair] = _folds_of_pair(clips, pair, splits, trains, tests, file_folds)
+            make = partial(_held_out, clips, pair, splits, trains, tests, file_folds)
+            folds[pair] = MadeWhenAsked(len(splits), make)
     return {pair: folds[pair] for pair in protocol.pairs}
-
-
-def _folds_of_pair(
-    clips: "_Clips",
-    pair: Pair,
-    splits: Sequence[Split],
-    trains: BoolArray,
-    tests: BoolArray,
-    file_folds: IntArray | None,
-) -> Sequence[HeldOut]:
-    """Return what each split of a training task holds out of a test task."""
-
-    def make(number: int) -> HeldOut:
-        return _held_out(clips, pair, splits[number], trains, tests, file_folds)
-
-    return MadeWhenAsked(len(splits), make)
 
 
 def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
@@ -194,21 +164,24 @@ class _Clips:
 def _held_out(
     clips: _Clips,
     pair: Pair,
-    whole: Split,
+    splits: Sequence[Split],
     trains: BoolArray,
     tests: BoolArray,
     file_folds: IntArray | None,
+    number: int,
 ) -> HeldOut:
     """Return what a split holds out.
 
     Args:
         clips: The clips.
         pair: The training and the test task.
-        whole: The split, with every clip of its test fold.
+        splits: The splits of the training task, with every clip of their test folds.
         trains: Whether each clip can train.
         tests: Whether each clip can be tested.
         file_folds: As in `HeldOut`.
+        number: The number of the split.
     """
+    whole = splits[number]
     protocol = clips.protocol
     has_own_folds = split_kind(protocol.splits.kind).by_task
     test = whole.test[tests[whole.test]]

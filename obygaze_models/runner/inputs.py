@@ -23,7 +23,7 @@ from obygaze_features.core.files import (
     sha256_bytes,
     sha256_file,
 )
-from obygaze_features.core.parts import find_part
+from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, read_texts
@@ -47,7 +47,7 @@ from obygaze_models.protocols.clips import (
 )
 from obygaze_models.protocols.kinds import for_task
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
-from obygaze_models.protocols.schedule import SPLIT_KINDS, Labels
+from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.features import CHOSEN, Features, read_stores
 from obygaze_models.text_vectors import check_spaces
@@ -92,12 +92,10 @@ class Inputs:
     @property
     def default_name(self) -> str:
         """The name of a run without a name: protocol, stores, and the start of the identity."""
-        parts = [self.protocol.name]
         stores = "+".join(store.name for store in self.stores)
-        if stores:
-            parts.append(stores)
-        parts.append(self.identity[:8])
-        return portable("-".join(parts)[:120])
+        about = "-".join(filter(None, (self.protocol.name, stores)))
+        # Where there are many stores, the hash stays.
+        return portable(f"{about[:111]}-{self.identity[:8]}")
 
     def usable(self, features: Features | None) -> BoolArray:
         """Return whether each clip has features and, for the splits of a scheme, a video."""
@@ -116,9 +114,9 @@ def used_parts(protocol: Protocol) -> dict[str, dict[str, str]]:
     The versions of own models are settings of the models.
     """
     splits = protocol.splits
-    own_splits = [] if splits.kind in SPLIT_KINDS else [splits.kind]
-    if splits.follow_scheme and splits.scheme not in SHIPPED_SCHEMES:
-        own_splits.append(splits.scheme)
+    own_splits = list(filter(is_own_code, (splits.kind, splits.scheme)))
+    if splits.scheme in SHIPPED_SCHEMES:
+        own_splits.remove(splits.scheme)
     names_of_kinds = {
         "metrics": protocol.further_metrics,
         "baselines": own_baselines(protocol.grid.baselines),
@@ -145,10 +143,7 @@ def gather(
     _check_erased(protocol, table)
     # Of clips that are not in the store, it is said before anything of their labels.
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
-    used_tasks: set[str] = set()
-    for pair in protocol.pairs:
-        used_tasks.update(pair)
-    labels = _labels_of_tasks(protocol, used_tasks, table)
+    labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     remarks = {
         **table.remarks,
         **_remarks_on_media(table, manifest, stores),

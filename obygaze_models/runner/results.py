@@ -323,17 +323,14 @@ class Draws:
 
 
 def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
-    """Return the pairs of models and baselines on one cell, and of a model on two stores.
+    """Return the pairs of a model and a baseline or a model, and of a model on two stores.
 
-    Both sides are of the clips that both tested.
+    The cells have the same tasks. Both sides are of the clips that both tested.
     """
     pairs = []
     for first, second in combinations(cells, 2):
         # Two baselines are no question, also where each store has baselines of its own.
-        if not first.is_model or (first.train, first.test) != (
-            second.train,
-            second.test,
-        ):
+        if not first.is_model:
             continue
         one_model = first.model == second.model and first.store != second.store
         one_store = second.store in (first.store, "")

@@ -128,28 +128,21 @@ def run_protocol(
         learning: list[ResultRow] = []
         for store in stores:
             learning += _learning(store, evaluation, n_jobs)
-    differences = add_p_of_all(_joined(made["differences"]), protocol.report.questions)
+    questions = protocol.report.questions
+    differences = add_p_of_all([*chain(*made["differences"])], questions)
     results = chain(*made["cells"], differences, *made["contrasts"], learning)
     tables: dict[str, Any] = {
         "predictions.csv": prediction_rows(every_cell, inputs.table),
         "results.csv": results,
     }
     if protocol.report.concepts:
-        tables["concepts.csv"] = _joined([concepts for concepts, _ in made["concepts"]])
-        tables["trees.csv"] = _joined([trees for _, trees in made["concepts"]])
+        tables["concepts.csv"] = chain(*(concepts for concepts, _ in made["concepts"]))
+        tables["trees.csv"] = chain(*(trees for _, trees in made["concepts"]))
     if protocol.report.error_analysis:
         tables["success.csv"] = _success(cells, inputs.table)
     seconds = round(time.perf_counter() - started, 3)
     about = about_run(inputs, folder, stores, every_cell, seconds)
     return write_run(folder, about, tables, force=force)
-
-
-def _joined(parts: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the items of all parts, one after the other."""
-    items: list[Any] = []
-    for part in parts:
-        items += part
-    return items
 
 
 def _baselines(stores: Sequence[StoreRun]) -> list[Cell]:
@@ -238,7 +231,7 @@ def _learning(store: StoreRun, evaluation: Evaluation, n_jobs: int) -> list[Resu
             for cell in model_cells(fewer, n_jobs, Quiet(), may_fail=True):
                 curve = (cell.train, cell.test, cell.model)
                 curves.setdefault(curve, {})[n_films] = cell
-    return _joined([learning_rows(points, evaluation) for points in curves.values()])
+    return [*chain(*(learning_rows(of, evaluation) for of in curves.values()))]
 
 
 def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:

@@ -1,8 +1,10 @@
 """One store with the folds of its clips: what every fit and test on it reads."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+import numpy as np
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import Leak, LeakIndex, check_leaks
@@ -101,16 +103,14 @@ class StoreRun:
         )
 
     @cached_property
-    def _leak_index(self) -> LeakIndex:
-        copies = None if self.features is None else self.features.copies
-        return self._index(copies)
+    def _leak_index_of_names(self) -> LeakIndex:
+        index = self._leak_index
+        return replace(index, copies=np.full_like(index.copies, -1))
 
     @cached_property
-    def _leak_index_of_names(self) -> LeakIndex:
-        return self._index(None)
-
-    def _index(self, copies: Mapping[str, int] | None) -> LeakIndex:
+    def _leak_index(self) -> LeakIndex:
         table = self.table
+        copies = None if self.features is None else self.features.copies
         return LeakIndex.of(
             table.ids,
             table.films.tolist(),

@@ -576,14 +576,15 @@ def _leaked_by_name(cell: CellRows) -> int:
 
 
 def copies(run: Run, models: Sequence[CellRows]) -> str:
-    """Warn of tested clips whose features trained under the name of another clip."""
+    """Warn of tested clips with exactly the features of a training clip of another name."""
     copied = [cell for cell in models if cell.facts["copies"]]
     if not copied:
         return ""
     worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
     return (
-        f"{len(copied)} of {len(models)} cells are of clips with the features of a training "
-        f"clip, as the same pictures or words under another name: "
+        f"{len(copied)} of {len(models)} cells are of clips with exactly the features of a "
+        "training clip (the same pictures or words under another name, or a few numbers that "
+        "coincide): "
         f"{worst.facts['copies']} of the {worst.n_clips} test {counted_as(run)}s of {worst.tasks} "
         f"({worst.store})."
     )

@@ -233,12 +233,12 @@ def of_a_run(store: Store, manifest: ClipManifest) -> np.ndarray:
 
 
 def test_a_manifest_never_gets_the_numbers_of_another_clip() -> None:
-    searched(check_join, 60, table=tables(), clips=labelled())
+    searched(check_join, 30, table=tables(), clips=labelled())
 
 
 @pytest.mark.check("many random stores and manifests")
 def test_many_manifests_and_stores() -> None:
-    searched(check_join, amount(150, 600), table=tables(), clips=labelled())
+    searched(check_join, amount(60, 600), table=tables(), clips=labelled())
 
 
 # --- Import with a manifest ---
@@ -297,12 +297,12 @@ def check_import(
 
 
 def test_an_import_never_gives_a_clip_the_numbers_of_another_film() -> None:
-    searched(check_import, 25, table=tables(), clips=labelled())
+    searched(check_import, 12, table=tables(), clips=labelled())
 
 
 @pytest.mark.check("many random imports")
 def test_many_imports() -> None:
-    searched(check_import, amount(75, 300), table=tables(), clips=labelled())
+    searched(check_import, amount(25, 300), table=tables(), clips=labelled())
 
 
 # --- Withdrawals: merge, part, import, info ---
@@ -500,4 +500,4 @@ def test_nothing_brings_back_what_was_withdrawn() -> None:
 
 @pytest.mark.check("many random withdrawals")
 def test_many_withdrawals() -> None:
-    searched(check_withdrawal, amount(50, 200), **WITHDRAWAL)
+    searched(check_withdrawal, amount(20, 200), **WITHDRAWAL)

@@ -445,7 +445,7 @@ def check_a_random_run(data: st.DataObject) -> None:
 
 QUICK = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 LONG = settings(
-    max_examples=amount(25, 100),
+    max_examples=amount(12, 100),
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),

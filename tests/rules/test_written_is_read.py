@@ -164,7 +164,7 @@ def test_an_export_comes_back_whole(
 
 
 @pytest.mark.check("draws for long")
-@settings(max_examples=amount(50, 200))
+@settings(max_examples=amount(20, 200))
 @given(drawn=stores(), data=st.data())
 def test_many_exports_come_back_whole(
     tmp_path_factory: pytest.TempPathFactory,
@@ -394,7 +394,7 @@ def test_copies_are_whole_and_an_edited_card_survives(
 
 
 @pytest.mark.check("draws for long")
-@settings(max_examples=amount(10, 40))
+@settings(max_examples=amount(5, 40))
 @given(drawn=stores(), data=st.data())
 def test_many_copies_are_whole_and_their_edited_cards_survive(
     tmp_path_factory: pytest.TempPathFactory, drawn: Drawn, data: st.DataObject

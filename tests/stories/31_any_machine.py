@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.request import HTTPCookieProcessor, Request, build_opener
 
-import numpy as np
 import pytest
 from support.checkpoints import save_tiny, write_tiny_card
 from support.cli import ROOT, environment
+from support.seeds import amount
 from support.servers import absent
 from support.written_stores import lasting_bytes
 
@@ -48,6 +48,7 @@ EXTRAS = (
 )
 # The oldest Python for which the program is written; the server of the project has it.
 OLDEST = "3.11"
+VERSIONS = amount([OLDEST, "3.13"], [OLDEST, "3.12", "3.13"])
 # A page contains its figures.
 FIGURE = "<svg "
 SMALL_GRID = """--set 'grid.models=["ridge"]' --set 'grid.train=["EN_S"]'"""
@@ -88,7 +89,7 @@ def python_of(version: str) -> Path:
 
 
 @pytest.mark.check("a clean installation")
-@pytest.mark.parametrize("version", [OLDEST, "3.12", "3.13"])
+@pytest.mark.parametrize("version", VERSIONS)
 def test_make_demo_in_a_fresh_clone_ends_with_a_report(
     tmp_path: Path, version: str
 ) -> None:
@@ -281,44 +282,6 @@ def start_without_posix(
     )
 
 
-@pytest.mark.check("a process for each command")
-def test_reading_training_and_reporting_work_where_posix_modules_are_absent(
-    ws: Workspace,
-) -> None:
-    begin_with_features(ws)
-    grid = []
-    for change in (
-        'grid.models=["ridge"]',
-        'grid.train=["EN_S"]',
-        'grid.test=["EN_S"]',
-        "report.replicates=50",
-    ):
-        grid += ["--set", change]
-    lines = [
-        ["store", "verify", r"stores\useful", "--hash"],
-        ["run", "honest", "--manifest", "films", "--store", r"useful=stores\useful"],
-        ["report", "first", "-o", r"pages\report.html"],
-        ["train", "ridge", "useful", "films", "-o", "kept", "--jobs", "1"],
-        ["models", "predict", r"models\kept", "useful", "-o", r"out\scores.csv"],
-        ["store", "export", "npz", "useful", r"out\arrays.npz"],
-    ]
-    lines[1] += [*grid, "-o", "first", "--jobs", "1"]
-    text, _ = start_without_posix(ws, lines).communicate()
-    assert text.count("exit code 0") == len(lines), text
-
-    ws(f"run honest --manifest films --store useful -o second --jobs 1 {SMALL_GRID}")
-    ws("train ridge useful films -o other --jobs 1")
-    ws("models predict other useful -o here.csv")
-    assert ws.read("runs/first/predictions.csv") == ws.read(
-        "runs/second/predictions.csv"
-    )
-    assert ws.read("out/scores.csv") == ws.read("here.csv")
-    assert FIGURE in ws.read("pages/report.html")
-    store = og.open_store(ws.path("stores/useful"))
-    with np.load(ws.path("out/arrays.npz")) as exported:
-        np.testing.assert_array_equal(exported["clip"], store.matrix("clip"))
-
-
 @pytest.mark.check("imports torch")
 def test_a_store_that_one_process_fills_has_the_same_bytes(ws: Workspace) -> None:
     import_films(ws, "lake", "night")
@@ -338,16 +301,6 @@ def test_a_store_that_one_process_fills_has_the_same_bytes(ws: Workspace) -> Non
         assert here == lasting_bytes(ws.path(f"stores/{other}"))
     with_features = og.open_store(ws.path("stores/films.tiny-clip"))
     assert len(with_features.matrix("clip", missing="drop").values) == 10
-
-
-@pytest.mark.check("the whole demo")
-def test_the_demo_ends_with_a_report_where_posix_modules_are_absent(
-    ws: Workspace,
-) -> None:
-    text, _ = start_without_posix(ws, [["demo", "-o", "tour"]]).communicate()
-    assert "144 clips: 144 ok" in text
-    assert text.rstrip().endswith("exit code 0"), text
-    assert FIGURE in ws.read("tour/runs/first/report.html")
 
 
 @pytest.mark.check("a process for each command")

@@ -88,46 +88,25 @@ TINY: dict[str, Tiny] = {
     tiny.family: tiny
     for tiny in (
         Tiny(
-            "xclip",
-            "xclip-b32-k400",
-            "mit.position_embedding",
-            "x_clip",
-            "XCLIPModel",
-            _xclip,
-            4,
-            32,
-            (4, 2, 2),
+            *("xclip", "xclip-b32-k400", "mit.position_embedding"),
+            *("x_clip", "XCLIPModel"),
+            *(_xclip, 4, 32, (4, 2, 2)),
             out=24,
         ),
         Tiny(
-            "clip",
-            "clip-b16",
-            "vision_model.post_layernorm.weight",
-            "clip",
-            "CLIPModel",
-            _clip,
-            3,
-            32,
-            (3, 2, 2),
+            *("clip", "clip-b16", "vision_model.post_layernorm.weight"),
+            *("clip", "CLIPModel"),
+            *(_clip, 3, 32, (3, 2, 2)),
             out=24,
         ),
         Tiny(
-            "siglip",
-            "siglip2-b16",
-            "vision_model.head.probe",
-            "siglip",
-            "SiglipModel",
-            _siglip,
-            3,
-            32,
-            (3, 2, 2),
+            *("siglip", "siglip2-b16", "vision_model.head.probe"),
+            *("siglip", "SiglipModel"),
+            *(_siglip, 3, 32, (3, 2, 2)),
         ),
         Tiny(
-            "dinov2",
-            "dinov2-b",
-            "encoder.layer.1.layer_scale1.lambda1",
-            "dinov2",
-            "Dinov2Model",
+            *("dinov2", "dinov2-b", "encoder.layer.1.layer_scale1.lambda1"),
+            *("dinov2", "Dinov2Model"),
             # Positions for 42 x 42, used at 28 x 28: they are interpolated, as the real ones are.
             lambda m: m.Dinov2Config(**_vit(mlp_ratio=2, image_size=42, patch_size=14)),
             3,
@@ -136,11 +115,8 @@ TINY: dict[str, Tiny] = {
             hidden=64,
         ),
         Tiny(
-            "dinov3",
-            "dinov3-b16",
-            "embeddings.register_tokens",
-            "dinov3_vit",
-            "DINOv3ViTModel",
+            *("dinov3", "dinov3-b16", "embeddings.register_tokens"),
+            *("dinov3_vit", "DINOv3ViTModel"),
             lambda m: m.DINOv3ViTConfig(
                 **_vit(
                     intermediate_size=48,
@@ -154,11 +130,8 @@ TINY: dict[str, Tiny] = {
             (3, 2, 2),
         ),
         Tiny(
-            "vivit",
-            "vivit-b16x2-k400",
-            "vivit.embeddings.position_embeddings",
-            "vivit",
-            "VivitForVideoClassification",
+            *("vivit", "vivit-b16x2-k400", "vivit.embeddings.position_embeddings"),
+            *("vivit", "VivitForVideoClassification"),
             lambda m: m.VivitConfig(
                 **_vit(
                     intermediate_size=48,
@@ -172,11 +145,8 @@ TINY: dict[str, Tiny] = {
             (3, 2, 2),
         ),
         Tiny(
-            "videomae",
-            "videomae-b",
-            "videomae.layernorm.weight",
-            "videomae",
-            "VideoMAEForPreTraining",
+            *("videomae", "videomae-b", "videomae.layernorm.weight"),
+            *("videomae", "VideoMAEForPreTraining"),
             lambda m: m.VideoMAEConfig(
                 **_vit(
                     intermediate_size=48,
@@ -194,11 +164,12 @@ TINY: dict[str, Tiny] = {
             (3, 2, 2),
         ),
         Tiny(
-            "timesformer",
-            "timesformer-b-k400",
-            "timesformer.embeddings.time_embeddings",
-            "timesformer",
-            "TimesformerForVideoClassification",
+            *(
+                "timesformer",
+                "timesformer-b-k400",
+                "timesformer.embeddings.time_embeddings",
+            ),
+            *("timesformer", "TimesformerForVideoClassification"),
             lambda m: m.TimesformerConfig(
                 **_vit(intermediate_size=48, image_size=32, num_frames=3), num_labels=3
             ),
@@ -207,11 +178,8 @@ TINY: dict[str, Tiny] = {
             (3, 2, 2),
         ),
         Tiny(
-            "vjepa2",
-            "vjepa2-l",
-            "encoder.layernorm.bias",
-            "vjepa2",
-            "VJEPA2Model",
+            *("vjepa2", "vjepa2-l", "encoder.layernorm.bias"),
+            *("vjepa2", "VJEPA2Model"),
             lambda m: m.VJEPA2Config(
                 **_vit(mlp_ratio=2.0, crop_size=32, frames_per_clip=8, patch_size=16),
                 pred_hidden_size=24,

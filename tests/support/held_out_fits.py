@@ -24,6 +24,7 @@ from obygaze_models.runner.fitting import (
 )
 from obygaze_models.runner.heldout import HeldOut
 from obygaze_models.runner.inputs import Inputs, gather
+from obygaze_models.runner.processes import fitting
 from obygaze_models.runner.store_run import StoreRun, store_runs
 from support.cells import with_folds
 from support.experiments import VISUAL, films, planted, quick, store_of
@@ -173,9 +174,10 @@ def fit(run: StoreRun, model: str, held: HeldOut, task: str) -> Fitted | str:
     chosen = run.models[model]
     context: FitContext = run.context(task)
     try:
-        if chosen.kind == PERCEPTRON:
-            return fit_perceptrons(chosen, [held], context, 3)[0]
-        return with_inner_scores(fit_model(chosen, held, context), held, context)
+        with fitting():
+            if chosen.kind == PERCEPTRON:
+                return fit_perceptrons(chosen, [held], context, 3)[0]
+            return with_inner_scores(fit_model(chosen, held, context), held, context)
     except FixTraining as error:
         return error.reason
 

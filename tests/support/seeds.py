@@ -12,5 +12,5 @@ IS_TORTURE = "SEED" in os.environ
 
 
 def amount(check: T, torture: T) -> T:
-    """Return how much a search draws: a small part in `make check`, the rest in `make torture`."""
+    """Return how much a search draws: a small part, and all of it in `make torture`."""
     return torture if IS_TORTURE else check

@@ -45,7 +45,7 @@ from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.tables import open_file
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.listing import title_of_clip
+from obygaze_features.manifest.listing import title_of
 from obygaze_features.manifest.model import Clip, Manifest, own_columns
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.times import (
@@ -55,7 +55,7 @@ from obygaze_features.manifest.times import (
     film_times,
     spans_in_films,
 )
-from obygaze_features.manifest.vocabulary import concept_meaning, film_title
+from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import Store
 from obygaze_models.runner.labels import RunLabels, labels_since
 from obygaze_models.runner.tables import Run
@@ -416,7 +416,7 @@ class Site:
         }
 
     def _title(self, film: str) -> str:
-        return title_of_clip(self.films[film][0]) or film_title(film)
+        return title_of(self.films[film][0]) or film
 
     @cached_property
     def ids_in_store(self) -> dict[str, str]:

@@ -19,11 +19,7 @@ from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.io import (
-    manifest_sha256,
-    read_manifest,
-    write_manifest,
-)
+from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.link import is_linked
 from obygaze_features.manifest.model import NO_LEVEL, Header, Manifest, SourceFile
 from obygaze_features.manifest.own_labels import own_tasks
@@ -272,12 +268,10 @@ def concepts_of(row: TableRow, column: str) -> tuple[str, ...]:
     if words == ("",):
         return ()
     names = []
-    unknown = []
-    for word in words:
+    for word in dict.fromkeys(words):
         name = canonical_concept(word)
-        if name is not None:
-            names.append(name)
-        elif word not in unknown:
-            unknown.append(word)
+        if name is None:
             row.add(column, f"unknown concept {word!r}")
+        else:
+            names.append(name)
     return tuple(names)

@@ -28,27 +28,12 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import concepts
 
 REQUIRED = (
-    *(
-        "clip_index",
-        "annotator",
-        "label",
-        "concepts",
-        "comment",
-        "start_frame",
-        "end_frame",
-    ),
-    *("imdb_key", "movie_title", "framerate"),
+    *("clip_index", "annotator", "label", "concepts", "comment"),
+    *("start_frame", "end_frame", "imdb_key", "movie_title", "framerate"),
 )
 EXTRA = (
-    *(
-        "annotator",
-        "start_frame",
-        "end_frame",
-        "framerate",
-        "movie_title",
-        "clip_index",
-    ),
-    "comment",
+    *("annotator", "start_frame", "end_frame", "framerate"),
+    *("movie_title", "clip_index", "comment"),
 )
 # What says what is said in which segment.
 TEXTS = ("imdb_key", "annotator", "clip_index", "subtitle")

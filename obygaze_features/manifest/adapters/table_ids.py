@@ -10,17 +10,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.tables import TableRow, whole_number
-from obygaze_features.manifest.adapters.table_mapping import NEEDED
+from obygaze_features.core.tables import CsvTable, TableRow, whole_number
+from obygaze_features.manifest.adapters.table_mapping import FRAMES, NEEDED
+from obygaze_features.manifest.adapters.table_times import SPAN_COLUMNS
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.model import ascii_id
+from obygaze_features.manifest.spans import FILM_TIMES
 
 COUNT = "count"
 # Rows of several annotators are of one clip if these are equal.
-_PLACES = (
-    *("start_s", "end_s", "film_start_s", "film_end_s"),
-    *("start_frame", "end_frame", "video"),
-)
+_PLACES = (*SPAN_COLUMNS, *FILM_TIMES, *FRAMES, "video")
 _PART = re.compile(r"\{(?P<column>[^{}:]+)(?::(?P<digits>0?[0-9]{1,2})d)?\}")
 
 
@@ -34,6 +33,13 @@ def columns_of_form(form: str) -> list[str]:
             hint="columns in braces, numbers with their digits: '{film}-{n:03d}'",
         )
     return columns
+
+
+def hidden_columns(table: CsvTable, columns: Mapping[str, str], form: str) -> list[str]:
+    """Return the columns of a table whose name another column of the manifest takes."""
+    taken = {*columns, "clip_id"} if form else {*columns}
+    used = {*columns.values(), *columns_of_form(form)}
+    return [name for name in table.columns if name in taken and name not in used]
 
 
 def counts_in_films(

@@ -63,8 +63,8 @@ def open_parquet(
         )
     if export is not None:
         wanted.update((*TIME_KEYS, *export.arrays))
-    names = []
-    others = []
+    names: list[str] = []
+    others: list[str] = []
     for field in table.schema:
         is_read = _is_vector(field.type) or field.name in wanted
         (names if is_read else others).append(field.name)

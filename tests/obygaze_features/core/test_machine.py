@@ -9,6 +9,12 @@ from obygaze_features.core import machine
 from obygaze_features.core.system import posix
 
 
+@pytest.fixture(autouse=True)
+def no_job(monkeypatch):
+    """As outside of Slurm."""
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK")
+
+
 @pytest.fixture
 def no_quota(monkeypatch):
     """As outside a container."""

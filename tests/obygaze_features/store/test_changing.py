@@ -813,6 +813,8 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         (root / folder).mkdir(parents=True)
         for name, text in files.items():
             (root / folder / name).write_text(text)
+    values = {"clip": np.ones((1, 4), np.float32)}
+    made_store(root / "annotated-rows", [Row("clip 9.ada", FILM)], values)
     # Another film has a clip of this id.
     other = table.replace(FILM, "another film")
     (root / "scores" / "others.csv").write_text(other)
@@ -829,6 +831,7 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         root / "sent" / "page": BY_IDS,
         root / "scores" / "scores.csv": "",
         root / "annotated": "",
+        root / "annotated-rows": "",
         root / "scores" / "others.csv": OTHERS,
         root / "scores" / "sheet.xlsx": "",
     }

@@ -700,7 +700,8 @@ def test_lists_of_another_program_become_an_array(tmp_path: Path) -> None:
         tags=[["a"], [], ["b", "c"]],
         score=[0.5, 0.25, 0.125],
     )
-    done = import_features("parquet", file, tmp_path / "s", id_key="name")
+    stated = {"id_key": "name", "backbone": "theirs"}
+    done = import_features("parquet", file, tmp_path / "s", **stated)
     assert done.remarks == [
         "columns without lists of numbers were left out: tags, score"
     ]

@@ -446,7 +446,7 @@ def test_a_key_that_the_splits_do_not_read_is_a_violation(
 @pytest.mark.parametrize("n_folds", [0, 5])
 def test_what_folds_of_a_manifest_say_fits_every_protocol(n_folds: int) -> None:
     """`splits.folds = 5` was refused: it has no meaning in published splits."""
-    (note,) = SplitReport("grouped", 0, {}, "raw").notes
+    (note,) = SplitReport("grouped", {}, "raw").notes
     *of_splits, of_task = re.findall(r"--set (\S+)", note)
     text = f"{MINIMAL}\n[splits]\nfolds = {n_folds}\n"
     found = read(text, *of_splits, of_task.replace("TASK", "EN_S"))

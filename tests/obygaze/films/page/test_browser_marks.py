@@ -31,6 +31,7 @@ from support.browsers import (
 from support.cli import call_obygaze
 from support.film_pages import film_clips, mark, save, served, site, table
 from support.killed_server import running
+from support.seeds import amount
 from support.videos import write_video
 
 from obygaze.films.page.site import Site
@@ -43,7 +44,7 @@ pytestmark = [pytest.mark.check("drives a browser"), pytest.mark.timeout(500)]
 # Start, end, level, concepts and comment of a mark.
 Values = tuple[int, int, str, tuple[str, ...], str]
 N_FRAMES = 2500
-N_EDITS = 500
+N_EDITS = amount(120, 500)
 LEVELS = ("EN", "HN", "NS", "S")
 
 

@@ -655,6 +655,8 @@ def test_a_column_called_as_expressions_call_the_concepts_is_asked_about(
     path.write_text("clip_id,movie_id,concept\na-1,a,Look\na-2,a,Look|Body\n")
     mapped = read(path, {"concepts": "concept"}).manifest
     assert [clip.concepts for clip in mapped] == [("Look",), ("Look", "Body")]
+    named = read(path, {"theme": "concept"}).manifest
+    assert [*named.where("Body in theme").clip_ids] == ["a-2"]
 
 
 PLACES = "clip_id,movie_id,start_s,end_s,film_start_s,film_end_s,video\n"
