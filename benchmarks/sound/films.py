@@ -265,9 +265,9 @@ def _options(**options: str) -> tuple[tuple[str, str], ...]:
 ENGLISH = SoundTrack("ac3", language="eng")
 GERMAN = SoundTrack("ac3", flashes=(60,), language="ger")
 COMMENTARY = SoundTrack("ac3", flashes=(), language="eng", disposition="comment")
-MPEG2 = {"codec": "mpeg2video"}
-VP8 = {"codec": "libvpx"}
-H264 = {"codec": "libx264"}
+MPEG2 = "mpeg2video"
+VP8 = "libvpx"
+H264 = "libx264"
 
 # Containers that store the times of sound.
 FILMS = (
@@ -287,7 +287,7 @@ FILMS = (
     SoundFilm("mp4-flac", ".mp4", [SoundTrack("flac", format="s16")]),
     SoundFilm("mp4-late-sound", ".mp4", [SoundTrack(late_s=0.8)]),
     SoundFilm("mp4-early-sound", ".mp4", pictures_late_s=0.8),
-    SoundFilm("mp4-gap", ".mp4", [SoundTrack(gap_s=(5.0, 6.5))], options=_options()),
+    SoundFilm("mp4-gap", ".mp4", [SoundTrack(gap_s=(5.0, 6.5))]),
     SoundFilm("mov-pcm", ".mov", [SoundTrack("pcm_s16be", format="s16")]),
     SoundFilm("mov-pcm-24", ".mov", [SoundTrack("pcm_s24le", format="s32")]),
     SoundFilm("mov-alac", ".mov", [SoundTrack("alac", format="s16p")]),
@@ -313,24 +313,27 @@ FILMS = (
     SoundFilm("mkv-gap", ".mkv", [SoundTrack("ac3", gap_s=(5.0, 6.5))]),
     SoundFilm("mkv-languages", ".mkv", [COMMENTARY, ENGLISH, GERMAN], heard=1),
     SoundFilm("mkv-cut", ".mkv", cut_s=3.01),
-    SoundFilm("webm-opus", ".webm", [SoundTrack("libopus", format="flt")], **VP8),
+    SoundFilm("webm-opus", ".webm", [SoundTrack("libopus", format="flt")], codec=VP8),
     SoundFilm(
         "webm-vorbis",
         ".webm",
         [SoundTrack("vorbis", options=_options(strict="-2"))],
-        **VP8,
+        codec=VP8,
     ),
-    SoundFilm("ts-aac", ".ts", **MPEG2),
-    SoundFilm("ts-mp2", ".ts", [SoundTrack("mp2", format="s16")], **MPEG2),
-    SoundFilm("ts-ac3", ".ts", [SoundTrack("ac3")], **MPEG2),
-    SoundFilm("ts-ac3-gap", ".ts", [SoundTrack("ac3", gap_s=(5.0, 6.5))], **MPEG2),
+    SoundFilm("ts-aac", ".ts", codec=MPEG2),
+    SoundFilm("ts-mp2", ".ts", [SoundTrack("mp2", format="s16")], codec=MPEG2),
+    SoundFilm("ts-ac3", ".ts", [SoundTrack("ac3")], codec=MPEG2),
+    SoundFilm("ts-ac3-gap", ".ts", [SoundTrack("ac3", gap_s=(5.0, 6.5))], codec=MPEG2),
     SoundFilm("ts-late-sound", ".ts", [SoundTrack("mp2", format="s16", late_s=0.8)]),
-    SoundFilm("ts-cut", ".ts", [SoundTrack("ac3")], cut_s=3.01, **MPEG2),
-    SoundFilm("mpg-mp2", ".mpg", [SoundTrack("mp2", format="s16")], **MPEG2),
-    SoundFilm("mpg-ac3", ".mpg", [SoundTrack("ac3")], **MPEG2),
-    SoundFilm("flv-aac", ".flv", **H264),
+    SoundFilm("ts-cut", ".ts", [SoundTrack("ac3")], cut_s=3.01, codec=MPEG2),
+    SoundFilm("mpg-mp2", ".mpg", [SoundTrack("mp2", format="s16")], codec=MPEG2),
+    SoundFilm("mpg-ac3", ".mpg", [SoundTrack("ac3")], codec=MPEG2),
+    SoundFilm("flv-aac", ".flv", codec=H264),
     SoundFilm(
-        "flv-mp3", ".flv", [SoundTrack("libmp3lame", rate=44100, format="fltp")], **H264
+        "flv-mp3",
+        ".flv",
+        [SoundTrack("libmp3lame", rate=44100, format="fltp")],
+        codec=H264,
     ),
     # Only a table of packets tells of these when they are played.
     SoundFilm("mp4-cut", ".mp4", cut_s=3.01, has_times=False),

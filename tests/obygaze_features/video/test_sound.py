@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.video import DecodeJob, DecodePool, PictureView, sound_index
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.film import index_file
+from obygaze_features.video.resample import mixed
 from obygaze_features.video.sound import DecodedSound, SoundView, decode_sound
 from obygaze_features.video.sound_index import forget_sound, sound_source
 
@@ -105,11 +107,11 @@ def test_a_second_is_the_same_from_every_span(name: str, tmp_path: Path) -> None
     source = sound_source(path, None)
     index = source.film
     decoder = sound_index._like(source.stream.codec_context)
-    whole: list[object] = []
+    whole: list[Any] = []
     for _, packet in source.packets(0, len(index.pts) - 1):
         whole += decoder.decode(packet)
     at = 10 * index.rate - int(index.first[np.argmax(index.samples > 0)])
-    from_start = sound_index.mixed(whole)[at : at + index.rate]
+    from_start = mixed(whole)[at : at + index.rate]
     section = np.concatenate(list(source.samples(index.rate, 480000, 528000)))
     assert np.abs(from_start - section).max() < 0.05
     assert not np.array_equal(from_start, section)
@@ -228,9 +230,12 @@ def test_the_index_of_sound_is_kept_and_trusted_as_that_of_pictures(
     indexes = tmp_path / "indexes"
     read: list[Path] = []
     real = sound_index._read
-    monkeypatch.setattr(
-        sound_index, "_read", lambda path, *rest: read.append(path) or real(path, *rest)
-    )
+
+    def counted(film: Path, *rest: Any) -> sound_index.SoundIndex:
+        read.append(film)
+        return real(film, *rest)
+
+    monkeypatch.setattr(sound_index, "_read", counted)
 
     def heard(file: Path) -> bytes:
         forget_sound()
