@@ -144,6 +144,28 @@ def _encode(film: SoundFilm, path: Path) -> Path:
     return path
 
 
+def make_long(folder: Path, seconds: float) -> Path:
+    """Write a film of AAC that is as long, from a short one again and again."""
+    short = make_film(SoundFilm("short", ".mp4"), folder)
+    path = folder / "long.mp4"
+    with av().open(str(short)) as old, av().open(str(path), "w") as new:
+        copies = {s.index: new.add_stream_from_template(s) for s in old.streams}
+        packets = [packet for packet in old.demux() if packet.size]
+        for number in range(-int(-seconds // SECONDS)):
+            for packet in packets:
+                stream = old.streams[packet.stream_index]
+                tick_s = stream.time_base
+                if stream.type == "audio" and packet.pts < 0:
+                    continue
+                again = av().Packet(bytes(packet))
+                shift = round(number * SECONDS / tick_s)
+                again.pts, again.dts = packet.pts + shift, packet.dts + shift
+                again.time_base, again.is_keyframe = tick_s, packet.is_keyframe
+                again.stream = copies[stream.index]
+                new.mux(again)
+    return path
+
+
 def _sound_stream(out: Any, track: SoundTrack) -> tuple[SoundTrack, Any]:
     settings: dict[str, Any] = {"options": dict(track.options)}
     stream = out.add_stream(
@@ -265,9 +287,9 @@ def _options(**options: str) -> tuple[tuple[str, str], ...]:
 ENGLISH = SoundTrack("ac3", language="eng")
 GERMAN = SoundTrack("ac3", flashes=(60,), language="ger")
 COMMENTARY = SoundTrack("ac3", flashes=(), language="eng", disposition="comment")
-MPEG2 = {"codec": "mpeg2video"}
-VP8 = {"codec": "libvpx"}
-H264 = {"codec": "libx264"}
+MPEG2 = "mpeg2video"
+VP8 = "libvpx"
+H264 = "libx264"
 
 # Containers that store the times of sound.
 FILMS = (
@@ -287,7 +309,7 @@ FILMS = (
     SoundFilm("mp4-flac", ".mp4", [SoundTrack("flac", format="s16")]),
     SoundFilm("mp4-late-sound", ".mp4", [SoundTrack(late_s=0.8)]),
     SoundFilm("mp4-early-sound", ".mp4", pictures_late_s=0.8),
-    SoundFilm("mp4-gap", ".mp4", [SoundTrack(gap_s=(5.0, 6.5))], options=_options()),
+    SoundFilm("mp4-gap", ".mp4", [SoundTrack(gap_s=(5.0, 6.5))]),
     SoundFilm("mov-pcm", ".mov", [SoundTrack("pcm_s16be", format="s16")]),
     SoundFilm("mov-pcm-24", ".mov", [SoundTrack("pcm_s24le", format="s32")]),
     SoundFilm("mov-alac", ".mov", [SoundTrack("alac", format="s16p")]),
@@ -313,24 +335,27 @@ FILMS = (
     SoundFilm("mkv-gap", ".mkv", [SoundTrack("ac3", gap_s=(5.0, 6.5))]),
     SoundFilm("mkv-languages", ".mkv", [COMMENTARY, ENGLISH, GERMAN], heard=1),
     SoundFilm("mkv-cut", ".mkv", cut_s=3.01),
-    SoundFilm("webm-opus", ".webm", [SoundTrack("libopus", format="flt")], **VP8),
+    SoundFilm("webm-opus", ".webm", [SoundTrack("libopus", format="flt")], codec=VP8),
     SoundFilm(
         "webm-vorbis",
         ".webm",
         [SoundTrack("vorbis", options=_options(strict="-2"))],
-        **VP8,
+        codec=VP8,
     ),
-    SoundFilm("ts-aac", ".ts", **MPEG2),
-    SoundFilm("ts-mp2", ".ts", [SoundTrack("mp2", format="s16")], **MPEG2),
-    SoundFilm("ts-ac3", ".ts", [SoundTrack("ac3")], **MPEG2),
-    SoundFilm("ts-ac3-gap", ".ts", [SoundTrack("ac3", gap_s=(5.0, 6.5))], **MPEG2),
+    SoundFilm("ts-aac", ".ts", codec=MPEG2),
+    SoundFilm("ts-mp2", ".ts", [SoundTrack("mp2", format="s16")], codec=MPEG2),
+    SoundFilm("ts-ac3", ".ts", [SoundTrack("ac3")], codec=MPEG2),
+    SoundFilm("ts-ac3-gap", ".ts", [SoundTrack("ac3", gap_s=(5.0, 6.5))], codec=MPEG2),
     SoundFilm("ts-late-sound", ".ts", [SoundTrack("mp2", format="s16", late_s=0.8)]),
-    SoundFilm("ts-cut", ".ts", [SoundTrack("ac3")], cut_s=3.01, **MPEG2),
-    SoundFilm("mpg-mp2", ".mpg", [SoundTrack("mp2", format="s16")], **MPEG2),
-    SoundFilm("mpg-ac3", ".mpg", [SoundTrack("ac3")], **MPEG2),
-    SoundFilm("flv-aac", ".flv", **H264),
+    SoundFilm("ts-cut", ".ts", [SoundTrack("ac3")], cut_s=3.01, codec=MPEG2),
+    SoundFilm("mpg-mp2", ".mpg", [SoundTrack("mp2", format="s16")], codec=MPEG2),
+    SoundFilm("mpg-ac3", ".mpg", [SoundTrack("ac3")], codec=MPEG2),
+    SoundFilm("flv-aac", ".flv", codec=H264),
     SoundFilm(
-        "flv-mp3", ".flv", [SoundTrack("libmp3lame", rate=44100, format="fltp")], **H264
+        "flv-mp3",
+        ".flv",
+        [SoundTrack("libmp3lame", rate=44100, format="fltp")],
+        codec=H264,
     ),
     # Only a table of packets tells of these when they are played.
     SoundFilm("mp4-cut", ".mp4", cut_s=3.01, has_times=False),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from obygaze_features.video.worker import View
+    from obygaze_features.video.worker import ClipView
 
 DTYPES = ("float32", "bfloat16", "float16")
 # What a recipe has beside the settings of the pixels.
@@ -82,7 +82,7 @@ class Backbone(ABC):
     # Whether the weights are known to be the card's checkpoint, and the sha256 of each file.
     verified = True
     hashes: FileHashes = MappingProxyType({})
-    view: View
+    view: ClipView
 
     def __init__(
         self,

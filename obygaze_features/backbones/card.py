@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.backbone import Backbone, Placement
     from obygaze_features.backbones.weights import WeightFiles
     from obygaze_features.video.resize import Resize
-    from obygaze_features.video.worker import View
+    from obygaze_features.video.worker import ClipView
 
 DEFAULT_PRESET = "default"
 Attention = Literal["sdpa", "eager"]
-Medium = Literal["pictures", "sound", "words"]
+ClipMedium = Literal["pictures", "sound", "words"]
 # The equal parts of a clip that have a vector each in a store of sound.
 PARTS = 16
 _Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
@@ -148,7 +148,7 @@ class Family:
     needs_torch: bool = True
     takes_mask: bool = False
     live: float = 15.0
-    medium: Medium = "pictures"
+    medium: ClipMedium = "pictures"
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone of a card; raise an error unless the weights match the card."""
@@ -170,7 +170,7 @@ class Family:
         """Return how the pictures of a card are resized, without loading the model."""
         return card.input.resize_to(card.geometry)
 
-    def view(self, card: Card) -> View:
+    def view(self, card: Card) -> ClipView:
         """Return what a model sees or hears of a clip, without loading it."""
         # Imported late, as in `Preset.resize_to`.
         if self.medium == "words":

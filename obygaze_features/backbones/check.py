@@ -16,7 +16,7 @@ from obygaze_features.backbones.backbone import (
     of_pictures,
 )
 from obygaze_features.backbones.card import Card
-from obygaze_features.backbones.sound import Heard, SoundBackbone, TorchSound
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone, TorchSound
 from obygaze_features.backbones.weights import (
     TENSORS,
     WeightFiles,
@@ -192,7 +192,7 @@ def _random_clips(
         n_before = round(backbone.view.before_s * backbone.view.rate)
         n_samples = n_before + round(1.5 * backbone.view.rate)
         noise = random.uniform(-0.5, 0.5, (3, n_samples)).astype(np.float32)
-        return backbone.forward, [Heard(samples, n_before) for samples in noise]
+        return backbone.forward, [ClipSound(samples, n_before) for samples in noise]
     seeing = of_pictures(backbone, "this check is")
     shape = (3, backbone.geometry.frames, 90, 120, 3)
     pixels = []

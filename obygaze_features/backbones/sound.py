@@ -22,7 +22,7 @@ from obygaze_features.backbones.backbone import (
     as_tensor,
     move_module,
 )
-from obygaze_features.backbones.card import PARTS, Card, Medium, Sound
+from obygaze_features.backbones.card import PARTS, Card, ClipMedium, Sound
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.pretrained import PretrainedFamily
 from obygaze_features.backbones.weights import FileHashes, WeightFiles, is_verified
@@ -42,7 +42,7 @@ _EPSILON = 1e-7
 _ON_CPU = Placement()
 
 
-class Heard(NamedTuple):
+class ClipSound(NamedTuple):
     """The sound of a clip: its samples, and how many of them lie before the clip."""
 
     samples: Samples
@@ -88,11 +88,11 @@ class SoundBackbone(Backbone):
         self.view = SoundView(self.sound.rate, self.sound.before)
 
     @abstractmethod
-    def outputs(self, heard: Heard) -> Mapping[str, Any]:
+    def outputs(self, heard: ClipSound) -> Mapping[str, Any]:
         """Return the outputs of one clip that the family names, each [1, ...]."""
 
     def forward(
-        self, clips: Sequence[Heard], only: Collection[str] | None = None
+        self, clips: Sequence[ClipSound], only: Collection[str] | None = None
     ) -> dict[str, Any]:
         """Return the arrays of clips, each [B, ...]; `only` some of them.
 
@@ -140,10 +140,10 @@ def part_weights(moments: Floats, n_samples: int) -> Floats:
     return weights
 
 
-def pieces_of(n_samples: int, most: int) -> list[slice]:
+def sound_pieces(n_samples: int, most: int) -> list[slice]:
     """Return the fewest equal pieces of at most so many samples; the whole for 0.
 
-    >>> pieces_of(25, 10)
+    >>> sound_pieces(25, 10)
     [slice(0, 8, None), slice(8, 16, None), slice(16, 25, None)]
     """
     n_pieces = -(-n_samples // most) if most else 1
@@ -189,13 +189,13 @@ class TorchSound(SoundBackbone):
         self.module = move_module(module, placement.device, self.dtype).eval()
         self.module.requires_grad_(False)
 
-    def outputs(self, heard: Heard) -> Mapping[str, Tensor]:
+    def outputs(self, heard: ClipSound) -> Mapping[str, Tensor]:
         """Return the tensors of one clip that the family names."""
         import torch
 
         samples = heard.of_clip
         n_samples = len(samples)
-        pieces = pieces_of(n_samples, round(self.sound.seconds * self.sound.rate))
+        pieces = sound_pieces(n_samples, round(self.sound.seconds * self.sound.rate))
         with torch.inference_mode():
             heard_pieces = [self._steps(samples[piece]) for piece in pieces]
             moments = np.concatenate(
@@ -258,7 +258,7 @@ class SoundFamily(PretrainedFamily):
     """
 
     _: KW_ONLY
-    medium: Medium = "sound"
+    medium: ClipMedium = "sound"
     backbone: type[TorchSound] = TorchSound
     steps: int
 

@@ -27,12 +27,11 @@ import numpy.typing as npt
 from obygaze_features.backbones.backbone import Backbone, Placement
 from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.sound import Heard, SoundBackbone, part_weights
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone, part_weights
 from obygaze_features.backbones.weights import WeightFiles
 
 Array = npt.NDArray[np.float64]
 
-N_COLUMNS = 28
 STEP_S = 0.025
 APART_S = 0.01
 N_BANDS = 16
@@ -61,10 +60,10 @@ class SoundDescriptorsFamily(Family):
 class SoundDescriptors(SoundBackbone):
     """The backbone without weights: energy, spectrum, onsets and silence in NumPy."""
 
-    def outputs(self, heard: Heard) -> Mapping[str, Any]:
+    def outputs(self, heard: ClipSound) -> Mapping[str, Any]:
         """Return the vectors of the parts, and mean, deviation and maximum of all steps."""
         samples = heard.of_clip.astype(np.float64)
-        steps = describe(samples, self.sound.rate)
+        steps = describe_sound(samples, self.sound.rate)
         apart = round(APART_S * self.sound.rate)
         moments = np.arange(len(steps)) * apart + round(STEP_S * self.sound.rate) / 2
         mean_sd = np.concatenate([steps.mean(axis=0), steps.std(axis=0)])
@@ -86,7 +85,7 @@ class SoundDescriptors(SoundBackbone):
         return {**super().recipe(), "compute": {"dtype": "float64"}}
 
 
-def describe(samples: Array, rate: int) -> Array:
+def describe_sound(samples: Array, rate: int) -> Array:
     """Return the vectors [steps, 28] of samples."""
     length = round(STEP_S * rate)
     apart = round(APART_S * rate)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from obygaze_features.backbones.backbone import Backbone, Placement
 from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.sound import Heard, SoundBackbone, part_weights
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone, part_weights
 from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.lazy import need
@@ -56,7 +56,7 @@ class Speech(SoundBackbone):
         # One detector hears one clip at a time.
         self._of_thread = threading.local()
 
-    def outputs(self, heard: Heard) -> Mapping[str, Any]:
+    def outputs(self, heard: ClipSound) -> Mapping[str, Any]:
         """Return the numbers of a clip, its highest probability, and those of its parts."""
         n_samples = len(heard.of_clip)
         probabilities = self._probabilities(heard)
@@ -73,7 +73,7 @@ class Speech(SoundBackbone):
             name: values[None].astype(np.float32) for name, values in arrays.items()
         }
 
-    def _probabilities(self, heard: Heard) -> npt.NDArray[np.float64]:
+    def _probabilities(self, heard: ClipSound) -> npt.NDArray[np.float64]:
         """Return the probability of speech in each step of a clip; the last step is padded."""
         if not hasattr(self._of_thread, "detector"):
             self._of_thread.detector = self.package.SileroVAD(self.sound.rate)

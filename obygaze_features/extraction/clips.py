@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.sound import Heard
+from obygaze_features.backbones.sound import ClipSound
 from obygaze_features.core.files import file_facts
 from obygaze_features.manifest.model import (
     Manifest,
@@ -21,7 +21,7 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.manifest.windows import CutFilm
 from obygaze_features.store.rows import NO_VIDEO
-from obygaze_features.video.worker import View
+from obygaze_features.video.worker import ClipView
 
 # Files are read in parallel, since each may wait for a network drive.
 AT_ONCE = 8
@@ -159,7 +159,7 @@ class HeardClip:
         remark: What a reader of the store should know of the sound.
     """
 
-    heard: Heard
+    heard: ClipSound
     arrays: Mapping[str, npt.NDArray[Any]]
     remark: str = ""
     total: None = None
@@ -202,7 +202,7 @@ class Decoded:
     row: int
     source: Source
     seconds: float
-    views: Mapping[View, DecodedView | Failure] = field(repr=False)
+    views: Mapping[ClipView, DecodedView | Failure] = field(repr=False)
 
     @property
     def reasons(self) -> list[str]:
@@ -215,4 +215,4 @@ class RowJob(NamedTuple):
     """A row to decode, and the views that its stores need of it."""
 
     row: int
-    views: tuple[View, ...]
+    views: tuple[ClipView, ...]

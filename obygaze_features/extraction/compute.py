@@ -26,7 +26,7 @@ from obygaze_features.backbones.backbone import (
     blank_padding,
     on_device,
 )
-from obygaze_features.backbones.sound import Heard, SoundBackbone
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.core import system
 from obygaze_features.core.machine import is_out_of_memory, usable_cores
 from obygaze_features.extraction.clips import DecodedView, HeardClip, ViewedClip
@@ -293,7 +293,7 @@ def blank_clip(backbone: Backbone) -> DecodedView:
         seconds = backbone.sound.seconds or SECONDS_OF_ANY
         n_before = round(view.before_s * view.rate)
         samples = np.zeros(n_before + round(seconds * view.rate), np.float32)
-        return HeardClip(Heard(samples, n_before), {})
+        return HeardClip(ClipSound(samples, n_before), {})
     height, width = backbone.geometry.frame_shape
     if not backbone.geometry.size:
         height = width = SIZE_OF_ANY

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.backbones.card import PARTS
-from obygaze_features.backbones.sound import Heard
+from obygaze_features.backbones.sound import ClipSound
 from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.extraction.clips import (
     NO_VIDEO_NAMED,
@@ -36,7 +36,7 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip
 from obygaze_features.video.pool import DecodePool, DecodeResult, in_order
 from obygaze_features.video.sound import DecodedSound, SoundView
-from obygaze_features.video.worker import DecodeJob, View
+from obygaze_features.video.worker import ClipView, DecodeJob
 
 # The numbers of one film must not come from two.
 REPLACED = Failure(
@@ -158,7 +158,7 @@ class RowDecoder:
             for job, result in zip(rows, results, strict=True):
                 yield self._row(job, result)
 
-    def _index_job(self, video: str, views: Iterable[View]) -> DecodeJob:
+    def _index_job(self, video: str, views: Iterable[ClipView]) -> DecodeJob:
         with_sound = any(isinstance(view, SoundView) for view in views)
         return DecodeJob(video, (), indexes=self.indexes, with_sound=with_sound)
 
@@ -218,7 +218,7 @@ def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Deco
     if result.file_facts is not None and result.error is None:
         n_bytes, quick_hash = result.file_facts
         source = Source(n_bytes, quick_hash[:16])
-    views: dict[View, DecodedView | Failure] = {}
+    views: dict[ClipView, DecodedView | Failure] = {}
     for view in job.views:
         try:
             if isinstance(view, SoundView):
@@ -239,7 +239,7 @@ def _heard(sound: DecodedSound) -> HeardClip:
         "start_s": np.array(sound.start_s),
         "end_s": np.array(sound.end_s),
     }
-    heard = Heard(sound.samples, sound.n_before)
+    heard = ClipSound(sound.samples, sound.n_before)
     return HeardClip(heard, arrays, "; ".join(sound.remarks))
 
 

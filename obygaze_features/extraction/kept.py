@@ -39,7 +39,7 @@ from obygaze_features.store.layout import BEFORE, MASK, NEXT, PICTURES, STORE_JS
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.rows import FAILED, Row
 from obygaze_features.video.decoded_clip import PictureView
-from obygaze_features.video.worker import View
+from obygaze_features.video.worker import ClipView
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class KeptFrames:
     row_of_clip: Mapping[str, int]
     changed: Sequence[str] = ()
 
-    def serves(self, view: View, grid: Grid | None) -> bool:
+    def serves(self, view: ClipView, grid: Grid | None) -> bool:
         """Return whether the pictures of a view are among those of the store; sound never is."""
         if not isinstance(view, PictureView):
             return False
@@ -99,7 +99,7 @@ OF_TWO_FILES = Failure(
 )
 
 # For each view whose frames were kept: the store that has them.
-KeptViews = Mapping[View, KeptFrames]
+KeptViews = Mapping[ClipView, KeptFrames]
 
 
 def stores_of_frames(
@@ -131,9 +131,9 @@ def find_kept(
     stores: Iterable[Store],
     clips: Sequence[PlannedClip],
     facts: Facts,
-    views: Iterable[View],
+    views: Iterable[ClipView],
     grid: Grid | None,
-) -> dict[View, KeptFrames]:
+) -> dict[ClipView, KeptFrames]:
     """Return for each view the store that has most of its frames, if one has any.
 
     Args:
@@ -144,7 +144,7 @@ def find_kept(
         grid: How the films are cut, if the clips are windows.
     """
     kept = [_kept_of(store, clips, facts) for store in stores]
-    kept_views: dict[View, KeptFrames] = {}
+    kept_views: dict[ClipView, KeptFrames] = {}
     for view in dict.fromkeys(views):
         serving = [one for one in kept if one.serves(view, grid)]
         if serving:
@@ -185,7 +185,7 @@ def refuse_changed_clips(kept: KeptFrames) -> None:
         )
 
 
-def is_kept(clip_id: str, view: View, kept: KeptViews) -> bool:
+def is_kept(clip_id: str, view: ClipView, kept: KeptViews) -> bool:
     """Return whether the frames of a clip are kept for a view."""
     return view in kept and clip_id in kept[view].row_of_clip
 
@@ -193,7 +193,7 @@ def is_kept(clip_id: str, view: View, kept: KeptViews) -> bool:
 def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
     """Return a row from kept frames, as the pool would have decoded it."""
     started = time.monotonic()
-    views: dict[View, DecodedView | Failure] = {}
+    views: dict[ClipView, DecodedView | Failure] = {}
     for view in job.views:
         if not isinstance(view, PictureView):
             continue

@@ -33,7 +33,7 @@ from obygaze_features.store.layout import Array, check_store_name
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import RowColumns
-from obygaze_features.video.worker import View
+from obygaze_features.video.worker import ClipView
 
 # --- What a person names ---
 
@@ -146,7 +146,7 @@ class StorePlan:
     kept: Container[str] = ()
 
     @property
-    def view(self) -> View:
+    def view(self) -> ClipView:
         """What the backbone sees or hears of a clip."""
         return self.backbone.view
 

@@ -16,7 +16,7 @@ from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.picture import conversion_sha256
 from obygaze_features.video.resample import resampling_sha256
 from obygaze_features.video.sound import SoundView
-from obygaze_features.video.worker import View
+from obygaze_features.video.worker import ClipView
 
 # The rule by which frames are found; raise it with any change that could give other frames.
 DECODER_RULE = 1
@@ -77,7 +77,7 @@ def recipe_of(backbone: Backbone, grid: Grid | None = None) -> Recipe:
     )
 
 
-def sampling_recipe(view: View, grid: Grid | None) -> dict[str, Any]:
+def sampling_recipe(view: ClipView, grid: Grid | None) -> dict[str, Any]:
     """Return the section of a recipe on what is taken of a clip or of a window, and when."""
     sampling: dict[str, Any] = {"medium": "sound", "rule": PARTS_RULE, "parts": PARTS}
     if isinstance(view, PictureView):
@@ -89,7 +89,7 @@ def sampling_recipe(view: View, grid: Grid | None) -> dict[str, Any]:
     return sampling
 
 
-def decoder_recipe(view: View) -> dict[str, Any]:
+def decoder_recipe(view: ClipView) -> dict[str, Any]:
     """Return the section of a recipe on the decoder."""
     if isinstance(view, SoundView):
         hashed = resampling_sha256()

@@ -20,7 +20,7 @@ from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex, Ints, SampledRanks, sample
 from obygaze_features.video.pool import DecodePool, DecodeResult, in_order
 from obygaze_features.video.sound import DecodedSound, SoundView
-from obygaze_features.video.worker import DecodeJob, View
+from obygaze_features.video.worker import ClipView, DecodeJob
 
 # The pictures of a part: about as many as this, but at least those up to the next key frame, if
 # they are not more than a share of the memory that parts may take. Half of it is for those that
@@ -36,7 +36,7 @@ class WantedWindow(NamedTuple):
     """The number of a window in its film, and the views that see it."""
 
     number: int
-    views: tuple[View, ...]
+    views: tuple[ClipView, ...]
 
 
 def decode_windows(
@@ -267,7 +267,7 @@ class _Sweep:
     def _job(self, ranks: Ints, views: Iterable[PictureView]) -> DecodeJob:
         return replace(self.job, ranks=ranks.tolist(), views=tuple(views))
 
-    def _window(self, number: int, views: tuple[View, ...]) -> _Window:
+    def _window(self, number: int, views: tuple[ClipView, ...]) -> _Window:
         ranks = self.grid.ranks(self.clock_s, number)
         span = int(ranks[0]), int(ranks[-1]) + 1
         samples = {

@@ -32,10 +32,10 @@ from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.resize import Pixels
 from obygaze_features.video.sound import DecodedSound, SoundView
 from obygaze_features.video.worker import (
+    ClipView,
     DecodeJob,
     Outcome,
     SharedMemory,
-    View,
     decoded,
     unpacked,
 )
@@ -70,7 +70,7 @@ class DecodeResult:
     seconds: float
     file_facts: tuple[int, str] | None = None
     sounds: Mapping[SoundView, DecodedSound] = field(default_factory=dict)
-    failures: Mapping[View, BadVideo] = field(default_factory=dict)
+    failures: Mapping[ClipView, BadVideo] = field(default_factory=dict)
 
     def clip(self, view: PictureView) -> DecodedClip:
         """Return what a view sees of the clip, or raise why there is nothing."""
@@ -82,7 +82,7 @@ class DecodeResult:
         self._raise_failure(view)
         return self.sounds[view]
 
-    def _raise_failure(self, view: View) -> None:
+    def _raise_failure(self, view: ClipView) -> None:
         failure = self.failures.get(view, self.error)
         if failure is not None:
             raise failure

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -22,6 +22,7 @@ import numpy as np
 
 from obygaze_features.video.container import (
     BadVideo,
+    CountErrors,
     OnProgress,
     OpenVideo,
     av,
@@ -60,6 +61,10 @@ SPOILT = 3
 KEPT_SECTIONS = 2
 # How many packets are decoded to compare a new decoder with the one of the file.
 _COMPARED = 16
+# How many packets are compared with the clock at once.
+_BLOCK = 4096
+# How many frames are mixed at once, while they are still in the cache of the processor.
+_MIXED = 64
 
 K = TypeVar("K")
 
@@ -166,31 +171,6 @@ def _read_or_make(
     return read_or_make(file, make, unpack)
 
 
-def _column() -> array[int]:
-    return array("q")
-
-
-@dataclass
-class _Rows:
-    """The columns of an index while it is made; lists of numbers would take much more memory."""
-
-    pts: array[int] = field(default_factory=_column)
-    checksum: array[int] = field(default_factory=_column)
-    offset: array[int] = field(default_factory=_column)
-    time: array[int] = field(default_factory=_column)
-    samples: array[int] = field(default_factory=_column)
-    damaged: set[int] = field(default_factory=set)
-
-    def add(self, packet: Any) -> None:
-        """Add a packet, of which no sample is known yet."""
-        pts = NO_PTS if packet.pts is None else packet.pts
-        self.pts.append(pts)
-        self.checksum.append(crc32(packet))
-        self.offset.append(-1 if packet.pos is None else packet.pos)
-        self.time.append(NO_PTS)
-        self.samples.append(0)
-
-
 def _read(
     path: Path,
     opened: OpenVideo,
@@ -200,65 +180,21 @@ def _read(
 ) -> SoundIndex:
     """Decode the sound of an open file once; keep its packets if `packets` is a list."""
     container, stream, _ = opened
-    decoder = stream.codec_context
-    _set_up(decoder)
-    rows = _Rows()
-    rate = 0
-    new_decoder = _NewDecoder(decoder)
+    rows = _Rows(stream.codec_context)
     with logged_errors() as count_errors:
-
-        def decode(packet: Any, position: int) -> None:
-            nonlocal rate
-            n_before = count_errors()
-            frames = []
-            try:
-                frames = decoder.decode(packet)
-            except EOFError:
-                return
-            except av().FFmpegError:
-                rows.damaged.add(position)
-            if count_errors() > n_before:
-                rows.damaged.add(position)
-            new_decoder.compare(packet, frames)
-            # A packet has the time of its first frame.
-            for frame in frames:
-                rate = rate or frame.sample_rate
-                if frame.sample_rate != rate:
-                    raise BadVideo(
-                        f"its sound changes from {rate} to {frame.sample_rate} samples a second",
-                        path=path,
-                        stage="decode",
-                        reason="no-sound",
-                    )
-                if not rows.samples[position] and frame.pts is not None:
-                    rows.time[position] = frame.pts
-                rows.samples[position] += frame.samples
-
-        n_errors = count_errors()
-        position = -1
         try:
-            for position, packet in enumerate(demux(container, stream)):
+            for packet in demux(container, stream):
                 progress()
-                if packet.is_corrupt or count_errors() > n_errors:
-                    # Some readers find out one packet late.
-                    rows.damaged.update((max(position - 1, 0), position))
-                rows.add(packet)
-                decode(packet, position)
-                n_errors = count_errors()
+                rows.add(packet, count_errors)
                 if packets is not None:
-                    packet.pts = packet.dts = position
+                    packet.pts = packet.dts = len(packets)
                     packets.append(packet)
         except av().FFmpegError:
-            rows.damaged.add(max(position, 0))
-        if position >= 0:
-            decode(None, position)
-    if not rate:
-        raise BadVideo(
-            "no sound can be decoded", path=path, stage="decode", reason="no-sound"
-        )
-    end_s, has_clock = picture_clock(path, indexes, progress)
-    origin_s = (container.start_time or 0) / float(av().time_base)
-    samples = np.array(rows.samples)
+            rows.damaged.add(max(len(rows.pts) - 1, 0))
+        if rows.pts:
+            # What the decoder holds back until the end.
+            rows.decode(None, count_errors)
+    samples = np.array(rows.samples, dtype=np.int64)
     damaged = np.zeros(len(samples), dtype=np.bool_)
     for spoilt in rows.damaged:
         damaged[spoilt : spoilt + 1 + SPOILT] = True
@@ -266,21 +202,102 @@ def _read(
     is_head = np.logical_and.accumulate(damaged)
     samples[is_head] = 0
     damaged[is_head] = False
+    if not samples.any():
+        message = "no sound can be decoded"
+        raise BadVideo(message, path=path, stage="decode", reason="no-sound")
+    tick_s = float(stream.time_base)
+    origin_s = (container.start_time or 0) / float(av().time_base)
+    times = np.array(rows.time)
+    pictures_end_s, has_clock = picture_clock(path, indexes, progress)
     return SoundIndex(
         pts=np.array(rows.pts),
         checksum=np.array(rows.checksum),
         offset=np.array(rows.offset),
-        first=_first_samples(
-            np.array(rows.time), samples, float(stream.time_base), origin_s, rate
-        ),
+        first=_first_samples(times, samples, tick_s, origin_s, rows.rate),
         samples=samples,
         damaged=damaged,
-        rate=rate,
+        rate=rows.rate,
         stream=_name_of(container, stream),
-        pictures_end_s=end_s,
+        pictures_end_s=pictures_end_s,
         has_clock=has_clock,
-        takes_new_decoders=new_decoder.is_like,
+        takes_new_decoders=rows.takes_new_decoders,
     )
+
+
+class _Rows:
+    """The columns of an index while it is made; lists of numbers would take much more memory."""
+
+    def __init__(self, decoder: Any) -> None:
+        _set_up(decoder)
+        self.decoder = decoder
+        self.new_decoder = _like(decoder)
+        self.takes_new_decoders = True
+        self.rate = int(decoder.sample_rate)
+        self.pts = array("q")
+        self.checksum = array("q")
+        self.offset = array("q")
+        self.time = array("q")
+        self.samples = array("q")
+        self.damaged: set[int] = set()
+        self.n_errors = 0
+
+    def add(self, packet: Any, count_errors: CountErrors) -> None:
+        """Add a packet, and decode it."""
+        position = len(self.pts)
+        if packet.is_corrupt or count_errors() > self.n_errors:
+            # Some readers find out one packet late.
+            self.damaged.update((max(position - 1, 0), position))
+            self.n_errors = count_errors()
+        self.pts.append(NO_PTS if packet.pts is None else packet.pts)
+        self.checksum.append(crc32(packet))
+        self.offset.append(-1 if packet.pos is None else packet.pos)
+        self.time.append(NO_PTS)
+        self.samples.append(0)
+        self.decode(packet, count_errors)
+
+    def decode(self, packet: Any, count_errors: CountErrors) -> None:
+        """Decode the last packet, or with None the rest."""
+        position = len(self.pts) - 1
+        frames: list[Any] = []
+        try:
+            frames = self.decoder.decode(packet)
+        except EOFError:
+            return
+        except av().FFmpegError:
+            self.damaged.add(position)
+        if count_errors() > self.n_errors:
+            self.damaged.add(position)
+            self.n_errors = count_errors()
+        if packet is not None and position < _COMPARED:
+            self._compare(packet, frames)
+        for frame in frames:
+            self.rate = self.rate or frame.sample_rate
+            if frame.sample_rate != self.rate:
+                # Another recording behind this one, which would need another filter.
+                self.damaged.add(position)
+                continue
+            # A packet has the time of its first frame.
+            if not self.samples[position] and frame.pts is not None:
+                self.time[position] = frame.pts
+            self.samples[position] += frame.samples
+
+    def _compare(self, packet: Any, frames: list[Any]) -> None:
+        """Find out whether a decoder made of what PyAV tells of another decodes as that one.
+
+        Some decoders need facts that PyAV does not pass on.
+        """
+        try:
+            same = self.new_decoder.decode(packet)
+        except (av().FFmpegError, ValueError):
+            same = []
+        facts, others = (list(map(_facts, alike)) for alike in (frames, same))
+        self.takes_new_decoders &= facts == others
+
+
+def _facts(frame: Any) -> tuple[Any, ...]:
+    """Return all that two frames have to agree in."""
+    values = frame.to_ndarray().tobytes()
+    return frame.sample_rate, frame.format.name, frame.layout.name, values
 
 
 def _first_samples(
@@ -293,16 +310,24 @@ def _first_samples(
     """
     counted = np.cumsum(samples) - samples
     (known,) = np.nonzero((times != NO_PTS) & (samples > 0))
+    if not len(known):
+        return counted
     by_time = np.rint((times[known] * np.float64(tick_s) - origin_s) * rate)
     late = by_time.astype(np.int64) - counted[known]
     most = max(DRIFT_S, DRIFT_TICKS * tick_s) * rate
-    begins = np.zeros(len(samples), np.int64)
-    last = None
-    for position, so_late in zip(known.tolist(), late.tolist(), strict=True):
-        if last is None or abs(so_late - last) > most:
-            begins[0 if last is None else position :] = so_late
-            last = so_late
-    return begins + counted
+    begins = [0]
+    so_late = [late[0]]
+    at = 0
+    while at < len(late):
+        block = late[at : at + _BLOCK]
+        (far,) = np.nonzero(np.abs(block - so_late[-1]) > most)
+        at += int(far[0]) if len(far) else len(block)
+        if len(far):
+            begins.append(known[at])
+            so_late.append(late[at])
+    lengths = np.diff([*begins, len(samples)])
+    numbers: Ints = counted + np.repeat(so_late, lengths)
+    return numbers
 
 
 def _name_of(container: Any, stream: Any) -> str:
@@ -314,37 +339,6 @@ def _name_of(container: Any, stream: Any) -> str:
     language = stream.language
     name = f"sound {number} of {len(streams)}"
     return f"{name} ({language})" if language else name
-
-
-class _NewDecoder:
-    """Tells whether a decoder made of what PyAV tells of another returns the same samples.
-
-    Some decoders need facts that PyAV does not pass on.
-    """
-
-    def __init__(self, decoder: Any) -> None:
-        self.made = _like(decoder)
-        self.n_left = _COMPARED
-        self.is_like = True
-
-    def compare(self, packet: Any, frames: list[Any]) -> None:
-        """Decode one of the first packets too, and compare the samples."""
-        if not self.n_left or not self.is_like or packet is None:
-            return
-        self.n_left -= 1
-        try:
-            same = self.made.decode(packet)
-        except (av().FFmpegError, ValueError):
-            same = []
-        self.is_like = [_facts(frame) for frame in same] == [
-            _facts(frame) for frame in frames
-        ]
-
-
-def _facts(frame: Any) -> tuple[Any, ...]:
-    """Return all that two frames have to agree in."""
-    values = frame.to_ndarray().tobytes()
-    return frame.sample_rate, frame.format.name, frame.layout.name, values
 
 
 def _like(decoder: Any) -> Any:
@@ -426,6 +420,7 @@ class SoundSource(PacketReader):
         index = self.film
         expected = index.samples[wanted.start : wanted.stop].tolist()
         frames: list[Any] = []
+        mono = [np.zeros(0, np.float32)]
         counts = [0] * len(wanted)
         packets = self.packets(start, wanted.stop - 1)
         if wanted.stop == len(index.pts):
@@ -434,15 +429,19 @@ class SoundSource(PacketReader):
         failures = av().FFmpegError, EOFError
         with self._new_decoder() as decoder:
             for position, packet in packets:
-                of_packet = []
-                with suppress(*failures):
+                try:
                     of_packet = decoder.decode(packet)
+                except failures:
+                    of_packet = []
                 row = position - wanted.start
                 if row >= 0 and expected[row]:
                     frames += of_packet
                     for frame in of_packet:
                         counts[row] += frame.samples
-        samples = mixed(frames)
+                if len(frames) >= _MIXED:
+                    mono.append(mixed(frames))
+                    frames = []
+        samples = np.concatenate([*mono, mixed(frames)])
         is_damaged = index.damaged[wanted.start : wanted.stop]
         is_other = np.array(counts) != expected
         if (is_other & ~is_damaged).any():

@@ -44,7 +44,7 @@ from obygaze_features.video.sound import DecodedSound, SoundView, decode_sounds
 from obygaze_features.video.sound_index import make_sound_index
 
 T = TypeVar("T")
-View = PictureView | SoundView
+ClipView = PictureView | SoundView
 PROGRESS_S = 1.0
 
 _Requests = queue.SimpleQueue[tuple[dict[str, Any], int]]
@@ -61,7 +61,7 @@ class DecodeJob:
     """
 
     path: Path | str
-    views: tuple[View, ...]
+    views: tuple[ClipView, ...]
     start_s: float | None = None
     end_s: float | None = None
     indexes: str | None = None
@@ -86,7 +86,7 @@ class DecodeJob:
         return cls(**{**value, "views": views})
 
 
-def _view_of(value: Mapping[str, Any]) -> View:
+def _view_of(value: Mapping[str, Any]) -> ClipView:
     """Return a view of pictures or of sound from plain values."""
     kind = SoundView if "rate" in value else PictureView
     return kind.from_json(value)
@@ -160,7 +160,7 @@ class Outcome(NamedTuple):
 
     clips: Mapping[PictureView, DecodedClip]
     sounds: Mapping[SoundView, DecodedSound]
-    failures: Mapping[View, BadVideo]
+    failures: Mapping[ClipView, BadVideo]
     file_facts: tuple[int, str] | None
 
 
@@ -200,7 +200,7 @@ def decoded(
         )
 
     outcome = Outcome({}, {}, {}, facts)
-    failures: dict[View, BadVideo] = {}
+    failures: dict[ClipView, BadVideo] = {}
     if pictures:
         try:
             outcome = outcome._replace(clips=_as_bad_video(path, see))
@@ -328,7 +328,7 @@ def unpacked(
     job: DecodeJob, reply: Mapping[str, Any], layers: Sequence[Pixels]
 ) -> Outcome:
     """Return what came of a job from the reply to it, given what the memory has."""
-    failures: dict[View, BadVideo] = {
+    failures: dict[ClipView, BadVideo] = {
         job.views[int(number)]: BadVideo(**error)
         for number, error in reply["failures"].items()
     }

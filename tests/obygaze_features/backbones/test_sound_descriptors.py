@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.backbones.actions import load_backbone
-from obygaze_features.backbones.sound import Heard, SoundBackbone, part_weights
-from obygaze_features.backbones.sound_descriptors import describe
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone, part_weights
+from obygaze_features.backbones.sound_descriptors import describe_sound
 
 RATE = 16000
 LEVEL, PEAK, ZEROS, CENTRE, SPREAD, FLATNESS = range(6)
@@ -25,7 +25,7 @@ def tone(hertz: float, seconds: float = 1.0, level: float = 0.5) -> Any:
 
 
 def test_a_tone() -> None:
-    steps = describe(tone(250.0), RATE)
+    steps = describe_sound(tone(250.0), RATE)
     assert steps.shape == (98, 28)
     # The level of a sine is 3.01 dB below its peak, which is 6.02 dB below full scale.
     np.testing.assert_allclose(steps[:, LEVEL], 1 - 0.0903, atol=1e-3)
@@ -41,7 +41,7 @@ def test_a_tone() -> None:
 
 def test_a_higher_tone_is_in_a_higher_band() -> None:
     bands = [
-        int(describe(tone(hertz), RATE)[:, BANDS].mean(axis=0).argmax())
+        int(describe_sound(tone(hertz), RATE)[:, BANDS].mean(axis=0).argmax())
         for hertz in (150, 600, 1500, 4000, 7000)
     ]
     assert bands == sorted(set(bands))
@@ -49,14 +49,14 @@ def test_a_higher_tone_is_in_a_higher_band() -> None:
 
 def test_noise_is_flat_and_not_periodic() -> None:
     noise = 0.1 * np.random.default_rng(0).standard_normal(RATE)
-    steps = describe(noise, RATE)
+    steps = describe_sound(noise, RATE)
     assert steps[:, FLATNESS].mean() > 0.4
     assert steps[:, CENTRE].mean() == pytest.approx(0.5, abs=0.05)
     assert steps[:, PERIODIC].mean() < 0.4
 
 
 def test_silence_is_silence() -> None:
-    steps = describe(np.zeros(RATE), RATE)
+    steps = describe_sound(np.zeros(RATE), RATE)
     assert steps[:, SILENCE].all()
     others = np.delete(steps, SILENCE, axis=1)
     np.testing.assert_allclose(others, 0, atol=1e-9)
@@ -69,7 +69,7 @@ def test_an_onset_is_where_a_sound_begins() -> None:
         begin = round(begin_s * RATE)
         # A sudden end would be a click.
         samples[begin : begin + 3200] = tone(800.0, 0.2) * np.linspace(1, 0, 3200)
-    onsets = np.flatnonzero(describe(samples, RATE)[:, ONSET])
+    onsets = np.flatnonzero(describe_sound(samples, RATE)[:, ONSET])
     assert (onsets * 0.01).tolist() == pytest.approx(begins_s, abs=0.03)
 
 
@@ -77,8 +77,8 @@ def test_a_clip_is_the_mean_and_deviation_and_maximum_of_its_steps() -> None:
     backbone = load_backbone("sound-descriptors")
     assert isinstance(backbone, SoundBackbone)
     samples = np.concatenate([tone(200.0), tone(3000.0, level=0.1)]).astype(np.float32)
-    arrays = backbone.forward([Heard(samples)])
-    steps = describe(samples.astype(np.float64), RATE)
+    arrays = backbone.forward([ClipSound(samples)])
+    steps = describe_sound(samples.astype(np.float64), RATE)
     np.testing.assert_allclose(arrays["clip"][0, :28], steps.mean(axis=0), atol=1e-6)
     np.testing.assert_allclose(arrays["clip"][0, 28:], steps.std(axis=0), atol=1e-6)
     np.testing.assert_allclose(arrays["pooled"][0], steps.max(axis=0), atol=1e-6)

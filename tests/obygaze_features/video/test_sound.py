@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.video import DecodeJob, DecodePool, PictureView, sound_index
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.film import index_file
+from obygaze_features.video.resample import mixed
 from obygaze_features.video.sound import DecodedSound, SoundView, decode_sound
 from obygaze_features.video.sound_index import forget_sound, sound_source
 
@@ -105,11 +107,11 @@ def test_a_second_is_the_same_from_every_span(name: str, tmp_path: Path) -> None
     source = sound_source(path, None)
     index = source.film
     decoder = sound_index._like(source.stream.codec_context)
-    whole: list[object] = []
+    whole: list[Any] = []
     for _, packet in source.packets(0, len(index.pts) - 1):
         whole += decoder.decode(packet)
     at = 10 * index.rate - int(index.first[np.argmax(index.samples > 0)])
-    from_start = sound_index.mixed(whole)[at : at + index.rate]
+    from_start = mixed(whole)[at : at + index.rate]
     section = np.concatenate(list(source.samples(index.rate, 480000, 528000)))
     assert np.abs(from_start - section).max() < 0.05
     assert not np.array_equal(from_start, section)
@@ -228,9 +230,12 @@ def test_the_index_of_sound_is_kept_and_trusted_as_that_of_pictures(
     indexes = tmp_path / "indexes"
     read: list[Path] = []
     real = sound_index._read
-    monkeypatch.setattr(
-        sound_index, "_read", lambda path, *rest: read.append(path) or real(path, *rest)
-    )
+
+    def counted(film: Path, *rest: Any) -> sound_index.SoundIndex:
+        read.append(film)
+        return real(film, *rest)
+
+    monkeypatch.setattr(sound_index, "_read", counted)
 
     def heard(file: Path) -> bytes:
         forget_sound()
@@ -301,3 +306,32 @@ def test_a_view_is_plain_and_checked() -> None:
         SoundView(8000, -1.0)
     with pytest.raises(FixUsage, match="asked for by its times"):
         DecodeJob("a.mp4", (view,), ranks=[3])
+
+
+def placed_one_by_one(times: list[int], samples: list[int], tick_s: float) -> list[int]:
+    """The first sample of each packet, by a count that begins anew at each far time."""
+    numbers = []
+    count = None
+    for time, n_samples in zip(times, samples, strict=True):
+        by_time = round(time * tick_s * 48000)
+        if n_samples and (count is None or abs(by_time - count) > 0.01 * 48000):
+            count = by_time
+        numbers.append(count or 0)
+        count = (count or 0) + n_samples
+    return numbers
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_packets_are_counted_until_the_clock_is_far(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    samples = np.full(9000, 1024)
+    samples[random.integers(9000, size=5)] = 0
+    samples[0] = 1024
+    clock = np.cumsum(samples) - samples
+    for at in random.integers(9000, size=seed * seed):
+        clock[at:] += random.integers(-2000, 90000)
+    times = np.round(clock / 48 + random.uniform(-4, 4, 9000)).astype(np.int64)
+    numbers = sound_index._first_samples(times, samples, 0.001, 0.0, 48000)
+    expected = placed_one_by_one(times.tolist(), samples.tolist(), 0.001)
+    is_heard = samples > 0
+    assert np.array_equal(numbers[is_heard], np.array(expected)[is_heard])
