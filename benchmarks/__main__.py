@@ -12,11 +12,13 @@ from obygaze_features.core.console import Console
 BENCHMARKS = {
     "decode": "benchmarks.decode.comparison:measure",
     "clips": "benchmarks.decode.comparison:measure_clips",
+    "sound": "benchmarks.sound.comparison:measure",
     "stores": "benchmarks.stores:measure",
     "requests": "benchmarks.stores:measure_requests",
     "filling": "benchmarks.filling:measure",
     "fit": "benchmarks.fit:measure",
     "concepts": "benchmarks.concepts:measure",
+    "words": "benchmarks.words:measure",
     "night": "benchmarks.night:measure",
     "waiting": "benchmarks.waiting:measure",
 }

@@ -1,4 +1,4 @@
-"""The `obygaze` command: the table of sub-commands, global options, errors to exit codes."""
+"""The `obygaze` command: global options, and errors to exit codes."""
 
 import errno
 import os

@@ -103,6 +103,10 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
         "obygaze_features.extraction.text:embed_texts",
         "Embed prompts in the space of a backbone's clips.",
     ),
+    "extract words": (
+        "obygaze_features.extraction.functions:extract_words",
+        "Make a store of what is said in clips.",
+    ),
     "extract captions": (
         "obygaze_features.extraction.text:score_captions",
         "Score captions with language models.",

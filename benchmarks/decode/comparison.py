@@ -122,7 +122,7 @@ def read_films(
     A reader that is not installed has no reading.
     """
     readings = []
-    with _environment() as environment:
+    with readers_environment() as environment:
         for spec in films:
             path = make_film(spec, folder)
             results: dict[str, list[dict[str, Any]]] = {name: [] for name in readers}
@@ -169,7 +169,7 @@ def _reading(
 
 
 @contextmanager
-def _environment() -> Iterator[dict[str, str]]:
+def readers_environment() -> Iterator[dict[str, str]]:
     """Yield the environment of readers, in which torchcodec finds the FFmpeg of PyAV.
 
     So all readers but decord and OpenCV use the same decoders.

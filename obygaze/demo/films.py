@@ -1,8 +1,9 @@
 """Made-up films: their scenes, the segments that two made-up annotators mark, and the videos.
 
-Each scene may have the concepts `Body` and `Look`, independent of each other. A scene with `Body`
-has a warm shape in its pictures, whose strength varies; simple statistics of the pictures find it.
-`Look` changes nothing in the pictures, so that no model can find it there.
+Each scene may have the concepts `Body`, `Look` and `Voice`, independent of each other. A scene with
+`Body` has a warm shape in its pictures, whose strength varies; simple statistics of the pictures
+find it. `Look` changes nothing, so that no model can find it. `Voice` can only be heard: somebody
+hums.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,9 @@ SCENES_OF_A_FILM = (
     *(("Look",),) * 2,
     ("Body", "Look"),
 )
+# A quarter of the scenes, with and without `Body`, have `Voice`, too: by their places above.
+WITH_VOICE = (0, 6, 9)
+RATE = 16000
 ANNOTATORS = ("ada", "ben")
 WARM = np.asarray((0.95, 0.62, 0.48), dtype=np.float32)
 Picture = npt.NDArray[np.float32]
@@ -61,13 +65,16 @@ def make_films() -> list[DemoScene]:
     random = Random(SEED)
     scenes = []
     for movie_id in TITLES:
-        concepts_of_scenes = list(SCENES_OF_A_FILM)
-        random.shuffle(concepts_of_scenes)
+        places = list(range(len(SCENES_OF_A_FILM)))
+        random.shuffle(places)
+        concepts_of_scenes = [SCENES_OF_A_FILM[place] for place in places]
         marked = [i for i, concepts in enumerate(concepts_of_scenes) if concepts]
         hard_negative = random.choice(marked)
         start = 0
         for i, concepts in enumerate(concepts_of_scenes):
             n_frames = random.randint(FPS, 3 * FPS // 2)
+            if places[i] in WITH_VOICE:
+                concepts = (*concepts, "Voice")
             level = "S" if concepts else "EN"
             if i == hard_negative:
                 level = "HN"
@@ -128,13 +135,35 @@ def render_films(scenes: Sequence[DemoScene], folder: Path) -> list[Path]:
             stream.height = HEIGHT
             stream.pix_fmt = "yuv420p"
             stream.codec_context.thread_count = 1
+            sound = out.add_stream("aac", rate=RATE, layout="mono")
             for picture in _pictures(scene):
                 out.mux(
                     stream.encode(av.VideoFrame.from_ndarray(picture, format="rgb24"))
                 )
             out.mux(stream.encode())
+            frame = av.AudioFrame.from_ndarray(
+                _sound(scene)[None], format="fltp", layout="mono"
+            )
+            frame.rate = RATE
+            out.mux(sound.encode(frame))
+            out.mux(sound.encode(None))
         paths.append(path)
     return paths
+
+
+def _sound(scene: DemoScene) -> npt.NDArray[np.float32]:
+    """Return the samples of a scene: the noise of its film, and somebody who hums for `Voice`."""
+    random = np.random.default_rng([int(scene.movie_id[2:]), scene.number, RATE])
+    n_frames = scene.end_frame - scene.start_frame + 1
+    at_s = np.arange(n_frames * RATE // FPS) / RATE
+    samples = random.uniform(0.01, 0.04) * random.standard_normal(len(at_s))
+    if "Voice" in scene.concepts:
+        pitch = random.uniform(180, 320)
+        phase = 2 * np.pi * pitch * at_s + 2 * np.sin(2 * np.pi * 5 * at_s)
+        overtones = [np.sin(number * phase) / number for number in (1, 2, 3)]
+        swells = 0.6 + 0.4 * np.sin(2 * np.pi * 2 * at_s)
+        samples += random.uniform(0.002, 0.015) * swells * np.sum(overtones, axis=0)
+    return samples.astype(np.float32)
 
 
 def _pictures(scene: DemoScene) -> Iterator[npt.NDArray[np.uint8]]:

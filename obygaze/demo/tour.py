@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from obygaze_features.core.commands import Session, command
+from obygaze_features.core.console import Console
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.lazy import need
@@ -24,8 +25,9 @@ DATA = files(__package__)
 # What a newcomer finds on the page, and why.
 PLANTED = """\
 # What to find on the page: the concept Body changes the colours of the pictures, and models find it
-# in films that they have not seen. The concept Look changes nothing in the pictures, and no model
-# finds it."""
+# in films that they have not seen. The concept Look changes nothing, and no model finds it. The
+# concept Voice can only be heard: in the report of the run "heard", pictures miss it, and
+# sound-descriptors find it."""
 
 
 def write_demo(folder: PathLike = "demo") -> None:
@@ -67,8 +69,6 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
             where=str(folder),
             hint="remove it, or choose another folder with -o",
         )
-    root = ctx.find_root().command
-    commands = []
     as_json = session.console.as_json
     steps_output = redirect_stdout(sys.stderr) if as_json else nullcontext()
     with steps_output:
@@ -76,25 +76,31 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         session.console.note(f"making {len(scenes)} clips of twelve films ...")
         write_tables(scenes, folder)
         render_films(scenes, folder / "videos")
-        for name in ("mapping.toml", "first.toml"):
+        for name in ("mapping.toml", "first.toml", "heard.toml"):
             write_atomic(folder / name, DATA.joinpath(name).read_bytes())
         save_tiny_xclip(folder)
-        for step in tomllib.loads(DATA.joinpath("steps.toml").read_text("utf-8"))[
-            "steps"
-        ]:
-            words = [word.format(folder=folder) for word in shlex.split(step["run"])]
-            commands.append(shlex.join(["obygaze", "-C", str(folder), *words]))
-            session.console.result(f"\n# {step['why']}\n$ {commands[-1]}")
-            root.main(
-                args=["-C", str(folder), *words],
-                prog_name="obygaze",
-                standalone_mode=False,
-            )
+        commands = _run_steps(ctx.find_root().command, folder, session.console)
     page = folder / "runs" / "first" / "report.html"
     document = {"folder": str(folder), "page": str(page), "commands": commands}
     session.console.show(
         document, f"\n{PLANTED}\n\nThe report is {page}; open it in a browser."
     )
+
+
+def _run_steps(root: click.Command, folder: Path, console: Console) -> list[str]:
+    """Type the steps of the demo, each with its reason, and return their commands."""
+    steps = tomllib.loads(DATA.joinpath("steps.toml").read_text("utf-8"))["steps"]
+    commands = []
+    for step in steps:
+        words = [word.format(folder=folder) for word in shlex.split(step["run"])]
+        commands.append(shlex.join(["obygaze", "-C", str(folder), *words]))
+        console.result(f"\n# {step['why']}\n$ {commands[-1]}")
+        root.main(
+            args=["-C", str(folder), *words],
+            prog_name="obygaze",
+            standalone_mode=False,
+        )
+    return commands
 
 
 def save_tiny_xclip(workspace: Path) -> None:

@@ -33,6 +33,7 @@ from obygaze.films.labels import (
     ProjectedClips,
     Seconds,
     Tables,
+    named_films,
     project_tables,
     table_names,
     table_path,
@@ -46,7 +47,7 @@ from obygaze.films.projection import (
     threshold_text,
 )
 from obygaze_features.core.console import few, table
-from obygaze_features.core.errors import FixInput, near
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.model import LEVELS, own_columns
@@ -358,11 +359,8 @@ def _films_of_one_annotator(
     film_of = {span.clip_id: span.movie_id for span in projected.spans}
     marked = {film_of[row.clip_id] for row in projected.projection.merged}
     compared = {pair.movie_id for pair in pairs}
-    films = sorted(marked - compared)
-    if not films:
-        return []
-    named = [f"{film}{near(film, compared)}" for film in films]
-    return [f"films of one annotator only, not compared: {few(named, 5)}"]
+    named = named_films(marked - compared, compared)
+    return [f"films of one annotator only, not compared: {named}"] if named else []
 
 
 def _mean_rows(measures: Mapping[str, Any]) -> list[tuple[object, ...]]:

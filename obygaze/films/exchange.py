@@ -16,12 +16,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from obygaze.films.clip_spans import warn_of_clips_in_a_row
 from obygaze.films.elan import UNLINKED, ElanDocument, write_elan
-from obygaze.films.film_rates import (
-    FilmRates,
-    Fps,
-    compare_with_video,
-    video_of_film,
-)
+from obygaze.films.film_rates import FilmRates, Fps, compare_with_video, video_of_film
 from obygaze.films.mark_tables import (
     WATCHED,
     FilmSegments,
@@ -29,25 +24,21 @@ from obygaze.films.mark_tables import (
     Segment,
     SourceFiles,
     concept_of,
+    further_columns,
     own_tables,
     plain,
     read_marks,
 )
-from obygaze.films.tiers import (
-    Tier,
-    TierMapping,
-    draft_of_tiers,
-    read_tier_mapping,
-)
+from obygaze.films.tiers import Tier, TierMapping, draft_of_tiers, read_tier_mapping
 from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import composed
-from obygaze_features.core.files import write_all_new
+from obygaze_features.core.files import TABLE_ENDINGS, write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import TABLE_ENDINGS, TableRow, open_file, read_table
+from obygaze_features.core.tables import TableRow, open_file, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
@@ -58,7 +49,13 @@ from obygaze_features.manifest.adapters.table_mapping import (
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.io import as_id
-from obygaze_features.manifest.model import Clip, Header, Manifest, ascii_id
+from obygaze_features.manifest.model import (
+    Clip,
+    Header,
+    Manifest,
+    ascii_id,
+    own_columns,
+)
 from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.manifest.times import (
     IN_A_ROW,
@@ -67,6 +64,8 @@ from obygaze_features.manifest.times import (
     times_of_films,
 )
 from obygaze_features.manifest.vocabulary import canonical_level, concepts
+from obygaze_features.store.importing.reader import number_of_cell
+from obygaze_features.store.named_clips import clip_of_cells
 
 Format = Literal["csv", "elan", "vtt"]
 FORMATS = get_args(Format)
@@ -173,9 +172,11 @@ def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
         names = [_tasks_of(row), *(row[name] for name in makers)]
         who = " ".join(filter(None, names)) or predictions.stem
         clip = manifest[row["clip_id"]]
-        contradiction = compare_clips(_identity_of(row, clip), Identity.of_clip(clip))
-        if not contradiction.sameness.is_same:
-            row.add("clip_id", f"another clip, {contradiction.contradiction}")
+        here = Identity.of_clip(clip)
+        predicted = clip_of_cells(row.cells)._replace(clip_id=here.clip_id)
+        contradiction = compare_clips(predicted, here).contradiction
+        if contradiction:
+            row.add("clip_id", f"another clip, {contradiction}")
         earlier = line_of.setdefault((clip.clip_id, who), row.line)
         if earlier != row.line:
             row.add("clip_id", f"{who} has this clip in line {earlier}, too")
@@ -199,17 +200,6 @@ def _tasks_of(row: TableRow) -> str:
     task = row.cells.get("task", "")
     train = row.cells.get("train", task)
     return task if train == task else f"{train} -> {task}"
-
-
-def _identity_of(row: TableRow, clip: Clip) -> Identity:
-    """Return what a prediction says of its clip, which it names as the manifest does."""
-    times = tuple(_number(row.cells.get(name, "")) for name in ("start_s", "end_s"))
-    start_s, end_s = times
-    return Identity(
-        clip_id=Identity.of_clip(clip).clip_id,
-        movie_id=row.cells.get("movie_id", ""),
-        in_either=None if times == (None, None) else (start_s, end_s),
-    )
 
 
 def exported_files(
@@ -255,16 +245,8 @@ def _relative_path(video: Path | None, folder: Path) -> str:
 
 def _short(cell: str) -> str:
     """Return a score with four digits, as it is read in a subtitle."""
-    number = _number(cell)
+    number = number_of_cell(cell)
     return cell if number is None else f"{number:.4g}"
-
-
-def _number(cell: str) -> float | None:
-    """Return a cell as a number, None where it is none."""
-    try:
-        return float(cell)
-    except ValueError:
-        return None
 
 
 @dataclass(frozen=True)
@@ -275,7 +257,7 @@ class ExportedSegments:
         files: The files.
         without_times: The clips that are left out, as nobody knows where they are.
         n_watched: The segments that are left out because they were only watched.
-        header: What the files do not say, of the header of the manifest.
+        left_out: What the files do not say of the manifest.
         changed: A sentence if predictions are those of a run with other labels or clips, else "".
         of_rates: A sentence if one given rate was used for several films.
     """
@@ -283,7 +265,7 @@ class ExportedSegments:
     files: tuple[Path, ...]
     without_times: tuple[str, ...] = ()
     n_watched: int = 0
-    header: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     changed: str = ""
     of_rates: tuple[str, ...] = ()
 
@@ -293,7 +275,7 @@ class ExportedSegments:
             "written": [str(path) for path in self.files],
             "without_times": list(self.without_times),
             "watched_left_out": self.n_watched,
-            "header_left_out": list(self.header),
+            "left_out": list(self.left_out),
             "changed": self.changed,
         }
 
@@ -313,8 +295,8 @@ class ExportedSegments:
                 f"WebVTT has no place for what was watched: {n_segments} left out; elan and csv"
                 " keep this"
             )
-        if self.header:
-            sentences.append(f"the files do not say: {', '.join(self.header)}")
+        if self.left_out:
+            sentences.append(f"the files do not say: {', '.join(self.left_out)}")
         if self.changed:
             sentences.append(self.changed.removesuffix("."))
         return sentences
@@ -362,7 +344,7 @@ def export_segments(
             raise FixUsage("--predictions and --fps are for elan and vtt")
         marked = read_manifest(manifest, workspace=workspace)
         path = write_table(folder, marked.cells_by_column(), force=force)
-        return ExportedSegments((path,), header=_header_left_out(marked.header))
+        return ExportedSegments((path,), left_out=_header_left_out(marked.header))
     without_times: list[str] = []
     left_out: tuple[str, ...] = ()
     changed = ""
@@ -374,11 +356,12 @@ def export_segments(
                 "--predictions are of the clips of a manifest",
             )
         films = films_of_marks(marks_table, rates)
+        left_out = tuple(_columns_left_out(further_columns(marks_table)))
     else:
         marked = read_manifest(manifest, workspace=workspace)
         films, without_times = films_of(marked, table, fps=rates)
         if table is None:
-            left_out = _header_left_out(marked.header)
+            left_out = (*_header_left_out(marked.header), *_clips_left_out(marked))
         else:
             changed = _changed_since_run(table, marked)
     of_rates = tuple(rates.warnings())  # refuses before anything is written
@@ -433,6 +416,20 @@ def _header_left_out(header: Header) -> tuple[str, ...]:
     if own:
         left_out.append(f"the modality of {few(own, 3)}")
     return tuple(left_out)
+
+
+def _clips_left_out(manifest: Manifest) -> list[str]:
+    """Return what the clips of a manifest say, and files of marks have no place for."""
+    left_out = []
+    n_unmarked = len(manifest) - sum(1 for _ in _labelled(manifest))
+    if n_unmarked:
+        left_out.append(f"{count(n_unmarked, 'clip')} without a label")
+    return [*left_out, *_columns_left_out(own_columns(manifest.columns))]
+
+
+def _columns_left_out(columns: Sequence[str]) -> list[str]:
+    """Return in words what files of marks do not have."""
+    return [f"the columns {few(columns, 5)}"] if columns else []
 
 
 def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
@@ -573,6 +570,8 @@ class _Importer:
 
     def _read_table(self, path: Path) -> None:
         marks = read_marks(path, fps=self.rates)
+        for columns in _columns_left_out(further_columns(path)):
+            self.warnings.append(f"{path}: left out, since marks have none: {columns}")
         for segment in marks.segments:
             rate = marks.rate_of(segment.movie_id)
             if segment.is_watched:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from obygaze.films.clip_spans import equal_clips, read_clip_spans, where_films_end
 from obygaze.films.film_rates import FilmRates, Fps
-from obygaze.films.mark_tables import Segment, read_marks
+from obygaze.films.mark_tables import read_marks
 from obygaze.films.projection import (
     ClipLevel,
     ClipSpan,
@@ -161,12 +161,7 @@ def project_tables(
         if rate is not None:
             where = ", ".join(map(str, names))
             rates.compare(segment.movie_id, segment.end_frame, rate, where)
-    views = set()
-    for name, path in zip(names, paths, strict=True):
-        view = "raw"
-        if path != Path(name):  # a manifest
-            view = read_manifest(path.with_suffix(".toml")).header.view
-        views.add(view)
+    views = set(map(view_of_table, names, paths))
     if len(views) > 1:
         raise FixInput(
             f"the levels of these tables are those of different views: {', '.join(sorted(views))}",
@@ -176,7 +171,12 @@ def project_tables(
     if clips is None:
         spans = equal_clips(marks, length_s)
     else:
-        spans = read_clip_spans(table_path(clips, workspace), marks)
+        path = table_path(clips, workspace)
+        spans = read_clip_spans(path, marks)
+        for span in spans:
+            # A clip that begins behind the end of its film would be an easy negative.
+            if span.fps is not None:
+                rates.compare(span.movie_id, span.start_frame, span.fps, str(path))
     concepts: set[str] = set()
     for segment in marks.segments:
         concepts.update(segment.concepts)
@@ -203,20 +203,17 @@ def project_tables(
     ]
     if every is not None:
         warnings.append(where_films_end(marks))
-    warnings += _films_without_clips(marks.segments, spans)
+    films_of_clips = {span.movie_id for span in spans}
+    films = {segment.movie_id for segment in marks.segments} - films_of_clips
+    if films:
+        named = named_films(films, films_of_clips)
+        warnings.append(f"no clips of films with segments: {named}")
     return ProjectedClips(projection, spans, tuple(warnings))
 
 
-def _films_without_clips(
-    marked: Sequence[Segment], spans: Sequence[ClipSpan]
-) -> list[str]:
-    """Return a warning of the films with segments that no clip lies in."""
-    films_of_clips = {span.movie_id for span in spans}
-    films = sorted({segment.movie_id for segment in marked} - films_of_clips)
-    if not films:
-        return []
-    named = [f"{film}{near(film, films_of_clips)}" for film in films]
-    return [f"no clips of films with segments: {few(named, 5)}"]
+def named_films(films: Collection[str], others: Collection[str]) -> str:
+    """Return films as text, each with a film of others that has nearly its name."""
+    return few([f"{film}{near(film, others)}" for film in sorted(films)], 5)
 
 
 def _length_of(clips: PathLike | None, every: str | float | None) -> Fraction:
@@ -270,6 +267,13 @@ def table_path(name: PathLike, workspace: PathLike | None) -> Path:
         return path
     manifest = Workspace.of(workspace).existing_manifest(os.fspath(name))
     return manifest.with_suffix(".csv")
+
+
+def view_of_table(name: PathLike, path: Path) -> str:
+    """Return the view of the levels in a table: that of the manifest whose rows they are."""
+    if path == Path(name):  # a table, which may have any file beside it
+        return "raw"
+    return read_manifest(path.with_suffix(".toml")).header.view
 
 
 def _levels_text(projection: Projection) -> str:

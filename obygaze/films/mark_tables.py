@@ -21,12 +21,12 @@ from typing import NamedTuple
 from obygaze.films.film_rates import FilmRates, Fps, unknown_rate
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.core.tables import CsvTable, TableRow, read_table
+from obygaze_features.core.tables import CsvTable, TableRow, header_of, read_table
 from obygaze_features.manifest.frame_rate import (
     frame_rate_text,
     known_frame_rate,
 )
-from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.model import LEVELS, own_columns
 from obygaze_features.manifest.times import frames_between
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
@@ -228,6 +228,12 @@ def _seen_in_marks(
                 frames = (mark.start_frame, mark.end_frame)
                 seen.append(Segment(*key, *frames, WATCHED))
     return seen
+
+
+def further_columns(path: Path) -> list[str]:
+    """Return the columns of a table that marks do not have."""
+    names = own_columns(header_of(path))
+    return [name for name in names if name and name not in MORE_COLUMNS]
 
 
 def read_mark_table(path: Path, data: bytes | None = None) -> Marks:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
+from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Record, one_of, read_toml
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import (
@@ -128,8 +129,17 @@ def modalities_of(tables: Iterable[Path]) -> dict[str, str]:
     modality_of: dict[str, str] = {}
     for table in tables:
         manifest = table.stem.rpartition(".")[0]
-        if manifest:
-            vocabulary = read_vocabulary(vocabulary_path(table.parent, manifest))
-            for name, concept in vocabulary.concepts.items():
-                modality_of[name] = concept.modality or "unknown"
+        if not manifest:
+            continue
+        path = vocabulary_path(table.parent, manifest)
+        for name, concept in read_vocabulary(path).concepts.items():
+            earlier = modality_of.get(name, "unknown")
+            modality_of[name] = concept.modality or earlier
+            if earlier not in ("unknown", modality_of[name]):
+                raise FixInput(
+                    f"the concept {name!r} is {earlier} in another vocabulary, and"
+                    f" {concept.modality} here",
+                    where=str(path),
+                    hint="one of the two modalities in both, or another name",
+                )
     return modality_of

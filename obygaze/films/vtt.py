@@ -2,19 +2,17 @@
 
 import html
 import re
-from collections.abc import Iterator, Sequence
-from fractions import Fraction
+from collections.abc import Iterator
 from pathlib import Path
 
 from obygaze.films.mark_tables import FilmSegments, ReadMark, Segment, concept_of, plain
+from obygaze_features.core.cues import vtt_cues
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.vocabulary import canonical_level
 
 # Without a block of styles: FFmpeg 5 reads no cue of a file that has one.
 _HEAD = "WEBVTT {film}\n\n"
-_TIME = r"(?:([0-9]{2,6}):)?([0-5][0-9]):([0-5][0-9]\.[0-9]{3})"
-_CUE = re.compile(rf"(?:.*\n)?{_TIME}[ \t]+-->[ \t]+{_TIME}(?:[ \t].*)?(?:\n([^\0]*))?")
 _VOICE = re.compile(r"<v(?:\.[^ \t>]*)?[ \t]+([^>]*)>")
 _TEXT = re.compile(r"<c\.(level|concept|comment)>([^<]*)</c>|<[^>]*>|([^<\n]+)")
 
@@ -55,33 +53,16 @@ def _clock(ms: int) -> str:
 
 def read_vtt(data: bytes, path: Path) -> Iterator[ReadMark]:
     """Yield the cues of a file; the annotator of a cue is its voice."""
-    for block in re.split(r"\n{2,}", _text_of(data, path)):
-        if "-->" not in block:
-            continue
-        cue = _CUE.fullmatch(block)
-        timed = next(line for line in block.splitlines() if "-->" in line)
-        if cue is None:
-            raise FixInput(
-                f"expected times such as 00:01:02.500 --> 00:01:04.000, got {plain(timed)[:60]!r}",
-                where=str(path),
-            )
-        *cells, payload = cue.groups("")
-        start_s = _seconds(cells[:3])
-        end_s = _seconds(cells[3:])
-        if end_s < start_s:
-            raise FixInput(
-                f"the cue ends before it begins: {timed}",
-                where=str(path),
-            )
-        voices = {html.unescape(name) for name in _VOICE.findall(payload)}
+    for cue in vtt_cues(_text_of(data, path).split("\n"), path):
+        voices = {html.unescape(name) for name in _VOICE.findall(cue.text)}
         if len(voices) > 1:
             raise FixInput(
-                f"the cue {timed} has several voices, expected one",
+                f"the cue {cue.timing} has several voices, expected one",
                 where=str(path),
                 hint="make a cue for each voice",
             )
-        mark = ReadMark("".join(voices), start_s, end_s)
-        yield _mark_of(mark, payload, timed, path)
+        mark = ReadMark("".join(voices), cue.start_s, cue.end_s)
+        yield _mark_of(mark, cue.text, cue.timing, path)
 
 
 def _mark_of(mark: ReadMark, spoken: str, timed: str, path: Path) -> ReadMark:
@@ -131,8 +112,3 @@ def _text_of(data: bytes, path: Path) -> str:
         problem = f"byte 0x{data[error.start]:02X} is not UTF-8, which WebVTT must be"
         hint = "save it as UTF-8: iconv -f latin1 -t utf-8 OLD.vtt > NEW.vtt"
         raise FixInput(problem, where=f"{path}:{line}", hint=hint) from None
-
-
-def _seconds(cells: Sequence[str]) -> Fraction:
-    hours, minutes, seconds = cells
-    return 3600 * int(hours or 0) + 60 * int(minutes) + Fraction(seconds)

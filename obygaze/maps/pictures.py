@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.backbones.actions import load_backbone
-from obygaze_features.backbones.backbone import Backbone
-from obygaze_features.backbones.card import DEFAULT_PRESET
+from obygaze_features.backbones.backbone import PictureBackbone, of_pictures
+from obygaze_features.backbones.card import DEFAULT_PRESET, require_pictures
 from obygaze_features.backbones.cards import find_card, refuse_code_of_store
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.workspace import Workspace
@@ -24,7 +24,9 @@ from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index
 
 
-def load_model_of(store: Store, weights: str | None, workspace: Workspace) -> Backbone:
+def load_model_of(
+    store: Store, weights: str | None, workspace: Workspace
+) -> PictureBackbone:
     """Load the model that made the features of a store; other weights are an error."""
     recipe = _known_recipe(store)
     compute = recipe["compute"]
@@ -37,7 +39,7 @@ def load_model_of(store: Store, weights: str | None, workspace: Workspace) -> Ba
         raise Mismatch(
             "these weights are not those of the store", hint="--weights PATH"
         )
-    return backbone
+    return of_pictures(backbone, "a map is")
 
 
 def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedClip:
@@ -49,13 +51,16 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     card = find_card(_backbone_name(recipe), workspace)
     cut = recipe["sampling"].get("grid")
     grid = Grid(**cut) if cut else None
+    require_pictures(card, "a sheet of pictures is")
     view = card.family.view(card)
+    if not isinstance(view, PictureView):
+        raise FixInput(f"{card.label} sees no pictures", where=store.location)
     if view.resize is not None:  # only a checkpoint knows the edge of some presets
         resize = replace(view.resize, edge=recipe["preprocessing"]["edge"])
         view = replace(view, resize=resize)
     clip = _clip_of(workspace, store, clip_id)
     (row,) = store.table.some(store.select(clips=[clip_id]).rows)
-    here = [card.sha256, sampling_recipe(view, grid), decoder_recipe()]
+    here = [card.sha256, sampling_recipe(view, grid), decoder_recipe(view)]
     there = [recipe["backbone"]["card_sha256"], recipe["sampling"], recipe["decoder"]]
     is_changed = other_times(row, clip) or other_video(
         row, clip, facts_of([clip.video])

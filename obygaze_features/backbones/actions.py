@@ -71,7 +71,11 @@ class CardDescription:
             shape = " x ".join(map(str, array.shape))
             rows.append([array.name, shape, array.dtype, array.n_bytes, array.source])
         presets = {}
+        # Those of pictures; sound and words have one, of which they use nothing.
+        declared = self.card.to_json().get("presets", ())
         for name, preset in self.card.presets.items():
+            if name not in declared:
+                continue
             settings = preset.to_json().items()
             given = ", ".join(f"{key} {value}" for key, value in settings if value)
             presets[name] = given
@@ -200,7 +204,7 @@ def load_backbone(
     download: bool = True,
     workspace: PathLike | None = None,
 ) -> "Backbone":
-    """Load a backbone: a model that turns pictures of a clip into features.
+    """Load a backbone: a model that turns pictures of a clip, or its sound, into features.
 
     Its weights must be those that the card declares. Weights that are not known to be the card's
     checkpoint are recorded as such in the recipe.
@@ -290,7 +294,11 @@ def _row_of(card: Card) -> list[Any]:
     """Return the cells of a card in the list of backbones."""
     height, width = card.geometry.frame_shape
     size = "any"
-    if height:
+    if card.words is not None:
+        size = f"{card.words.tokens} tokens"
+    elif card.sound is not None:
+        size = f"{card.sound.rate / 1000:g} kHz"
+    elif height:
         size = str(height) if height == width else f"{height}x{width}"
     gflop = f"{card.gflop:.0f}" if card.gflop else "-"
     return [

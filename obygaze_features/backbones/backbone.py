@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.card import Attention, Card, Preset, card_recipe
+from obygaze_features.backbones.card import (
+    Attention,
+    Card,
+    Preset,
+    card_recipe,
+    require_pictures,
+)
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.weights import FileHashes, WeightFiles, is_verified
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -29,6 +35,8 @@ from obygaze_features.video.resize import Resize, known_picture
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from obygaze_features.video.worker import ClipView
 
 DTYPES = ("float32", "bfloat16", "float16")
 # What a recipe has beside the settings of the pixels.
@@ -67,30 +75,26 @@ class Backbone(ABC):
         card_of_weights: The card with the geometry and the arrays of its weights. The default is
             the card.
         placement: The device, the precision and the attention.
-        resize: How pictures are resized when they are decoded. The default is the family's.
 
-    `view` is what the model sees of a clip.
+    `view` is what the model sees or hears of a clip.
     """
 
     # Whether the weights are known to be the card's checkpoint, and the sha256 of each file.
     verified = True
     hashes: FileHashes = MappingProxyType({})
+    view: ClipView
 
     def __init__(
         self,
         card: Card,
         card_of_weights: Card | None = None,
         placement: Placement = Placement(),
-        resize: Resize | None = None,
     ) -> None:
         card_of_weights = card_of_weights or card
         family = card.family
         self.card = card
         self.placement = placement
-        self.resize = resize or family.resize(card)
         self.geometry = card_of_weights.geometry
-        sampling = card.input.sampling
-        self.view = PictureView(self.geometry.frames, sampling, self.resize)
         self.arrays = card_of_weights.arrays
         self.takes_mask = family.takes_mask
         self.activation_bytes = family.activation_bytes(
@@ -100,43 +104,26 @@ class Backbone(ABC):
     def __repr__(self) -> str:
         facts = (
             repr(self.card.label),
-            self.geometry.input_size,
+            self.card.input_size(self.geometry),
             f"{self.placement.dtype} on {self.placement.device}",
             ", ".join(self.arrays),
         )
         return short_repr(type(self).__name__, *facts)
 
     @abstractmethod
-    def normalise(self, pictures: Any) -> Any:
-        """Return pictures [t, h, w, 3] uint8, resized as `resize` says, as pixels [t, 3, S, S]."""
-
-    @abstractmethod
-    def outputs(self, pixels: Any, mask: npt.NDArray[np.float32]) -> Mapping[str, Any]:
-        """Return the outputs that the family names, for checked pixels and a checked mask."""
-
-    @abstractmethod
     def preprocessing(self) -> dict[str, Any]:
-        """Return the settings that change the pixels, as plain values."""
+        """Return the settings that change the input of the model, as plain values."""
 
-    def preprocess(self, pictures: Any) -> Any:
-        """Return pictures of any size, [t, H, W, 3] uint8, as pixels [t, 3, S, S]."""
-        return self.normalise(self.resize(check_pictures(pictures)))
-
-    def forward(
-        self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
+    def named_arrays(
+        self, outputs: Mapping[str, Any], n_clips: int, only: Collection[str] | None
     ) -> dict[str, Any]:
-        """Return the arrays of pixels [B, T, 3, S, S], each [B, ...]; `only` some of them.
-
-        A mask [B, T] is 1 for real frames and 0 for padding, if the family takes one.
-        """
-        check_pixels(pixels, self.geometry, self.card.label)
-        outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
+        """Return the arrays of outputs, each [n_clips, ...] of the shape of its card."""
         arrays = {}
         for name, array in self.arrays.items():
             if only is not None and name not in only:
                 continue
             values = outputs[array.source]
-            expected = [len(pixels), *array.shape]
+            expected = [n_clips, *array.shape]
             got = list(values.shape)
             if got != expected:
                 hint = "compare [tokens] of the card with the checkpoint"
@@ -158,6 +145,55 @@ class Backbone(ABC):
             "compute": self.placement.recipe(),
         }
 
+
+class PictureBackbone(Backbone):
+    """A model that sees pictures of a clip.
+
+    Args:
+        card: The card of the backbone.
+        card_of_weights: The card with the geometry and the arrays of its weights. The default is
+            the card.
+        placement: The device, the precision and the attention.
+        resize: How pictures are resized when they are decoded. The default is the family's.
+    """
+
+    view: PictureView
+
+    def __init__(
+        self,
+        card: Card,
+        card_of_weights: Card | None = None,
+        placement: Placement = Placement(),
+        resize: Resize | None = None,
+    ) -> None:
+        super().__init__(card, card_of_weights, placement)
+        self.resize = resize or card.family.resize(card)
+        sampling = card.input.sampling
+        self.view = PictureView(self.geometry.frames, sampling, self.resize)
+
+    @abstractmethod
+    def normalise(self, pictures: Any) -> Any:
+        """Return pictures [t, h, w, 3] uint8, resized as `resize` says, as pixels [t, 3, S, S]."""
+
+    @abstractmethod
+    def outputs(self, pixels: Any, mask: npt.NDArray[np.float32]) -> Mapping[str, Any]:
+        """Return the outputs that the family names, for checked pixels and a checked mask."""
+
+    def preprocess(self, pictures: Any) -> Any:
+        """Return pictures of any size, [t, H, W, 3] uint8, as pixels [t, 3, S, S]."""
+        return self.normalise(self.resize(check_pictures(pictures)))
+
+    def forward(
+        self, pixels: Any, mask: Any = None, only: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """Return the arrays of pixels [B, T, 3, S, S], each [B, ...]; `only` some of them.
+
+        A mask [B, T] is 1 for real frames and 0 for padding, if the family takes one.
+        """
+        check_pixels(pixels, self.geometry, self.card.label)
+        outputs = self.outputs(pixels, self._checked_mask(mask, len(pixels)))
+        return self.named_arrays(outputs, len(pixels), only)
+
     def _checked_mask(self, mask: Any, n_clips: int) -> npt.NDArray[np.float32]:
         shape = (n_clips, self.geometry.frames)
         if mask is None:
@@ -174,6 +210,14 @@ class Backbone(ABC):
                 f" in each clip; got {list(values.shape)}"
             )
         return values
+
+
+def of_pictures(backbone: Backbone, purpose: str) -> PictureBackbone:
+    """Return a backbone that sees pictures; raise an error for another one."""
+    require_pictures(backbone.card, purpose)
+    if not isinstance(backbone, PictureBackbone):
+        raise FixUsage(f"{backbone.card.label} sees no pictures")
+    return backbone
 
 
 class Preprocessor:
@@ -232,7 +276,7 @@ class Preprocessor:
         }
 
 
-class TorchBackbone(Backbone):
+class TorchBackbone(PictureBackbone):
     """A backbone made of a torch module, of a function that runs it, and of the card's preset.
 
     Args:

@@ -20,11 +20,14 @@ from obygaze_features.store.recipe import UNVERIFIED
 if TYPE_CHECKING:
     from obygaze_features.backbones.backbone import Backbone, Placement
     from obygaze_features.backbones.weights import WeightFiles
-    from obygaze_features.video.decoded_clip import PictureView
     from obygaze_features.video.resize import Resize
+    from obygaze_features.video.worker import ClipView
 
 DEFAULT_PRESET = "default"
 Attention = Literal["sdpa", "eager"]
+ClipMedium = Literal["pictures", "sound", "words"]
+# The equal parts of a clip that have a vector each in a store of sound.
+PARTS = 16
 _Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
 _Above0 = Annotated[float, Meta(gt=0, le=1e30)]
 
@@ -95,6 +98,31 @@ class Preset(Record, frozen=True):
         }
 
 
+class Sound(Record, frozen=True):
+    """How the sound of a clip becomes the input of a model: the table `[sound]` of a card.
+
+    The model takes `rate` samples a second. A clip of more than `seconds` goes through it in equal
+    pieces, with 0 as a whole. `normalise` gives each piece the mean 0 and the variance 1. The model
+    hears the `before` seconds before a clip, too.
+    """
+
+    rate: Annotated[int, Meta(ge=1, le=1_000_000)]
+    seconds: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    normalise: bool = False
+    before: Annotated[float, Meta(ge=0, le=60)] = 0.0
+
+
+class Words(Record, frozen=True):
+    """What a model of words takes at once: the table `[words]` of a card.
+
+    A text of more than `tokens` goes through the model in pieces. `normalise` gives the vector of
+    each piece the length 1.
+    """
+
+    tokens: Annotated[int, Meta(ge=8, le=100_000)]
+    normalise: bool = False
+
+
 @dataclass(frozen=True, repr=False)
 class Family:
     """An architecture: how its checkpoints are loaded, and which tensors they return.
@@ -109,6 +137,7 @@ class Family:
         takes_mask: Whether a mask can mark the padding of short clips. Without one, every clip
             needs all its frames.
         live: How many tensors of the size of all tokens exist at once while it computes.
+        medium: What of a clip its models take.
     """
 
     name: str
@@ -119,6 +148,7 @@ class Family:
     needs_torch: bool = True
     takes_mask: bool = False
     live: float = 15.0
+    medium: ClipMedium = "pictures"
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone of a card; raise an error unless the weights match the card."""
@@ -140,9 +170,15 @@ class Family:
         """Return how the pictures of a card are resized, without loading the model."""
         return card.input.resize_to(card.geometry)
 
-    def view(self, card: Card) -> PictureView:
-        """Return what a model sees of a clip, without loading it."""
+    def view(self, card: Card) -> ClipView:
+        """Return what a model sees or hears of a clip, without loading it."""
         # Imported late, as in `Preset.resize_to`.
+        if self.medium == "words":
+            raise reads_words(card)
+        if card.sound is not None:
+            from obygaze_features.video.sound import SoundView
+
+            return SoundView(card.sound.rate, card.sound.before)
         from obygaze_features.video.decoded_clip import PictureView
 
         resize = self.resize(card)
@@ -169,6 +205,7 @@ class Card:
     Weights must have its `depth` (layers, hidden, heads) and its `weights_sha256` (of the files, or
     of the tensors), if it gives them. `download_mb` is the size of the weights on the hub, which
     asks for an account if they are `gated`. None of these changes a number, so no hash has them.
+    `package` is the folder of an installed Python package that has the weights, too.
     `code` has the sha256 of the files and the versions of the packages of a user's own backbone.
     """
 
@@ -179,6 +216,8 @@ class Card:
     geometry: Geometry
     sources: Mapping[str, str]
     presets: Mapping[str, Preset]
+    sound: Sound | None = None
+    words: Words | None = None
     checkpoint: str = ""
     revision: str = "main"
     citation: str = ""
@@ -189,6 +228,7 @@ class Card:
     preset: str = DEFAULT_PRESET
     origin: str = ""
     depth: Mapping[str, int] = field(default_factory=dict)
+    package: str = ""
     weights_sha256: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
@@ -206,6 +246,15 @@ class Card:
     def input(self) -> Preset:
         """The chosen preset."""
         return self.presets[self.preset]
+
+    def input_size(self, geometry: Geometry) -> str:
+        """Return what a model of this card and this geometry takes of a clip, in words."""
+        if self.words is not None:
+            return f"words, {self.words.tokens} tokens at once"
+        if self.sound is None:
+            return geometry.input_size
+        pieces = f", {self.sound.seconds:g} s at once" if self.sound.seconds else ""
+        return f"sound of {self.sound.rate} Hz{pieces}"
 
     @property
     def arrays(self) -> dict[str, FeatureArray]:
@@ -230,6 +279,10 @@ class Card:
     def to_json(self) -> dict[str, Any]:
         """Return everything the card declares as plain values, without the chosen preset."""
         presets = {name: preset.to_json() for name, preset in self.presets.items()}
+        inputs: dict[str, Any] = {"presets": presets}
+        if self.family.medium != "pictures":
+            table = self.words or self.sound
+            inputs = {self.family.medium: structs.asdict(table)} if table else {}
         return {
             "name": self.name,
             "family": self.family.name,
@@ -241,8 +294,26 @@ class Card:
             "gflop": self.gflop,
             "geometry": self.geometry.declared(),
             "levels": dict(self.sources),
-            "presets": presets,
+            **inputs,
         }
+
+
+def require_pictures(card: Card, purpose: str) -> None:
+    """Raise an error for a model that does not see pictures."""
+    if card.family.medium != "pictures":
+        raise FixUsage(
+            f"{purpose} for pictures alone, and {card.label} is a model of"
+            f" {card.family.medium}",
+            hint="use a backbone of pictures; obygaze backbones ls",
+        )
+
+
+def reads_words(card: Card) -> FixUsage:
+    """Return the error that a model of words has nothing to do with the video of a clip."""
+    return FixUsage(
+        f"{card.label} reads words, and takes nothing of a video",
+        hint=f"obygaze extract words MANIFEST -b {card.label} --subtitles FOLDER",
+    )
 
 
 def card_recipe(

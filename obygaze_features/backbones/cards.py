@@ -7,7 +7,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, structs
 
-from obygaze_features.backbones.card import DEFAULT_PRESET, Card, Preset
+from obygaze_features.backbones.card import (
+    DEFAULT_PRESET,
+    PARTS,
+    Card,
+    Preset,
+    Sound,
+    Words,
+)
 from obygaze_features.backbones.geometry import Geometry, Order, Unit
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, near
 from obygaze_features.core.parts import is_own_code
@@ -27,7 +34,7 @@ FRAMES = "frames:"
 SHIPPED = Path(__file__).with_name("cards")
 _NOT_INHERITED = (
     *("name", "title", "checkpoint", "revision", "gflop"),
-    *("download_mb", "gated", "depth", "weights_sha256"),
+    *("download_mb", "gated", "depth", "weights_sha256", "package"),
 )
 """The keys that `like` does not copy as they are, because they belong to one checkpoint."""
 
@@ -39,7 +46,17 @@ Sources = Mapping[str, Path]
 
 
 _NOT_VALID = "this card is not valid"
-_NEEDED_ARRAYS = ("clip", "pooled", "frames")
+_NEEDED_ARRAYS = {
+    "pictures": ("clip", "pooled", "frames"),
+    "sound": ("clip", "pooled", "frames"),
+    "words": ("clip",),
+}
+# The keys that each medium has, and the others have not.
+_KEYS = {
+    "pictures": ("frames", "size", "preset"),
+    "sound": ("sound",),
+    "words": ("words",),
+}
 
 
 class Tokens(Record, frozen=True):
@@ -60,11 +77,14 @@ class CardFile(Record, frozen=True, kw_only=True):
     family: str
     title: str
     licence: str
-    frames: Count
-    size: Count
     tokens: Tokens
     arrays: Mapping[str, str]
-    preset: Mapping[str, Preset]
+    frames: Count = 0
+    size: Count = 0
+    preset: Mapping[str, Preset] = {}
+    sound: Sound | None = None
+    words: Words | None = None
+    package: str = ""
     like: str = ""
     checkpoint: str = ""
     revision: str = "main"
@@ -90,16 +110,31 @@ def card_from(document: Document) -> Card:
     for array, output in file.arrays.items():
         if output not in family.outputs:
             document.unknown(f"arrays.{array}", output, family.outputs, "output")
-    for array in _NEEDED_ARRAYS:
+    medium = family.medium
+    for array in _NEEDED_ARRAYS[medium]:
         if array not in file.arrays:
             document.add(f"arrays.{array}", "required key is missing")
-    if DEFAULT_PRESET not in file.preset:
+    for key in _KEYS[medium]:
+        if key not in document.tree:
+            document.add(key, "required key is missing")
+    if "preset" in document.tree and DEFAULT_PRESET not in file.preset:
         document.add(f"preset.{DEFAULT_PRESET}", "required key is missing")
+    for other, keys in _KEYS.items():
+        for key in keys:
+            if other != medium and key in document.tree:
+                document.add(key, f"only models of {other} have it, not {family.name}")
     document.raise_if_any(_NOT_VALID)
     tokens = structs.asdict(file.tokens)
     if file.tokens.out is None:
         tokens["out"] = file.tokens.width
+    n_frames = file.frames
+    if medium == "sound":
+        # A clip has a vector for each of its parts.
+        n_frames = PARTS
+        tokens |= {"unit": "clip", "grid": (PARTS, 0, 0)}
     presets = {}
+    if medium != "pictures":
+        presets[DEFAULT_PRESET] = Preset()
     for name, preset in file.preset.items():
         stated = {key: getattr(preset, key) for key in document.tree["preset"][name]}
         # What is not stated is as in the default preset.
@@ -109,9 +144,12 @@ def card_from(document: Document) -> Card:
         family=family,
         title=file.title,
         licence=file.licence,
-        geometry=Geometry(file.frames, file.size, **tokens),
+        geometry=Geometry(n_frames, file.size, **tokens),
         sources=file.arrays,
         presets=presets,
+        sound=file.sound,
+        words=file.words,
+        package=file.package,
         checkpoint=file.checkpoint,
         revision=file.revision,
         citation=file.citation,

@@ -1,6 +1,6 @@
 """Check a backbone on this machine: its weights and its outputs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +13,10 @@ from obygaze_features.backbones.backbone import (
     as_arrays,
     check_device,
     load_from,
+    of_pictures,
 )
 from obygaze_features.backbones.card import Card
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone, TorchSound
 from obygaze_features.backbones.weights import (
     TENSORS,
     WeightFiles,
@@ -25,6 +27,7 @@ from obygaze_features.backbones.weights import (
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import (
     Corrupt,
+    FixUsage,
     InstallExtra,
     NotFound,
     ObygazeError,
@@ -105,7 +108,7 @@ def check_card(
     report.lines.append(CheckLine("weights", OK, found if names else "none needed"))
     try:
         backbone = load_from(card, files, placement)
-    except InstallExtra:
+    except (InstallExtra, FixUsage):
         raise
     except ObygazeError as error:
         name = "card" if isinstance(error, WrongWeights) else "complete"
@@ -113,9 +116,9 @@ def check_card(
         report.lines.append(CheckLine(name, FAILED, reasons))
         return report
     source = "every tensor is from the files" if files.files else "loaded without files"
-    size = backbone.geometry.input_size
+    size = card.input_size(backbone.geometry)
     report.lines.append(CheckLine("complete", OK, f"{source}; {size}"))
-    if isinstance(backbone, TorchBackbone):
+    if isinstance(backbone, TorchBackbone | TorchSound):
         report.lines += _lines_of_card(backbone, files)
     report.lines += _lines_of_outputs(backbone)
     return report
@@ -125,7 +128,9 @@ def _passed(name: str, passed: bool, detail: str) -> CheckLine:
     return CheckLine(name, OK if passed else FAILED, detail)
 
 
-def _lines_of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[CheckLine]:
+def _lines_of_card(
+    backbone: TorchBackbone | TorchSound, files: WeightFiles
+) -> Iterator[CheckLine]:
     """Yield whether the weights are verified to be those of the card."""
     card = backbone.card
     if any(map(is_blob, files.files)):
@@ -148,24 +153,16 @@ def _lines_of_card(backbone: TorchBackbone, files: WeightFiles) -> Iterator[Chec
 
 
 def _lines_of_outputs(backbone: Backbone) -> Iterator[CheckLine]:
-    """Yield whether the arrays of three random clips are sound."""
-    shape = (3, backbone.geometry.frames, 90, 120, 3)
-    pictures = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    pixels = []
-    for pictures_of_clip in pictures:
-        values = backbone.preprocess(pictures_of_clip)
-        # In their own type, as in an extraction: levels are uint8.
-        is_array = isinstance(values, np.ndarray)
-        pixels.append(values if is_array else values.cpu().numpy())
-    clips = np.stack(pixels)
+    """Yield whether the arrays of three random clips are as they should be."""
+    forward, clips = _random_clips(backbone)
     # An array of another shape than the card's is an error of `forward`.
-    first = as_arrays(backbone.forward(clips[:2]))
+    first = as_arrays(forward([clips[0], clips[1]]))
     shapes = [f"{name} {list(values.shape[1:])}" for name, values in first.items()]
     yield CheckLine("shapes", OK, ", ".join(shapes))
     broken = [name for name, values in first.items() if not np.isfinite(values).all()]
     yield _passed("finite", not broken, ", ".join(broken) or "every number")
 
-    other_batch = as_arrays(backbone.forward(clips[[0, 2]]))
+    other_batch = as_arrays(forward([clips[0], clips[2]]))
     mixed = []
     for name, values in first.items():
         if not np.array_equal(values[0], other_batch[name][0], equal_nan=True):
@@ -175,7 +172,7 @@ def _lines_of_outputs(backbone: Backbone) -> Iterator[CheckLine]:
         isolation = f"another clip in the batch changes {', '.join(mixed)}"
     yield _passed("clip isolation", not mixed, isolation)
 
-    alone = as_arrays(backbone.forward(clips[:1]))
+    alone = as_arrays(forward([clips[0]]))
     worst = 0.0
     for name, values in first.items():
         largest = float(np.abs(values[:1]).max()) or 1.0
@@ -184,3 +181,24 @@ def _lines_of_outputs(backbone: Backbone) -> Iterator[CheckLine]:
     yield _passed(
         "batch invariance", worst <= TOLERANCE, f"{worst:.1e} of {TOLERANCE:.0e}"
     )
+
+
+def _random_clips(
+    backbone: Backbone,
+) -> tuple[Callable[[Sequence[Any]], dict[str, Any]], Sequence[Any]]:
+    """Return the function that computes clips, and three random clips for it."""
+    random = np.random.default_rng(0)
+    if isinstance(backbone, SoundBackbone):
+        n_before = round(backbone.view.before_s * backbone.view.rate)
+        n_samples = n_before + round(1.5 * backbone.view.rate)
+        noise = random.uniform(-0.5, 0.5, (3, n_samples)).astype(np.float32)
+        return backbone.forward, [ClipSound(samples, n_before) for samples in noise]
+    seeing = of_pictures(backbone, "this check is")
+    shape = (3, backbone.geometry.frames, 90, 120, 3)
+    pixels = []
+    for pictures in random.integers(0, 256, shape, dtype=np.uint8):
+        values = seeing.preprocess(pictures)
+        # In their own type, as in an extraction: levels are uint8.
+        is_array = isinstance(values, np.ndarray)
+        pixels.append(values if is_array else values.cpu().numpy())
+    return (lambda clips: seeing.forward(np.stack(clips))), pixels

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.backbone import Backbone, Placement
+from obygaze_features.backbones.backbone import Backbone, PictureBackbone, Placement
 from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.weights import WeightFiles
@@ -61,7 +61,7 @@ class DescriptorsFamily(Family):
         return g.frames * SIDE * SIDE * 8 * 12
 
 
-class Descriptors(Backbone):
+class Descriptors(PictureBackbone):
     """The backbone without weights: colour, edges and motion in NumPy."""
 
     def normalise(self, pictures: Any) -> npt.NDArray[np.float32]:

@@ -6,13 +6,22 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.descriptors import DescriptorsFamily
 from obygaze_features.backbones.geometry import Depth, Geometry, Order
-from obygaze_features.backbones.pretrained import PretrainedFamily, Text
+from obygaze_features.backbones.pretrained import PretrainedFamily, Text, library
+from obygaze_features.backbones.sound import SoundFamily, Steps
+from obygaze_features.backbones.sound_descriptors import SoundDescriptorsFamily
+from obygaze_features.backbones.speech import SpeechFamily
+from obygaze_features.backbones.words import WordsFamily
 from obygaze_features.core.errors import FixInput
+from obygaze_features.video.resample import Samples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
     from torch import Tensor
 
@@ -210,6 +219,111 @@ class LsmdcFamily(Family):
         return load_lsmdc(card, files, placement)
 
 
+# --- Models of sound
+
+
+def _sound_geometry(config: Any, card: Geometry, *, out: str = "") -> Geometry:
+    if getattr(config, "add_adapter", False):
+        raise FixInput("a checkpoint with an adapter is not supported")
+    if getattr(config, "enable_fusion", False):
+        raise FixInput(
+            "fused CLAP is not supported: it crops long sounds at random",
+            hint="use laion/clap-htsat-unfused",
+        )
+    width = config.hidden_size
+    depth = Depth(*_sound_depth(config), patch=1)
+    vector = getattr(config, out) if out else width
+    return replace(card, width=width, out=vector, depth=depth)
+
+
+def _sound_depth(config: Any) -> tuple[int, int, int]:
+    """Return the layers, the hidden size and the heads of a model of sound."""
+    if hasattr(config, "encoder_layers"):
+        heads = config.encoder_attention_heads
+        return config.encoder_layers, config.encoder_ffn_dim, heads
+    if hasattr(config, "depths"):
+        hidden = int(config.hidden_size * config.mlp_ratio)
+        return sum(config.depths), hidden, max(config.num_attention_heads)
+    heads = config.num_attention_heads
+    return config.num_hidden_layers, config.intermediate_size, heads
+
+
+def _wave_steps(
+    module: Any, samples: Samples, as_input: Callable[[Any], Tensor]
+) -> Steps:
+    """Return the steps of wav2vec 2.0 and its kin: step k stands for sample 320 k + 200."""
+    vectors = module(as_input(samples)).last_hidden_state[0]
+    apart = int(np.prod(module.config.conv_stride))
+    seen = 1
+    for kernel, stride in zip(
+        reversed(module.config.conv_kernel),
+        reversed(module.config.conv_stride),
+        strict=True,
+    ):
+        seen = (seen - 1) * stride + kernel
+    return Steps(vectors, np.arange(len(vectors)) * apart + seen / 2)
+
+
+_WHISPER_SAMPLES = 480_000
+_WHISPER_HOP = 160
+
+
+def _whisper_steps(
+    module: Any, samples: Samples, as_input: Callable[[Any], Tensor]
+) -> Steps:
+    """Return the steps of Whisper's encoder, which takes 3,000 mel frames: those of 30 s."""
+    audio = library("audio_utils")
+    padded = np.pad(samples, (0, _WHISPER_SAMPLES - len(samples)))
+    mel = audio.spectrogram(
+        padded,
+        audio.window_function(400, "hann"),
+        frame_length=400,
+        hop_length=_WHISPER_HOP,
+        power=2.0,
+        mel_filters=audio.mel_filter_bank(
+            201, module.config.num_mel_bins, 0.0, 8000.0, 16000, "slaney", "slaney"
+        ),
+        log_mel="log10",
+    )[:, :-1]
+    mel = (np.maximum(mel, mel.max() - 8.0) + 4.0) / 4.0
+    vectors = module(as_input(mel)).last_hidden_state[0]
+    # Frame t of the mel spectrogram is centred at its beginning, and a step has two frames.
+    return Steps(vectors, np.arange(len(vectors)) * 2.0 * _WHISPER_HOP)
+
+
+_CLAP_SAMPLES = 480_000
+_CLAP_HOP = 480
+
+
+def _clap_steps(
+    module: Any, samples: Samples, as_input: Callable[[Any], Tensor]
+) -> Steps:
+    """Return the steps of CLAP, which takes 10 s: a shorter sound is repeated as often as fits."""
+    audio = library("audio_utils")
+    repeated = np.tile(samples, _CLAP_SAMPLES // len(samples))
+    padded = np.pad(repeated, (0, _CLAP_SAMPLES - len(repeated)))
+    mel = audio.spectrogram(
+        padded,
+        audio.window_function(1024, "hann"),
+        frame_length=1024,
+        hop_length=_CLAP_HOP,
+        power=2.0,
+        mel_filters=audio.mel_filter_bank(
+            513, 64, 0.0, 14000.0, 48000, "slaney", "slaney"
+        ),
+        log_mel="dB",
+    ).T
+    seen = module(as_input(mel[None]))
+    # [width, bands of frequency, steps]
+    vectors = seen.last_hidden_state[0].float().mean(dim=1).T
+    # The model stretches the frames to this many columns, the first and the last onto each other.
+    config = module.config
+    n_columns = config.spec_size * (config.spec_size // config.num_mel_bins)
+    columns = (np.arange(len(vectors)) + 0.5) * n_columns / len(vectors) - 0.5
+    frames = columns * (len(mel) - 1) / (n_columns - 1)
+    return Steps(vectors, frames * _CLAP_HOP, seen.audio_embeds[0])
+
+
 # --- The table
 
 _HEADS = r"position_ids$|^(classifier|fc_norm|pooler|vivit\.pooler)\."
@@ -222,6 +336,16 @@ _video_family = partial(
     geometry=_video_geometry,
     run=_video_run,
     ignored=_HEADS,
+)
+_SOUND = {"steps-mean": "width", "steps-max": "width", "parts": "step width"}
+_sound_family = partial(SoundFamily, outputs=_SOUND, geometry=_sound_geometry)
+# The convolutions have 64 times as many positions as there are steps.
+_wave_family = partial(
+    _sound_family,
+    run=_wave_steps,
+    steps=750,
+    live=140.0,
+    ignored=r"^(quantizer|project_q|project_hid|lm_head|masked_spec_embed)",
 )
 _PRETRAINED: tuple[PretrainedFamily, ...] = (
     PretrainedFamily(
@@ -294,6 +418,34 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         run=partial(_video_run, skip_predictor=True),
         keep=_vjepa2_keep,
     ),
+    WordsFamily("bert", "BertModel"),
+    WordsFamily("roberta", "RobertaModel", unused_positions=2),
+    _wave_family("wav2vec2", "Wav2Vec2Model"),
+    _wave_family("wavlm", "WavLMModel"),
+    _wave_family("hubert", "HubertModel"),
+    _sound_family(
+        "whisper",
+        "WhisperModel",
+        keep=lambda model: model.encoder,
+        ignored=r"^proj_out\.",
+        run=_whisper_steps,
+        steps=1500,
+    ),
+    _sound_family(
+        "clap",
+        "ClapAudioModelWithProjection",
+        model_types=("clap", "clap_audio_model"),
+        outputs={**_SOUND, "vector-mean": "out"},
+        geometry=partial(_sound_geometry, out="projection_dim"),
+        ignored=r"position_ids$|^(text_model|text_projection)\.|^logit_scale_[at]$",
+        run=_clap_steps,
+        steps=512,
+        text=Text(
+            "ClapTextModelWithProjection",
+            lambda m, tokens: m(**tokens).text_embeds,
+            unused_positions=2,
+        ),
+    ),
 )
 _OTHERS = (
     LsmdcFamily(
@@ -320,6 +472,30 @@ _OTHERS = (
         },
         needs_weights=False,
         needs_torch=False,
+    ),
+    SoundDescriptorsFamily(
+        "sound-descriptors",
+        "NumPy",
+        outputs={
+            "descriptors": "step out",
+            "descriptors-mean-sd": "twice-out",
+            "descriptors-max": "out",
+        },
+        needs_weights=False,
+        needs_torch=False,
+        medium="sound",
+    ),
+    SpeechFamily(
+        "speech",
+        "SileroVAD",
+        outputs={
+            "speech": "out",
+            "speech-max": "width",
+            "speech-parts": "step width",
+        },
+        needs_weights=False,
+        needs_torch=False,
+        medium="sound",
     ),
 )
 PRETRAINED = {family.name: family for family in _PRETRAINED}

@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.backbones.backbone import Backbone, Placement
-from obygaze_features.backbones.card import DEFAULT_PRESET, Card, Family
+from obygaze_features.backbones.backbone import Backbone, PictureBackbone, Placement
+from obygaze_features.backbones.card import (
+    DEFAULT_PRESET,
+    Card,
+    Family,
+    require_pictures,
+)
 from obygaze_features.backbones.geometry import FeatureArray, Geometry
 from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.store.layout import PICTURES
@@ -44,7 +49,7 @@ class FramesFamily(Family):
         return 2 * g.frames * prod(g.frame_shape) * 3
 
 
-class Frames(Backbone):
+class Frames(PictureBackbone):
     """The backbone that returns the pictures themselves."""
 
     def normalise(self, pictures: Any) -> Any:
@@ -73,6 +78,7 @@ class Frames(Backbone):
 
 def frames_card(card: Card) -> Card:
     """Return the card of the pictures that another card's model sees, such as frames-32x224."""
+    require_pictures(card, "frames: is")
     resize = card.family.resize(card)
     height, width = resize.shape(1, 1)
     size = str(height) if height == width else f"{height}x{width}"

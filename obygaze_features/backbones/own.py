@@ -22,7 +22,13 @@ from obygaze_features.backbones.backbone import (
     check_pictures,
     on_device,
 )
-from obygaze_features.backbones.card import DEFAULT_PRESET, Card, Family, Preset
+from obygaze_features.backbones.card import (
+    DEFAULT_PRESET,
+    Card,
+    Family,
+    Preset,
+    require_pictures,
+)
 from obygaze_features.backbones.geometry import FeatureArray, Geometry
 from obygaze_features.backbones.weights import (
     TENSORS,
@@ -387,6 +393,7 @@ def card_of_code(name: str) -> Card:
         raise part.refuse(
             f"must return a card, as module_card(...) makes it, got {short_value(card)}"
         )
+    require_pictures(card, "own code is")
     if isinstance(card.family, ModuleFamily):
         card = replace(card, family=replace(card.family, part=part))
     origin = str(part.files[0]) if part.files else part.package

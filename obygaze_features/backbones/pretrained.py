@@ -9,7 +9,12 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from obygaze_features.backbones.backbone import Outputs, Placement, TorchBackbone
+from obygaze_features.backbones.backbone import (
+    Backbone,
+    Outputs,
+    Placement,
+    TorchBackbone,
+)
 from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.weights import (
@@ -30,6 +35,8 @@ from obygaze_features.core.lazy import need
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from obygaze_features.backbones.sound import Listen
 
 
 def library(module: str) -> Any:
@@ -89,6 +96,8 @@ class Text:
     # SigLIP was trained on lower-case texts, padded to the full length, without a mask.
     padded: bool = False
     lower: bool = False
+    # The positions of RoBERTa begin after that of the padding.
+    unused_positions: int = 0
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,9 +106,10 @@ class PretrainedFamily(Family):
 
     Args:
         package: The package of the class in the library, if it is not called as the family is.
+        backbone: The class that runs the module.
         model_types: The `model_type` that its configurations may have. The default is the name.
         geometry: The geometry of a configuration, and of a card where the model takes any size.
-        run: The outputs of the module for pixels.
+        run: The outputs of the module for pixels, or its steps for a piece of sound.
         ignored: Matches the tensors that a checkpoint has and the class leaves out (text models,
             heads); any other tensor that is left over is an error.
         keep: The part of the model that is kept.
@@ -109,7 +119,8 @@ class PretrainedFamily(Family):
 
     _: KW_ONLY
     geometry: Callable[[Any, Geometry], Geometry]
-    run: Outputs
+    run: Outputs | Listen
+    backbone: Callable[..., Backbone] = TorchBackbone
     package: str = ""
     model_types: tuple[str, ...] = ()
     ignored: str = r"position_ids$"
@@ -123,9 +134,7 @@ class PretrainedFamily(Family):
         module = library(f"models.{package}.modeling_{package}")
         return getattr(module, class_name or self.class_name)
 
-    def load(
-        self, card: Card, files: WeightFiles, placement: Placement
-    ) -> TorchBackbone:
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return a card's model with every weight it needs, and of the sizes of the card."""
         card_of_weights = self.card_of_weights(card, files)
         kind = self.model()
@@ -133,7 +142,7 @@ class PretrainedFamily(Family):
         model, hashes = load_strictly(
             kind, card, files, placement, self.ignored, **self.options
         )
-        return TorchBackbone(
+        return self.backbone(
             card,
             card_of_weights,
             self.keep(model),

@@ -10,28 +10,32 @@ import numpy.typing as npt
 from msgspec import Meta
 
 from obygaze_features.backbones.backbone import Placement
-from obygaze_features.backbones.card import Card
+from obygaze_features.backbones.card import Card, card_recipe
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.families import PRETRAINED
+from obygaze_features.backbones.geometry import FeatureArray
 from obygaze_features.backbones.pretrained import (
     PretrainedFamily,
     Text,
     from_pretrained,
     library,
     load_strictly,
+    silenced,
     supported,
 )
 from obygaze_features.backbones.weights import (
     TENSORS,
     TOKENIZERS,
+    FileHashes,
     WeightFiles,
     find_weights,
     is_verified,
 )
+from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store.recipe import space_id_of
+from obygaze_features.store.recipe import TEXT, space_id_of
 from obygaze_features.store.texts import TextTable
 
 SCHEMA = "obygaze-prompts/1"
@@ -39,7 +43,7 @@ SHIPPED = {
     path.stem: path
     for path in sorted(Path(__file__).with_name("prompts").glob("*.toml"))
 }
-BATCH = 64
+BATCH = 32
 _NOT_VALID = "this prompt set is not valid"
 
 
@@ -131,28 +135,28 @@ def read_prompts(name: str) -> PromptSet:
 class TextTower:
     """A text model with its tokenizer, both from one checkpoint.
 
-    `space_id` names the space of its vectors, which an array of a backbone shares.
+    `space_id` names the space of its vectors, which an array of a backbone shares. The weights have
+    the `hashes`, and are `verified` to be those of the card or not.
     """
 
+    card: Card
     text: Text
     model: Any
     tokenizer: Any
     max_length: int
     space_id: str
+    hashes: FileHashes
+    verified: bool
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one raw vector for each text; raise an error for a text that is too long."""
-        cased = [each.lower() for each in texts] if self.text.lower else list(texts)
-        token_ids = self.tokenizer(cased)["input_ids"]
+        token_ids = self.token_ids(texts)
         for each, ids in zip(texts, token_ids, strict=True):
             if len(ids) > self.max_length:
                 raise FixInput(
                     f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}",
                 )
-        parts = []
-        for start in range(0, len(cased), BATCH):
-            parts.append(self._embed_batch(cased[start : start + BATCH]))
-        vectors = np.concatenate(parts).astype(np.float32)
+        vectors = self._vectors(texts, list(map(len, token_ids)), Quiet())
         # CLIP returns the vector of the end token, or of the first token if there is no end token.
         # Texts that differ in capitals only have the same tokens, and so the same vector.
         n_different = len(set(map(tuple, token_ids)))
@@ -161,6 +165,91 @@ class TextTower:
                 "every text gets the same vector: the tokenizer does not mark the end of texts",
             )
         return vectors
+
+    def embed_long(
+        self, texts: Sequence[str], progress: Progress
+    ) -> npt.NDArray[np.float32]:
+        """Return one vector for each text of any length.
+
+        That of a text that is too long for the model is the mean of the vectors of its pieces,
+        weighted by their tokens. Equal texts have equal vectors.
+        """
+        unique = list(dict.fromkeys(texts))
+        pieces: list[str] = []
+        n_tokens: list[int] = []
+        pieces_of_text = {}
+        for text, ids in zip(unique, self.token_ids(unique), strict=True):
+            first = len(pieces)
+            for piece, length in self._pieces(text, len(ids)):
+                pieces.append(piece)
+                n_tokens.append(length)
+            pieces_of_text[text] = slice(first, len(pieces))
+        progress.expect(len(pieces), "texts")
+        vectors = self._vectors(pieces, n_tokens, progress).astype(np.float64)
+        n_special = self.tokenizer.num_special_tokens_to_add()
+        weights = np.maximum(np.array(n_tokens) - n_special, 1)
+        rows = []
+        for text in texts:
+            own = pieces_of_text[text]
+            rows.append(np.average(vectors[own], axis=0, weights=weights[own]))
+        return np.array(rows, dtype=np.float32)
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the settings that change the numbers of a store of words, as plain values."""
+        width = self.embed(["a"]).shape[1]
+        array = FeatureArray("clip", TEXT, (f"feature_{width}",), (width,))
+        card = self.card
+        settings = {"tokens": self.max_length, "normalise": self._normalises}
+        return {
+            **card_recipe(card, card.geometry, {"clip": array}, self.verified),
+            "weights": dict(self.hashes),
+            "preprocessing": settings,
+            "compute": supported(type(self.model), Placement()).recipe(),
+        }
+
+    @property
+    def _normalises(self) -> bool:
+        return self.card.words is not None and self.card.words.normalise
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the numbers of the tokens of each text."""
+        with silenced():
+            ids: list[list[int]] = self.tokenizer(self._cased(texts))["input_ids"]
+        return ids
+
+    def _cased(self, texts: Sequence[str]) -> list[str]:
+        return [each.lower() for each in texts] if self.text.lower else list(texts)
+
+    def _pieces(self, text: str, n_tokens: int) -> list[tuple[str, int]]:
+        """Return a text in halves of halves that the model takes, each with its tokens.
+
+        It is divided between words; a text without blanks between letters.
+        """
+        if n_tokens <= self.max_length:
+            return [(text, n_tokens)]
+        words = text.split()
+        joint = " " if len(words) > 1 else ""
+        parts = words if joint else list(text)
+        middle = len(parts) // 2
+        halves = [joint.join(parts[:middle]), joint.join(parts[middle:])]
+        pieces = []
+        for half, ids in zip(halves, self.token_ids(halves), strict=True):
+            pieces += self._pieces(half, len(ids))
+        return pieces
+
+    def _vectors(
+        self, texts: Sequence[str], lengths: Sequence[int], progress: Progress
+    ) -> npt.NDArray[np.float32]:
+        """Return one vector for each text; texts of similar lengths are computed together."""
+        order = np.argsort(lengths, kind="stable")
+        vectors: list[npt.NDArray[Any]] = []
+        cased = self._cased(texts)
+        for start in range(0, len(order), BATCH):
+            batch = [cased[number] for number in order[start : start + BATCH]]
+            vectors.append(self._embed_batch(batch))
+            progress.advance(len(batch))
+        in_order = np.concatenate(vectors).astype(np.float32)
+        return in_order[np.argsort(order)]
 
     def _embed_batch(self, texts: Sequence[str]) -> npt.NDArray[Any]:
         import torch
@@ -176,6 +265,8 @@ class TextTower:
         }
         with torch.inference_mode():
             vectors = self.text.embed(self.model, tokens)
+            if self._normalises:
+                vectors = torch.nn.functional.normalize(vectors, dim=-1)
         array: npt.NDArray[Any] = vectors.float().cpu().numpy()
         return array
 
@@ -207,13 +298,16 @@ def load_text_tower(
         )
     files = find_weights(card, weights, download=download)
     family.card_of_weights(card, files)
-    if "text_config" not in (files.json_file("config.json") or {}):
+    is_of_words = card.words is not None
+    if not is_of_words and "text_config" not in (files.json_file("config.json") or {}):
         raise FixInput(
             "the checkpoint has no text model",
             where=str(files.folder / "config.json"),
         )
     kind = family.model(family.text.model)
-    model, hashes = load_strictly(kind, card, files, supported(kind, Placement()))
+    placement = supported(kind, Placement())
+    options = family.options if is_of_words else {}
+    model, hashes = load_strictly(kind, card, files, placement, **options)
     model.eval().requires_grad_(False)
     config = getattr(model.config, "text_config", model.config)
     tokenizer = _tokenizer(card, files)
@@ -223,12 +317,15 @@ def load_text_tower(
             " they are of different checkpoints",
             where=files.origin,
         )
-    claim = ("", "")
-    if is_verified(card, files, hashes):
-        claim = (card.checkpoint, card.revision)
+    verified = is_verified(card, files, hashes)
+    claim = (card.checkpoint, card.revision) if verified else ("", "")
     space = space_id_of(*claim, hashes[TENSORS])
-    max_length = int(config.max_position_embeddings)
-    return TextTower(family.text, model, tokenizer, max_length, space)
+    max_length = int(config.max_position_embeddings) - family.text.unused_positions
+    if card.words is not None:
+        max_length = min(max_length, card.words.tokens)
+    return TextTower(
+        card, family.text, model, tokenizer, max_length, space, hashes, verified
+    )
 
 
 def embed_prompts(tower: TextTower, prompts: PromptSet) -> TextTable:

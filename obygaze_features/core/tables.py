@@ -23,21 +23,18 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
     near,
 )
-from obygaze_features.core.files import import_of_features, require_file
+from obygaze_features.core.files import import_of_features, is_workbook, require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.workbooks import (
-    READ,
     Sheet,
     column_name,
     header_index,
     header_place,
-    is_workbook,
     read_sheet,
 )
 
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
-TABLE_ENDINGS = (".csv", ".tsv", *READ)
 # The lines among which that with the names of the columns is looked for.
 MOST_TITLES = 50
 DELIMITERS = (",", ";", "\t", "|")
@@ -61,10 +58,11 @@ NO_TABLES = {
 # Files with marks in films, which `manifest import segments` reads.
 MARKS = (".eaf", ".vtt")
 # A word with a small letter with an accent: on a Mac, its byte is a capital or a sign. Or one that
-# begins with a capital whose byte is a sign on a Mac and under DOS.
+# begins with a capital whose byte is a sign on a Mac and under DOS. Or an English apostrophe.
 _OF_WINDOWS = re.compile(
     rb"[A-Za-z\xc0-\xff]{0,30}(?:[a-z][\xdf-\xf6\xf8-\xff]|[A-Z][\xdf-\xf6\xf8-\xff][a-z]"
-    rb"|(?<![A-Za-z\x80-\xff])[\xc4\xc5\xc9\xdc][a-z]{2})"
+    rb"|(?<![A-Za-z\x80-\xff])[\xc4\xc5\xc9\xdc][a-z]{2}"
+    rb"|[a-z]\x92(?:[dmst]|ll|re|ve)(?![A-Za-z\x80-\xff]))"
     rb"[a-z\xdf-\xf6\xf8-\xff]{0,30}"
 )
 # Letters of a Mac and of Central Europe, bytes that are nothing, and words in another script.
@@ -173,8 +171,8 @@ def read_table(
     """Read a table whose header has at least the `required` columns.
 
     Everything that reads a table of a person calls this. A file that is named as a spreadsheet
-    (.xlsx) is read as one; its cells have the texts that they would have in a CSV file. Text is in
-    UTF-8, in UTF-16 with its mark, or in Windows-1252 where no byte may be another letter.
+    (.xlsx, .xlsm) is read as one; its cells have the texts that they would have in a CSV file. Text
+    is in UTF-8, in UTF-16 with its mark, or in Windows-1252 where no byte may be another letter.
 
     Cells are separated as a line `sep=;` before the header says, else by the sign with which the
     header has the required columns, else by the one that the header has most of: Excel writes
@@ -326,13 +324,17 @@ def _is_used(sheet: Sheet, column: int) -> bool:
     return any(cells[column] for cells in sheet.rows)
 
 
+def text_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text file with their numbers."""
+    with open_file(path) as stream:
+        yield from enumerate(_lines(_as_utf8(stream, path), violations), start=1)
+
+
 def numbered_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:
     """Yield the lines of a text file that are not blank, stripped of blanks at both ends."""
-    with open_file(path) as stream:
-        lines = _lines(_as_utf8(stream, path), violations)
-        for number, text in enumerate(lines, start=1):
-            if text.strip():
-                yield number, text.strip()
+    for number, text in text_lines(path, violations):
+        if text.strip():
+            yield number, text.strip()
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -407,7 +409,7 @@ def _lines(stream: BinaryIO, violations: Violations) -> Iterator[str]:
             raw = raw.removeprefix(codecs.BOM_UTF8)
             if not _is_text(raw):
                 problem = f"the file is not text in UTF-8; {SAVE_AS}"
-                raise Corrupt(problem, where=violations.path)
+                raise Corrupt(problem, where=f"{violations.path}:1")
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError as error:

@@ -19,10 +19,9 @@ from xml.etree import ElementTree
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, first_line, near
-from obygaze_features.core.files import SPREADSHEETS, require_file
+from obygaze_features.core.files import READ_SPREADSHEETS, require_file
 from obygaze_features.core.lazy import need
 
-READ = (".xlsx", ".xlsm")
 EXTRA = "tables"
 # Of the file, and of what is in its archive.
 MAX_FILE = 1 << 28
@@ -57,11 +56,6 @@ class _Outline(NamedTuple):
     errors: dict[Position, str]
 
 
-def is_workbook(path: Path) -> bool:
-    """Return whether a file is named as a spreadsheet."""
-    return path.suffix.lower() in SPREADSHEETS
-
-
 def cell_name(row: int, column: int) -> str:
     """Return the name of a cell; row and column are counted from 0.
 
@@ -84,9 +78,9 @@ def read_sheet(path: Path, name: str = "") -> Sheet:
         name: The name of the sheet.
     """
     require_file(path)
-    if path.suffix.lower() not in READ:
+    if path.suffix.lower() not in READ_SPREADSHEETS:
         raise FixInput(
-            f"{path.suffix} files are not read, only {', '.join(READ)} and CSV",
+            f"{path.suffix} files are not read, only {', '.join(READ_SPREADSHEETS)} and CSV",
             where=str(path),
         )
     calamine = need("python_calamine", EXTRA, f"reading {path.suffix} files")

@@ -11,7 +11,11 @@ from obygaze_features.core import system
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage, NotFound, near, without_secrets
 from obygaze_features.core.file_names import check_new_name
-from obygaze_features.core.files import VIDEO_SUFFIXES, import_of_features
+from obygaze_features.core.files import (
+    TABLE_ENDINGS,
+    VIDEO_SUFFIXES,
+    import_of_features,
+)
 
 PathLike: TypeAlias = str | os.PathLike[str]
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
@@ -34,13 +38,11 @@ MAKERS = {
 # What a folder has that is a store.
 STORE = "store.json"
 FOLDERS_ONLY = ("runs", "models")
-# Files of which a manifest can be made.
-TABLES = (".csv", ".tsv", ".xlsx", ".xlsm")
 # File systems allow 255 bytes; .toml is added.
 MAX_NAME_BYTES = 250
-# A scheme of one letter would be a Windows drive.
 # At the end of a location, before the sha256 that the seal of the store must have.
 EXPECTED = "#sha256="
+# A scheme of one letter would be a Windows drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -98,9 +100,13 @@ class Workspace:
             return self.folder("manifests") / f"{name}.toml"
         return toml_of(Path(name))
 
-    def new_manifest(self, name: str) -> Path:
+    def new_manifest(self, name: PathLike) -> Path:
         """Return the TOML file of a manifest that will be written."""
-        path = self.manifest(name)
+        path = (
+            toml_of(Path(name))
+            if isinstance(name, os.PathLike)
+            else self.manifest(name)
+        )
         check_new_name(path, path.stem)
         return path
 
@@ -226,29 +232,29 @@ class Workspace:
         """Return the error that there is no such name; it suggests a similar one or lists all."""
         folder = self.folder(kind)
         names = self.names(kind)
+        named = Path(name)
+        of_features = ""
         if kind == "stores":
             names = [store for store in names if (folder / store / STORE).exists()]
             # A store that another one replaced is found by its path only.
             names = [store for store in names if ".before-" not in store]
+            of_features = import_of_features(named) if named.is_file() else ""
+        is_manifest = kind == "manifests"
         message = f"no {kind.removesuffix('s')} called {name!r}{near(name, names)}"
-        if kind in FOLDERS_ONLY and Path(name).is_file():
+        if kind in FOLDERS_ONLY and named.is_file():
             message = f"{name} is a file, not the folder of a {kind.removesuffix('s')}"
-            hint = f"{Path(name).parent}, the folder that it is in"
-        elif (
-            kind == "stores" and Path(name).is_file() and import_of_features(Path(name))
-        ):
+            hint = f"{named.parent}, the folder that it is in"
+        elif of_features:
             message = f"{name} is a file of features, not a store"
-            hint = import_of_features(Path(name))
-        elif kind == "manifests" and Path(name).suffix.lower() in VIDEO_SUFFIXES:
-            path = Path(name)
+            hint = of_features
+        elif is_manifest and named.suffix.lower() in VIDEO_SUFFIXES:
+            path = named
             message = f"{name} is a film, not a manifest of films"
             films = shlex.quote(str(path.parent))
             hint = f"obygaze manifest import folder {films}"
-        elif kind == "manifests" and Path(name).is_dir():
+        elif is_manifest and named.is_dir():
             hint = f"obygaze manifest import folder {shlex.quote(name)}"
-        elif (
-            kind == "manifests" and Path(name).suffix in TABLES and Path(name).exists()
-        ):
+        elif is_manifest and named.suffix in TABLE_ENDINGS and named.exists():
             hint = f"obygaze manifest import csv {shlex.quote(name)}"
         elif names:
             hint = f"one of {few(names)}"

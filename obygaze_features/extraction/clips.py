@@ -1,4 +1,4 @@
-"""Clips as they are planned, from a manifest, and as they are decoded: pictures of each view."""
+"""Clips as they are planned, from a manifest, and as they are decoded: pictures and sound."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from obygaze_features.backbones.sound import ClipSound
 from obygaze_features.core.files import file_facts
 from obygaze_features.manifest.model import (
     Manifest,
@@ -20,7 +21,7 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.manifest.windows import CutFilm
 from obygaze_features.store.rows import NO_VIDEO
-from obygaze_features.video.decoded_clip import PictureView
+from obygaze_features.video.worker import ClipView
 
 # Files are read in parallel, since each may wait for a network drive.
 AT_ONCE = 8
@@ -148,13 +149,32 @@ class ViewedClip:
     remark: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class HeardClip:
+    """What one view hears of a clip.
+
+    Args:
+        heard: The samples.
+        arrays: The arrays of a store beside those of features, such as the times of the parts.
+        remark: What a reader of the store should know of the sound.
+    """
+
+    heard: ClipSound
+    arrays: Mapping[str, npt.NDArray[Any]]
+    remark: str = ""
+    total: None = None
+
+
+DecodedView = ViewedClip | HeardClip
+
+
 def repeated(n_pictures: int, n_frames: int) -> str:
     """Return the remark on a clip with fewer pictures than a view has frames."""
     return f"{n_pictures} frames repeated to {n_frames}"
 
 
 class Failure(NamedTuple):
-    """Why a view sees nothing of a clip: the status of the row, and one sentence."""
+    """Why a view has nothing of a clip: the status of the row, and one sentence."""
 
     status: str
     reason: str
@@ -177,16 +197,16 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoded:
-    """A row: the video that was read, the seconds it took, and what each view sees of the clip."""
+    """A row: the video that was read, the seconds it took, and what each view has of the clip."""
 
     row: int
     source: Source
     seconds: float
-    views: Mapping[PictureView, ViewedClip | Failure] = field(repr=False)
+    views: Mapping[ClipView, DecodedView | Failure] = field(repr=False)
 
     @property
     def reasons(self) -> list[str]:
-        """The reasons of the views that see nothing."""
+        """The reasons of the views that have nothing."""
         views = self.views.values()
         return [view.reason for view in views if isinstance(view, Failure)]
 
@@ -195,4 +215,4 @@ class RowJob(NamedTuple):
     """A row to decode, and the views that its stores need of it."""
 
     row: int
-    views: tuple[PictureView, ...]
+    views: tuple[ClipView, ...]

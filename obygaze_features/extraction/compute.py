@@ -14,20 +14,22 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.backbones.backbone import (
     Backbone,
+    PictureBackbone,
     as_arrays,
     blank_padding,
     on_device,
 )
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.core import system
 from obygaze_features.core.machine import is_out_of_memory, usable_cores
-from obygaze_features.extraction.clips import ViewedClip
+from obygaze_features.extraction.clips import DecodedView, HeardClip, ViewedClip
 from obygaze_features.store.layout import Array
 from obygaze_features.video.decoded_clip import pictures_of_view
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 # The edge of pictures for a backbone that takes any size.
 SIZE_OF_ANY = 224
+# The length of a sound for a backbone that takes any length.
+SECONDS_OF_ANY = 10.0
 # How often a thread that waits for another one looks for signals.
 SIGNALS_S = 1.0
 # The share of the memory of the machine that decoded clips may take until they are computed.
@@ -60,14 +64,14 @@ class Computer(ABC):
     specs: Sequence[Array]
 
     @abstractmethod
-    def start(self, clips: Sequence[ViewedClip]) -> Callable[[], Computed]:
+    def start(self, clips: Sequence[DecodedView]) -> Callable[[], Computed]:
         """Start to compute clips; return a function that waits for their features."""
 
     @abstractmethod
     def split(self, at_once: int) -> tuple[int, int]:
         """Return the clips of one `start`, and how many starts there may be at once."""
 
-    def compute_all(self, clips: Sequence[ViewedClip]) -> list[Computed]:
+    def compute_all(self, clips: Sequence[DecodedView]) -> list[Computed]:
         """Compute clips at once, and wait for them."""
         n_clips = self.split(len(clips))[0]
         results = [
@@ -75,18 +79,26 @@ class Computer(ABC):
         ]
         return [result() for result in results]
 
-    def forward(
-        self, pictures: Any, masks: Sequence[npt.NDArray[np.bool_]]
-    ) -> dict[str, Any]:
-        """Return the arrays of clips, given their pictures in a row and the mask of each."""
-        mask = None
-        pixels = self.backbone.normalise(pictures)
-        pixels = pixels.reshape(len(masks), -1, *pixels.shape[1:])
-        if self.backbone.takes_mask:
-            mask = np.stack(masks)
-            pixels = blank_padding(pixels, mask)
+    @abstractmethod
+    def pictures(self, clips: Sequence[ViewedClip]) -> Any:
+        """Return the pictures of clips, one after another."""
+
+    def forward(self, clips: Sequence[DecodedView]) -> dict[str, Any]:
+        """Return the arrays of clips."""
         names = [spec.name for spec in self.specs]
-        return self.backbone.forward(pixels, mask, only=names)
+        backbone = self.backbone
+        if isinstance(backbone, SoundBackbone):
+            sounds = [clip.heard for clip in clips if isinstance(clip, HeardClip)]
+            return backbone.forward(sounds, only=names)
+        seeing = cast(PictureBackbone, backbone)
+        seen = [clip for clip in clips if isinstance(clip, ViewedClip)]
+        mask = None
+        pixels = seeing.normalise(self.pictures(seen))
+        pixels = pixels.reshape(len(seen), -1, *pixels.shape[1:])
+        if seeing.takes_mask:
+            mask = np.stack([clip.mask for clip in seen])
+            pixels = blank_padding(pixels, mask)
+        return seeing.forward(pixels, mask, only=names)
 
 
 def _awaited(future: Future[Computed]) -> Computed:
@@ -105,7 +117,7 @@ class ThreadComputer(Computer):
 
     pool: Executor
 
-    def start(self, clips: Sequence[ViewedClip]) -> Callable[[], Computed]:
+    def start(self, clips: Sequence[DecodedView]) -> Callable[[], Computed]:
         """Start to compute one clip."""
         (clip,) = clips
         return partial(_awaited, self.pool.submit(self._compute, clip))
@@ -115,9 +127,13 @@ class ThreadComputer(Computer):
         # Code of the user may not work in several threads.
         return 1, 1 if self.backbone.card.code else at_once
 
-    def _compute(self, clip: ViewedClip) -> Computed:
-        pictures = pictures_of_view(clip.pictures, clip.rows, clip.mask)
-        exact = as_arrays(self.forward(pictures, [clip.mask]))
+    def pictures(self, clips: Sequence[ViewedClip]) -> Any:
+        """Return the pictures of one clip."""
+        (clip,) = clips
+        return pictures_of_view(clip.pictures, clip.rows, clip.mask)
+
+    def _compute(self, clip: DecodedView) -> Computed:
+        exact = as_arrays(self.forward([clip]))
         arrays = {}
         finite = {}
         for spec in self.specs:
@@ -192,12 +208,15 @@ class BatchComputer(Computer):
         self.cuda: Any = torch.cuda
         self.uploads = uploads or Uploads(self.device)
 
-    def start(self, clips: Sequence[ViewedClip]) -> Callable[[], Computed]:
+    def pictures(self, clips: Sequence[ViewedClip]) -> Any:
+        """Return the pictures of clips on the device."""
+        return self.uploads.pictures(clips)
+
+    def start(self, clips: Sequence[DecodedView]) -> Callable[[], Computed]:
         """Start to compute a batch, and to copy its features to pinned memory."""
         import torch
 
-        pictures = self.uploads.pictures(clips)
-        computed = self.forward(pictures, [clip.mask for clip in clips])
+        computed = self.forward(clips)
         arrays = {}
         finite = {}
         for spec in self.specs:
@@ -242,14 +261,14 @@ def free_gpu_memory(device: str) -> int:
 
 
 def measured_clip_bytes(computer: BatchComputer) -> int:
-    """Return the memory of a GPU that one clip takes, measured with black pictures.
+    """Return the memory of a GPU that one clip takes, measured with black pictures or silence.
 
     What does not fit now fits into no batch either, and has its rough estimate.
     """
     cuda = computer.cuda
     device = computer.device
     backbone = computer.backbone
-    clip = black_clip(backbone)
+    clip = blank_clip(backbone)
     try:
         # Tables and the workspaces of libraries are made once.
         computer.compute_all([clip])
@@ -267,14 +286,20 @@ def measured_clip_bytes(computer: BatchComputer) -> int:
     return measured or backbone.activation_bytes
 
 
-def black_clip(backbone: Backbone) -> ViewedClip:
-    """Return a clip of a backbone's size whose pictures are black."""
+def blank_clip(backbone: Backbone) -> DecodedView:
+    """Return a clip of a backbone's size whose pictures are black, or which is silent."""
+    if isinstance(backbone, SoundBackbone):
+        view = backbone.view
+        seconds = backbone.sound.seconds or SECONDS_OF_ANY
+        n_before = round(view.before_s * view.rate)
+        samples = np.zeros(n_before + round(seconds * view.rate), np.float32)
+        return HeardClip(ClipSound(samples, n_before), {})
     height, width = backbone.geometry.frame_shape
     if not backbone.geometry.size:
         height = width = SIZE_OF_ANY
     n_frames = backbone.geometry.frames
     pictures = np.zeros((n_frames, height, width, 3), np.uint8)
-    pictures = backbone.resize(pictures)
+    pictures = cast(PictureBackbone, backbone).resize(pictures)
     places = np.arange(n_frames)
     is_real = np.ones(n_frames, bool)
     return ViewedClip(pictures, places, is_real, {})

@@ -9,11 +9,11 @@ from typing import Any
 
 from obygaze_features.core.console import count, human, table
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.clips import Decoded, RowJob, ViewedClip
+from obygaze_features.extraction.clips import Decoded, Failure, RowJob
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Resources,
-    black_clip,
+    blank_clip,
     clip_threads,
     computer_for,
 )
@@ -180,25 +180,32 @@ def _timed_clip(
         decoder = RowDecoder(
             plan.clips, pool, 1, 0, indexes, grid=plan.grid, kept=plan.kept
         )
+        chosen: RowJob | None = None
         for job in jobs[:_MOST_TRIED]:
             # The first time, the worker starts, and the index of the film is made.
             (decoded,) = decoder.rows([job])
             if not decoded.reasons:
-                (decoded,) = decoder.rows([job])
-                return decoded, ""
+                chosen = job
+                break
+            if len(decoded.reasons) < len(views):
+                # A film without sound has its pictures.
+                chosen = chosen or job
             reasons.update(decoded.reasons)
+        if chosen is not None:
+            (decoded,) = decoder.rows([chosen])
+            return decoded, ""
     commonest = [reason for reason, _ in reasons.most_common(1)]
     return None, "".join(commonest)
 
 
 def _seconds_to_compute(store: StorePlan, decoded: Decoded | None) -> float:
-    """Return the seconds that a backbone needs for a clip; without one, for black pictures.
+    """Return the seconds that a backbone needs for a clip; without one, for a blank one.
 
     A GPU computes a whole batch in much less time than its clips one by one.
     """
     clip = decoded.views[store.view] if decoded else None
-    if not isinstance(clip, ViewedClip):
-        clip = black_clip(store.backbone)
+    if clip is None or isinstance(clip, Failure):
+        clip = blank_clip(store.backbone)
     names = store.work.computes
     computes = [array for array in store.arrays if array.name in names]
     with clip_threads(1) as threads:

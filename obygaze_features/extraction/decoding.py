@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from obygaze_features.backbones.card import PARTS
+from obygaze_features.backbones.sound import ClipSound
 from obygaze_features.core.files import STILL_SUFFIXES
 from obygaze_features.extraction.clips import (
     NO_VIDEO_NAMED,
     Decoded,
+    DecodedView,
     Failure,
+    HeardClip,
     PlannedClip,
     RowJob,
     Source,
@@ -29,9 +33,10 @@ from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.layout import MASK, WINDOWS_OF_A_BLOCK
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.decoded_clip import DecodedClip, PictureView
+from obygaze_features.video.decoded_clip import DecodedClip
 from obygaze_features.video.pool import DecodePool, DecodeResult, in_order
-from obygaze_features.video.worker import DecodeJob
+from obygaze_features.video.sound import DecodedSound, SoundView
+from obygaze_features.video.worker import ClipView, DecodeJob
 
 # The numbers of one film must not come from two.
 REPLACED = Failure(
@@ -41,6 +46,9 @@ REPLACED = Failure(
 READERS = 2
 # The pictures of a clip whose size is not known before it is decoded.
 _SIZE_OF_ANY = (1080, 1920)
+# The seconds of a clip whose end is that of its film.
+_SECONDS_OF_ANY = 600.0
+_SAMPLE_BYTES = 4
 
 
 @dataclass
@@ -51,7 +59,7 @@ class RowDecoder:
         clips: All clips, by their rows.
         pool: The processes that decode.
         most_clips: How many clips may be decoded or wait to be taken.
-        most_bytes: How many bytes of pictures they may have; one clip may have more.
+        most_bytes: How many bytes they may have; one clip may have more.
         indexes: The folder that keeps the indexes of films with several clips.
         accept_damaged: Take what the decoder gives of a damaged film.
         grid: How the films are cut, if the rows are windows.
@@ -95,7 +103,7 @@ class RowDecoder:
             if clip.video in next_film:
                 # The index of the next film is made while this one is decoded.
                 following = next_film.pop(clip.video)
-                self.pool.submit(DecodeJob(following, (), indexes=self.indexes))
+                self.pool.submit(self._index_job(following, to_decode.views))
             folder = self.indexes if clip.video in films else None
             times = (clip.start_s, clip.end_s)
             decode_job = DecodeJob(clip.video, to_decode.views, *times, indexes=folder)
@@ -106,7 +114,7 @@ class RowDecoder:
                 submit,
                 jobs,
                 self.most_clips,
-                bytes_of=bytes_of_job,
+                bytes_of=lambda job: bytes_of_job(job, self.clips[job.row]),
                 most_bytes=self.most_bytes,
             )
             with closing(under_way):
@@ -150,6 +158,10 @@ class RowDecoder:
             for job, result in zip(rows, results, strict=True):
                 yield self._row(job, result)
 
+    def _index_job(self, video: str, views: Iterable[ClipView]) -> DecodeJob:
+        with_sound = any(isinstance(view, SoundView) for view in views)
+        return DecodeJob(video, (), indexes=self.indexes, with_sound=with_sound)
+
     def _not_kept(self, job: RowJob) -> RowJob:
         """Return what is to decode of a row: the views whose frames were not kept."""
         clip_id = self.clips[job.row].clip_id
@@ -179,10 +191,16 @@ class RowDecoder:
         return row
 
 
-def bytes_of_job(job: RowJob) -> int:
-    """Return the bytes of the pictures of a row."""
+def bytes_of_job(job: RowJob, clip: PlannedClip) -> int:
+    """Return the bytes of the pictures and of the sound of a row."""
     n_bytes = 0
     for view in job.views:
+        if isinstance(view, SoundView):
+            seconds = _SECONDS_OF_ANY
+            if clip.end_s is not None:
+                seconds = clip.end_s - (clip.start_s or 0.0)
+            n_bytes += round(seconds * view.rate) * _SAMPLE_BYTES
+            continue
         size = view.resize.shape(*_SIZE_OF_ANY) if view.resize else _SIZE_OF_ANY
         n_bytes += view.count * 3 * prod(size)
     return n_bytes
@@ -200,13 +218,29 @@ def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Deco
     if result.file_facts is not None and result.error is None:
         n_bytes, quick_hash = result.file_facts
         source = Source(n_bytes, quick_hash[:16])
-    views: dict[PictureView, ViewedClip | Failure] = {}
+    views: dict[ClipView, DecodedView | Failure] = {}
     for view in job.views:
         try:
-            views[view] = _viewed(result.clip(view).check(accept_damaged))
+            if isinstance(view, SoundView):
+                views[view] = _heard(result.sound(view).check(accept_damaged))
+            else:
+                views[view] = _viewed(result.clip(view).check(accept_damaged))
         except BadVideo as error:
             views[view] = Failure(FAILED, f"{error.reason}: {error.message}")
     return Decoded(job.row, source, result.seconds, views)
+
+
+def _heard(sound: DecodedSound) -> HeardClip:
+    """Return the sound of a clip, with the time of the centre of each of its parts."""
+    seconds = sound.end_s - sound.start_s
+    centres = (np.arange(PARTS) + 0.5) / PARTS
+    arrays = {
+        "time_s": sound.start_s + centres * seconds,
+        "start_s": np.array(sound.start_s),
+        "end_s": np.array(sound.end_s),
+    }
+    heard = ClipSound(sound.samples, sound.n_before)
+    return HeardClip(heard, arrays, "; ".join(sound.remarks))
 
 
 def _viewed(decoded: DecodedClip) -> ViewedClip:
@@ -214,7 +248,7 @@ def _viewed(decoded: DecodedClip) -> ViewedClip:
     n_frames = len(decoded.mask)
     n_real = int(decoded.mask.sum())
     n_damaged = int(decoded.substituted.sum())
-    remarks = []
+    remarks = [decoded.remark] if decoded.remark else []
     if n_damaged:
         remarks.append(f"{n_damaged} of {n_real} frames damaged")
     if decoded.is_incomplete:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from obygaze_features.extraction.slurm import SlurmScript
     from obygaze_features.extraction.stored import StatusOfStores
     from obygaze_features.manifest.model import Manifest
+    from obygaze_features.store.importing.features import Imported
     from obygaze_features.store.reading import Store
 
 TIMEOUT_S = 300.0
@@ -118,21 +119,22 @@ def extract(
 ) -> Extraction:
     """Extract what is missing; the same command resumes.
 
-    All backbones share one decoding of each clip. Any number of these commands may fill the same
-    stores at once, on any machine. A clip that fails is a row with its reason; the run goes on and
-    ends with exit code 3, or 1 if no clip was extracted. Ctrl-C stops when the batch at work is
-    computed, a second one at once; finished blocks are kept. A complete store is sealed. Once more,
-    the command extracts what its store does not have: clips that are new in the manifest, arrays,
-    clips whose video is new; the new store takes the place of the old one, which is kept beside it.
-    The exit code is 5 if the store has another recipe, if the times or the video of its clips
-    changed, or if it is being filled by another version or kind of device.
+    All backbones share one decoding of each clip; a film without sound fails in the stores of sound
+    alone. Any number of these commands may fill the same stores at once, on any machine. A clip
+    that fails is a row with its reason; the run goes on and ends with exit code 3, or 1 if no clip
+    was extracted. Ctrl-C stops when the batch at work is computed, a second one at once; finished
+    blocks are kept. A complete store is sealed. Once more, the command extracts what its store does
+    not have: clips that are new in the manifest, arrays, clips whose video is new; the new store
+    takes the place of the old one, which is kept beside it. The exit code is 5 if the store has
+    another recipe, if the times or the video of its clips changed, or if it is being filled by
+    another version or kind of device.
 
     Args:
         manifest: The clips, linked to their videos (`obygaze manifest link`).
         backbones: A backbone, or your own code (FILE.py:NAME).
         retry_failed: Try clips again that failed.
         as_planned: Finish a store as it was planned, although the manifest changed since.
-        accept_damaged: Take what the decoder gives of damaged pictures.
+        accept_damaged: Take what the decoder gives of damaged pictures and sound.
         timeout_s: Seconds to decode one clip.
         arrays: The arrays to store, of the backbones that have one of them. [default: all but
             tokens, or those of the store]
@@ -158,6 +160,7 @@ def extract(
     Commands:
         obygaze extract run obygaze12 -b xclip-b16-k600-zs -b vivit-b16x2-k400 --device cuda
         obygaze extract run obygaze12 -b descriptors --workers 4
+        obygaze extract run obygaze12 -b xclip-b16-k600-zs -b wav2vec2-base
         obygaze extract run obygaze12 -b frames:xclip-b16-k600-zs --workers 16
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --retry-failed --timeout 900
         obygaze extract run obygaze12 -b xclip-b16-k600-zs --device cuda:all
@@ -215,6 +218,47 @@ def extraction_status(
     """
 
 
+@done_in("obygaze_features.extraction.words")
+def extract_words(
+    manifest: PathLike | Manifest,
+    backbone: Annotated[str, Option("-b --backbone", metavar="NAME")],
+    subtitles: Annotated[
+        PathLike, Option("--subtitles", metavar="FOLDER|embedded|TABLE")
+    ],
+    *,
+    out: Annotated[
+        PathLike | None,
+        Option("-o --output", metavar="STORE", shown_default="MANIFEST.NAME"),
+    ] = None,
+    weights: Annotated[PathLike | None, Option(metavar="PATH")] = None,
+    progress: bool | ProgressBars = False,
+    workspace: PathLike | None = None,
+) -> Imported:
+    """Make a store of what is said in clips.
+
+    A folder has a file MOVIE_ID.srt, .vtt or .ass of each film; `embedded` reads the subtitles
+    inside the videos; a table has the columns movie_id, start_s, end_s and text of cues, or clip_id
+    and text of clips, or is the released table of MObyGaze. A clip has the words of every cue that
+    overlaps it, whole; a long text goes through the model in pieces. A clip without words has the
+    vector of the empty text. The store has the arrays clip and n_words, and no word.
+
+    Args:
+        manifest: The clips.
+        backbone: A model of words, or a backbone with a text model.
+        subtitles: What is said, and when.
+        out: The new store.
+        weights: Weights and tokenizer. [default: those of a package or of the hub]
+        progress: Show a progress bar on stderr.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze extract words films -b minilm --subtitles subtitles/
+        obygaze extract words films -b minilm-multilingual --subtitles embedded -o films.said
+        obygaze extract words films -b minilm --subtitles cues.csv --json
+        obygaze extract words mobygaze -b minilm --subtitles mobygaze_dataframe.csv
+    """
+
+
 @done_in("obygaze_features.extraction.search")
 def search(
     store: Store | PathLike,
@@ -230,8 +274,8 @@ def search(
 ) -> Hits:
     """Find clips by a text or a clip.
 
-    A text needs a store of CLIP, SigLIP or X-CLIP. What -o writes becomes segments with
-    `obygaze manifest export elan MANIFEST --predictions FILE`.
+    A text needs a store of CLIP, SigLIP or X-CLIP, or for sound of CLAP. What -o writes becomes
+    segments with `obygaze manifest export elan MANIFEST --predictions FILE`.
 
     Of a clip with several vectors, such as frames, the one most like the query counts; frames that
     pad a short clip do not count. The store is read part by part.
@@ -253,6 +297,7 @@ def search(
 
     Commands:
         obygaze search obygaze12.clip-b16 --text "a woman on a bed"
+        obygaze search films.clap-htsat-unfused --text "a scream"
         obygaze search films.descriptors --like lake-001 --top 5 -o like.csv --json
     """
 

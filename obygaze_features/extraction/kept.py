@@ -20,6 +20,7 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import other_times, other_video
 from obygaze_features.extraction.clips import (
     Decoded,
+    DecodedView,
     Facts,
     Failure,
     PlannedClip,
@@ -38,6 +39,7 @@ from obygaze_features.store.layout import BEFORE, MASK, NEXT, PICTURES, STORE_JS
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.rows import FAILED, Row
 from obygaze_features.video.decoded_clip import PictureView
+from obygaze_features.video.worker import ClipView
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,10 @@ class KeptFrames:
     row_of_clip: Mapping[str, int]
     changed: Sequence[str] = ()
 
-    def serves(self, view: PictureView, grid: Grid | None) -> bool:
-        """Return whether the pictures of a view are among those of the store."""
+    def serves(self, view: ClipView, grid: Grid | None) -> bool:
+        """Return whether the pictures of a view are among those of the store; sound never is."""
+        if not isinstance(view, PictureView):
+            return False
         recipe = self.store.recipe.to_json()
         n_frames = recipe["sampling"]["frames"]
         # The pictures for a divisor are among those for a number, but not with one a second.
@@ -59,7 +63,7 @@ class KeptFrames:
         is_sampled_so: bool = recipe["sampling"] == sampling_recipe(
             replace(view, count=n_frames), grid
         )
-        is_decoded_so: bool = recipe["decoder"] == decoder_recipe()
+        is_decoded_so: bool = recipe["decoder"] == decoder_recipe(view)
         is_resized_so: bool = recipe["preprocessing"] == view.resize.recipe()
         return is_sampled_so and is_decoded_so and is_resized_so
 
@@ -70,17 +74,22 @@ class KeptFrames:
         for array in self.store.record.arrays:
             values[array.name] = self.store.read(array, [row])[0]
         pictures = values.pop(PICTURES)
-        places = np.arange(0, len(pictures), len(pictures) // view.count)
+        n_kept = len(pictures)
+        places = np.arange(0, n_kept, n_kept // view.count)
         for name in ("time_s", "asked_s"):
             values[name] = values[name][places]
         mask = ~np.isnan(values["time_s"])
         values[MASK] = mask
         kept = self.store.rows[row]
         n_pictures = kept.pictures or 0
-        remark = ""
+        remark_of_kept = repeated(n_pictures, n_kept)
+        remarks = kept.reason.split("; ") if kept.reason else []
         # A still picture is repeated without a remark.
-        if kept.reason and n_pictures < view.count:
-            remark = repeated(n_pictures, view.count)
+        if remark_of_kept in remarks:
+            remarks.remove(remark_of_kept)
+            if n_pictures < view.count:
+                remarks.append(repeated(n_pictures, view.count))
+        remark = "; ".join(remarks)
         return ViewedClip(pictures, places, mask, values, n_pictures, remark)
 
 
@@ -90,7 +99,7 @@ OF_TWO_FILES = Failure(
 )
 
 # For each view whose frames were kept: the store that has them.
-KeptViews = Mapping[PictureView, KeptFrames]
+KeptViews = Mapping[ClipView, KeptFrames]
 
 
 def stores_of_frames(
@@ -122,9 +131,9 @@ def find_kept(
     stores: Iterable[Store],
     clips: Sequence[PlannedClip],
     facts: Facts,
-    views: Iterable[PictureView],
+    views: Iterable[ClipView],
     grid: Grid | None,
-) -> dict[PictureView, KeptFrames]:
+) -> dict[ClipView, KeptFrames]:
     """Return for each view the store that has most of its frames, if one has any.
 
     Args:
@@ -135,7 +144,7 @@ def find_kept(
         grid: How the films are cut, if the clips are windows.
     """
     kept = [_kept_of(store, clips, facts) for store in stores]
-    kept_views: dict[PictureView, KeptFrames] = {}
+    kept_views: dict[ClipView, KeptFrames] = {}
     for view in dict.fromkeys(views):
         serving = [one for one in kept if one.serves(view, grid)]
         if serving:
@@ -176,7 +185,7 @@ def refuse_changed_clips(kept: KeptFrames) -> None:
         )
 
 
-def is_kept(clip_id: str, view: PictureView, kept: KeptViews) -> bool:
+def is_kept(clip_id: str, view: ClipView, kept: KeptViews) -> bool:
     """Return whether the frames of a clip are kept for a view."""
     return view in kept and clip_id in kept[view].row_of_clip
 
@@ -184,8 +193,10 @@ def is_kept(clip_id: str, view: PictureView, kept: KeptViews) -> bool:
 def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
     """Return a row from kept frames, as the pool would have decoded it."""
     started = time.monotonic()
-    views: dict[PictureView, ViewedClip | Failure] = {}
+    views: dict[ClipView, DecodedView | Failure] = {}
     for view in job.views:
+        if not isinstance(view, PictureView):
+            continue
         try:
             views[view] = kept[view].clip(clip.clip_id, view)
         except Corrupt as error:

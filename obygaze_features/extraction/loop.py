@@ -28,10 +28,11 @@ from obygaze_features.core.errors import FixInput, ObygazeError, first_line
 from obygaze_features.core.machine import is_device_error, is_out_of_memory
 from obygaze_features.extraction.clips import (
     Decoded,
+    DecodedView,
     Failure,
+    HeardClip,
     RowJob,
     Source,
-    ViewedClip,
 )
 from obygaze_features.extraction.compute import Computed, Computer
 from obygaze_features.extraction.stopping import StopFlag
@@ -145,7 +146,7 @@ class _Waiting(NamedTuple):
     """A clip that waits for the other clips of its batch."""
 
     row: int
-    clip: ViewedClip
+    clip: DecodedView
     source: Source
 
 
@@ -288,10 +289,12 @@ class StoreFiller:
                 result = self.computer.start([one.clip for one in waiting])
             self._running.append(_Running(block, waiting, result))
 
-    def _checked(self, clip: ViewedClip | Failure) -> ViewedClip | Failure:
+    def _checked(self, clip: DecodedView | Failure) -> DecodedView | Failure:
         """Return a clip, or why a backbone without a mask cannot take it."""
         backbone = self.computer.backbone
-        if isinstance(clip, Failure) or clip.mask.all() or backbone.takes_mask:
+        if isinstance(clip, Failure | HeardClip):
+            return clip
+        if clip.mask.all() or backbone.takes_mask:
             return clip
         n_real = int(clip.mask.sum())
         return Failure(
@@ -364,7 +367,7 @@ class StoreFiller:
         block: _Block,
         number: int,
         source: Source,
-        clip: ViewedClip | Failure,
+        clip: DecodedView | Failure,
         features: Mapping[str, Any] | None = None,
     ) -> None:
         """Add a finished row to its block: its features, or why it has none.

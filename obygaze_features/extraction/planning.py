@@ -33,7 +33,7 @@ from obygaze_features.store.layout import Array, check_store_name
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import RowColumns
-from obygaze_features.video.decoded_clip import PictureView
+from obygaze_features.video.worker import ClipView
 
 # --- What a person names ---
 
@@ -144,8 +144,8 @@ class StorePlan:
     seal: str = ""
 
     @property
-    def view(self) -> PictureView:
-        """What the backbone sees of a clip."""
+    def view(self) -> ClipView:
+        """What the backbone sees or hears of a clip."""
         return self.backbone.view
 
     @property
@@ -160,7 +160,7 @@ class StorePlan:
         return sum(self.work.computed)
 
 
-def _kept_clips(kept: KeptViews, view: PictureView) -> Container[str]:
+def _kept_clips(kept: KeptViews, view: ClipView) -> Container[str]:
     return kept[view].row_of_clip if view in kept else ()
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import obygaze_features
 from obygaze_features.backbones.backbone import Backbone
+from obygaze_features.backbones.card import PARTS
 from obygaze_features.core.errors import FixUsage, near
 from obygaze_features.core.machine import cpu_name, package_version
 from obygaze_features.manifest.windows import Grid
@@ -13,9 +14,15 @@ from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.picture import conversion_sha256
+from obygaze_features.video.resample import resampling_sha256
+from obygaze_features.video.sound import SoundView
+from obygaze_features.video.worker import ClipView
 
 # The rule by which frames are found; raise it with any change that could give other frames.
 DECODER_RULE = 1
+# The same for the samples of sound, and for the vectors of the parts of a clip.
+SOUND_RULE = 1
+PARTS_RULE = "mean over each of the equal parts; a moment has the nearest step"
 SAMPLING_RULES = {
     "even": "int(i * total / T)",
     "fps": "each int(rate)-th frame, at most T by linspace, the rest masked",
@@ -31,10 +38,10 @@ PACKAGES = ("av", "numpy", "torch", "transformers")
 def arrays_of(
     backbone: Backbone, names: Sequence[str] = (), grid: Grid | None = None
 ) -> list[Array]:
-    """Return the arrays of a store: of features, times of the frames, and the mask of real frames.
+    """Return the arrays of a store: of features, times, and the mask of real frames.
 
-    Without names, the features are all but the heaviest. A store of windows also has the start and
-    the end of each.
+    The times are those of the frames, or of the parts of the sound. Without names, the features are
+    all but the heaviest. A store of windows also has the start and the end of each.
     """
     available = backbone.arrays
     unknown = [name for name in names if name not in available]
@@ -47,8 +54,9 @@ def arrays_of(
     for name, array in available.items():
         if name in names or (not names and name not in HEAVY):
             chosen.append(Array.of(name, array.dtype, array.shape, array.dims))
-    n_frames = (backbone.view.count,)
-    for name in ("time_s", "asked_s"):
+    is_sound = isinstance(backbone.view, SoundView)
+    n_frames = (backbone.geometry.frames,)
+    for name in ("time_s",) if is_sound else ("time_s", "asked_s"):
         chosen.append(Array.of(name, "float64", n_frames, ("frame",)))
     if grid is not None:
         for name in ("start_s", "end_s"):
@@ -64,25 +72,28 @@ def recipe_of(backbone: Backbone, grid: Grid | None = None) -> Recipe:
     """Return the recipe: everything that determines the numbers of a store."""
     return Recipe.of(
         sampling=sampling_recipe(backbone.view, grid),
-        decoder=decoder_recipe(),
+        decoder=decoder_recipe(backbone.view),
         **backbone.recipe(),
     )
 
 
-def sampling_recipe(view: PictureView, grid: Grid | None) -> dict[str, Any]:
-    """Return the section of a recipe on which pictures of a clip or of a window are chosen."""
-    sampling: dict[str, Any] = {
-        "rule": SAMPLING_RULES[view.sampling],
-        "frames": view.count,
-    }
+def sampling_recipe(view: ClipView, grid: Grid | None) -> dict[str, Any]:
+    """Return the section of a recipe on what is taken of a clip or of a window, and when."""
+    sampling: dict[str, Any] = {"medium": "sound", "rule": PARTS_RULE, "parts": PARTS}
+    if isinstance(view, PictureView):
+        rule = SAMPLING_RULES[view.sampling]
+        sampling = {"rule": rule, "frames": view.count}
     if grid is not None:
         sampling["unit"] = "window"
         sampling["grid"] = grid.to_json()
     return sampling
 
 
-def decoder_recipe() -> dict[str, Any]:
+def decoder_recipe(view: ClipView) -> dict[str, Any]:
     """Return the section of a recipe on the decoder."""
+    if isinstance(view, SoundView):
+        hashed = resampling_sha256()
+        return {"name": "pyav", "rule": SOUND_RULE, "resampling_sha256": hashed}
     return {
         "name": "pyav",
         "rule": DECODER_RULE,

@@ -116,7 +116,7 @@ def _vector_of_text(
             f"the store does not say with which backbone's texts its array {array!r} can be"
             " compared",
             where=store.location,
-            hint="--like CLIP, or a store of CLIP, SigLIP or X-CLIP",
+            hint="--like CLIP, or a store of CLIP, SigLIP, X-CLIP or CLAP",
         )
     tower = load_text_tower(name, weights, workspace=workspace)
     if not same_space(space, tower.space_id):

@@ -115,7 +115,8 @@ def _being_filled(filling: Filling, seal: str) -> StoreState:
         for number, row in enumerate(before.rows):
             if not filling.computed[number]:
                 rows[number] = row
-    for block in sorted(filling.done() & set(filling.needed)):
+    finished, _ = filling.listed()
+    for block in sorted(finished & set(filling.needed)):
         record = filling.read_block(block)
         if record is None:
             continue

@@ -19,7 +19,8 @@ from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex, Ints, SampledRanks, sample
 from obygaze_features.video.pool import DecodePool, DecodeResult, in_order
-from obygaze_features.video.worker import DecodeJob
+from obygaze_features.video.sound import DecodedSound, SoundView
+from obygaze_features.video.worker import ClipView, DecodeJob
 
 # The pictures of a part: about as many as this, but at least those up to the next key frame, if
 # they are not more than a share of the memory that parts may take. Half of it is for those that
@@ -35,7 +36,7 @@ class WantedWindow(NamedTuple):
     """The number of a window in its film, and the views that see it."""
 
     number: int
-    views: tuple[PictureView, ...]
+    views: tuple[ClipView, ...]
 
 
 def decode_windows(
@@ -59,7 +60,8 @@ def decode_windows(
         most_bytes: How many bytes of pictures may be decoded and wait; one part may have more.
         film: The film as it was when it was cut: in another one, the windows would be others.
     """
-    job = DecodeJob(video, (), indexes=indexes)
+    sound_views = _sound_views(windows)
+    job = DecodeJob(video, (), indexes=indexes, with_sound=bool(sound_views))
     indexed = pool.submit(job).result()
     error = indexed.error
     if error is None:
@@ -73,10 +75,21 @@ def decode_windows(
             yield DecodeResult(job, {}, error, 0.0)
         return
     sweep = _Sweep(grid, index, pool, job, most_bytes)
-    for result in sweep.results(windows, size):
+    sound = sweep.submit_sound(windows, sound_views)
+    for wanted, result in zip(windows, sweep.results(windows, size), strict=True):
+        if sound is not None:
+            result = sweep.with_sound(result, wanted, sound.result())
         # The index decides where windows begin: of a film that is replaced meanwhile, all
         # windows count as those of the film before.
         yield replace(result, file_facts=indexed.file_facts)
+
+
+def _sound_views(windows: Iterable[WantedWindow]) -> tuple[SoundView, ...]:
+    """Return what is heard of any of the windows."""
+    views: dict[SoundView, None] = {}
+    for window in windows:
+        views |= {view: None for view in window.views if isinstance(view, SoundView)}
+    return tuple(views)
 
 
 def _replaced(video: str, index: FrameIndex, film: CutFilm | None) -> BadVideo | None:
@@ -156,6 +169,9 @@ class _Sweep:
         decoded = self._decoded_parts(windows, size)
         for window in windows:
             seconds = 0.0
+            if not window.samples:
+                yield DecodeResult(self.job, {}, None, seconds)
+                continue
             first = int(window.needed[0])
             last = int(window.needed[-1])
             while not self.parts or self.parts[-1].last < last:
@@ -164,6 +180,55 @@ class _Sweep:
             while self.parts[0].last < first:
                 self.parts.popleft()
             yield self._result(window, seconds)
+
+    def submit_sound(
+        self, windows: Sequence[WantedWindow], views: tuple[SoundView, ...]
+    ) -> Future[DecodeResult] | None:
+        """Begin to decode the sound from the first window to the last; None if none is wanted."""
+        if not views:
+            return None
+        spans_s = [self._span_on_clip_clock(window.number) for window in windows]
+        start_s = min(start_s for start_s, _ in spans_s)
+        end_s = max(end_s for _, end_s in spans_s)
+        job = replace(self.job, views=views, start_s=start_s, end_s=end_s)
+        return self.pool.submit(job)
+
+    def with_sound(
+        self, result: DecodeResult, window: WantedWindow, sound: DecodeResult
+    ) -> DecodeResult:
+        """Return the result of a window with its part of the sound."""
+        sounds = {}
+        failures = dict(result.failures)
+        for view in window.views:
+            if not isinstance(view, SoundView):
+                if result.error is not None:
+                    failures[view] = result.error
+                continue
+            try:
+                part = sound.sound(view).part(*self._span_on_clip_clock(window.number))
+                sounds[view] = self._sound_on_film_clock(part, window.number)
+            except BadVideo as error:
+                failures[view] = error
+        return replace(result, error=None, sounds=sounds, failures=failures)
+
+    def _span_on_clip_clock(self, number: int) -> tuple[float, float]:
+        zero = float(self.index.times_s[0])
+        start_s, end_s = self.grid.span_s(number, 0.0, self.bounds_s)
+        return start_s + zero, end_s + zero
+
+    def _sound_on_film_clock(self, sound: DecodedSound, number: int) -> DecodedSound:
+        """Return the sound of a window on the clock of its film, as its pictures are."""
+        zero = float(self.index.times_s[0])
+        start_s, end_s = self.grid.span_s(number, 0.0, self.bounds_s)
+        first_s, last_s = sound.bounds_s
+        return replace(
+            sound,
+            start_s=start_s,
+            end_s=end_s,
+            missing_s=sound.missing_s - zero,
+            damaged_s=sound.damaged_s - zero,
+            bounds_s=(first_s - zero, last_s - zero),
+        )
 
     def _decoded_parts(
         self, windows: Sequence[_Window], size: tuple[int, int]
@@ -202,18 +267,18 @@ class _Sweep:
     def _job(self, ranks: Ints, views: Iterable[PictureView]) -> DecodeJob:
         return replace(self.job, ranks=ranks.tolist(), views=tuple(views))
 
-    def _window(self, number: int, views: tuple[PictureView, ...]) -> _Window:
+    def _window(self, number: int, views: tuple[ClipView, ...]) -> _Window:
         ranks = self.grid.ranks(self.clock_s, number)
         span = int(ranks[0]), int(ranks[-1]) + 1
         samples = {
             view: sample(self.index, span, view.count, view.sampling, ranks)
             for view in views
+            if isinstance(view, PictureView)
         }
-        needed = np.unique(
-            np.concatenate([sampled.index for sampled in samples.values()])
-        )
+        needed = [np.zeros(0, np.int64)]
+        needed += [sampled.index for sampled in samples.values()]
         span_s = self.grid.span_s(number, 0.0, self.bounds_s)
-        return _Window(ranks, samples, needed, span_s)
+        return _Window(ranks, samples, np.unique(np.concatenate(needed)), span_s)
 
     def _result(self, window: _Window, seconds: float) -> DecodeResult:
         """Return a window from the parts; one with damage is decoded by itself."""

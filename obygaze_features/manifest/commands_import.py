@@ -16,13 +16,7 @@ from obygaze_features.core.function_commands import (
     typed_values,
 )
 from obygaze_features.core.options import PYTHON_ONLY
-from obygaze_features.core.parts import (
-    Part,
-    find_part,
-    is_own_code,
-    label_of,
-    trust,
-)
+from obygaze_features.core.parts import Part, find_part, is_own_code, label_of, trust
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.model import ascii_id
 from obygaze_features.manifest.own import read_own
@@ -78,9 +72,8 @@ def import_command(
         imported = call_function(session, read, **arguments, name=path.stem)
         show_result(session.console, imported.save(path, **chosen))
 
-    described = parse_docstring(read)
-    text = f"{described.about}\n\nExamples:\n{described.commands}"
-    made = SessionCommand(name=dataset, params=params, callback=run, help=text)
+    about = parse_docstring(read).help
+    made = SessionCommand(name=dataset, params=params, callback=run, help=about)
     made.function = read
     return made
 

@@ -21,6 +21,7 @@ from obygaze_features.manifest.io import (
     update_manifest,
 )
 from obygaze_features.manifest.model import FOLD_PREFIX, Manifest, view_words
+from obygaze_features.manifest.same_clip import require_films
 from obygaze_features.manifest.stats import FoldStats, compute_stats
 
 IntArray = NDArray[np.intp]
@@ -41,28 +42,32 @@ def grouped(manifest: Manifest, k: int, seed: int = 0) -> Folds:
         k: How many folds.
         seed: The seed of the random assignment.
     """
-    _check_folds(k, len(manifest.films), "films", FixUsage)
-    films, levels = zip(
-        *((clip.movie_id, clip.level) for clip in manifest), strict=True
-    )
+    films = _films_of(manifest, k)
+    levels = [clip.level for clip in manifest]
     return _by_id(manifest, grouped_folds(films, levels, k, seed=seed))
 
 
 def leave_one_film_out(manifest: Manifest) -> Folds:
     """Return one fold for each film, in the order of their ids."""
-    _check_folds(2, len(manifest.films), "films", FixUsage)
-    return _by_id(manifest, folds_by_group([clip.movie_id for clip in manifest]))
+    return _by_id(manifest, folds_by_group(_films_of(manifest, 2)))
+
+
+def _films_of(manifest: Manifest, n_folds: int) -> list[str]:
+    """Return the film of each clip; an error where these make no folds."""
+    _check_folds(n_folds, len(manifest.films), "films", FixUsage)
+    films = [clip.movie_id for clip in manifest]
+    require_films(films, manifest.name)
+    return films
 
 
 @dataclass(frozen=True)
 class SplitReport:
-    """A split that was added to a manifest: the clips of each fold, and how many have none.
+    """A split that was added to a manifest: the clips of each fold.
 
     Levels are counted in the view of the manifest.
     """
 
     split: str
-    without_fold: int
     folds: Mapping[int, FoldStats]
     view: str
 
@@ -106,7 +111,6 @@ def assign_folds(
     update_manifest(before, after, path)
     return SplitReport(
         split=kind,
-        without_fold=len(before) - len(cells),
         folds=compute_stats(after).folds[kind],
         view=after.header.view,
     )

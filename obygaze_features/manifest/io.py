@@ -28,6 +28,7 @@ from obygaze_features.core.files import (
 from obygaze_features.core.schema_check import Violations, read_toml, record_of
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import Workspace, toml_of
+from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -39,7 +40,7 @@ from obygaze_features.manifest.model import (
     Windows,
     ascii_id,
 )
-from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN
+from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN, named_file
 from obygaze_features.manifest.windows import CUT_COLUMNS, CutFilm
 
 SCHEMA = "obygaze-manifest/1"
@@ -353,6 +354,14 @@ def _check_columns(manifest: Manifest) -> None:
 MERGED = (
     "; merged cells have a value in the first one only: write it into the others too"
 )
+OWN_CONCEPT = (
+    "in expressions, concept is the column concepts: --map concepts=concept, or --map NAME=concept"
+    " for another name"
+)
+OF_NO_FILE = (
+    "without a file, start_s is a time in the film, and film_start_s says another one: name the"
+    " file in video, or leave start_s and end_s empty"
+)
 
 
 def clips_of_table(
@@ -387,15 +396,21 @@ def clips_of_table(
         start_s, end_s = _span(row, "start_s", "end_s")
         level = row.one_of("level", LEVELS) if row["level"] else ""
         names = _concepts(row, known_concepts)
-        _span(row, *FILM_TIMES)
+        times_in_film = _span(row, *FILM_TIMES)
         if row[RATE_COLUMN] and known_frame_rate(row[RATE_COLUMN]) is None:
             row.add(RATE_COLUMN, f"{row[RATE_COLUMN]!r} is not a frame rate")
         for column in columns:
             if column.startswith(FOLD_PREFIX) and row[column]:
                 row.whole(column)
+        if CONCEPTS[0] in columns:
+            row.add(CONCEPTS[0], OWN_CONCEPT)
         extra = {column: row[column] for column in columns}
         ids = row["clip_id"], row["movie_id"]
-        clips.append(Clip(*ids, scene, video, start_s, end_s, level, names, extra))
+        clip = Clip(*ids, scene, video, start_s, end_s, level, names, extra)
+        clips.append(clip)
+        is_of_no_file = not named_file(clip) and None not in (start_s, *times_in_film)
+        if is_of_no_file and times_in_film != (start_s, end_s):
+            row.add("start_s", OF_NO_FILE)
     return tuple(clips)
 
 
@@ -416,9 +431,8 @@ def _video(row: TableRow) -> str:
         row.add(
             "video", f"{row['video']!r} must be a path inside the folder of the videos"
         )
-    elif not is_printable_name(
-        row["video"]
-    ):  # it could control the terminal that shows it
+    elif not is_printable_name(row["video"]):
+        # It could control the terminal that shows it.
         row.add("video", f"{row['video']!r} contains characters that cannot be printed")
     return row["video"]
 

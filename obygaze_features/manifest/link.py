@@ -222,7 +222,8 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         if span and not named_file(clip) and files_of_clip == files.of_film(clip):
             files_of_clip = ()
         # Times in a file that the table names say nothing of another file.
-        if span and not files_of_clip and not _has_times_in_named_file(clip):
+        has_times_in_file = bool(named_file(clip)) and clip.start_s is not None
+        if span and not files_of_clip and not has_times_in_file:
             files_of_film = files.of_film(clip)
         candidates = files_of_clip or files_of_film
         matched.update(candidates)
@@ -234,7 +235,9 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
             clips.append(clip)
         elif span and not files_of_clip:
             by_time.append(clip.clip_id)
-            clips.append(_in_film(clip, span, candidates[0]))
+            start_s, end_s = span
+            in_film = replace(clip, video=candidates[0], start_s=start_s, end_s=end_s)
+            clips.append(in_film)
         else:
             by_name.append(clip.clip_id)
             clips.append(_in_own_file(clip, span, candidates[0]))
@@ -320,17 +323,22 @@ def _films_without_times(manifest: Manifest, videos: Sequence[str]) -> list[str]
 
 
 def original(clip: Clip) -> Clip:
-    """Return the clip as it was before it was linked for the first time."""
+    """Return the clip as it was before it was linked; without a named file, its times in the film.
+
+    Wherever it was linked to, these are in `start_s` and `end_s`, and in no other columns.
+    """
     name = named_file(clip)
+    extra = {**clip.extra, NAME_COLUMN: name}
+    span = span_in_film(clip)
+    if span and not name:
+        extra |= {column: "" for column in FILM_TIMES if column in extra}
+        return replace(clip, video="", start_s=span[0], end_s=span[1], extra=extra)
     linked_stem = composed(PurePosixPath(clip.video).stem)
     # It is linked to its film instead of a file of its own: its times are from the film columns.
-    if (
-        name
-        and clip.extra.get(FILM_TIMES[0])
-        and linked_stem not in ("", composed(PurePosixPath(name).stem))
-    ):
+    is_of_film = linked_stem not in ("", composed(PurePosixPath(name).stem))
+    if extra.get(FILM_TIMES[0]) and is_of_film:
         clip = replace(clip, start_s=None, end_s=None)
-    return replace(clip, video="", extra={**clip.extra, NAME_COLUMN: name})
+    return replace(clip, video="", extra=extra)
 
 
 def is_linked(clip: Clip) -> bool:
@@ -347,17 +355,6 @@ def _in_own_file(clip: Clip, span: tuple[float, float] | None, video: str) -> Cl
     film_times = dict(zip(FILM_TIMES, (repr(start_s), repr(end_s)), strict=True))
     extra = {**clip.extra, **film_times}
     return replace(clip, video=video, start_s=None, end_s=None, extra=extra)
-
-
-def _in_film(clip: Clip, span: tuple[float, float], video: str) -> Clip:
-    """Return a clip with its times in its film."""
-    start_s, end_s = span
-    return replace(clip, video=video, start_s=start_s, end_s=end_s)
-
-
-def _has_times_in_named_file(clip: Clip) -> bool:
-    """Return whether the times of a clip are times in the file that the table names."""
-    return bool(named_file(clip)) and clip.start_s is not None
 
 
 class _Files:

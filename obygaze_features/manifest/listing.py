@@ -9,8 +9,8 @@ from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.manifest.vocabulary import film_facts
 
 CLOCK_DECIMALS = 3
-# The columns that may have the title of a film, the first of them first.
-TITLES = ("movie_title", "title")
+# The title of a film; that of a scene is in a column of the person's own.
+TITLE = "movie_title"
 
 
 def manifest_columns(manifest: Manifest) -> Columns:
@@ -23,7 +23,7 @@ def manifest_columns(manifest: Manifest) -> Columns:
     columns: dict[str, list[Any]] = {
         "clip_id": [clip.clip_id for clip in clips],
         "movie_id": [clip.movie_id for clip in clips],
-        "movie_title": [title_of(clip) for clip in clips],
+        TITLE: [title_of(clip) for clip in clips],
         "scene": [clip.scene for clip in clips],
         **_times(clips),
         "level": [clip.level for clip in clips],
@@ -32,7 +32,7 @@ def manifest_columns(manifest: Manifest) -> Columns:
     }
     for name in manifest.columns:
         # The title of a film may be known where the row of a clip has none.
-        if name != "movie_title":
+        if name != TITLE:
             columns[name] = [clip.extra.get(name, "") for clip in clips]
     for split in manifest.folds:
         columns[f"fold:{split}"] = [clip.fold(split) for clip in clips]
@@ -62,13 +62,13 @@ def film_columns(
                 clip = listed
         clips.append(clip)
     titles = [title_of_film.get(movie_id) for movie_id in movie_ids]
-    columns = {"movie_title": titles, **_times(clips)}
+    columns = {TITLE: titles, **_times(clips)}
     return {"movie_id": list(movie_ids), **_filled(columns)}
 
 
 def title_of(clip: Clip) -> str | None:
     """Return the title of a clip's film, None where it is unknown."""
-    title = title_of_clip(clip) or film_facts(clip.movie_id).get("title")
+    title = clip.extra.get(TITLE) or film_facts(clip.movie_id).get("title")
     return None if title is None else str(title)
 
 
@@ -77,13 +77,14 @@ def _times(clips: Sequence[Clip]) -> dict[str, list[Any]]:
     return {
         "start_s": [clip.start_s for clip in clips],
         "end_s": [clip.end_s for clip in clips],
-        "start": [_clock(clip.start_s) for clip in clips],
-        "end": [_clock(clip.end_s) for clip in clips],
+        "start": [clock_or_none(clip.start_s) for clip in clips],
+        "end": [clock_or_none(clip.end_s) for clip in clips],
     }
 
 
-def _clock(seconds: float | None) -> str | None:
-    return None if seconds is None else clock(seconds, CLOCK_DECIMALS)
+def clock_or_none(seconds: float | None, decimals: int = CLOCK_DECIMALS) -> str | None:
+    """Return a time as hours, minutes and seconds; None where it is not known."""
+    return None if seconds is None else clock(seconds, decimals)
 
 
 def _filled(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
@@ -102,9 +103,9 @@ def titles_of_films(manifest: Manifest) -> dict[str, str]:
     if isinstance(manifest.clips, Windows):
         return title_of_film
     for clip in manifest.clips:
-        title = title_of_clip(clip)
+        title = clip.extra.get(TITLE)
         if title:
-            title_of_film[clip.movie_id] = title
+            title_of_film.setdefault(clip.movie_id, title)
     return title_of_film
 
 
@@ -119,11 +120,3 @@ def titles_of(
         if title:
             title_of_film[movie_id] = str(title)
     return title_of_film
-
-
-def title_of_clip(clip: Clip) -> str:
-    """Return the title of the film that a clip's row has; "" if it has none."""
-    for column in TITLES:
-        if clip.extra.get(column):
-            return clip.extra[column]
-    return ""

@@ -269,23 +269,20 @@ class Manifest:
         return clip
 
     def __repr__(self) -> str:
-        return short_repr("Manifest", repr(self.name), *self._facts().values())
-
-    def _facts(self) -> dict[str, str]:
         of_windows = isinstance(self.clips, Windows)
         levels = [] if of_windows else [clip.level for clip in self.clips]
         n_of_level = {level: levels.count(level) for level in LEVELS}
         if any(n_of_level.values()):
             n_of_level[NO_LEVEL] = levels.count("")
         counts = ", ".join(f"{n} {level}" for level, n in n_of_level.items() if n)
-        facts = {
-            "size": f"{count(len(self), self.header.unit)} of {count(len(self.films), 'film')}",
-            "view": f"{self.header.view} view",
-            "grid": str(self.header.grid),
-            "levels": counts,
-            "splits": count(len(self.folds), "split") if self.folds else "",
-        }
-        return {name: fact for name, fact in facts.items() if fact}
+        facts = (
+            f"{count(len(self), self.header.unit)} of {count(len(self.films), 'film')}",
+            f"{self.header.view} view",
+            str(self.header.grid),
+            counts,
+            count(len(self.folds), "split") if self.folds else "",
+        )
+        return short_repr("Manifest", repr(self.name), *filter(None, facts))
 
     @cached_property
     def by_id(self) -> Mapping[str, Clip]:

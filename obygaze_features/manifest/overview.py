@@ -24,14 +24,13 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
-from obygaze_features.manifest.listing import manifest_columns, title_of, titles_of
-from obygaze_features.manifest.model import (
-    Clip,
-    Manifest,
-    SourceFile,
-    clock,
-    own_columns,
+from obygaze_features.manifest.listing import (
+    clock_or_none,
+    manifest_columns,
+    title_of,
+    titles_of,
 )
+from obygaze_features.manifest.model import Clip, Manifest, SourceFile, own_columns
 from obygaze_features.manifest.stats import compute_stats, draw_stats
 
 SHOWN_CLIPS = 20
@@ -290,8 +289,8 @@ def _clip_table(clips: Sequence[Clip]) -> str:
         "title": [title_of(clip) for clip in clips],
         "annotator": [clip.extra.get("annotator") for clip in clips],
         "scene": [clip.scene for clip in clips],
-        "start": [_time(clip.start_s) for clip in clips],
-        "end": [_time(clip.end_s) for clip in clips],
+        "start": [clock_or_none(clip.start_s, 1) for clip in clips],
+        "end": [clock_or_none(clip.end_s, 1) for clip in clips],
         "level": [clip.level for clip in clips],
         "concepts": [", ".join(clip.concepts) for clip in clips],
         "video": [clip.video for clip in clips],
@@ -302,10 +301,6 @@ def _clip_table(clips: Sequence[Clip]) -> str:
             columns[name] = [clip.extra.get(name) for clip in clips]
     filled = {name: cells for name, cells in columns.items() if any(cells)}
     return table(tuple(filled), zip(*filled.values(), strict=True))
-
-
-def _time(seconds: float | None) -> str | None:
-    return None if seconds is None else clock(seconds, 1)
 
 
 def _describe(manifest: Manifest) -> str:

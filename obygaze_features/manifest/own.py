@@ -52,7 +52,9 @@ def _checked(returned: ImportedManifest, note: str, name: str) -> ImportedManife
         columns.update(dict.fromkeys(clip.extra))
     manifest = Manifest(name, noted, clips, tuple(columns))
     check_manifest(manifest)
-    warnings: Any = returned.warnings
-    if isinstance(warnings, str):
-        warnings = (warnings,)
-    return ImportedManifest(manifest, tuple(warnings))
+    said: dict[str, Any] = {}
+    for key in ("warnings", "notes"):
+        sentences: Any = getattr(returned, key)
+        is_one = isinstance(sentences, str)
+        said[key] = (sentences,) if is_one else tuple(sentences)
+    return returned._replace(manifest=manifest, **said)

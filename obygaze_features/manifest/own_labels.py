@@ -62,9 +62,9 @@ def counted_words(clips: Sequence[Clip], column: str) -> str:
     n_empty = n_of_word.pop("", 0)
     if not 1 < len(n_of_word) <= min(MOST_COUNTED, len(clips) / 2):
         return ""
-    counts = [f"{word} {n}" for word, n in sorted(n_of_word.items())]
+    counts = [f"{word}: {n}" for word, n in sorted(n_of_word.items())]
     if n_empty:
-        counts.append(f"empty {n_empty}")
+        counts.append(f"empty: {n_empty}")
     return ", ".join(counts)
 
 
@@ -79,7 +79,7 @@ def column_words(clips: Sequence[Clip], column: str) -> str:
         of_clip = clip.values(column)
         cells += of_clip
         n_empty += not of_clip
-    empty = f", empty {n_empty}" if n_empty else ""
+    empty = f", empty: {n_empty}" if n_empty else ""
     if cells and all(map(NUMBER.fullmatch, cells)):
         return f"numbers from {min(cells, key=float)} to {max(cells, key=float)}{empty}"
     return f"{count(len(set(cells)), 'text')}{empty}"

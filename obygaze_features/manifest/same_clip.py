@@ -104,6 +104,19 @@ def known_film(movie_id: str | None) -> str:
     return "" if movie_id is None or movie_id == UNKNOWN_FILM else movie_id
 
 
+def require_films(films: Sequence[str], where: str) -> None:
+    """Raise an error if the film of a clip is not known: it may be any of the others."""
+    n_unknown = len(films) - sum(map(bool, map(known_film, films)))
+    if n_unknown:
+        raise FixInput(
+            f"the films of {n_unknown} of {len(films)} clips are not known, so that no film can"
+            " be held out",
+            where=where,
+            hint="import the table again with their movie_id; or, for `obygaze run`,"
+            f" --set 'data.where=movie_id != {UNKNOWN_FILM}'",
+        )
+
+
 class Comparison(NamedTuple):
     """The result of a comparison.
 

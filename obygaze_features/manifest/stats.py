@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +24,7 @@ from obygaze_features.core.figures import (
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.listing import title_of_clip
+from obygaze_features.manifest.listing import titles_of_films
 from obygaze_features.manifest.model import (
     LEVELS,
     NO_LEVEL,
@@ -252,7 +252,7 @@ def compute_stats(
         by_film=levels_of_film,
         clips_by_film={film: len(group) for film, group in clips_of_film.items()},
         folds={name: _fold_counts(clips, name) for name in manifest.folds},
-        films=_facts_of_films(clips_of_film),
+        films=_facts_of_films(manifest),
         own_columns={
             column: column_words(clips, column)
             for column in own_columns(manifest.columns)
@@ -287,18 +287,16 @@ def _concepts_per_clip(clips: Iterable[Clip]) -> dict[str, float | None]:
     return means
 
 
-def _facts_of_films(
-    clips_of_film: Mapping[str, Sequence[Clip]],
-) -> dict[str, dict[str, Any]]:
+def _facts_of_films(manifest: Manifest) -> dict[str, dict[str, Any]]:
     """Return title, year, genres and other genres of the films of which one of these is known.
 
     The title is that in the rows of clips where nothing else is known.
     """
+    titles = titles_of_films(manifest)
     facts_of_film = {}
-    for movie_id, clips in clips_of_film.items():
+    for movie_id in manifest.films:
         facts = film_facts(movie_id)
-        titles = filter(None, map(title_of_clip, clips))
-        facts.setdefault("title", next(titles, ""))
+        facts.setdefault("title", titles.get(movie_id, ""))
         if facts["title"]:
             facts_of_film[movie_id] = facts
     return facts_of_film

@@ -36,9 +36,8 @@ CUT_COLUMNS = (
 )
 # Times are products of ticks: times that differ by less than this are equal.
 ROUNDING_S = 1e-6
-MAX_WINDOWS = (
-    100_000_000  # of one film: those of its pictures are some hundred thousand
-)
+# Of one film: those of its pictures are some hundred thousand.
+MAX_WINDOWS = 100_000_000
 FORMS = "window and stride in pictures, or seconds and every"
 
 Row = TypeVar("Row")

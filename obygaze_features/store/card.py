@@ -165,30 +165,40 @@ def edits_of(card: bytes) -> Edits:
 def with_edits(card: str, edits: Edits) -> bytes:
     """Return a card that the program has written, with what a person edited in another one."""
     head, body = _split(card)
-    kept = []
-    kept_keys = set()
-    for key, lines in _keys_of(edits.head):
-        is_of_table = key == "configs" and any(
-            quoted(PUBLISHED_TABLE) in line for line in lines
-        )
-        is_own = key in (*_TERMS_KEYS, _SEAL_KEY, _TEXT_KEY) or is_of_table
-        if not is_own:
-            kept += lines
-            kept_keys.add(key)
+    kept = _keys_of_persons(edits.head)
     terms = []
     others = []
     for key, lines in _keys_of(head):
         if key in _TERMS_KEYS:
             terms += lines
-        elif key not in kept_keys:
+        elif key not in dict(kept):
             others += lines
-    return _joined([*terms, *kept, *others], edits.body or body)
+    own: list[str] = []
+    for _, lines in kept:
+        own += lines
+    return _joined([*terms, *own, *others], edits.body or body)
 
 
-def with_body(card: bytes, body: str) -> bytes:
-    """Return a card with another text below its head."""
-    head, _ = _parts(card)
-    return _joined(head, body)
+def with_body(card: bytes, edits: Edits) -> bytes:
+    """Return a card with the text of another one, and what only the head of that has."""
+    head, body = _parts(card)
+    known = dict(_keys_of(head))
+    for key, lines in _keys_of_persons(edits.head):
+        if key not in known:
+            head += lines
+    return _joined(head, edits.body or body)
+
+
+def _keys_of_persons(head: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the keys of a head that the program does not write anew, with their lines."""
+    kept = []
+    for key, lines in _keys_of(head):
+        is_of_table = key == "configs" and any(
+            quoted(PUBLISHED_TABLE) in line for line in lines
+        )
+        if key not in (*_TERMS_KEYS, _SEAL_KEY, _TEXT_KEY) and not is_of_table:
+            kept.append((key, lines))
+    return kept
 
 
 def has_head(card: bytes) -> bool:
@@ -396,6 +406,7 @@ def maker_text(maker: Maker) -> str:
 
 # What only the program itself reads in a recipe; `obygaze store info --json` has it.
 _INTERNAL = ("card_sha256", "family", "geometry", "levels")
+PREPARED = {"pictures": "Pixels", "sound": "Samples", "words": "Texts"}
 
 
 def recipe_sentences(recipe: Recipe) -> list[str]:
@@ -412,8 +423,15 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
     for key in _INTERNAL:
         backbone.pop(key, None)
     sampling = dict(value["sampling"])
-    n_frames = sampling.pop("frames", "Some")
     rule = sampling.pop("rule", "")
+    medium = recipe.medium
+    sampling.pop("medium", "")
+    taken = f"{sampling.pop('frames', 'Some')} frames of each clip were taken"
+    if medium == "sound":
+        n_parts = sampling.pop("parts", "several")
+        taken = f"The sound of each clip has {n_parts} parts"
+    elif medium == "words":
+        taken = "The words of each clip were taken"
     sentences = [f"They were made by the backbone {_named(backbone)}."]
     hashes = [f"{name} (sha256 {_word(sha)})" for name, sha in value["weights"].items()]
     if hashes:
@@ -423,9 +441,12 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
         sentences.append("It has no weights.")
     by_rule = f" by the rule {rule}" if rule else ""
     rest = f", with {_words(sampling)}" if _words(sampling) else ""
-    sentences.append(f"{n_frames} frames of each clip were taken{by_rule}{rest}.")
-    sentences.append(f"Videos were decoded by {_named(value['decoder'])}.")
-    sentences.append(f"Pixels were prepared with {_words(value['preprocessing'])}.")
+    sentences.append(f"{taken}{by_rule}{rest}.")
+    if medium != "words":
+        sentences.append(f"Videos were decoded by {_named(value['decoder'])}.")
+    prepared = PREPARED[medium]
+    settings = _words(value["preprocessing"])
+    sentences.append(f"{prepared} were prepared with {settings}.")
     sentences.append(f"The features were computed with {_words(value['compute'])}.")
     others = {key: value[key] for key in value if key not in SECTIONS}
     if others:

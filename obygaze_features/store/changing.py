@@ -60,6 +60,7 @@ from obygaze_features.store.sealing import file_of_store
 from obygaze_features.store.withdrawals import (
     Withdrawals,
     changes_that_withdrew,
+    rows_of_their_clips,
     rows_withdrawn_elsewhere,
 )
 
@@ -406,6 +407,7 @@ def _withdraw(
     try:
         named = _Named.of(before, names)
         rows = list(before.rows)
+        numbers = rows_of_their_clips(before, named.rows.tolist(), workspace)
     except (Corrupt, OSError):
         # Another store may have taken its place while it was read.
         if seal_at(target) != before.seal:
@@ -415,19 +417,20 @@ def _withdraw(
     # Clips of a film may have been withdrawn one by one: then new ones of it are not yet.
     known_films = Withdrawals.of([before]).reason_of_film
     is_new = not known_films.keys() >= set(named.films)
-    for number in named.rows.tolist():
+    for number in numbers:
         if rows[number].status != WITHDRAWN:
             rows[number] = rows[number]._replace(
                 status=WITHDRAWN, reason=f"{today}: {reason}"
             )
             is_new = True
-    change = Replaced(
-        before.seal, today, reason, author, tuple(named.films), tuple(named.clips)
-    )
+    others = np.setdiff1d(numbers, named.rows).tolist()
+    ids = (*named.clips, *(rows[number].clip_id for number in others))
+    change = Replaced(before.seal, today, reason, author, tuple(named.films), ids)
     if is_new:
         record = before.record
-        numbers = np.arange(len(rows))
-        source = PickedRows(rows, [before], np.zeros(len(rows), np.int64), numbers)
+        source = PickedRows(
+            rows, [before], np.zeros(len(rows), np.int64), np.arange(len(rows))
+        )
         written = write_store(
             target,
             source,
@@ -447,7 +450,7 @@ def _withdraw(
         written = Written(target, before.seal, warnings)
     changed = open_store(target)
     copies = find_copies(changed, [change], workspace)
-    clips = [rows[number].clip_id for number in named.rows.tolist()]
+    clips = [rows[number].clip_id for number in numbers]
     return Changed.of(written, clips=clips, copies=copies)
 
 

@@ -12,7 +12,7 @@ COMMANDS = {
     ),
     "info": (
         f"{_HERE}:info_command",
-        "Explain what a store has and how it was made.",
+        "Show what a store has and how it was made.",
     ),
     "verify": (
         f"{_HERE}:verify",

@@ -56,7 +56,7 @@ from obygaze_features.store.making import (
     name_taken,
     take_place,
 )
-from obygaze_features.store.network import Unreachable
+from obygaze_features.store.network import AGAIN, Unreachable
 from obygaze_features.store.placing import (
     finish_change,
     finish_waiting,
@@ -80,7 +80,6 @@ from obygaze_features.store.records import (
     seal_of,
 )
 from obygaze_features.store.targets import (
-    AGAIN,
     Target,
     command_to_own_place,
     has_file,
@@ -149,14 +148,14 @@ def pull(
     card, notes = _card_of_copy(store, older)
     changes: list[str] = []
     if older is not None:
-        changes = _changes_of_terms(older.terms, read_terms(card))
+        changes = _changes_of_terms(older.terms, read_terms(card), "of the source")
     if older is not None and older.seal == store.seal:
         is_whole = not verify(older, hashes=True).problems
         if is_whole:
             _remove_copies(target)
             if card != older.card:
                 write_atomic(target / CARD, card)
-                notes.append("README.md is now as at the source")
+                notes.append("README.md has now what is new at the source")
             return Copied(str(target), store.seal, changes=changes, notes=notes)
     n_sent, n_bytes = _pull(store, target, older, card, progress or Quiet())
     _remove_copies(target)
@@ -186,27 +185,25 @@ def _card_of_copy(store: Store, older: Store | None) -> tuple[bytes, list[str]]:
     if not card:
         return older.card, []
     notes = []
-    edited = older.card_edits().body
-    if edited:
-        if edits_of(card).body not in ("", edited):
-            notes.append(
-                "README.md stays as it was edited here; that of the source is another one"
-            )
-        card = with_body(card, edited)
+    edits = older.card_edits()
+    if edits.body and edits_of(card).body not in ("", edits.body):
+        notes.append(
+            "README.md stays as it was edited here; that of the source is another one"
+        )
+    card = with_body(card, edits)
     terms = read_terms(card).or_else(older.terms)
     if terms != read_terms(card):
         card = with_terms(card, terms)
     return card, notes
 
 
-def _changes_of_terms(before: Terms, now: Terms) -> list[str]:
-    """Return sentences on terms that a source states otherwise now."""
+def _changes_of_terms(before: Terms, now: Terms, whose: str) -> list[str]:
+    """Return sentences on terms that are stated otherwise now."""
     changes = []
     for name, text, text_before in zip(now._fields, now, before, strict=True):
         if text != text_before:
-            changes.append(
-                f"{name} of the source: {text} (was {text_before or 'not stated'})"
-            )
+            stated = f"{text or 'not stated'} (was {text_before or 'not stated'})"
+            changes.append(f"{name} {whose}: {stated}")
     return changes
 
 
@@ -446,14 +443,16 @@ def _push(
     is_replaced = there is not None and there.seal != store.seal
     sent = {*record.files, *extra, STORE_JSON}
     published_there = [name for name in PUBLISHED_FILES if name in names_there]
-    if there is not None and not is_replaced and not extra:
-        # They are of this store.
+    notes = (
+        [] if there is None else _changes_of_terms(there.terms, store.terms, "there")
+    )
+    if there is not None and not (is_replaced or notes or extra):
+        # They are of this store, and state its terms.
         sent.update(published_there)
-    notes = []
     removed = [name for name in published_there if name not in sent]
     if removed:
         notes.append(
-            f"removed there, since it was of the store before: {', '.join(removed)};"
+            f"removed there, since it was of the store or terms before: {', '.join(removed)};"
             " --publish --creator NAME sends it anew"
         )
     card, note = _card_to_send(store, target, names_there, sent)
@@ -529,13 +528,15 @@ def _card_to_send(
     if CARD not in names_there:
         return card, []
     # The files of a target are read like those of a store, whether or not one is there.
-    edited_there = Store(target.files(), store.record, store.seal).card_edits().body
+    there = Store(target.files(), store.record, store.seal).card_edits()
     edited = edits_of(card).body
     notes = []
-    if edited_there and not edited:
-        card = with_body(card or full_card(store), edited_there)
-    elif edited_there not in ("", edited):
+    if there.body not in ("", edited) and edited:
         notes.append("README.md there had another text; it has that of the store now")
+    if card or there.body:
+        card = with_body(
+            card or full_card(store), there._replace(body=edited or there.body)
+        )
     return card, notes
 
 

@@ -200,7 +200,7 @@ def describe_store(
     clips: bool = False,
     workspace: str | os.PathLike[str] | None = None,
 ) -> StorePage:
-    """Explain what a store has and how it was made."""
+    """Show what a store has and how it was made."""
     opened = open_store(store, workspace=workspace)
     warnings = rows_withdrawn_elsewhere(opened, Workspace.of(workspace), "here")
     return StorePage(name_of(store), opened, clips, warnings)
@@ -273,17 +273,15 @@ def list_stores(*, workspace: str | os.PathLike[str] | None = None) -> StoreList
         path = folder / entry
         name = entry.removesuffix(NEXT)
         try:
-            if entry == name and (path / STORE_JSON).exists():
-                stores.append({"name": name, **facts_of_store(open_store(path))})
+            # One that waits for its name was interrupted; opening it finishes that.
+            has_name = entry == name or not (folder / name).exists()
+            if has_name and (path / STORE_JSON).exists():
+                facts = facts_of_store(open_store(folder / name))
+                stores.append({"name": name, **facts})
             elif entry != name and (path / PLAN_JSON).exists():
                 being_filled = being_filled_at(path)
                 state = being_filled and f"being filled, {being_filled.progress}"
                 stores.append({"name": name, "state": state or ""})
-            elif (path / STORE_JSON).exists() and not (folder / name).exists():
-                # Its change was interrupted; opening it finishes that.
-                stores.append(
-                    {"name": name, **facts_of_store(open_store(folder / name))}
-                )
         except ObygazeError as error:
             broken[name] = error.message
         except OSError as error:

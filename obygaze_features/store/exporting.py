@@ -337,7 +337,7 @@ def _check_keys(rows: Sequence[Row], where: str) -> None:
 
 
 def _check_labels(job: Export) -> list[str]:
-    """Return a sentence on clips without labels; an error if no clip has any, or another clip."""
+    """Return a sentence on clips without a level; an error if none is here, or another clip is."""
     labels = job.labels
     rows = job.rows
     if labels is None:
@@ -346,20 +346,18 @@ def _check_labels(job: Export) -> list[str]:
         raise FixUsage("windows have no labels", where=labels.name)
     labelled = [labels[row.clip_id] for row in rows if row.clip_id in labels.by_id]
     job.store.match(labelled)
-    n_missing = len(rows) - len(labelled)
-    if n_missing == len(rows):
+    if not labelled:
         raise FixInput(
             f"the manifest {labels.name} has none of the clips of this store: the first clip here"
             f" is {rows[0].clip_id!r}, there {next(iter(labels.clip_ids), '')!r}",
             where=labels.name,
             hint="--with-labels MANIFEST",
         )
+    n_missing = len(rows) - sum(bool(clip.level) for clip in labelled)
     if not n_missing:
         return []
-    return [
-        f"{count(n_missing, 'clip')} of {len(rows)} without labels: the manifest"
-        f" {labels.name} does not have them"
-    ]
+    n_clips = count(n_missing, "clip")
+    return [f"{n_clips} of {len(rows)} without a level in the manifest {labels.name}"]
 
 
 @contextmanager

@@ -404,13 +404,9 @@ class Filling:
         """Return the folder of a finished block."""
         return self.folder / BLOCKS / f"{block:05d}"
 
-    def done(self) -> set[int]:
-        """Return the numbers of the finished blocks."""
-        return self.listed()[0]
-
     def missing(self) -> list[int]:
         """Return the numbers of the blocks that are not finished."""
-        done = self.done()
+        done, _ = self.listed()
         return [block for block in self.needed if block not in done]
 
     def is_done(self, block: int) -> bool:

@@ -45,6 +45,7 @@ from obygaze_features.store.named_clips import (
     clips_in_page,
     clips_in_table,
     has_scores,
+    of_any_row,
 )
 from obygaze_features.store.placing import next_of, seal_at
 from obygaze_features.store.reading import Store, open_store
@@ -237,14 +238,14 @@ def _copy_of_finished(
     for row in store.rows:
         if not row.is_ok:
             continue
-        found = withdrawals.find(identity_of(row, store.record), row.movie_id)
+        clips = of_any_row(identity_of(row, store.record))
+        all_found = [withdrawals.find(clip, row.movie_id) for clip in clips]
+        found = next((one for one in all_found if one.reason), all_found[0])
         if found.reason:
             n_withdrawn += 1
-            is_film = row.movie_id in withdrawals.reason_of_film
-            name = row.movie_id if is_film else row.clip_id
-            _, _, reason = found.reason.partition(": ")
-            if is_film:
-                _, _, reason = withdrawals.reason_of_film[name].partition(": ")
+            of_film = withdrawals.reason_of_film.get(row.movie_id)
+            name = row.clip_id if of_film is None else row.movie_id
+            _, _, reason = (of_film or found.reason).partition(": ")
             names_of_reason.setdefault(reason, {})[name] = None
         has_same_ids |= found.sameness is OTHER
     if not n_withdrawn:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from obygaze_features.store.reading import Store
     from obygaze_features.store.verifying import VerifyReport
 
-ImportFormat = Literal["npz", "hdf5", "npy", "pth", "parquet"]
+ImportFormat = Literal["npz", "hdf5", "npy", "pth", "parquet", "csv", "xlsx"]
 ExportFormat = Literal["npz", "hdf5", "parquet"]
 Pool = Literal["none", "also", "only", "also-mean", "only-mean"]
 
@@ -60,7 +60,7 @@ def describe_store(
     clips: bool = False,
     workspace: PathLike | None = None,
 ) -> StorePage:
-    """Explain what a store has and how it was made.
+    """Show what a store has and how it was made.
 
     STORE is a store of the workspace, a folder or a URL. Only small files are read.
 
@@ -137,10 +137,10 @@ def subset(
     With -o, a new store is written, with its rows numbered anew; the store that it is of may be at
     a URL, and only what is needed of it is read.
 
-    With --reason, films or clips are withdrawn: the new store takes the place of the store, its
-    rows keep their numbers, and no file of it has the numbers of the withdrawn rows. What else in
-    the workspace has them is listed: the store that was replaced, other stores, exports, tables of
-    scores, runs, models and exported pages.
+    With --reason, films or clips are withdrawn, a clip with the rows of all its annotators: the new
+    store takes the place of the store, its rows keep their numbers, and no file of it has the
+    numbers of the withdrawn rows. What else in the workspace has them is listed: the store that was
+    replaced, other stores, exports, tables of scores, runs, models and exported pages.
 
     Args:
         store: The store.
@@ -241,12 +241,17 @@ def import_features(
     parquet: a file with a row a clip, or a folder of such files: ids, and columns of lists of
     numbers that have one size.
 
+    csv, xlsx: a table with a row a clip. All columns of numbers are the array clip, and their names
+    are a fact of the recipe; a column movie_id has the films. Columns that manifests have, such as
+    start_s and level, are no features.
+
     Args:
         format: The format of the files.
         source: The file or folder.
         path: The new store: a name or a folder.
         arrays: Store the array, column or dataset path KEY under NAME.
-        id_key: npz, hdf5, parquet: the array or column of clip ids. [default: clip_id]
+        id_key: npz, hdf5, parquet, csv, xlsx: the array or column of clip ids; of a table also a
+            form of several columns, '{film}-{scene}'. [default: clip_id]
         manifest: A row for each clip of this manifest.
         pool: Keep the maximum, or the mean, over all vectors of a clip as the array 'pooled': as a
             further array (also), or in place of them (only; a name of --array stays). [default:
@@ -267,6 +272,7 @@ def import_features(
         obygaze store import hdf5 films.h5 --array clip='{film}/{id}' -o by-film
         obygaze store import parquet xclip --manifest obygaze12 -o xclip
         obygaze store import npy features --manifest obygaze12 -o mine
+        obygaze store import csv numbers.csv --manifest films --backbone "my numbers" -o mine
     """
 
 
@@ -332,11 +338,12 @@ def push(
 
     A store without a licence is refused. --licence and --citation state them: they are written into
     the head of README.md of the store, which may also be edited, and which is not sealed. A text
-    that was edited at the target stays, unless that of the store was edited too.
+    that was edited at the target stays, unless that of the store was edited too; what was added to
+    the head there stays.
 
     With --publish, a card with the seal, croissant.json, CITATION.cff and features.parquet are sent
     too. The table has a row a clip, and the arrays with one vector a clip and at most 1 GiB. When
-    the store has changed, a push without --publish removes them there.
+    the store, its licence or citation has changed, a push without --publish removes them there.
 
     Args:
         store: The store, in a folder of this machine.
@@ -371,7 +378,7 @@ def pull(
     interrupted copy, and every file is checked as it arrives. If an older copy of the store has
     this name, the new one takes its place. What was withdrawn since is not in it; the older copy
     and what else has it are listed, each with the line that removes it. The text of README.md stays
-    as you edited it. `obygaze store subset URL` copies a part only.
+    as you edited it, and what you added to its head. `obygaze store subset URL` copies a part only.
 
     Whoever can change the files at an address can make another store of them. #sha256=... at its
     end, or --expect, refuses any but the store that has this seal.

@@ -60,6 +60,8 @@ ZARR_COLUMNS = ("clip_id", "movie_id", "status")
 MASK = "mask"
 # Experiments take the first of these that a store has, unless the protocol names others.
 VECTORS = ("pooled", "clip")
+# In a store of words, how many are said in each clip.
+N_WORDS = "n_words"
 # Pictures of films. A store with this array is private.
 PICTURES = "pictures"
 # Arrays with times of frames and windows; a frame that does not exist has no time.

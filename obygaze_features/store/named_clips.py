@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.lazy import need
-from obygaze_features.core.tables import TABLE_ENDINGS, header_of, read_table
+from obygaze_features.core.tables import header_of, read_table
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.same_clip import Identity, known_film
-from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY
+from obygaze_features.store.importing.npz import header_of_npy
+from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY, number_of_cell
 
 EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
 PAGE_DATA = "data.js"
@@ -54,12 +56,17 @@ def clips_in_table(path: Path) -> Iterator[Identity]:
     """Yield the clips of a table."""
     table = read_table(path, required=[ID_KEY])
     for row in table.rows:
-        times = (_seconds(row.cells.get("start_s")), _seconds(row.cells.get("end_s")))
-        yield Identity(
-            row[ID_KEY],
-            known_film(row.cells.get(FILM_KEY)),
-            in_either=None if times == (None, None) else times,
-        )
+        yield from of_any_row(clip_of_cells(row.cells))
+
+
+def clip_of_cells(cells: Mapping[str, str]) -> Identity:
+    """Return what a row of a table with results says of its clip."""
+    times = (number_of_cell(cells.get("start_s")), number_of_cell(cells.get("end_s")))
+    return Identity(
+        cells[ID_KEY],
+        known_film(cells.get(FILM_KEY)),
+        in_either=None if times == (None, None) else times,
+    )
 
 
 def clips_in_page(folder: Path) -> Iterator[Identity]:
@@ -67,13 +74,15 @@ def clips_in_page(folder: Path) -> Iterator[Identity]:
     text = (folder / PAGE_DATA).read_text("utf-8")
     for quoted in set(_TEXT_OF_JSON.findall(text)):
         with suppress(ValueError):
-            yield Identity(json.loads(quoted))
+            yield from of_any_row(Identity(json.loads(quoted)))
 
 
-def _seconds(cell: str | None) -> float | None:
-    with suppress(ValueError):
-        return float(cell) if cell else None
-    return None
+def of_any_row(clip: Identity) -> Iterator[Identity]:
+    """Yield a clip, and the one that an annotator's row is about: `a-1` of `a-1.ann`."""
+    yield clip
+    about_id, _, _ = clip.clip_id.rpartition(".")
+    if about_id:
+        yield clip._replace(clip_id=about_id)
 
 
 def _of_columns(columns: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
@@ -89,7 +98,7 @@ def _of_columns(columns: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
 
 def _as_stored(clip_id: str, film: str | None) -> Iterator[Identity]:
     """Yield a clip as a file names it, and as an import of the file does."""
-    yield Identity(clip_id, known_film(film))
+    yield from of_any_row(Identity(clip_id, known_film(film)))
     stored_id = as_id(clip_id)
     if stored_id != clip_id:
         yield Identity(stored_id, known_film(film and as_id(film)))
@@ -101,11 +110,7 @@ def _texts_of_npz(path: Path) -> dict[str, list[str]]:
         for name in arrays.files:
             entry = archive.getinfo(f"{name}.npy")
             with archive.open(entry) as stream:
-                version = np.lib.format.read_magic(stream)
-                read_header = np.lib.format.read_array_header_1_0
-                if version != (1, 0):
-                    read_header = np.lib.format.read_array_header_2_0
-                shape, _, dtype = read_header(stream)
+                shape, _, dtype = header_of_npy(stream)
             is_short = entry.file_size <= _MOST_TEXT_BYTES
             is_column = dtype.kind in "US" or (name == ID_KEY and dtype.kind in "iu")
             if is_column and len(shape) == 1 and is_short:

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from obygaze_features.core.errors import (
     FixUsage,
     NotFound,
     ObygazeError,
+    Stopped,
     first_line,
     without_secrets,
 )
@@ -34,6 +36,7 @@ ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 KEY_SERVER = "169.254.169.254"
 KEYS = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_SKIP_SIGNATURE=true if it is public"
 DENIED = ("PermissionDeniedError", "UnauthenticatedError")
+AGAIN = "the same command again; it goes on where it was stopped"
 CHECK = "check the address and the network, then the same command again"
 _STATUS = re.compile(r"non-2xx status code: (\d+[^:]*)")
 # The address of an open store names the commit, so that it stays the same store.
@@ -211,7 +214,11 @@ def _open_hub(url: str) -> Files:
     package = need("huggingface_hub", "remote", HUB)
     api = package.HfApi()
     if not commit:
-        commit = _commit_of(package, api, repo)
+        with hub_errors(package, f"hf://{repo}"):
+            info = api.repo_info(
+                repo_id=repo, repo_type="dataset", revision="main", expand=["sha"]
+            )
+        commit = str(info.sha)
     token = package.get_token()
     headers: dict[str, Any] = {}
     if token:
@@ -230,21 +237,19 @@ def split_hub_url(url: str) -> tuple[str, str]:
     return match[1], match[2] or ""
 
 
-def _commit_of(package: Any, api: Any, repo: str) -> str:
-    """Return the id of the last commit of a data set."""
+@contextmanager
+def hub_errors(package: Any, where: str) -> Iterator[None]:
+    """Convert errors of the hub; other errors are not changed."""
     try:
-        info = api.repo_info(
-            repo_id=repo, repo_type="dataset", revision="main", expand=["sha"]
-        )
+        yield
     except Exception as error:
-        known = hub_error(package, error, f"hf://{repo}")
+        known = _hub_error(package, error, where)
         if known is None:
             raise
         raise known from error
-    return str(info.sha)
 
 
-def hub_error(package: Any, error: Exception, where: str) -> ObygazeError | None:
+def _hub_error(package: Any, error: Exception, where: str) -> ObygazeError | None:
     """Return the ObygazeError for an error of huggingface_hub; None for any other error."""
     library = type(error).__module__.partition(".")[0]
     is_of_hub = isinstance(error, package.errors.HfHubHTTPError | OSError)
@@ -258,6 +263,12 @@ def hub_error(package: Any, error: Exception, where: str) -> ObygazeError | None
         )
     if status in (401, 403):
         return FixInput("the hub denied access", where=where, hint="hf auth login")
+    if status in (409, 412):
+        return Stopped(
+            "another process changed this data set while files were sent",
+            where=where,
+            hint=AGAIN,
+        )
     if status is not None and 400 <= status < 500 and status not in (408, 429):
         return FixInput(f"the hub rejected the request: {line}", where=where)
     return Unreachable(f"the hub cannot be reached: {line}", where=where, hint=CHECK)

@@ -31,7 +31,7 @@ from obygaze_features.store.exporting import (
     refuse_pictures,
     write_features_table,
 )
-from obygaze_features.store.layout import ROWS_CSV, STORE_JSON
+from obygaze_features.store.layout import ROWS_CSV, STORE_JSON, names_of_files
 from obygaze_features.store.reading import Store, StoreName, name_of, open_store
 from obygaze_features.store.records import SEVERAL_MANIFESTS, FileMark
 from obygaze_features.store.rows import RowColumns
@@ -188,11 +188,9 @@ def croissant_of(
     if table is not None:
         tables.append(table[0])
         listed[PUBLISHED_TABLE] = table[1]
-    files_of_arrays: set[str] = set()
-    for array in record.arrays:
-        n_files = array.n_files(record.rows.total)
-        files_of_arrays.update(array.file_name(number) for number in range(n_files))
-    for name in sorted(record.files.keys() - files_of_arrays):
+    names = names_of_files((), record.rows.total)
+    names += [array.zarr_json for array in record.arrays]
+    for name in sorted(names):
         listed[name] = record.files[name]
     text = render(
         CROISSANT_FILE,

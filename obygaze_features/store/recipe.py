@@ -28,9 +28,12 @@ WINDOW_KEYS = ("unit", "grid")
 UNVERIFIED = "unverified_checkpoint"
 CLAIM = ("checkpoint", "revision", UNVERIFIED)
 
+# The output of a text model. A store of words has it.
+TEXT = "text"
 # What the contrastive head of each family compares with text. Its other arrays were never trained
 # for that.
 JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
+    "clap": ("vector-mean",),
     "clip": ("frame-vector", "frame-mean"),
     "siglip": ("frame-vector", "frame-mean"),
     "xclip": ("mit-mean",),
@@ -149,6 +152,15 @@ class Recipe:
         return f"choose another store name: --store {self.backbone}=NAME"
 
     @property
+    def files(self) -> str:
+        """The files of an import of which no backbone was stated; "" of all other features."""
+        origin = self.facts.get(ORIGIN)
+        if not isinstance(origin, dict):
+            return ""
+        kind = "folder" if "folder" in origin else "file"
+        return safe_text(f"the {kind} {origin.get(kind)}", "terminal")
+
+    @property
     def backbone(self) -> str:
         """What `extract run -b` takes for this recipe; BACKBONE where only the user knows it."""
         backbone: Mapping[str, Any] = self.to_json().get("backbone", {})
@@ -158,6 +170,14 @@ class Recipe:
         if backbone.get("preset", "default") != "default":
             return f"{name}@{backbone['preset']}"
         return name
+
+    @property
+    def medium(self) -> str:
+        """What of a clip a model took: "pictures", "sound" or "words"; "" where nobody knows."""
+        sampling = self.to_json().get("sampling")
+        if not isinstance(sampling, dict):
+            return ""
+        return str(sampling.get("medium", "pictures"))
 
     @property
     def grid(self) -> Mapping[str, float]:
@@ -242,7 +262,8 @@ def _differences(
 ) -> Iterator[RecipeDifference]:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(ours.keys() | theirs.keys()):
-            inner = f"{path}.{key}" if path else key
+            # The facts of an import are keys of their own to a reader.
+            inner = f"{path}.{key}" if path not in ("", FACTS) else key
             pair = ours.get(key, ABSENT), theirs.get(key, ABSENT)
             yield from _differences(inner, *pair, sides)
     elif canonical_json(ours) != canonical_json(theirs):
@@ -278,12 +299,13 @@ def space_of_array(recipe: Recipe, array: str) -> str | None:
     family = backbone.get("family")
     if not isinstance(taps, dict) or not tensors or array not in taps:
         return None
-    joint = [
-        name for name, tap in taps.items() if tap in JOINT_TAPS.get(str(family), ())
-    ]
+    joint_taps = (TEXT, *JOINT_TAPS.get(str(family), ()))
+    joint = [name for name, tap in taps.items() if tap in joint_taps]
     if array not in joint:
         instead = (
-            f"--array {joint[0]}" if joint else "a store of CLIP, SigLIP or X-CLIP"
+            f"--array {joint[0]}"
+            if joint
+            else "a store of CLIP, SigLIP, X-CLIP or CLAP"
         )
         raise Mismatch(
             f"{backbone.get('name')} never compares its array {array!r} with text",

@@ -124,7 +124,7 @@ def _history_of(before: Store | None) -> tuple[Replaced, ...]:
 
 def _finished_blocks(filling: Filling, seal_now: bool) -> dict[int, BlockRecord]:
     """Return the records of the finished blocks; an error if blocks are missing."""
-    done = filling.done()
+    done, _ = filling.listed()
     blocks: dict[int, BlockRecord] = {}
     n_damaged = 0
     for block in filling.needed:

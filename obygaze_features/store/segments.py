@@ -1,10 +1,12 @@
 """Segments of films as slices of a store of windows: ragged, or one vector for each."""
 
+from __future__ import annotations
+
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +18,9 @@ from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.windows import ROUNDING_S
 from obygaze_features.store.decoding import OK_CODE, Rows
-from obygaze_features.store.layout import Array
-from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.table import RowTable
+
+if TYPE_CHECKING:
+    from obygaze_features.store.reading import Store
 
 WindowRule = Literal["touch", "centre", "within"]
 Reducer = Literal["max", "mean", "first", "last"]
@@ -67,26 +69,6 @@ class Segments:
         )
 
 
-class WindowStore(Protocol):
-    """What is needed of a store of windows."""
-
-    table: RowTable
-
-    @property
-    def location(self) -> str:
-        """Where it was opened."""
-
-    @property
-    def recipe(self) -> Recipe:
-        """How the features were made."""
-
-    def array(self, name: str) -> Array:
-        """Return how an array is stored."""
-
-    def read(self, array: str, rows: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Return the values of rows."""
-
-
 def slices(
     start_s: Floats,
     end_s: Floats,
@@ -122,7 +104,7 @@ def slices(
 
 
 def read_segments(
-    store: WindowStore,
+    store: Store,
     segments: Iterable[Clip],
     array: str,
     rule: WindowRule,
@@ -159,7 +141,9 @@ def read_segments(
         rows = store.table.films.rows_of([film])
         ok = rows[store.table.codes_of(rows) == OK_CODE]
         n_absent += len(rows) - len(ok)
-        windows_of = _windows_of_film(store, array, ok, spans[places], rule, grid)
+        windows_of = _windows_of_film(
+            store, array, ok, spans[places], rule, grid, is_reduced=reduce is not None
+        )
         for place, windows in zip(places, windows_of, strict=True):
             counts[place] = len(windows)
             if not len(windows):
@@ -189,16 +173,18 @@ def read_segments(
 
 
 def _windows_of_film(
-    store: WindowStore,
+    store: Store,
     array: str,
     ok: Rows,
     spans: Floats,
     rule: WindowRule,
     grid: Mapping[str, Any],
+    *,
+    is_reduced: bool,
 ) -> list[npt.NDArray[Any]]:
     """Return the values of the windows of each segment of a film; none where it has no window.
 
-    `ok` are the rows of the film's windows with features.
+    `ok` are the rows of the film's windows with features. To be reduced, all frames must be real.
     """
     start_s = store.read("start_s", ok)
     # Rows of a film may be from two stores that were merged in another order.
@@ -214,6 +200,13 @@ def _windows_of_film(
     begin = first[has_window].min(initial=len(ok))
     after = stop[has_window].max(initial=begin)
     values = store.read(array, ok[begin:after])
+    is_real = store.real_frames(array, ok[begin:after]) if is_reduced else None
+    if is_real is not None and not is_real.all():
+        raise FixInput(
+            f"{array} has padding where a window has fewer frames, which would count",
+            where=store.location,
+            hint="an array with one vector a window",
+        )
     windows = []
     for number in range(len(spans)):
         if has_window[number]:
@@ -223,7 +216,7 @@ def _windows_of_film(
     return windows
 
 
-def _grid_of(store: WindowStore) -> Mapping[str, Any]:
+def _grid_of(store: Store) -> Mapping[str, Any]:
     """Return the grid of windows in the recipe of a store; an error if it is not of windows."""
     sampling = store.recipe.to_json().get("sampling", {})
     grid: Mapping[str, Any] | None = sampling.get("grid")

@@ -13,7 +13,7 @@ from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
     FixUsage,
-    Stopped,
+    ObygazeError,
     without_secrets,
 )
 from obygaze_features.core.file_names import check_folders_above
@@ -25,11 +25,12 @@ from obygaze_features.store.encoding import HashedStream
 from obygaze_features.store.files import Files, FolderFiles
 from obygaze_features.store.layout import STORE_JSON
 from obygaze_features.store.network import (
+    AGAIN,
     HUB,
     PURPOSE,
     ObjectFiles,
     explained,
-    hub_error,
+    hub_errors,
     network_error,
     object_store,
     open_remote,
@@ -38,7 +39,6 @@ from obygaze_features.store.network import (
 from obygaze_features.store.placing import new_file
 from obygaze_features.store.records import FileMark
 
-AGAIN = "the same command again; it goes on where it was stopped"
 HUB_FILE_BYTES = 20_000_000_000
 # The hub recommends commits of less than 100 files.
 COMMIT_FILES = 90
@@ -127,7 +127,9 @@ class FolderTarget:
         """Copy a file beside its name; the copy gets the name when it is on the disk."""
         target = self.root / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        copy_file(path, target, mark)
+        with path.open("rb") as stream:
+            pieces = iter(lambda: stream.read(_COPY_BYTES), b"")
+            write_pieces(pieces, target, mark, str(path))
 
     def remove(self, name: str) -> None:
         """Remove a file."""
@@ -155,13 +157,6 @@ def has_file(path: Path, mark: FileMark) -> bool:
 def hash_of(path: Path) -> FileMark:
     """Return the length and the SHA-256 of a file."""
     return FileMark(path.stat().st_size, sha256_file(path))
-
-
-def copy_file(source: Path, target: Path, mark: FileMark) -> None:
-    """Copy a file that has a hash; nothing else gets the name."""
-    with source.open("rb") as stream:
-        pieces = iter(lambda: stream.read(_COPY_BYTES), b"")
-        write_pieces(pieces, target, mark, str(source))
 
 
 def write_pieces(
@@ -277,7 +272,7 @@ class HubTarget:
             "repo_type": "dataset",
             "revision": "main",
         }
-        with self._errors():
+        with hub_errors(self.package, self.location):
             self.api.create_repo(
                 self.repo, repo_type="dataset", private=True, exist_ok=True
             )
@@ -326,7 +321,7 @@ class HubTarget:
         operations = [*self._deletions, *self._additions]
         if not operations:
             return
-        with self._errors():
+        with hub_errors(self.package, self.location):
             commit = self.api.create_commit(
                 operations=operations,
                 commit_message=message,
@@ -341,13 +336,11 @@ class HubTarget:
         """Make one commit of the history, so that no earlier commit has the files."""
         settings = f"https://huggingface.co/datasets/{self.repo}/settings"
         try:
-            self.api.super_squash_history(self.repo, repo_type="dataset")
-        except Exception as error:
-            known = hub_error(self.package, error, self.location)
-            if known is None:
-                raise
+            with hub_errors(self.package, self.location):
+                self.api.super_squash_history(self.repo, repo_type="dataset")
+        except ObygazeError as error:
             return (
-                f"the history of {self.location} could not be removed ({known.message}): do it at"
+                f"the history of {self.location} could not be removed ({error.message}): do it at"
                 f" {settings}, or delete the data set and push again"
             )
         return (
@@ -355,14 +348,14 @@ class HubTarget:
         )
 
     def _last_commit(self) -> str:
-        with self._errors():
+        with hub_errors(self.package, self.location):
             info = self.api.repo_info(**self.place, expand=["sha"])
         return str(info.sha or "")
 
     def _listing(self) -> dict[str, FileMark]:
         """Return the files at the last commit."""
         at_commit = {**self.place, "revision": self._head or "main"}
-        with self._errors():
+        with hub_errors(self.package, self.location):
             tree = list(self.api.list_repo_tree(**at_commit, recursive=True))
         marks = {}
         for entry in tree:
@@ -370,21 +363,3 @@ class HubTarget:
                 sha256 = entry.lfs.sha256 if entry.lfs else ""
                 marks[entry.path] = FileMark(entry.size, sha256)
         return marks
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Convert errors of the hub; other errors are not changed."""
-        try:
-            yield
-        except Exception as error:
-            status = getattr(getattr(error, "response", None), "status_code", None)
-            if status in (409, 412):
-                raise Stopped(
-                    "another process changed this data set while files were sent",
-                    where=self.location,
-                    hint=AGAIN,
-                ) from error
-            known = hub_error(self.package, error, self.location)
-            if known is None:
-                raise
-            raise known from error

@@ -14,6 +14,7 @@ import numpy as np
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.model import unannotated_id
 from obygaze_features.manifest.same_clip import (
     OTHER,
     SAME,
@@ -160,6 +161,28 @@ def _keys_of(identity: Identity) -> list[tuple[str, ...]]:
     if identity.video:
         keys.append(("file", identity.video))
     return keys
+
+
+def rows_of_their_clips(
+    store: Store, numbers: Iterable[int], workspace: Workspace
+) -> list[int]:
+    """Return rows of a store with the other rows of their clips, such as those of annotators.
+
+    Videos and times tell them, and the manifest of the store if the workspace has it.
+    """
+    manifest = store.find_manifest(workspace)
+    about_ids = {}
+    if manifest is not None and "annotator" in manifest.columns:
+        about_ids = {clip.clip_id: unannotated_id(clip) for clip in manifest}
+    clips = []
+    for row in store.rows:
+        about_id = about_ids.get(row.clip_id, row.clip_id)
+        identity = identity_of(row, store.record)._replace(clip_id=about_id)
+        clips.append(WithdrawnClip(identity, row.movie_id, "named"))
+    named = Withdrawals({}, [clips[number] for number in numbers])
+    return [
+        number for number, clip in enumerate(clips) if named.find(clip.identity).reason
+    ]
 
 
 def changes_that_withdrew(stores: Sequence[Store]) -> list[Replaced]:

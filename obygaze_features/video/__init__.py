@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from obygaze_features.video.functions import save_frames as save_frames
     from obygaze_features.video.index import sample_indices as sample_indices
     from obygaze_features.video.pool import DecodePool as DecodePool
+    from obygaze_features.video.sound import DecodedSound as DecodedSound
+    from obygaze_features.video.sound import SoundView as SoundView
+    from obygaze_features.video.sound import decode_sound as decode_sound
     from obygaze_features.video.worker import DecodeJob as DecodeJob
 else:
     _EXPORTS = {
@@ -29,6 +32,7 @@ else:
         "obygaze_features.video.functions": ("probe_video", "save_frames"),
         "obygaze_features.video.index": ("sample_indices",),
         "obygaze_features.video.pool": ("DecodePool",),
+        "obygaze_features.video.sound": ("DecodedSound", "SoundView", "decode_sound"),
         "obygaze_features.video.worker": ("DecodeJob",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

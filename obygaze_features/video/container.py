@@ -33,6 +33,9 @@ REASONS = {
     "animated": "save it as a GIF, an APNG or a video",
     "no-video": "",
     "no-frames": "",
+    "no-words": "",
+    "no-sound": "",
+    "too-short": "",
     "truncated": "",
     "outside": "use a part that lies within the video",
     "too-long": "use an end within the video, in seconds, or none",
@@ -91,7 +94,7 @@ def av() -> Any:
 
 
 class OpenVideo(NamedTuple):
-    """An open file, the stream of the film, and how many errors its reader logged at opening."""
+    """An open file, one of its streams, and how many errors its reader logged at opening."""
 
     container: Any
     stream: Any
@@ -100,16 +103,45 @@ class OpenVideo(NamedTuple):
 
 @contextmanager
 def open_video(path: Path, *, has_chapters: bool = True) -> Iterator[OpenVideo]:
-    """Open a media file and choose its stream; BadVideo explains why it cannot be opened.
+    """Open a media file and choose its pictures; BadVideo explains why it cannot be opened.
 
     Without chapters, what is wrong with those of MP4 is not reported, but a track of pictures for
     them may count as the film.
     """
-    library = av()
+    container, n_errors = _opened(path, has_chapters=has_chapters)
+    with container:
+        stream = _video_stream(container, path)
+        if container.format.name == stream.codec_context.codec.canonical_name:
+            # A bare stream: its decoder has the same name, and may lack what is before the file.
+            n_errors = 0
+        yield OpenVideo(container, stream, n_errors)
+
+
+@contextmanager
+def open_sound(path: Path) -> Iterator[OpenVideo]:
+    """Open a media file and choose its sound; BadVideo explains why there is none."""
+    container, n_errors = _opened(path)
+    with container:
+        stream = _sound_stream(container, path)
+        for other in container.streams:
+            if other.index != stream.index:
+                # What is not read takes no time, and damage in it is not damage of the sound.
+                other.discard = av().stream.Discard.all
+        yield OpenVideo(container, stream, n_errors)
+
+
+def check_is_file(path: Path) -> None:
+    """Raise BadVideo if there is no file of this path."""
     if not path.exists():
         raise BadVideo("no such file", path=path, stage="open", reason="missing")
     if not path.is_file():
         raise BadVideo("this is a folder", path=path, stage="open", reason="folder")
+
+
+def _opened(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]:
+    """Open a media file; return it with the number of errors that its reader logged."""
+    library = av()
+    check_is_file(path)
     try:
         picture = (
             _picture_format(path) if path.suffix.lower() in STILL_SUFFIXES else None
@@ -140,12 +172,7 @@ def open_video(path: Path, *, has_chapters: bool = True) -> Iterator[OpenVideo]:
                     "the file ends before its table of contents (incomplete download)"
                 )
         raise BadVideo(message, path=path, stage="open", reason="unreadable") from error
-    with container:
-        stream = _video_stream(container, path)
-        if container.format.name == stream.codec_context.codec.canonical_name:
-            # A bare stream: its decoder has the same name, and may lack what is before the file.
-            n_errors = 0
-        yield OpenVideo(container, stream, n_errors)
+    return container, n_errors
 
 
 def _picture_format(path: Path) -> str | None:
@@ -183,6 +210,30 @@ def _video_stream(container: Any, path: Path) -> Any:
             stream.codec_context.width * stream.codec_context.height,
             -stream.index,
         ),
+    )
+
+
+def clock_zero(container: Any) -> float:
+    """Return the time in a file at which the clock of its clips is 0, in seconds."""
+    return (container.start_time or 0) / float(av().time_base)
+
+
+def _sound_stream(container: Any, path: Path) -> Any:
+    """Choose the sound of the film: the default one, then the first; never a commentary."""
+    kinds = av().stream.Disposition
+    streams = [
+        stream
+        for stream in container.streams.audio
+        if not stream.disposition & kinds.comment and stream.codec_context is not None
+    ]
+    if not streams:
+        message = "no sound in the file"
+        if container.streams.audio:
+            message = "its only sound is a commentary, or of an unknown codec"
+        raise BadVideo(message, path=path, stage="open", reason="no-sound")
+    return max(
+        streams,
+        key=lambda stream: (bool(stream.disposition & kinds.default), -stream.index),
     )
 
 

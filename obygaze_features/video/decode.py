@@ -17,9 +17,11 @@ from obygaze_features.video.decoded_clip import (
 )
 from obygaze_features.video.film import distrust, exact_index, open_film
 from obygaze_features.video.index import (
+    CLOCK_SET_BACK,
     FrameIndex,
     Ints,
     PacketRun,
+    early_end,
     overshoot,
     span_of,
 )
@@ -209,8 +211,7 @@ class _ClipDecoder:
         is_part = self.end_s is not None or (self.start_s or 0) > 0
         if self.ranks is None and is_part and not index.has_clock:
             raise BadVideo(
-                "the clock of the file is set back in it, so that the times of a part mean"
-                " nothing",
+                CLOCK_SET_BACK,
                 path=self.source.path,
                 stage="decode",
                 reason="clock",
@@ -251,7 +252,8 @@ class _ClipDecoder:
         film = self.source.film
         is_incomplete = film.is_incomplete(index, canvas.span, start_s, end_s)
         canvas.blank_missing()
+        remark = early_end(film.end_s(index), index.last_s, end_s)
         return {
-            view: canvas.clip(number, is_incomplete)
+            view: replace(canvas.clip(number, is_incomplete), remark=remark)
             for number, view in enumerate(self.views)
         }

@@ -1,11 +1,12 @@
 """Open and describe films; an index can be kept, made once for all clips, processes and runs."""
 
 import io
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,7 +34,14 @@ from obygaze_features.video.packets import (
     reorder_depth,
 )
 from obygaze_features.video.picture import PictureGeometry
-from obygaze_features.video.source import CHECKED, TRIES, VideoSource, is_key
+from obygaze_features.video.source import (
+    CHECKED,
+    TRIES,
+    FilmChanged,
+    Indexed,
+    VideoSource,
+    is_key,
+)
 
 # Packets of files up to this size stay in memory after the one pass over them.
 KEEP_BYTES = 256 * 1024 * 1024
@@ -46,7 +54,19 @@ _INDEX = tuple(item.name for item in fields(FrameIndex))
 Values = dict[str, Any]
 T = TypeVar("T")
 
-_FILMS: dict[tuple[str, int, tuple[int, int], Path | None], IndexedFilm] = {}
+
+class Identity(NamedTuple):
+    """A file as it is now, and the folder of its index."""
+
+    path: str
+    n_bytes: int
+    times_ns: tuple[int, int]
+    indexes: Path | None
+
+
+_FILMS: dict[Identity, IndexedFilm] = {}
+# Of small files, what their sound needs to know of their pictures.
+_CLOCKS: dict[Identity, tuple[float, bool]] = {}
 
 
 @dataclass(frozen=True)
@@ -114,21 +134,57 @@ def open_film(
         progress: called again and again while an index is made.
     """
     with open_video(path) as video:
-        facts = path.stat()
-        if indexes is None and facts.st_size <= KEEP_BYTES:
-            yield _read(path, video, progress)
+        identity = identity_of(path, indexes)
+        if indexes is None and identity.n_bytes <= KEEP_BYTES:
+            source = _read(path, video, progress)
+            _remember(_CLOCKS, identity, _clock_of(source.film.index))
+            yield source
             return
-        times_ns = facts.st_mtime_ns, facts.st_ctime_ns
-        identity = str(path.absolute()), facts.st_size, times_ns, indexes
         film = _FILMS.get(identity)
         if film is None:
-            film = _FILMS[identity] = _film(path, indexes, progress)
-            # Other threads may open films too, so that this one may be gone again.
-            for oldest in list(_FILMS)[:-CACHED_FILMS]:
-                _FILMS.pop(oldest, None)
+            film = _film(path, indexes, progress)
+            _remember(_FILMS, identity, film)
         source = VideoSource(path, film, video.container, video.stream, progress)
         source.read_geometry()
         yield source
+
+
+def identity_of(path: Path, indexes: Path | None) -> Identity:
+    """Return what tells a file from all others, and from itself before it was changed."""
+    facts = path.stat()
+    times_ns = facts.st_mtime_ns, facts.st_ctime_ns
+    return Identity(str(path.absolute()), facts.st_size, times_ns, indexes)
+
+
+def _remember(films: dict[Identity, T], identity: Identity, known: T) -> None:
+    """Keep what is known of a film, with that of the last ones."""
+    films[identity] = known
+    # Other threads may open films too, so that one may be gone already.
+    for oldest in list(films)[:-CACHED_FILMS]:
+        films.pop(oldest, None)
+
+
+def picture_clock(
+    path: Path, indexes: Path | None, progress: OnProgress = no_progress
+) -> tuple[float, bool]:
+    """Return when the last picture of a film ends, and whether times mean something in it.
+
+    Without pictures the end is NaN.
+    """
+    known = _CLOCKS.get(identity_of(path, indexes))
+    if known is not None:
+        return known
+    try:
+        with open_film(path, indexes, progress) as source:
+            return _clock_of(source.film.index)
+    except FilmChanged:
+        raise
+    except BadVideo:
+        return math.nan, True
+
+
+def _clock_of(index: FrameIndex) -> tuple[float, bool]:
+    return float(index.times_s[-1]) + index.last_s, index.has_clock
 
 
 def probe(path: Path | str, *, decode: bool = False) -> VideoInfo:
@@ -185,11 +241,11 @@ def exact_index(source: VideoSource) -> FrameIndex:
     return replace(exact, key=index.key & key if index.key.any() else key)
 
 
-def distrust(film: IndexedFilm) -> None:
+def distrust(film: Indexed) -> None:
     """Read a film from its beginning from now on; if it was read so, forget its index."""
     # Seeking shows other packets in some files. If reading does so too, the index is wrong.
-    if film.seekable:
-        film.seekable = False
+    if film.table.seekable:
+        film.table.seekable = False
         return
     for identity in [
         identity for identity, remembered in list(_FILMS.items()) if remembered is film
@@ -224,7 +280,7 @@ def decoded_order(source: VideoSource) -> DecodedOrder:
         return DecodedOrder(**values)
 
     file = film.folder / "decoded.npz"
-    film.decoded = _read_or_make(file, make, unpack)
+    film.decoded = read_or_make(file, make, unpack)
     return film.decoded
 
 
@@ -250,7 +306,7 @@ def _film(path: Path, indexes: Path | None, progress: OnProgress) -> IndexedFilm
 
     if indexes is None:
         return read()
-    file = _index_file(path, indexes)
+    file = index_file(path, indexes)
 
     def make() -> Values:
         film = read()
@@ -274,10 +330,10 @@ def _film(path: Path, indexes: Path | None, progress: OnProgress) -> IndexedFilm
             takes_key_twice=values["takes_key_twice"],
         )
 
-    return _read_or_make(file, make, unpack)
+    return read_or_make(file, make, unpack)
 
 
-def _index_file(path: Path, indexes: Path) -> Path:
+def index_file(path: Path, indexes: Path) -> Path:
     """Return the file that keeps the index of a film as it is now.
 
     The hash reads a part of the film only. Whatever is written to another part changes the times of
@@ -403,7 +459,7 @@ def _without_undecodable_head(source: VideoSource) -> FrameIndex:
     return replace(index, order=index.order[~np.isin(index.order, lost)])
 
 
-def _read_or_make(
+def read_or_make(
     file: Path, make: Callable[[], Values], unpack: Callable[[Values], T]
 ) -> T:
     """Return the content of a file; make it if it is missing, invalid, or of another version.

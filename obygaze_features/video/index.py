@@ -30,6 +30,10 @@ ROUNDING_S = 1e-6
 OVERSHOOT_S = 1.0
 OVERSHOOT_SHARE = 0.1
 
+CLOCK_SET_BACK = (
+    "the clock of the file is set back in it, so that the times of a part mean nothing"
+)
+
 Sampling = Literal["even", "fps"]
 
 
@@ -439,6 +443,14 @@ def overshoot(
     if after_s <= OVERSHOOT_S or after_s <= OVERSHOOT_SHARE * length_s:
         return None
     return f"the part ends at {end_s:g} s, the film at {film_end_s:.2f} s"
+
+
+def early_end(film_end_s: float, picture_s: float, end_s: float | None) -> str:
+    """Return the remark on a part that ends more than two pictures after its film; else ""."""
+    if end_s is None or end_s - film_end_s <= 2 * picture_s + ROUNDING_S:
+        return ""
+    early_s = end_s - film_end_s
+    return f"the film ends at {film_end_s:.1f} s, {early_s:.1f} s before the end of the clip"
 
 
 def sample(

@@ -1,8 +1,10 @@
 """Read the packets of a video once, without decoding, into what is known of the film."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from obygaze_features.video.container import (
     OnProgress,
     OpenVideo,
     av,
+    clock_zero,
     demux,
     logged_errors,
     open_video,
@@ -63,6 +66,47 @@ class DecodedOrder:
     damage: Ints
 
 
+@dataclass(eq=False)
+class PacketTable:
+    """The time, the mark and the place in the file of each packet of a stream.
+
+    A mark tells packets from others that may be read in their place: `mark_of` returns it. The
+    packets of a stream that is not `seekable` are read from the beginning of the file.
+    """
+
+    pts: Ints
+    marks: Ints
+    offset: Ints
+    mark_of: Callable[[Any], int]
+    seekable: bool = True
+
+    @cached_property
+    def _sorted(self) -> tuple[Ints, Ints]:
+        return np.argsort(self.offset), np.argsort(self.pts)
+
+    def position_of(self, packet: Any) -> int | None:
+        """Return the position of a packet that was read after seeking; None if it is not certain.
+
+        It is the one packet at this place in the file, or at this time, with this mark.
+        """
+        by_offset, by_pts = self._sorted
+        values = self.offset
+        order = by_offset
+        value = packet.pos
+        # After seeking to a byte, the times of some containers begin again.
+        if value is None or value < 0:
+            values = self.pts
+            order = by_pts
+            value = packet.pts
+            value = NO_PTS if value is None else value
+        sides = (
+            np.searchsorted(values, value, side, order) for side in ("left", "right")
+        )
+        candidates = order[slice(*sides)]
+        candidates = candidates[self.marks[candidates] == self.mark_of(packet)]
+        return int(candidates[0]) if len(candidates) == 1 else None
+
+
 @dataclass
 class IndexedFilm:
     """What is known of a video file without opening it.
@@ -70,8 +114,8 @@ class IndexedFilm:
     `broken` is true if the container is damaged or the file is cut short, `declared_s` the duration
     in the file's header (0 if it has none). `offset` is where each packet begins in the file. The
     index of a film that has a `folder` is kept there; `decoded` is known once such a film has been
-    decoded. A film that is not `seekable` is read from its beginning. `takes_key_twice` tells that
-    its decoder reads the pictures before a key frame if this comes twice.
+    decoded. `takes_key_twice` tells that its decoder reads the pictures before a key frame if this
+    comes twice.
     """
 
     index: FrameIndex
@@ -80,7 +124,6 @@ class IndexedFilm:
     offset: Ints
     folder: Path | None = None
     decoded: DecodedOrder | None = None
-    seekable: bool = True
     takes_key_twice: bool = False
 
     @property
@@ -90,30 +133,11 @@ class IndexedFilm:
         return self.broken or self.index.has_damage or decoded
 
     @cached_property
-    def _sorted(self) -> tuple[Ints, Ints]:
-        return np.argsort(self.offset), np.argsort(self.index.pts)
-
-    def position_of(self, packet: Any) -> int | None:
-        """Return the position of a packet that was read after seeking; None if it is not certain.
-
-        It is the one packet at this place in the file, or at this time, of this size.
-        """
-        by_offset, by_pts = self._sorted
-        values = self.offset
-        order = by_offset
-        value = packet.pos
-        # After seeking to a byte, the times of some containers begin again.
-        if value is None or value < 0:
-            values = self.index.pts
-            order = by_pts
-            value = packet.pts
-            value = NO_PTS if value is None else value
-        sides = (
-            np.searchsorted(values, value, side, order) for side in ("left", "right")
+    def table(self) -> PacketTable:
+        """Return the packets, to find them again in the file."""
+        return PacketTable(
+            self.index.pts, self.index.size, self.offset, attrgetter("size")
         )
-        candidates = order[slice(*sides)]
-        candidates = candidates[self.index.size[candidates] == packet.size]
-        return int(candidates[0]) if len(candidates) == 1 else None
 
     def end_s(self, index: FrameIndex) -> float:
         """Return when the film ends: after its last picture, or as its header says, if later."""
@@ -160,7 +184,7 @@ def read_packets(
     `progress` is called for each packet.
     """
     container, stream, n_errors = video
-    declared_s = _declared_s(container, stream)
+    declared_s = declared_length(container, stream)
     seen = _read_packets(container, stream, packets, progress)
     if n_errors:
         seen = _with_errors_at_opening(path, seen, progress)
@@ -183,7 +207,7 @@ def read_packets(
     return IndexedFilm(index, broken, declared_s, table["offset"].copy())
 
 
-def _declared_s(container: Any, stream: Any) -> float:
+def declared_length(container: Any, stream: Any) -> float:
     """Return the duration in the header of a file; 0 if it is not there."""
     if stream.frames and stream.average_rate:
         return float(stream.frames / stream.average_rate)
@@ -313,7 +337,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     codec = stream.codec_context
     tick = float(stream.time_base)
     rate = float(stream.guessed_rate or stream.average_rate or DEFAULT_RATE)
-    origin_s = (container.start_time or 0) / float(av().time_base)
+    origin_s = clock_zero(container)
     order = clock_s = None
     pts_are_times = any(
         name in TIMED_CONTAINERS for name in container.format.name.split(",")

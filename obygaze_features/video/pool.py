@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -29,7 +29,16 @@ from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
-from obygaze_features.video.worker import DecodeJob, SharedMemory, decoded, unpacked
+from obygaze_features.video.resize import Pixels
+from obygaze_features.video.sound import DecodedSound, SoundView
+from obygaze_features.video.worker import (
+    ClipView,
+    DecodeJob,
+    Outcome,
+    SharedMemory,
+    decoded,
+    unpacked,
+)
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -47,10 +56,12 @@ LONGEST_S = 1e9
 
 @dataclass(frozen=True)
 class DecodeResult:
-    """The result of a job: its clips, not yet checked for damage, or the error.
+    """The result of a job: what each view sees or hears, not yet checked for damage, or the error.
 
-    `file_facts` are the size and the quick hash of the file before it was decoded: after that, it
-    may have been replaced.
+    `failures` are those of single views: a film without sound has its pictures, and the other way
+    round. `error` is that of the whole job, of which no view has a result. `file_facts` are the
+    size and the quick hash of the file before it was decoded: after that, it may have been
+    replaced.
     """
 
     job: DecodeJob
@@ -58,12 +69,23 @@ class DecodeResult:
     error: BadVideo | None
     seconds: float
     file_facts: tuple[int, str] | None = None
+    sounds: Mapping[SoundView, DecodedSound] = field(default_factory=dict)
+    failures: Mapping[ClipView, BadVideo] = field(default_factory=dict)
 
     def clip(self, view: PictureView) -> DecodedClip:
-        """Return what a view sees of the clip, or raise the error of the job."""
-        if self.error is not None:
-            raise self.error
+        """Return what a view sees of the clip, or raise why there is nothing."""
+        self._raise_failure(view)
         return self.clips[view]
+
+    def sound(self, view: SoundView) -> DecodedSound:
+        """Return what a view hears of the clip, or raise why there is nothing."""
+        self._raise_failure(view)
+        return self.sounds[view]
+
+    def _raise_failure(self, view: ClipView) -> None:
+        failure = self.failures.get(view, self.error)
+        if failure is not None:
+            raise failure
 
 
 class DecodePool(AbstractContextManager["DecodePool"]):
@@ -220,14 +242,12 @@ class DecodePool(AbstractContextManager["DecodePool"]):
         if "error" in reply:
             release()
             return DecodeResult(job, {}, BadVideo(**reply["error"]), 0.0)
-        clips: dict[PictureView, DecodedClip] = {}
+        layers: Sequence[Pixels] = []
         if reply["shapes"]:
-            pictures = memory.arrays(list(map(tuple, reply["shapes"])), release)
-            clips = unpacked(reply, job.views, pictures)
+            layers = memory.arrays(list(map(tuple, reply["shapes"])), release)
         else:
             release()
-        facts = reply["file_facts"]
-        return DecodeResult(job, clips, None, 0.0, tuple(facts) if facts else None)
+        return _result_of(job, unpacked(job, reply, layers))
 
     def _worker(self, slot: int) -> _Worker:
         with self._lock:
@@ -245,10 +265,23 @@ def _decoded_here(job: DecodeJob) -> DecodeResult:
     """Decode a clip in this thread."""
     started = time.monotonic()
     try:
-        clips, facts = decoded(job)
+        result = _result_of(job, decoded(job))
     except BadVideo as error:
-        return DecodeResult(job, {}, error, time.monotonic() - started)
-    return DecodeResult(job, clips, None, time.monotonic() - started, facts)
+        result = DecodeResult(job, {}, error, 0.0)
+    return replace(result, seconds=time.monotonic() - started)
+
+
+def _result_of(job: DecodeJob, outcome: Outcome) -> DecodeResult:
+    """Return the result of a job of which at least one view has something."""
+    return DecodeResult(
+        job,
+        outcome.clips,
+        None,
+        0.0,
+        outcome.file_facts,
+        outcome.sounds,
+        outcome.failures,
+    )
 
 
 def in_order(

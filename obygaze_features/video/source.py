@@ -1,23 +1,24 @@
 """An open video: any of its packets, their decoder, and what the decoder reports of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from obygaze_features.video.container import (
     BadVideo,
     CountErrors,
     OnProgress,
+    OpenVideo,
     av,
     demux,
     logged_errors,
     open_video,
 )
 from obygaze_features.video.index import NO_PTS, PacketRun
-from obygaze_features.video.packets import IndexedFilm
+from obygaze_features.video.packets import IndexedFilm, PacketTable
 from obygaze_features.video.picture import PictureGeometry, geometry_of
 
 # How many key frames are tried for a first picture before a file counts as having none.
@@ -27,6 +28,8 @@ CHECKED = 64
 
 # Called with the position of a picture and the picture; True ends the run.
 Sink = Callable[[int, Any], bool | None]
+# Opens a file again, at the same stream.
+Open = Callable[[Path], AbstractContextManager[OpenVideo]]
 
 # Containers in which seeking to a byte does not work; they have a table of pictures.
 _WITHOUT_BYTES = ("mov", "matroska", "webm", "avi")
@@ -36,16 +39,33 @@ PACKETS_BEFORE = (2, 32)
 _STORED_BY_AV1 = 8
 # What a decoder checks: checksums, and whether the bits of a packet can be those of a picture. It
 # then reports what it would else conceal; it still returns the picture.
-_ERR_DETECT = "crccheck+bitstream+buffer"
+ERR_DETECT = "crccheck+bitstream+buffer"
 
 # The types of pictures that need no other: those without a type, and I.
 _WHOLE = (0, 1)
 
 
+class Indexed(Protocol):
+    """What is known of a stream of a film without opening its file: its packets, and where from.
+
+    `folder` has the files that keep it, if there are any.
+    """
+
+    @property
+    def folder(self) -> Path | None:
+        """Return the folder of the files."""
+        ...
+
+    @property
+    def table(self) -> PacketTable:
+        """Return the packets, to find them again in the file."""
+        ...
+
+
 class FilmChanged(BadVideo):
     """The packets of a film are not those of its index."""
 
-    def __init__(self, film: IndexedFilm, path: Path) -> None:
+    def __init__(self, film: Indexed, path: Path) -> None:
         message = "the file changes while it is read"
         super().__init__(message, path=path, stage="decode", reason="unreadable")
         self.film = film
@@ -119,16 +139,101 @@ def is_key(frame: Any) -> bool:
     return bool(frame.key_frame) and int(frame.pict_type) in _WHOLE
 
 
-class VideoSource:
-    """An open video and what is known of it; each picture decoded has the position of its packet.
+class PacketReader:
+    """Reads any packets of one stream of an open file, by their positions.
 
-    A packet is given its position in the file as its time, whatever the times in the file were, so
-    that the picture decoded from it names its packet. `in_memory` are the packets of a small file,
-    which stay there after the pass over them. `first` is the position of the first picture that
-    comes out, from which the geometry was read. `begins_on_grey` tells that the decoder shows it
-    although it is built on others.
+    A packet is given its position in the file as its time, whatever the times in the file were.
+    `in_memory` are the packets of a small file, which stay there after the pass over them.
     """
 
+    def __init__(
+        self, path: Path, film: Indexed, container: Any, stream: Any, open_again: Open
+    ) -> None:
+        self.path = path
+        self.film = film
+        self.container = container
+        self.stream = stream
+        self.open_again = open_again
+        self.in_memory: Sequence[Any] | None = None
+
+    def packets(self, start: int, stop: int) -> Iterator[tuple[int, Any]]:
+        """Yield the packets at positions start to stop, both included, in the order of the file."""
+        if self.in_memory is not None:
+            yield from enumerate(self.in_memory[start : stop + 1], start)
+            return
+        table = self.film.table
+        for position, packet in self._read_again(start):
+            if table.mark_of(packet) != table.marks[position]:
+                raise FilmChanged(self.film, self.path)
+            if position >= start:
+                packet.pts = packet.dts = position
+                yield position, packet
+            # What follows may be damaged: it is not read.
+            if position >= stop:
+                return
+
+    def _read_again(self, start: int) -> Iterator[tuple[int, Any]]:
+        """Yield the packets of a file that is not kept, from near `start` if seeking is safe."""
+        first, rest = self._first_after_seeking(start)
+        try:
+            if first is not None:
+                yield first
+                yield from enumerate(rest, first[0] + 1)
+                return
+            with self.open_again(self.path) as (container, stream, _):
+                yield from enumerate(demux(container, stream))
+        except av().FFmpegError as error:
+            # The one pass over the packets read them without an error.
+            raise FilmChanged(self.film, self.path) from error
+
+    def _first_after_seeking(
+        self, start: int
+    ) -> tuple[tuple[int, Any] | None, Iterator[Any]]:
+        """Return a packet at `start` or before it, and those after it; None if none is found."""
+        for packets in self._seeks(start):
+            # Some containers cannot be read from every place that seeking leads to.
+            with suppress(av().FFmpegError):
+                # The first packets after seeking may be parts of pictures.
+                for packet in islice(packets, 2 * PACKETS_BEFORE[-1]):
+                    position = self.film.table.position_of(packet)
+                    if position is not None and position > start:
+                        break
+                    if position is not None:
+                        return (position, packet), packets
+        return None, iter(())
+
+    def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
+        """Yield the packets after seeking to where a packet is in the file, and to its time."""
+        table = self.film.table
+        if not table.seekable:
+            return
+        formats = self.container.format.name.split(",")
+        offsets = [int(table.offset[max(0, start - n)]) for n in (0, *PACKETS_BEFORE)]
+        if any(name in _WITHOUT_BYTES for name in formats):
+            offsets = []
+        seeks = [(offset, True) for offset in offsets if offset >= 0]
+        pts = int(table.pts[start])
+        if pts != NO_PTS:
+            seeks.append((pts, False))
+        for target, in_bytes in seeks:
+            with suppress(av().FFmpegError):
+                self.container.seek(
+                    target,
+                    stream=self.stream,
+                    backward=True,
+                    unsupported_byte_offset=in_bytes,
+                )
+                yield demux(self.container, self.stream)
+
+
+class VideoSource(PacketReader):
+    """An open video and what is known of it; each picture decoded has the position of its packet.
+
+    `first` is the position of the first picture that comes out, from which the geometry was read.
+    `begins_on_grey` tells that the decoder shows it although it is built on others.
+    """
+
+    film: IndexedFilm
     geometry: PictureGeometry
     first: int
     begins_on_grey: bool
@@ -142,16 +247,13 @@ class VideoSource:
         progress: OnProgress,
         in_memory: Sequence[Any] | None = None,
     ) -> None:
-        self.path = path
-        self.film = film
-        self.container = container
-        self.stream = stream
+        super().__init__(path, film, container, stream, open_video)
         self.in_memory = in_memory
         self.progress = progress
         self.decoder = stream.codec_context
         # With one thread, a message is about the packet that was just sent to the decoder.
         self.decoder.thread_count = 1
-        self.decoder.options = {"err_detect": _ERR_DETECT}
+        self.decoder.options = {"err_detect": ERR_DETECT}
         self.codec = str(self.decoder.codec.canonical_name)
         # What the decoder has got since it was emptied, if another run may begin with it.
         self._begun: _BegunRun | None = None
@@ -198,74 +300,6 @@ class VideoSource:
         """Return the error for a video in which no picture can be decoded."""
         message = "no picture can be decoded"
         return BadVideo(message, path=self.path, stage="decode", reason="no-frames")
-
-    def packets(self, start: int, stop: int) -> Iterator[tuple[int, Any]]:
-        """Yield the packets at positions start to stop, both included, in the order of the file."""
-        if self.in_memory is not None:
-            yield from enumerate(self.in_memory[start : stop + 1], start)
-            return
-        for position, packet in self._read_again(start):
-            if packet.size != self.film.index.size[position]:
-                raise FilmChanged(self.film, self.path)
-            if position >= start:
-                packet.pts = packet.dts = position
-                yield position, packet
-            # What follows may be damaged: it is not read.
-            if position >= stop:
-                return
-
-    def _read_again(self, start: int) -> Iterator[tuple[int, Any]]:
-        """Yield the packets of a file that is not kept, from near `start` if seeking is safe."""
-        first, rest = self._first_after_seeking(start)
-        try:
-            if first is not None:
-                yield first
-                yield from enumerate(rest, first[0] + 1)
-                return
-            with open_video(self.path) as (container, stream, _):
-                yield from enumerate(demux(container, stream))
-        except av().FFmpegError as error:
-            # The one pass over the packets read them without an error.
-            raise FilmChanged(self.film, self.path) from error
-
-    def _first_after_seeking(
-        self, start: int
-    ) -> tuple[tuple[int, Any] | None, Iterator[Any]]:
-        """Return a packet at `start` or before it, and those after it; None if none is found."""
-        for packets in self._seeks(start):
-            # Some containers cannot be read from every place that seeking leads to.
-            with suppress(av().FFmpegError):
-                # The first packets after seeking may be parts of pictures.
-                for packet in islice(packets, 2 * PACKETS_BEFORE[-1]):
-                    position = self.film.position_of(packet)
-                    if position is not None and position > start:
-                        break
-                    if position is not None:
-                        return (position, packet), packets
-        return None, iter(())
-
-    def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
-        """Yield the packets after seeking to where a packet is in the file, and to its time."""
-        film = self.film
-        if not film.seekable:
-            return
-        formats = self.container.format.name.split(",")
-        offsets = [int(film.offset[max(0, start - n)]) for n in (0, *PACKETS_BEFORE)]
-        if any(name in _WITHOUT_BYTES for name in formats):
-            offsets = []
-        seeks = [(offset, True) for offset in offsets if offset >= 0]
-        pts = int(film.index.pts[start])
-        if pts != NO_PTS:
-            seeks.append((pts, False))
-        for target, in_bytes in seeks:
-            with suppress(av().FFmpegError):
-                self.container.seek(
-                    target,
-                    stream=self.stream,
-                    backward=True,
-                    unsupported_byte_offset=in_bytes,
-                )
-                yield demux(self.container, self.stream)
 
     def run(self, run: PacketRun, sink: Sink, *, twice: bool = False) -> DecodedRun:
         """Decode a run, pass each picture to `sink`, and return what came of it.

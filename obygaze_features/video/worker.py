@@ -19,15 +19,16 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from obygaze_features.core import system
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.files import file_facts
 from obygaze_features.video.container import BadVideo, OnProgress, av, no_progress
 from obygaze_features.video.decode import decode_views
@@ -39,7 +40,11 @@ from obygaze_features.video.decoded_clip import (
 )
 from obygaze_features.video.film import make_index
 from obygaze_features.video.resize import Pixels
+from obygaze_features.video.sound import DecodedSound, SoundView, decode_sounds
+from obygaze_features.video.sound_index import make_sound_index
 
+T = TypeVar("T")
+ClipView = PictureView | SoundView
 PROGRESS_S = 1.0
 
 _Requests = queue.SimpleQueue[tuple[dict[str, Any], int]]
@@ -47,20 +52,27 @@ _Requests = queue.SimpleQueue[tuple[dict[str, Any], int]]
 
 @dataclass(frozen=True)
 class DecodeJob:
-    """One clip to decode, in all the views wanted of it.
+    """One clip to decode, in all the views wanted of it: pictures, sound, or both.
 
-    The clip is the pictures between two times, or those of `ranks`.
+    The clip is what is between two times, or the pictures of `ranks`, which have no sound.
 
     `indexes` is the folder that keeps the index of the film, for files with many clips. A job
-    without views only makes that index.
+    without views only makes that index; `with_sound`, it makes that of the sound too.
     """
 
     path: Path | str
-    views: tuple[PictureView, ...]
+    views: tuple[ClipView, ...]
     start_s: float | None = None
     end_s: float | None = None
     indexes: str | None = None
     ranks: Sequence[int] | None = None
+    with_sound: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that no sound is asked for by ranks."""
+        has_sound = any(isinstance(view, SoundView) for view in self.views)
+        if has_sound and self.ranks is not None:
+            raise FixUsage("pictures have ranks; sound is asked for by its times")
 
     @property
     def is_of_many(self) -> bool:
@@ -70,8 +82,14 @@ class DecodeJob:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return a job from plain values, as `dataclasses.asdict` returns them."""
-        views = tuple(PictureView.from_json(view) for view in value["views"])
+        views = tuple(_view_of(view) for view in value["views"])
         return cls(**{**value, "views": views})
+
+
+def _view_of(value: Mapping[str, Any]) -> ClipView:
+    """Return a view of pictures or of sound from plain values."""
+    kind = SoundView if "rate" in value else PictureView
+    return kind.from_json(value)
 
 
 def main(handle: int) -> None:
@@ -128,51 +146,91 @@ def _decode(
 ) -> dict[str, Any]:
     job = DecodeJob.from_json(request["job"])
     try:
-        clips, facts = decoded(job, memory.arrays, progress)
+        outcome = decoded(job, memory.arrays, progress)
     except BadVideo as error:
-        return {
-            "error": {
-                "message": error.message,
-                "path": str(job.path),
-                "stage": error.stage,
-                "reason": error.reason,
-            }
-        }
-    return _packed(clips) | {"file_facts": facts}
+        return {"error": _packed_error(job, error)}
+    return _packed(job, outcome, memory)
+
+
+class Outcome(NamedTuple):
+    """What came of a job: what each view sees or hears, or why it does not.
+
+    `file_facts` are those of the file before it was decoded.
+    """
+
+    clips: Mapping[PictureView, DecodedClip]
+    sounds: Mapping[SoundView, DecodedSound]
+    failures: Mapping[ClipView, BadVideo]
+    file_facts: tuple[int, str] | None
 
 
 def decoded(
     job: DecodeJob,
     allocate: Allocate = new_arrays,
     progress: OnProgress = no_progress,
-) -> tuple[dict[PictureView, DecodedClip], tuple[int, str] | None]:
-    """Decode a clip in this process; return its views, and the facts of the file before that.
+) -> Outcome:
+    """Decode a clip in this process. Each error is a `BadVideo`: no file may end a run.
 
-    Without views, make the index of the film. Each error is a `BadVideo`: no file may end a run.
+    Without views, make the index of the film. If no view has a result, the error of the pictures is
+    raised, or that of the sound if no pictures were asked for.
 
     Args:
         job: What is asked for.
         allocate: Returns arrays for pictures, as for `decode_views`.
         progress: Called again and again while the index of a film is made.
     """
-    path = job.path
-    try:
-        # If the file is replaced from now on, what is recorded of it differs from the new one.
-        facts = file_facts(path)
-        if not job.views:
-            make_index(Path(path), Path(job.indexes or ""), progress)
-            return {}, facts
-        clips = decode_views(
-            path,
-            job.views,
-            start_s=job.start_s,
-            end_s=job.end_s,
-            ranks=job.ranks,
-            allocate=allocate,
-            indexes=job.indexes,
-            progress=progress,
+    path = Path(job.path)
+    # If the file is replaced from now on, what is recorded of it differs from the new one.
+    facts = _as_bad_video(path, lambda: file_facts(path))
+    if not job.views:
+        _as_bad_video(path, lambda: _make_indexes(path, job, progress))
+        return Outcome({}, {}, {}, facts)
+    pictures = [view for view in job.views if isinstance(view, PictureView)]
+    sounds = [view for view in job.views if isinstance(view, SoundView)]
+    of_clip: dict[str, Any] = {
+        "start_s": job.start_s,
+        "end_s": job.end_s,
+        "indexes": job.indexes,
+        "progress": progress,
+    }
+
+    def see() -> dict[PictureView, DecodedClip]:
+        return decode_views(
+            path, pictures, ranks=job.ranks, allocate=allocate, **of_clip
         )
-        return clips, facts
+
+    outcome = Outcome({}, {}, {}, facts)
+    failures: dict[ClipView, BadVideo] = {}
+    if pictures:
+        try:
+            outcome = outcome._replace(clips=_as_bad_video(path, see))
+        except BadVideo as error:
+            failures |= dict.fromkeys(pictures, error)
+    if sounds:
+        try:
+            heard = _as_bad_video(path, lambda: decode_sounds(path, sounds, **of_clip))
+            outcome = outcome._replace(sounds=heard)
+        except BadVideo as error:
+            failures |= dict.fromkeys(sounds, error)
+    if (not outcome.clips and not sounds) or (not pictures and not outcome.sounds):
+        raise next(iter(failures.values()))
+    return outcome._replace(failures=failures)
+
+
+def _make_indexes(path: Path, job: DecodeJob, progress: OnProgress) -> None:
+    """Make the index of the pictures of a film and, if it is asked for, that of its sound."""
+    indexes = Path(job.indexes or "")
+    if job.with_sound:
+        # Why there is none is said of each clip.
+        with suppress(BadVideo):
+            make_sound_index(path, indexes, progress)
+    make_index(path, indexes, progress)
+
+
+def _as_bad_video(path: Path, work: Callable[[], T]) -> T:
+    """Return the result of some work; any error of it becomes a `BadVideo`."""
+    try:
+        return work()
     except BadVideo:
         raise
     except Exception as error:
@@ -215,35 +273,70 @@ class SharedMemory:
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _packed(clips: Mapping[PictureView, DecodedClip]) -> dict[str, Any]:
-    """Return clips as JSON, with the shapes of their pictures and not the pictures."""
-    layers = list(
-        {
-            id(clip.shared_pictures): clip.shared_pictures for clip in clips.values()
-        }.values()
-    )
-    numbers = {id(pictures): number for number, pictures in enumerate(layers)}
-    packed = []
-    for clip in clips.values():
-        facts = vars(clip) | {
-            "path": str(clip.path),
-            "shared_pictures": numbers[id(clip.shared_pictures)],
-        }
-        packed.append(
-            {
-                k: v.tolist() if isinstance(v, np.ndarray) else v
-                for k, v in facts.items()
-            }
+def _packed_error(job: DecodeJob, error: BadVideo) -> dict[str, str]:
+    """Return an error as JSON."""
+    return {
+        "message": error.message,
+        "path": str(job.path),
+        "stage": error.stage,
+        "reason": error.reason,
+    }
+
+
+def _packed(job: DecodeJob, outcome: Outcome, memory: SharedMemory) -> dict[str, Any]:
+    """Return what came of a job as JSON, with the shapes of what is in the memory.
+
+    The pictures are there already; the samples of sounds are written behind them.
+    """
+    pictures = [clip.shared_pictures for clip in outcome.clips.values()]
+    layers = list({id(shared): shared for shared in pictures}.values())
+    numbers = {id(shared): number for number, shared in enumerate(layers)}
+    clips = []
+    for clip in outcome.clips.values():
+        clips.append(
+            _plain(clip) | {"shared_pictures": numbers[id(clip.shared_pictures)]}
         )
-    return {"shapes": [pictures.shape for pictures in layers], "clips": packed}
+    sounds = []
+    for sound in outcome.sounds.values():
+        sounds.append(_plain(sound) | {"view": None, "samples": len(layers)})
+        layers.append(sound.samples.view(np.uint8))
+    shapes = [layer.shape for layer in layers]
+    if sounds:
+        places = memory.arrays(shapes)
+        for place, layer in list(zip(places, layers, strict=True))[-len(sounds) :]:
+            place[:] = layer
+    failures = {
+        job.views.index(view): _packed_error(job, error)
+        for view, error in outcome.failures.items()
+    }
+    return {
+        "shapes": shapes,
+        "clips": clips,
+        "sounds": sounds,
+        "failures": failures,
+        "file_facts": outcome.file_facts,
+    }
+
+
+def _plain(found: DecodedClip | DecodedSound) -> dict[str, Any]:
+    """Return the facts of a clip in types that JSON has."""
+    facts = vars(found) | {"path": str(found.path)}
+    return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()}
 
 
 def unpacked(
-    reply: Mapping[str, Any], views: Iterable[PictureView], layers: Sequence[Pixels]
-) -> dict[PictureView, DecodedClip]:
-    """Return the clips of a reply to a request for views, given the pictures of its shapes."""
+    job: DecodeJob, reply: Mapping[str, Any], layers: Sequence[Pixels]
+) -> Outcome:
+    """Return what came of a job from the reply to it, given what the memory has."""
+    failures: dict[ClipView, BadVideo] = {
+        job.views[int(number)]: BadVideo(**error)
+        for number, error in reply["failures"].items()
+    }
+    views = [view for view in dict.fromkeys(job.views) if view not in failures]
+    pictures = [view for view in views if isinstance(view, PictureView)]
+    heard = [view for view in views if isinstance(view, SoundView)]
     clips = {}
-    for view, packed in zip(dict.fromkeys(views), reply["clips"], strict=True):
+    for view, packed in zip(pictures, reply["clips"], strict=True):
         facts: dict[str, Any] = packed
         facts = {k: np.array(v) if isinstance(v, list) else v for k, v in facts.items()}
         facts |= {
@@ -251,7 +344,25 @@ def unpacked(
             "shared_pictures": layers[facts["shared_pictures"]],
         }
         clips[view] = DecodedClip(**facts)
-    return clips
+    sounds = {}
+    for sound_view, packed in zip(heard, reply["sounds"], strict=True):
+        # Samples follow pictures, at any byte: a copy has the place that numbers need.
+        layer = layers[packed["samples"]]
+        samples = np.empty(len(layer) // 4, np.float32)
+        samples.view(np.uint8)[:] = layer
+        stretches = {
+            name: np.array(packed[name]).reshape(-1, 2)
+            for name in ("missing_s", "damaged_s")
+        }
+        of_view = {
+            "path": Path(packed["path"]),
+            "view": sound_view,
+            "samples": samples,
+            "bounds_s": tuple(packed["bounds_s"]),
+        }
+        sounds[sound_view] = DecodedSound(**packed | stretches | of_view)
+    file_facts = reply["file_facts"]
+    return Outcome(clips, sounds, failures, tuple(file_facts) if file_facts else None)
 
 
 if __name__ == "__main__":

@@ -316,15 +316,19 @@ BRIER = Metric(
     needs_probabilities=True,
     is_on_card=True,
 )
-_ALL = (
-    *(F1, F1_WEIGHTED, F1_MACRO, PRECISION, RECALL, ACCURACY),
-    *(PREVALENCE, SHARE_POSITIVE, AP, AUC, BRIER),
-)
-METRICS = {metric.name: metric for metric in _ALL}
-RANKING_METRICS = {
-    metric.name: metric.ranking for metric in _ALL if metric.ranking is not None
+METRICS = {
+    metric.name: metric
+    for metric in (
+        *(F1, F1_WEIGHTED, F1_MACRO, PRECISION, RECALL, ACCURACY),
+        *(PREVALENCE, SHARE_POSITIVE, AP, AUC, BRIER),
+    )
 }
-MARGIN_METRICS = tuple(metric.name for metric in _ALL if not metric.needs_probabilities)
+RANKING_METRICS = {
+    name: metric.ranking for name, metric in METRICS.items() if metric.ranking
+}
+MARGIN_METRICS = tuple(
+    name for name, metric in METRICS.items() if not metric.needs_probabilities
+)
 METRIC_HINT = (
     "a metric is a function of one argument, the counts of decisions, with the arrays counts.tp, "
     "counts.fp, counts.fn and counts.tn, and returns an array: docs/own-parts.md"

@@ -65,6 +65,9 @@ WITHOUT_SCORES = (
 )
 UNTRAINED = ("random", "all_positive")
 PERCEPTRON = "mlp"
+ZERO_SHOT = "zero-shot"
+# The setting of models of sentences.
+TEXTS = "texts"
 # The solvers of support vector machines. From so many clips on, the second needs less time
 # (benchmarks/concepts.py); its memory does not grow with the square of the clips.
 LIBSVM = "libsvm"
@@ -76,8 +79,9 @@ PRIMAL_CLIPS = 8_000
 class Setting:
     """The type of a setting's values, and the value where none is given.
 
-    The type `Any` is what JSON can hold. A default that is not stated is that of an own class: it
-    is no plain value (a class, nan), so that no file can have it.
+    The type `Any` is what JSON can hold. A default that is not stated stands in no file: that of an
+    own class that is no plain value (a class, nan), and that of a setting which must be given, or
+    changes what the model is.
     """
 
     type: Any
@@ -100,7 +104,8 @@ class ModelKind:
     `estimator` is the class that is fitted; `head` is that of a bottleneck's head, and
     `class_settings` are the settings of the head (without a head, of the estimator), named as the
     parameters of the class. `class_name` is the name of an own class. `reads` is what a clip is:
-    one vector, or one for each frame.
+    one vector, or one for each frame. A kind that is not `is_trained` has no estimator: whatever
+    the training clips are, its scores are the same.
     """
 
     estimator: str
@@ -108,6 +113,7 @@ class ModelKind:
     head: str = ""
     class_name: str = ""
     reads: Literal["clip", "frames"] = "clip"
+    is_trained: bool = True
 
     @property
     def settings(self) -> Mapping[str, Setting]:
@@ -125,9 +131,15 @@ _WEIGHT = Literal["balanced", "none"]
 _SCALED = Setting(bool, True)
 _UNWEIGHTED = Setting(_WEIGHT, "none")
 
+_Texts = Annotated[
+    str, Meta(min_length=1, description="a file that `obygaze extract text` wrote")
+]
+_Attribute = Annotated[
+    str, Meta(min_length=1, description="an attribute of the prompt file")
+]
 # The settings of the concept vectors of every bottleneck. With published folds, a tolerance "folds"
 # is chosen over them, and `best_of_folds` takes the best of the vectors that were found without
-# each fold.
+# each fold. With `texts`, they are the attributes of these, and found on no clip.
 BANK = {
     "tolerance": Setting(
         Annotated[
@@ -146,6 +158,7 @@ BANK = {
     "unit_norm": Setting(bool, True),
     "against": Setting(Literal["EN", "absent"], "absent"),
     "cross_fit": Setting(_Whole, 5),
+    TEXTS: Setting(_Texts, "", is_stated=False),
 }
 _MLP = {
     "hidden": Setting(
@@ -212,6 +225,19 @@ KINDS = {
     "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
     "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
 }
+# Kinds that a protocol may name, and that nothing trains.
+UNTRAINED_KINDS = {
+    ZERO_SHOT: ModelKind(
+        "",
+        {
+            TEXTS: Setting(_Texts, "", is_stated=False),
+            "positive": Setting(_Attribute, "", is_stated=False),
+            "negative": Setting(_Attribute, "", is_stated=False),
+        },
+        is_trained=False,
+    )
+}
+ALL_KINDS = {**KINDS, **UNTRAINED_KINDS}
 
 
 def solver_of(n_clips: int) -> str:
@@ -230,12 +256,12 @@ def find_kind(name: str) -> ModelKind:
     """Return the kind of a name; raise an error that lists the known kinds."""
     if is_own_code(name) or is_of_sklearn(name):
         return _kind_of_part(find_part(name))
-    return KINDS[_known_name(name, KINDS, "model kind")]
+    return ALL_KINDS[_known_name(name, ALL_KINDS, "model kind")]
 
 
 def is_kind(name: str) -> bool:
     """Return whether a name is that of a kind, or of a class of own code or of scikit-learn."""
-    return is_own_code(name) or is_of_sklearn(name) or name in KINDS
+    return is_own_code(name) or is_of_sklearn(name) or name in ALL_KINDS
 
 
 def own_baselines(names: Iterable[str]) -> list[str]:
@@ -343,6 +369,8 @@ def build(
                 f"{name} {reason}, got {value!r}", where=f"settings of {kind}"
             )
         values[name] = value
+    if not model_kind.is_trained:
+        raise FixInput(f"{kind} is not fitted, and has no estimator to build")
     estimator = estimator_class(model_kind.estimator)
     if model_kind.class_name:
         if values.get("random_state", seed) is None:

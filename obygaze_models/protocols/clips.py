@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from obygaze_features.manifest.same_clip import Identity, rows_of_clips
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.protocols.schema import AUTO, Data, Task
+
+if TYPE_CHECKING:
+    from obygaze_features.store import Store
 
 Words = NDArray[np.str_]
 LabelArray = NDArray[np.int8]
@@ -173,12 +176,29 @@ class ClipTable:
         )
 
 
-def with_view(data: Data, manifest: Manifest) -> Data:
-    """Return the data of a protocol with the view of the manifest that it stands for."""
+def with_view(
+    data: Data, manifest: Manifest, stores: Mapping[str, "Store"] | None = None
+) -> Data:
+    """Return the data of a protocol with the view of the manifest that it stands for.
+
+    With stores of sound or words that is the manifest as it is: the visual view leaves out what no
+    picture shows.
+    """
     if data.view != AUTO:
         return data
-    view: Any = manifest.usual_view
+    view: Any = manifest.header.view
+    if not without_pictures(stores):
+        view = manifest.usual_view
     return replace(data, view=view)
+
+
+def without_pictures(stores: Mapping[str, "Store"] | None) -> list[str]:
+    """Return the names of the stores whose features were not made of pictures."""
+    found = []
+    for name, store in (stores or {}).items():
+        if store.recipe.medium not in ("", "pictures"):
+            found.append(name)
+    return found
 
 
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:

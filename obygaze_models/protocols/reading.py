@@ -6,7 +6,7 @@ Every violation of a file is listed at once, with its line (see core.schema_chec
 import shlex
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -20,8 +20,11 @@ from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
 from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.models.registry import (
+    ALL_KINDS,
+    BANK,
     BASELINES,
-    KINDS,
+    TEXTS,
+    ZERO_SHOT,
     default_settings,
     find_kind,
     is_kind,
@@ -30,12 +33,13 @@ from obygaze_models.protocols.kinds import (
     GRID,
     candidates,
     for_task,
+    offered_values,
     setting_problem,
 )
+from obygaze_models.protocols.schedule import KEYS_OF_ALL, SPLIT_KINDS, split_kind
 from obygaze_models.protocols.schema import (
     NONE,
     PROTOCOL_SCHEMA,
-    SPLIT_KINDS,
     Model,
     Protocol,
     Splits,
@@ -46,12 +50,6 @@ MAX_BYTES = 1_000_000
 BEST_OF_FOLDS = "best_of_folds"
 # What says which tasks are run.
 CHOICES_OF_TASKS = ("grid.train", "grid.test", "grid.pairs", "report.contrast")
-# The keys of splits that a kind does not read.
-OF_OTHER_KINDS = ("scheme", "column", "test", "choose")
-UNUSED_KEYS = {
-    "published": ("folds", "never", "column", "test", "choose"),
-    "fixed": ("folds", "never", "scheme"),
-}
 
 
 def protocol_names() -> list[str]:
@@ -123,9 +121,8 @@ def parse_protocol(
             _check_task(document, task, f"tasks.{name}")
         if not document.violations:
             _check_references(document, protocol)
-            _check_splits(document, protocol)
             _check_models(document, protocol)
-            _check_kind_of_splits(document, protocol)
+            _check_splits(document, protocol)
             _check_every_task_is_run(document, protocol, in_file, asked)
     document.raise_if_any("the protocol is not valid")
     return cast(Protocol, protocol)
@@ -218,7 +215,7 @@ def _read_models(document: Document) -> dict[str, Model]:
         if kind is None:
             document.add(f"{key_path}.kind", "required key is missing")
         elif not isinstance(kind, str) or not is_kind(kind):
-            document.unknown(f"{key_path}.kind", str(kind), KINDS, "kind of model")
+            document.unknown(f"{key_path}.kind", str(kind), ALL_KINDS, "kind of model")
         else:
             _check_settings(document, key_path, kind, settings)
             for key, value in settings.items():
@@ -232,9 +229,16 @@ def _check_settings(
 ) -> None:
     """Check the names and the values of a model's settings."""
     known = find_kind(kind).settings
+    of_sentences = [TEXTS, *known] if kind == ZERO_SHOT else [TEXTS]
+    for name in known if kind == ZERO_SHOT else ():
+        if name not in settings:
+            document.add(f"{key_path}.{name}", "required key is missing")
     for name, value in settings.items():
         if name not in known:
             document.unknown(f"{key_path}.{name}", name, ["kind", *known])
+            continue
+        if name in of_sentences and offered_values(value) is not None:
+            document.add(f"{key_path}.{name}", "takes no grid: nothing chooses it")
             continue
         problem = setting_problem(known[name], value)
         if problem:
@@ -347,8 +351,14 @@ def _check_references(document: Document, protocol: Protocol) -> None:
     _check_known(
         document, "report.contrast", protocol.report.contrast, protocol.tasks, "task"
     )
-    _check_questions(document, protocol)
-    _check_printed_values(document, protocol)
+    for number, question in enumerate(protocol.report.questions):
+        key = f"report.questions[{number}]"
+        sides = (question.first, question.second)
+        _check_sides(document, protocol, key, sides, (question.train, question.test))
+    for number, value in enumerate(protocol.paper):
+        key = f"paper[{number}]"
+        _check_known(document, f"{key}.metric", [value.metric], METRICS, "metric")
+        _check_sides(document, protocol, key, [value.model], (value.train, value.test))
     _check_labels(document, protocol)
     if len(protocol.report.contrast) not in (0, 2):
         document.add("report.contrast", "needs two training tasks, or none")
@@ -372,10 +382,7 @@ def _check_every_task_is_run(
     if asked:
         for key in choices:
             document.add(key, "is chosen by --task, which runs each task on itself")
-    run: set[str] = set(asked)
-    if not asked:
-        for pair in protocol.pairs:
-            run.update(pair)
+    run = asked or protocol.used_tasks
     for name in protocol.tasks:
         is_chosen_away = name in in_file and (asked or choices)
         if name not in run and not is_chosen_away:
@@ -403,31 +410,17 @@ def _check_labels(document: Document, protocol: Protocol) -> None:
                 document.add(key, problem)
 
 
-def _check_questions(document: Document, protocol: Protocol) -> None:
-    """Check that the questions are about differences that the run computes."""
-    known = _models_and_baselines(protocol)
-    for number, question in enumerate(protocol.report.questions):
-        key = f"report.questions[{number}]"
-        sides = [side for side in (question.first, question.second) if side]
-        _check_known(document, key, sides, known, "model or baseline")
-        tasks = [task for task in (question.train, question.test) if task]
-        _check_known(document, key, tasks, protocol.tasks, "task")
-
-
-def _check_printed_values(document: Document, protocol: Protocol) -> None:
-    """Check that the values of a paper are about models and tasks that are there."""
-    for number, printed in enumerate(protocol.paper):
-        key = f"paper[{number}]"
-        _check_known(document, f"{key}.metric", [printed.metric], METRICS, "metric")
-        models = [printed.model] if printed.model else []
-        known = _models_and_baselines(protocol)
-        _check_known(document, key, models, known, "model or baseline")
-        tasks = [task for task in (printed.train, printed.test) if task]
-        _check_known(document, key, tasks, protocol.tasks, "task")
-
-
-def _models_and_baselines(protocol: Protocol) -> list[str]:
-    return [*protocol.models, *BASELINES, *protocol.grid.baselines]
+def _check_sides(
+    document: Document,
+    protocol: Protocol,
+    key: str,
+    models: Iterable[str],
+    tasks: Iterable[str],
+) -> None:
+    """Check that a question or a printed value is about models and tasks that are there."""
+    known = [*protocol.models, *BASELINES, *protocol.grid.baselines]
+    _check_known(document, key, filter(None, models), known, "model or baseline")
+    _check_known(document, key, filter(None, tasks), protocol.tasks, "task")
 
 
 def _check_known(
@@ -442,22 +435,6 @@ def _check_known(
             document.unknown(key_path, name, known, noun)
 
 
-def _check_splits(document: Document, protocol: Protocol) -> None:
-    """Check that the splits have what their kind needs."""
-    splits = protocol.splits
-    if splits.kind == "published":
-        used_tasks: set[str] = set()
-        for pair in protocol.pairs:
-            used_tasks.update(pair)
-        for name in sorted(used_tasks & protocol.tasks.keys()):
-            if not protocol.tasks[name].folds:
-                document.add(
-                    f"tasks.{name}",
-                    "published splits need the name of a fold column of the manifest: "
-                    f"--set tasks.{name}.folds=NAME",
-                )
-
-
 def _check_models(document: Document, protocol: Protocol) -> None:
     """Check the names of models, and that their settings fit the splits."""
     for name, model in protocol.models.items():
@@ -466,6 +443,8 @@ def _check_models(document: Document, protocol: Protocol) -> None:
             document.add(f"models.{name}", "is the name of a baseline; another name")
         if model.kind == "mlp":
             _check_epochs(document, protocol, name, model)
+        if TEXTS in model.settings and model.kind != ZERO_SHOT:
+            _check_nothing_is_found(document, name, model)
     if protocol.splits.follow_scheme:
         return
     for name, model in protocol.models.items():
@@ -477,28 +456,40 @@ def _check_epochs(
     document: Document, protocol: Protocol, name: str, model: Model
 ) -> None:
     """Check that each combination of settings of a perceptron allows the epochs that it needs."""
+    for settings in _offered(protocol, model):
+        least = settings["min_epochs"]
+        most = settings["max_epochs"]
+        if most < least:
+            document.add(
+                f"models.{name}.max_epochs",
+                f"must be at least min_epochs, got {most} and min_epochs {least}",
+            )
+            return
+
+
+def _offered(protocol: Protocol, model: Model) -> list[dict[str, Any]]:
+    """Return each combination of settings of a model, for each task that it is trained on."""
+    offered = []
     for settings in candidates(model):
         for task in protocol.train_tasks:
-            of_task = for_task(model.kind, settings, task)
-            least = of_task["min_epochs"]
-            most = of_task["max_epochs"]
-            if most < least:
-                document.add(
-                    f"models.{name}.max_epochs",
-                    f"must be at least min_epochs, got {most} and min_epochs {least}",
-                )
-                return
+            offered.append(for_task(model.kind, settings, task))
+    return offered
+
+
+def _check_nothing_is_found(document: Document, name: str, model: Model) -> None:
+    """Check that a bottleneck of sentences has no settings of vectors that are found on clips."""
+    default = default_settings(model.kind)
+    for key in BANK:
+        if key != TEXTS and model.settings[key] != default[key]:
+            problem = "has no meaning beside texts, which are found on no clip"
+            document.add(f"models.{name}.{key}", problem)
 
 
 def _check_concept_vectors(
     document: Document, protocol: Protocol, name: str, model: Model
 ) -> None:
     """Check the settings of concept vectors outside of published splits with a scheme."""
-    offered = []
-    for settings in candidates(model):
-        offered += [
-            for_task(model.kind, settings, task) for task in protocol.train_tasks
-        ]
+    offered = _offered(protocol, model)
     needs_scheme = {BEST_OF_FOLDS: True, "tolerance": "folds"}
     for key, value in needs_scheme.items():
         if any(settings[key] == value for settings in offered):
@@ -509,25 +500,33 @@ def _check_concept_vectors(
         document.add(f"models.{name}.cross_fit", "fit.choose_store needs 2 or more")
 
 
-def _check_kind_of_splits(document: Document, protocol: Protocol) -> None:
-    """Check the keys of splits that belong to one kind."""
+def _check_splits(document: Document, protocol: Protocol) -> None:
+    """Check that the splits have what their kind needs, and no key of another kind."""
     splits = protocol.splits
-    if splits.kind == "fixed" and not (splits.column and splits.test):
-        document.add("splits", "fixed splits need column and test")
+    kind = split_kind(splits.kind)
+    for name in sorted(protocol.used_tasks & protocol.tasks.keys()):
+        if kind.by_task and not protocol.tasks[name].folds:
+            document.add(
+                f"tasks.{name}",
+                f"{splits.kind} splits need the name of a fold column of the manifest: "
+                f"--set tasks.{name}.folds=NAME",
+            )
+    if not all(getattr(splits, key) for key in kind.needs):
+        needed = " and ".join(kind.needs)
+        document.add("splits", f"{splits.kind} splits need {needed}")
     both = sorted(set(splits.test) & set(splits.choose))
     if both:
         document.add("splits.choose", f"{both[0]!r} is in splits.test, too")
     if splits.choose and splits.validation == "none":
         document.add("splits.choose", "has no meaning with validation = 'none'")
-    if splits.kind == "kfold" and splits.folds < 2:
-        document.add("splits.folds", f"must be at least 2, got {splits.folds}")
-    if splits.kind == "nested" and splits.folds == 1:
-        document.add("splits.folds", "must be at least 2, or 0 for one of each film")
-    default = Splits()
-    for key in UNUSED_KEYS.get(splits.kind, OF_OTHER_KINDS):
-        if getattr(splits, key) != getattr(default, key):
-            document.add(f"splits.{key}", f"has no meaning in {splits.kind} splits")
-    if splits.kind in UNUSED_KEYS and splits.validation == "each":
+    if splits.folds == 1:
+        document.add("splits.folds", "must be at least 2, got 1")
+    for key in fields(Splits):
+        is_read = key.name in (*KEYS_OF_ALL, *kind.keys)
+        if not is_read and getattr(splits, key.name) != key.default:
+            problem = f"has no meaning in {splits.kind} splits"
+            document.add(f"splits.{key.name}", problem)
+    if splits.validation == "each" and not kind.pairs:
         problem = f"each has no meaning in {splits.kind} splits"
         document.add("splits.validation", problem)
     if protocol.balancing != "none" and not splits.follow_scheme:

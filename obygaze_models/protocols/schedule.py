@@ -5,7 +5,8 @@ They depend on the training task and the clips alone, never on the other cells o
 clip of another, and the leak is counted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,15 +21,12 @@ from obygaze_features.manifest.folds import (
     grouped_folds,
     stratified_folds,
 )
+from obygaze_features.manifest.same_clip import require_films
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
-from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol, Splits
-from obygaze_models.protocols.splits import (
-    Split,
-    film_pairs,
-    rotated,
-)
+from obygaze_models.protocols.schema import Protocol, Splits
+from obygaze_models.protocols.splits import Split, film_pairs, rotated
 
 Labels = Mapping[str, LabelArray]
 Pair = tuple[str, str]  # a training and a test task
@@ -47,25 +45,7 @@ def splits_of_task(
 ) -> Sequence[Split]:
     """Return the splits of a training task; their test rows are all clips of the test fold."""
     clips = _Clips(protocol, table, labels, usable)
-    splits = protocol.splits
-    trains = usable & (labels[train] >= 0)
-    if splits.kind == "published":
-        folds = table.fold(protocol.tasks[train].folds)
-        if splits.follow_scheme:
-            return _by_scheme(clips, train)
-        validates = splits.validation != "none"
-        return rotated(folds, labels[train], trains, validates=validates)
-    folds = _folds(clips, train)
-    _check_size(clips, folds)
-    if splits.kind == "fixed":
-        rows = [np.flatnonzero((folds == part) & usable) for part in range(3)]
-        return [Split("fixed", rows[0], rows[1], rows[2])]
-    never = np.unique(folds[_never_tested(clips)]).tolist()
-    if splits.validation == "each":
-        return film_pairs(folds, usable, never)
-    return rotated(
-        folds, labels[train], trains, never, validates=splits.validation == "next"
-    )
+    return split_kind(protocol.splits.kind).split(clips, train)
 
 
 class _Clips(NamedTuple):
@@ -75,6 +55,20 @@ class _Clips(NamedTuple):
     table: ClipTable
     labels: Labels
     usable: BoolArray
+
+
+def _published(clips: _Clips, train: str) -> Sequence[Split]:
+    """Return the splits of the fold column of a task, or those that a scheme makes of it."""
+    protocol, table, labels, usable = clips
+    splits = protocol.splits
+    if splits.follow_scheme:
+        return _by_scheme(clips, train)
+    return rotated(
+        table.fold(protocol.tasks[train].folds),
+        labels[train],
+        usable & (labels[train] >= 0),
+        validates=splits.validation != "none",
+    )
 
 
 def _by_scheme(clips: _Clips, train: str) -> list[Split]:
@@ -125,6 +119,42 @@ def _problem_of_split(split: Split, folds: IntArray, can_be_used: BoolArray) -> 
     return ""
 
 
+def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
+    """Return the splits of folds of films or of clips, each of which is tested in turn."""
+    splits = clips.protocol.splits
+    films = clips.table.films
+    tested = ~_never_tested(clips)
+    by_clip = split_kind(splits.kind).by_clip
+    if not by_clip:
+        require_films(films.tolist(), clips.table.name)
+    if not splits.folds:
+        return _in_turn(clips, train, folds_by_group(films))
+    levels = clips.table.levels
+    strata = levels if np.any(levels != "") else clips.labels[train].astype(np.str_)
+    # Films that are never tested are one more fold.
+    folds = np.full(len(films), splits.folds, dtype=np.intp)
+    if by_clip:
+        drawn = stratified_folds(strata[tested], splits.folds, seed=splits.seed)
+    else:
+        of_films = films[tested], strata[tested]
+        drawn = grouped_folds(*of_films, splits.folds, seed=splits.seed)
+    folds[tested] = drawn
+    return _in_turn(clips, train, folds)
+
+
+def _in_turn(clips: _Clips, train: str, folds: IntArray) -> Sequence[Split]:
+    """Return the splits in which each fold, or each pair of folds, tests and validates in turn."""
+    _check_size(clips, folds)
+    never = np.unique(folds[_never_tested(clips)]).tolist()
+    validation = clips.protocol.splits.validation
+    if validation == "each":
+        return film_pairs(folds, clips.usable, never)
+    labels = clips.labels[train]
+    trains = clips.usable & (labels >= 0)
+    validates = validation == "next"
+    return rotated(folds, labels, trains, never, validates=validates)
+
+
 def _check_size(clips: _Clips, folds: IntArray) -> None:
     """Raise an error for so many splits that their fits would never end."""
     n_splits = len(np.unique(folds))
@@ -138,42 +168,11 @@ def _check_size(clips: _Clips, folds: IntArray) -> None:
         )
 
 
-def _folds(clips: _Clips, train: str) -> IntArray:
-    """Return the fold of each clip; -1 for clips outside of all folds.
-
-    Folds are balanced by annotation level, or without levels by the labels of the training task.
-    Films that are never tested are one more fold; where each film is a fold, they are folds too.
-    """
+def _own(clips: _Clips, train: str) -> Sequence[Split]:
+    """Return the splits of the folds of an own function; no film may be in two of them."""
     splits = clips.protocol.splits
     table = clips.table
-    films = table.films
-    if splits.kind == "fixed":
-        return _fixed(splits, table)
-    never = _never_tested(clips)
-    if splits.kind not in SPLIT_KINDS:
-        folds = _own_folds(clips)
-        folds[never & (folds != OUTSIDE)] = folds.max() + 1
-        return folds
-    if not splits.folds:
-        return folds_by_group(films)
-    strata = (
-        table.levels
-        if np.any(table.levels != "")
-        else clips.labels[train].astype(np.str_)
-    )
-    folds = np.full(len(table), splits.folds, dtype=np.intp)
-    if splits.kind == "kfold":
-        folds[~never] = stratified_folds(strata[~never], splits.folds, seed=splits.seed)
-    else:
-        tested = films[~never], strata[~never]
-        folds[~never] = grouped_folds(*tested, splits.folds, seed=splits.seed)
-    return folds
-
-
-def _own_folds(clips: _Clips) -> IntArray:
-    """Return the folds of an own function; no film may be in two of them."""
-    splits = clips.protocol.splits
-    table = clips.table
+    require_films(table.films.tolist(), table.name)
     part = find_part(splits.kind)
     divide = part.load_function()
     values = part.call(
@@ -196,7 +195,9 @@ def _own_folds(clips: _Clips) -> IntArray:
                 f"divides the film {film!r}: it is in the folds "
                 f"{', '.join(map(str, folds_of_film.tolist()))}"
             )
-    return values.astype(np.intp)
+    folds = values.astype(np.intp)
+    folds[inside & _never_tested(clips)] = folds.max() + 1
+    return _in_turn(clips, train, folds)
 
 
 def _never_tested(clips: _Clips) -> BoolArray:
@@ -220,7 +221,14 @@ def _never_tested(clips: _Clips) -> BoolArray:
     return never
 
 
-def _fixed(splits: Splits, table: ClipTable) -> IntArray:
+def _fixed(clips: _Clips, train: str) -> Sequence[Split]:
+    """Return the one split that a column of the manifest is."""
+    folds = _parts_of_column(clips.protocol.splits, clips.table)
+    rows = [np.flatnonzero((folds == part) & clips.usable) for part in range(3)]
+    return [Split("fixed", rows[0], rows[1], rows[2])]
+
+
+def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
     """Return 0 for training, 1 for validation, 2 for test clips, by a column of the manifest.
 
     Without values for validation, every fifth film validates; none with validation = "none".
@@ -251,3 +259,44 @@ def _fixed(splits: Splits, table: ClipTable) -> IntArray:
     else:
         folds[rng.permutation(rows)[: len(rows) // VALIDATION_SHARE]] = 1
     return folds
+
+
+@dataclass(frozen=True)
+class SplitKind:
+    """A kind of splits, and all that is known of it.
+
+    Attributes:
+        split: Returns the splits of a training task.
+        keys: The keys of `[splits]` that it reads; a value of another one is refused.
+        pairs: Whether `validation = "each"` has a meaning: each pair of folds.
+        needs: The keys that must have a value.
+        by_clip: Whether it divides films, so that only clips are held out.
+        by_task: Whether each task has folds of its own, a column of the manifest.
+        leaves_one_out: Whether each film is a fold where `folds` is 0.
+    """
+
+    split: Callable[[_Clips, str], Sequence[Split]]
+    keys: tuple[str, ...]
+    pairs: bool
+    needs: tuple[str, ...] = ()
+    by_clip: bool = False
+    by_task: bool = False
+    leaves_one_out: bool = False
+
+
+_OF_COLUMN = ("column", "test", "choose")
+_OF_FOLDS = ("folds", "never")
+SPLIT_KINDS = {
+    "published": SplitKind(_published, ("scheme",), pairs=False, by_task=True),
+    "kfold": SplitKind(_drawn, _OF_FOLDS, pairs=True, needs=("folds",), by_clip=True),
+    "nested": SplitKind(_drawn, _OF_FOLDS, pairs=True, leaves_one_out=True),
+    "fixed": SplitKind(_fixed, _OF_COLUMN, pairs=False, needs=("column", "test")),
+}
+OWN_SPLITS = SplitKind(_own, _OF_FOLDS, pairs=True)
+# What every kind reads of `[splits]`, beside its own keys.
+KEYS_OF_ALL = ("kind", "validation", "seed")
+
+
+def split_kind(name: str) -> SplitKind:
+    """Return the record of a kind of splits; that of own code for `FILE.py:NAME`."""
+    return SPLIT_KINDS.get(name, OWN_SPLITS)

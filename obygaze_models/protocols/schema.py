@@ -25,12 +25,6 @@ from obygaze_models.evaluation.metrics import F1_WEIGHTED, METRICS
 from obygaze_models.models.registry import BASELINES
 
 PROTOCOL_SCHEMA = "obygaze-protocol/1"
-SPLIT_KINDS = (
-    "published",
-    "kfold",
-    "nested",
-    "fixed",
-)
 NONE = "none"
 AUTO = "auto"  # the view of a manifest where none is named: Manifest.usual_view
 _Whole = Annotated[int, Meta(ge=0)]
@@ -112,7 +106,7 @@ class Splits:
     @property
     def follow_scheme(self) -> bool:
         """Return whether a function makes the training sets from published folds."""
-        return self.kind == "published" and self.scheme != NONE
+        return self.scheme != NONE
 
 
 @dataclass(frozen=True)
@@ -246,6 +240,12 @@ class Protocol:
         if self.grid.pairs == "all":
             return every
         return [(train, test) for train, test in every if train == test]
+
+    @property
+    def used_tasks(self) -> set[str]:
+        """Return the tasks that train or test."""
+        used: set[str] = set()
+        return used.union(*self.pairs)
 
     @property
     def contrast(self) -> tuple[str, ...]:

@@ -20,12 +20,7 @@ from functools import cached_property
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
-from obygaze_features.manifest.expression import (
-    CONCEPTS,
-    NUMBER,
-    parse,
-    plain_value,
-)
+from obygaze_features.manifest.expression import CONCEPTS, NUMBER, parse, plain_value
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     Clip,
@@ -37,6 +32,7 @@ from obygaze_features.manifest.own_labels import MOST_WORDS, YES_AND_NO, limit_o
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.reading import load_protocol, protocol_names
+from obygaze_models.protocols.schedule import split_kind
 from obygaze_models.protocols.schema import Data, Protocol, Question, Task
 
 # A column, a sign and one value; a longer expression is read by `parse`.
@@ -78,7 +74,7 @@ def with_tasks(
                 )
     names = tuple(of_name)
     for name, asked_task in of_name.items():
-        if protocol.splits.kind == "published" and not asked_task.task.folds:
+        if split_kind(protocol.splits.kind).by_task and not asked_task.task.folds:
             raise FixUsage(
                 f"the published splits of the protocol {protocol.name} have no folds for"
                 f" the task {name}",

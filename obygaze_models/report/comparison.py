@@ -514,7 +514,8 @@ def _warnings(
                 f"{name} does not test the clips of {names[0]} with the same classes in "
                 f"{len(other_clips)} of {n_cells}: {run.rows[key].n_clips} clips of "
                 f"{pair_name(*key[:2])}, {runs[0].rows[key].n_clips} in the first run. "
-                f"All numbers are on the {cells[key].n_clips} clips of one class in all."
+                f"All numbers are on the {cells[key].n_clips} clips that all runs test with the "
+                "same class."
             )
         if other_folds and metric in RANKING_METRICS:
             yield (

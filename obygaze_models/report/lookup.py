@@ -16,7 +16,6 @@ from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.vocabulary import film_title
 from obygaze_features.store import open_store
 from obygaze_models.evaluation.metrics import RANKING_METRICS
-from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schedule import Pair
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.labels import RunLabels, labels_since
@@ -244,7 +243,7 @@ def pair_of_cell(cell: CellRows) -> Pair:
 
 def leaked_of(cell: CellRows) -> int:
     """Return the test clips that leaked; none where nothing is trained."""
-    return 0 if cell.model in UNTRAINED else cell.leaked
+    return cell.leaked if cell.is_trained else 0
 
 
 def pair_name(train: str, test: str) -> str:

@@ -15,7 +15,6 @@ from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import AP, PREVALENCE, metric_name
-from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.schedule import Pair
 from obygaze_models.protocols.schema import Question
 from obygaze_models.report.figures import (
@@ -473,7 +472,7 @@ def _once(run: ReportRun) -> Iterator[CellRows]:
     tests = set()
     for cell in run.baselines:
         name = (cell.model, cell.test)
-        if cell.model not in UNTRAINED:
+        if cell.is_trained:
             yield cell
         elif name not in tests:
             tests.add(name)
@@ -489,7 +488,7 @@ def _table_of_paper(
     ).items():
         rows.append(Heading(name))
         for cell, row in of_model:
-            train = DASH if cell.model in UNTRAINED else cell.train
+            train = cell.train if cell.is_trained else DASH
             sd = row["sd"] if cell.is_model else math.nan
             ours = NumberCell(row["value"], sd=sd)
             theirs = NumberCell(row["paper"], sd=row["paper_sd"])

@@ -75,6 +75,7 @@ def about_run(
             }
             for store in inputs.stores
         },
+        "texts": {path: file.sha256 for path, file in inputs.texts.items()},
         "remarks": dict(inputs.table.remarks),
         "rare_concepts": {
             store.name: rare_concepts(store) for store in stores if store.name
@@ -113,6 +114,7 @@ def fit_facts(cell: Cell) -> Mapping[str, Any]:
         "store": cell.store,
         "model": cell.model,
         "is_model": cell.is_model,
+        "is_trained": cell.is_trained,
         "is_averaged": cell.is_averaged,
         "shares_films": cell.shares_films,
         "knows_films": cell.knows_films,

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from obygaze_features.core.files import canonical_json
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models.common import FixTraining, Scaling
-from obygaze_models.models.registry import BANK, build_bank, solver_of
+from obygaze_models.models.registry import BANK, TEXTS, build_bank, solver_of
+from obygaze_models.models.sentences import Sentences
 from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.heldout import HeldOut
 
@@ -68,6 +70,8 @@ class ConceptVectors:
     scale: bool = False  # by the clips that vectors are found on
     known: dict[bytes, Margins] = field(default_factory=dict)
     banks: dict[bytes, ConceptBank] = field(default_factory=dict)
+    # Of models of sentences, by the path of their texts.
+    sentences: Mapping[str, Sentences] = field(default_factory=dict)
 
     @cached_property
     def machines(self) -> Machines:
@@ -111,16 +115,23 @@ class ConceptVectors:
 
     def margins(self, settings: Mapping[str, Any], held: HeldOut) -> Margins:
         """Return the vectors of a fold, and the margins of the rows of the store."""
+        if TEXTS in settings:
+            bank = self.bank(settings, held)
+            return Margins(bank, bank.margins(self.machines.X), NO_ROWS)
         clips = self.clips_to_find_on(held)
-        key = self._key({name: settings[name] for name in BANK}, clips, held)
+        of_vectors = {name: settings[name] for name in BANK if name in settings}
+        key = self._key(of_vectors, clips, held)
         if key not in self.known:
             self.known[key] = self._cross_fitted(settings, clips, held)
         return self.known[key]
 
     def bank(self, settings: Mapping[str, Any], held: HeldOut) -> ConceptBank:
         """Return the vectors of a fold; how margins are cross-fitted makes no difference."""
+        if TEXTS in settings:
+            return self.sentences[settings[TEXTS]].bank()
         clips = self.clips_to_find_on(held)
-        of_vectors = {name: settings[name] for name in BANK if name != "cross_fit"}
+        of_vectors = {name: settings[name] for name in BANK if name in settings}
+        del of_vectors["cross_fit"]
         key = self._key(of_vectors, clips, held)
         if key not in self.banks:
             examples = self._examples(settings, clips, held)

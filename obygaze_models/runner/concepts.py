@@ -18,7 +18,7 @@ from obygaze_features.core.files import canonical_json
 from obygaze_models.evaluation.metrics import AP, AUC
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.registry import BANK, find_kind
+from obygaze_models.models.registry import BANK, TEXTS, find_kind
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schema import Model
 from obygaze_models.runner.concept_vectors import MIN_CLIPS, Targets
@@ -43,7 +43,7 @@ def concept_tables(run: StoreRun) -> tuple[list[ConceptRow], list[NodeRow]]:
             continue
         for task in protocol.train_tasks:
             settings = _settings(model, task)
-            of_vectors = {key: settings[key] for key in BANK}
+            of_vectors = {key: settings[key] for key in BANK if key in settings}
             key = canonical_json(of_vectors)
             if key not in qualities:
                 qualities[key] = _qualities(run, of_vectors)
@@ -67,7 +67,11 @@ def rare_concepts(run: StoreRun) -> dict[str, dict[str, int]]:
     or without it, in one of them (`least`). Folds that find vectors on the same clips are one.
     """
     vectors = run.vectors
-    heads = [model for model in run.models.values() if find_kind(model.kind).head]
+    heads = [
+        model
+        for model in run.models.values()
+        if find_kind(model.kind).head and TEXTS not in model.settings
+    ]
     rare: dict[str, dict[str, int]] = {}
     if not heads:
         return rare
@@ -181,14 +185,19 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
         for column, name in enumerate(map(str, found.concepts_)):
             if name in names:
                 margins[tested, names.index(name)] = of_rows[:, column]
-    targets = vectors.targets(settings["against"])
-    columns = [run.table.concept_names.index(name) for name in names]
-    targets = targets[:, columns]
-    known = [
-        column
-        for column in range(len(names))
-        if np.isfinite(margins[targets[:, column] >= 0, column]).all()
-    ]
+    of_concepts = vectors.targets(settings["against"])
+    # Sentences may be of what no clip is labelled with.
+    targets = np.full((len(clips), len(names)), -1)
+    for column, name in enumerate(names):
+        if name in run.table.concept_names:
+            place = run.table.concept_names.index(name)
+            targets[:, column] = of_concepts[:, place]
+    known = []
+    for column in range(len(names)):
+        is_target = targets[:, column] >= 0
+        has_both = len(np.unique(targets[is_target, column])) == 2
+        if has_both and np.isfinite(margins[is_target, column]).all():
+            known.append(column)
     qualities: dict[str, ConceptRow] = {}
     for column, name in enumerate(names):
         is_target = targets[:, column] >= 0

@@ -17,7 +17,7 @@ from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import View
 from obygaze_features.store import Store, open_store
 from obygaze_models.models.registry import DEFAULT_TASK
-from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.clips import clip_table, task_labels, with_view
 from obygaze_models.protocols.reading import checked_task, load_protocol
 from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.protocols.tasks import one_task
@@ -78,7 +78,9 @@ def dataset(
     """
     clips = read_manifest(manifest, workspace=workspace)
     arrays = (array,) if array else Data().array
+    opened = open_store(store, workspace=workspace)
     data = Data(view=view or "auto", array=arrays)
+    data = with_view(data, clips, {"features": opened})
     if isinstance(task, str):
         honest = load_protocol("honest")
         name, asked = one_task(task, replace(honest, data=data), clips)
@@ -88,7 +90,6 @@ def dataset(
         chosen = _task_of(task)
     table = clip_table(clips, data)
     labels = task_labels(name, chosen, table)
-    opened = open_store(store, workspace=workspace)
     features = read_store("features", opened, table, data, of_frames=False)
     rows = np.flatnonzero(features.present & (labels >= 0))
     return Dataset(

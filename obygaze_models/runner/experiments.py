@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union
 
@@ -122,16 +123,20 @@ def run(
         obygaze run honest --store clip=S --set 'report.metrics=["mine.py:specificity"]'
         obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
     """
+    from obygaze_models.protocols.clips import with_view
     from obygaze_models.protocols.reading import load_protocol
     from obygaze_models.protocols.tasks import with_tasks
 
     trust_code([*trust, *changes])
     asked = [tasks] if isinstance(tasks, str) else tasks
     chosen = load_protocol(os.fspath(protocol), changes, asked)
-    named = manifest or chosen.data.segments or chosen.data.manifest or None
+    named = manifest
+    if named is None:
+        named = chosen.data.segments or chosen.data.manifest or None
     clips, path = named_manifest(named, workspace)
-    chosen = with_tasks(chosen, asked, clips)
     named_stores = open_stores(stores, workspace)
+    chosen = replace(chosen, data=with_view(chosen.data, clips, named_stores))
+    chosen = with_tasks(chosen, asked, clips)
     # Late: a wrong name is said before scikit-learn is imported.
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
@@ -221,7 +226,7 @@ def train(
     if is_own_code(model) or is_of_sklearn(model):
         require_skops()
         code_files([model])  # refuses a file that the model could not take along
-    chosen = training_protocol(model, task, clips, changes)
+    chosen = training_protocol(model, task, clips, changes, named_stores)
     if len(named_stores) > 1:
         raise FixUsage(
             f"a saved model reads one store, got {', '.join(named_stores)}",

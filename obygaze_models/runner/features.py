@@ -15,6 +15,7 @@ from obygaze_features.core.errors import LIKE_IDS, FixInput, FixUsage, NotFound,
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
+from obygaze_features.store.layout import N_WORDS
 from obygaze_features.store.reading import NOT_IN_STORE
 from obygaze_features.store.recipe import IMPORTED
 from obygaze_models.evaluation.predictions import BoolArray
@@ -148,6 +149,10 @@ def read_store(
     digest, row_hashes = _hashes(X, ids)
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
+    silent = _without_words(store, [store_ids[row] for row in clips], data)
+    without_words = {
+        clip for clip, is_silent in zip(ids, silent, strict=True) if is_silent
+    }
     origin: dict[str, Any] = {
         "location": store.location,
         "backbone": store.recipe.title,
@@ -161,6 +166,8 @@ def read_store(
     }
     if data.segments:
         origin |= {"rule": data.rule, "reduce": data.reduce}
+    if without_words:
+        origin["without_words"] = len(without_words)
     terms = store.terms._asdict()
     origin |= {key: value for key, value in terms.items() if value}
     return Features(
@@ -170,7 +177,7 @@ def read_store(
         missing,
         origin,
         store_ids,
-        _equal_clips(row_hashes, ids, table.clip_of),
+        _equal_clips(row_hashes, ids, table.clip_of, without_words),
     )
 
 
@@ -320,6 +327,17 @@ def _suggest_ids(
         missing[clip] += near(clip, others, LIKE_IDS)
 
 
+def _without_words(
+    store: Store, store_ids: Sequence[str], data: Data
+) -> Sequence[bool]:
+    """Return whether each of some clips has no words; no clip of another kind of store."""
+    if data.segments or store.record.array(N_WORDS) is None:
+        return [False] * len(store_ids)
+    numbers = store.matrix(N_WORDS, clips=store_ids).values
+    is_silent: list[bool] = (numbers == 0).tolist()
+    return is_silent
+
+
 def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
     """Return the hash of all rows with their ids, and that of each row."""
     digest = hashlib.sha256()
@@ -334,15 +352,20 @@ def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
 
 
 def _equal_clips(
-    row_hashes: Sequence[bytes], ids: Sequence[str], clip_of: Mapping[str, str]
+    row_hashes: Sequence[bytes],
+    ids: Sequence[str],
+    clip_of: Mapping[str, str],
+    without_words: Collection[str],
 ) -> dict[str, int]:
     """Return the number of its group for each clip whose features another clip has too.
 
-    Rows about one clip, as of several annotators, are no copies of each other.
+    Rows about one clip, as of several annotators, are no copies of each other. Nor are clips
+    without words, of which all have one vector.
     """
     ids_of: dict[bytes, list[str]] = {}
     for row_hash, clip in zip(row_hashes, ids, strict=True):
-        ids_of.setdefault(row_hash, []).append(clip)
+        if clip not in without_words:
+            ids_of.setdefault(row_hash, []).append(clip)
     group_of = {}
     for number, group in enumerate(ids_of.values()):
         if len({clip_of[clip] for clip in group}) > 1:

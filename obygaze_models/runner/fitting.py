@@ -14,6 +14,7 @@ from scipy import special
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
+from obygaze_features.manifest.model import own_columns
 from obygaze_models.evaluation.logistic import fit_logistic
 from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
@@ -21,6 +22,7 @@ from obygaze_models.models import registry
 from obygaze_models.models.common import FixTraining, Scaling, as_float32
 from obygaze_models.models.erasure import Leace, fit_eraser
 from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many
+from obygaze_models.models.sentences import ZeroShot
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schedule import NOT_TRAINED, ONE_CLASS
@@ -208,6 +210,8 @@ def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     if len(options) > 1:
         return _fit_best(model, options, held, context)
     (settled,) = options
+    if model.kind == registry.ZERO_SHOT:
+        return _zero_shot(settled, held, context)
     has_head = bool(registry.find_kind(model.kind).head)
     # Concept vectors of heads are found on more rows, and scaled as those.
     if context.erase or (context.scale and not has_head):
@@ -347,6 +351,21 @@ def _over_inner_splits(
     return InnerScores(
         np.concatenate(truth), np.concatenate(scores), np.concatenate(folds)
     )
+
+
+def _zero_shot(model: Model, held: HeldOut, context: FitContext) -> Fitted:
+    """Return the model of two attributes of texts; training rows choose a threshold alone."""
+    settings = model.settings
+    directions = context.vectors.sentences[settings[registry.TEXTS]].directions
+    estimator = ZeroShot(
+        directions[settings["positive"]], directions[settings["negative"]]
+    )
+    fitted = Fitted(estimator, 0.0, settled=model)
+    if held.file_folds is not None:
+        return fitted
+    y = context.y_of(held.train)
+    scores = fitted.score(context.features.of(held.train))
+    return replace(fitted, inner=InnerScores(y, scores, np.zeros(len(y), np.intp)))
 
 
 def _fit_svm(model: Model, held: HeldOut, context: FitContext) -> Fitted:
@@ -541,7 +560,12 @@ def _own_baseline(
     """Return the scores of an own function, which sees no annotation but the classes."""
     part = find_part(name)
     function = part.load_function()
-    blind = [replace(clip, level="", concepts=()) for clip in table.clips]
+    # Any column of a person's own may be the label.
+    hidden = dict.fromkeys(own_columns(table.clips[0].extra), "")
+    blind = []
+    for clip in table.clips:
+        extra = {**clip.extra, **hidden}
+        blind.append(replace(clip, level="", concepts=(), extra=extra))
     trained = [blind[row] for row in held.train.tolist()]
 
     def score(rows: IntArray) -> FloatArray:

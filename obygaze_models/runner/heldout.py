@@ -22,13 +22,9 @@ from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schedule import Labels, Pair, splits_of_task
+from obygaze_models.protocols.schedule import Labels, Pair, split_kind, splits_of_task
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.splits import (
-    NO_ROWS,
-    MadeWhenAsked,
-    Split,
-)
+from obygaze_models.protocols.splits import NO_ROWS, MadeWhenAsked, Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,24 +131,9 @@ def folds_of(
             if pair[0] != task:
                 continue
             tests = usable & (labels[pair[1]] >= 0)
-            folds[pair] = _folds_of_pair(clips, pair, splits, trains, tests, file_folds)
+            make = partial(_held_out, clips, pair, splits, trains, tests, file_folds)
+            folds[pair] = MadeWhenAsked(len(splits), make)
     return {pair: folds[pair] for pair in protocol.pairs}
-
-
-def _folds_of_pair(
-    clips: "_Clips",
-    pair: Pair,
-    splits: Sequence[Split],
-    trains: BoolArray,
-    tests: BoolArray,
-    file_folds: IntArray | None,
-) -> Sequence[HeldOut]:
-    """Return what each split of a training task holds out of a test task."""
-
-    def make(number: int) -> HeldOut:
-        return _held_out(clips, pair, splits[number], trains, tests, file_folds)
-
-    return MadeWhenAsked(len(splits), make)
 
 
 def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
@@ -183,25 +164,28 @@ class _Clips:
 def _held_out(
     clips: _Clips,
     pair: Pair,
-    whole: Split,
+    splits: Sequence[Split],
     trains: BoolArray,
     tests: BoolArray,
     file_folds: IntArray | None,
+    number: int,
 ) -> HeldOut:
     """Return what a split holds out.
 
     Args:
         clips: The clips.
         pair: The training and the test task.
-        whole: The split, with every clip of its test fold.
+        splits: The splits of the training task, with every clip of their test folds.
         trains: Whether each clip can train.
         tests: Whether each clip can be tested.
         file_folds: As in `HeldOut`.
+        number: The number of the split.
     """
+    whole = splits[number]
     protocol = clips.protocol
-    is_published = protocol.splits.kind == "published"
+    has_own_folds = split_kind(protocol.splits.kind).by_task
     test = whole.test[tests[whole.test]]
-    if is_published:
+    if has_own_folds:
         folds = clips.table.fold(protocol.tasks[pair[1]].folds)
         test = np.flatnonzero(tests & (folds == whole.test_fold))
     units = clips.clip_numbers
@@ -223,7 +207,7 @@ def _held_out(
         is_by_film=is_by_film,
         file_folds=file_folds,
     )
-    if not is_published:
+    if not has_own_folds:
         may_train = trains & held.may_learn
         return replace(
             held,
@@ -242,7 +226,7 @@ def _is_by_film(
 ) -> bool:
     """Return whether no film has clips on both sides of a split."""
     splits = protocol.splits
-    if splits.kind == "kfold" or splits.follow_scheme:
+    if split_kind(splits.kind).by_clip or splits.follow_scheme:
         return False
     others = np.concatenate([whole.train, whole.validation])
     return not np.isin(films[test_fold], films[others]).any()

@@ -4,23 +4,37 @@ What cannot work is refused here, before anything is fitted.
 """
 
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from obygaze_features import __version__
-from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.console import count, few
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.file_names import portable
-from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.core.parts import find_part
+from obygaze_features.core.files import (
+    canonical_json,
+    require_file,
+    sha256_bytes,
+    sha256_file,
+)
+from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import Store
+from obygaze_features.store import Store, read_texts
 from obygaze_models.evaluation.predictions import BoolArray
-from obygaze_models.models.registry import find_kind, own_baselines
+from obygaze_models.models.registry import (
+    TEXTS,
+    ZERO_SHOT,
+    find_kind,
+    own_baselines,
+)
+from obygaze_models.models.sentences import Sentences
 from obygaze_models.protocols.clips import (
     ClipTable,
     clip_table,
@@ -29,11 +43,22 @@ from obygaze_models.protocols.clips import (
     rows_of_annotators,
     task_labels,
     with_view,
+    without_pictures,
 )
+from obygaze_models.protocols.kinds import for_task
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schedule import Labels
-from obygaze_models.protocols.schema import SPLIT_KINDS, Protocol
+from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.features import CHOSEN, Features, read_stores
+from obygaze_models.text_vectors import check_spaces
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A file of texts that models read: its hash, and what its sentences say."""
+
+    sha256: str
+    sentences: Sentences
 
 
 @dataclass(frozen=True)
@@ -46,6 +71,7 @@ class Inputs:
     table: ClipTable
     labels: Labels
     stores: Sequence[Features]
+    texts: Mapping[str, TextFile] = field(default_factory=dict)
 
     @cached_property
     def identity(self) -> str:
@@ -59,17 +85,17 @@ class Inputs:
             "obygaze": __version__,
             "parts": used_parts(self.protocol),
         }
+        if self.texts:
+            parts[TEXTS] = {path: file.sha256 for path, file in self.texts.items()}
         return sha256_bytes(canonical_json(parts))
 
     @property
     def default_name(self) -> str:
         """The name of a run without a name: protocol, stores, and the start of the identity."""
-        parts = [self.protocol.name]
         stores = "+".join(store.name for store in self.stores)
-        if stores:
-            parts.append(stores)
-        parts.append(self.identity[:8])
-        return portable("-".join(parts)[:120])
+        about = "-".join(filter(None, (self.protocol.name, stores)))
+        # Where there are many stores, the hash stays.
+        return portable(f"{about[:111]}-{self.identity[:8]}")
 
     def usable(self, features: Features | None) -> BoolArray:
         """Return whether each clip has features and, for the splits of a scheme, a video."""
@@ -88,9 +114,9 @@ def used_parts(protocol: Protocol) -> dict[str, dict[str, str]]:
     The versions of own models are settings of the models.
     """
     splits = protocol.splits
-    own_splits = [] if splits.kind in SPLIT_KINDS else [splits.kind]
-    if splits.follow_scheme and splits.scheme not in SHIPPED_SCHEMES:
-        own_splits.append(splits.scheme)
+    own_splits = list(filter(is_own_code, (splits.kind, splits.scheme)))
+    if splits.scheme in SHIPPED_SCHEMES:
+        own_splits.remove(splits.scheme)
     names_of_kinds = {
         "metrics": protocol.further_metrics,
         "baselines": own_baselines(protocol.grid.baselines),
@@ -111,25 +137,54 @@ def gather(
 ) -> Inputs:
     """Return the inputs of a run."""
     _check_stores(protocol, stores)
-    protocol = replace(protocol, data=with_view(protocol.data, manifest))
+    protocol = replace(protocol, data=with_view(protocol.data, manifest, stores))
     table = clip_table(manifest, protocol.data)
     protocol, left_out = _without_models_of_concepts(protocol, table)
     _check_erased(protocol, table)
     # Of clips that are not in the store, it is said before anything of their labels.
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
-    used_tasks: set[str] = set()
-    for pair in protocol.pairs:
-        used_tasks.update(pair)
-    labels = _labels_of_tasks(protocol, used_tasks, table)
+    labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     remarks = {
         **table.remarks,
+        **_remarks_on_media(table, manifest, stores),
         "annotators": rows_of_annotators(labels, table),
         "models of concepts": left_out,
         "without label": empty_labels(protocol.tasks, labels, table),
     }
     shown = {name: remark for name, remark in remarks.items() if remark}
     table = replace(table, remarks=shown)
-    return Inputs(protocol, manifest, manifest_path, table, labels, features)
+    texts = _texts_of_models(protocol, stores, features)
+    return Inputs(protocol, manifest, manifest_path, table, labels, features, texts)
+
+
+def _remarks_on_media(
+    table: ClipTable, manifest: Manifest, stores: Mapping[str, Store]
+) -> dict[str, str]:
+    """Return what a reader should know where no picture shows what the labels are about."""
+    if table.view != "raw":
+        return {}
+    remarks = {}
+    others = without_pictures(stores)
+    if others:
+        remarks["raw view"] = (
+            f"The levels are those of the raw view, since {', '.join(others)} is not of pictures:"
+            " the visual view leaves out what no picture shows."
+        )
+    of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
+    n_of_concept: Counter[str] = Counter()
+    for clip in table.clips:
+        n_of_concept.update(clip.concepts)
+    heard = [
+        f"{concept} ({count(n_of_concept[concept], manifest.header.unit)})"
+        for modality in ("audio", "speech")
+        for concept in manifest.header.of_modality(modality)
+        if n_of_concept[concept]
+    ]
+    if of_pictures and heard:
+        remarks["heard"] = (
+            f"No picture shows {', '.join(heard)}: {', '.join(of_pictures)} cannot see them."
+        )
+    return remarks
 
 
 def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
@@ -168,7 +223,8 @@ def _without_models_of_concepts(
     """Leave out the models of concepts where no clip has one, and say so."""
     of_concepts = []
     for name in protocol.model_names:
-        if find_kind(protocol.models[name].kind).head:
+        model = protocol.models[name]
+        if find_kind(model.kind).head and TEXTS not in model.settings:
             of_concepts.append(name)
     others = [name for name in protocol.model_names if name not in of_concepts]
     if not of_concepts or table.has_concept.any():
@@ -190,6 +246,50 @@ def _without_models_of_concepts(
         f"{' and '.join(of_concepts)} {are} left out: no clip has a visual concept."
     )
     return replace(protocol, grid=grid, report=report), left_out
+
+
+def _texts_of_models(
+    protocol: Protocol, stores: Mapping[str, Store], features: Sequence[Features]
+) -> dict[str, TextFile]:
+    """Return the files of texts that models read, by their paths.
+
+    Texts of another space than the features of a store are refused.
+    """
+    files: dict[str, TextFile] = {}
+    for name in protocol.model_names:
+        model = protocol.models[name]
+        is_zero_shot = model.kind == ZERO_SHOT
+        if is_zero_shot and (protocol.data.scale == "standard" or protocol.data.erase):
+            raise FixUsage(
+                f"{name} compares features with texts as they are, and not scaled or erased ones",
+                hint="leave out data.scale and data.erase",
+            )
+        for task in protocol.train_tasks if TEXTS in model.settings else ():
+            settings = for_task(model.kind, model.settings, task)
+            path = settings[TEXTS]
+            if path not in files:
+                files[path] = _text_file(path, stores, features)
+            known = files[path].sentences.directions
+            for side in ("positive", "negative") if is_zero_shot else ():
+                attribute = settings[side]
+                if attribute not in known:
+                    raise NotFound(
+                        f"models.{name}.{side}: the texts have no attribute {attribute!r}"
+                        f"{near(attribute, known)}",
+                        where=path,
+                        hint=f"one of {few([*known])}",
+                    )
+    return files
+
+
+def _text_file(
+    path: str, stores: Mapping[str, Store], features: Sequence[Features]
+) -> TextFile:
+    require_file(Path(path))
+    table = read_texts(path)
+    for of_store in features:
+        check_spaces(stores[of_store.name], str(of_store.origin["array"]), table)
+    return TextFile(sha256_file(Path(path)), Sentences.of(table))
 
 
 def _check_erased(protocol: Protocol, table: ClipTable) -> None:

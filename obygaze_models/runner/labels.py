@@ -50,7 +50,9 @@ def labels_since(run: Run, manifest: Manifest | None = None) -> RunLabels:
         " the run cannot be read."
     )
     try:
-        today = manifest or read_manifest(Path(run.place(about["path"])))
+        today = manifest
+        if today is None:
+            today = read_manifest(Path(run.place(about["path"])))
         viewed = today.view(about["view"])
     except (ObygazeError, OSError):
         return RunLabels(None, lost)

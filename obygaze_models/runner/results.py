@@ -31,7 +31,8 @@ from obygaze_models.evaluation.metrics import (
 )
 from obygaze_models.evaluation.predictions import ROUNDING, FloatArray
 from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
-from obygaze_models.models.registry import PERCEPTRON, UNTRAINED
+from obygaze_models.models.registry import PERCEPTRON
+from obygaze_models.protocols.schedule import split_kind
 from obygaze_models.protocols.schema import PaperValue, Protocol, Question
 from obygaze_models.runner.features import is_backbone
 from obygaze_models.runner.inputs import Inputs
@@ -227,7 +228,7 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
     if not _has_enough(cell, films):
         return {}
     given = cell.metrics
-    if cell.model not in UNTRAINED:
+    if cell.is_trained:
         given = (*RANKING_METRICS, PREVALENCE.name)
     drawn = resample(
         cell.statistics(films, given),
@@ -274,10 +275,10 @@ def _label_inflation(cell: Cell, evaluation: Evaluation) -> float:
     also shows chance among the clips of a film, which stratifying removes. Where films are tested
     with all of their clips, both are the same.
     """
-    is_published = evaluation.protocol.splits.kind == "published"
+    has_own_folds = split_kind(evaluation.protocol.splits.kind).by_task
     films = evaluation.films[cell.clips]
     of_test = share_variance(cell.y, films)
-    if not is_published or cell.n_test_sets > 1 or of_test == 0:
+    if not has_own_folds or cell.n_test_sets > 1 or of_test == 0:
         return 1.0
     labels = evaluation.labels[cell.test]
     is_of_films = (labels >= 0) & np.isin(evaluation.films, films)
@@ -322,17 +323,14 @@ class Draws:
 
 
 def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
-    """Return the pairs of models and baselines on one cell, and of a model on two stores.
+    """Return the pairs of a model and a baseline or a model, and of a model on two stores.
 
-    Both sides are of the clips that both tested.
+    The cells have the same tasks. Both sides are of the clips that both tested.
     """
     pairs = []
     for first, second in combinations(cells, 2):
         # Two baselines are no question, also where each store has baselines of its own.
-        if not first.is_model or (first.train, first.test) != (
-            second.train,
-            second.test,
-        ):
+        if not first.is_model:
             continue
         one_model = first.model == second.model and first.store != second.store
         one_store = second.store in (first.store, "")
@@ -518,7 +516,7 @@ def contrast_jobs(
     jobs: list[Callable[[], list[ResultRow]]] = []
     for (train, test, model, store), first in cell_of.items():
         second = cell_of.get((contrast[1], test, model, store))
-        if train != contrast[0] or second is None:
+        if train != contrast[0] or second is None or not first.is_trained:
             continue
         shared = on_shared_clips([first, second])
         if not shared.problem:

@@ -39,7 +39,8 @@ class ResultRow(CellColumns, total=False):
     """A value of a metric in results.csv: of a cell, a difference of two, or a learning curve.
 
     `film` is empty for the value over all films; a difference has the names of its other side in
-    `against_*`, and a point of a learning curve its number of films in `train_films`.
+    `against_*`. `train_films` is the mark of a point of a learning curve: no other row has it, and
+    a row that has it is not the value of its cell.
     """
 
     film: str

@@ -21,7 +21,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions, tune_threshold
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.registry import PERCEPTRON, find_kind
+from obygaze_models.models.registry import PERCEPTRON, UNTRAINED, find_kind
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import NOT_TESTED, OF_FOLDS, Pair
 from obygaze_models.protocols.schema import Model
@@ -128,15 +128,16 @@ def run_protocol(
         learning: list[ResultRow] = []
         for store in stores:
             learning += _learning(store, evaluation, n_jobs)
-    differences = add_p_of_all(_joined(made["differences"]), protocol.report.questions)
+    questions = protocol.report.questions
+    differences = add_p_of_all([*chain(*made["differences"])], questions)
     results = chain(*made["cells"], differences, *made["contrasts"], learning)
     tables: dict[str, Any] = {
         "predictions.csv": prediction_rows(every_cell, inputs.table),
         "results.csv": results,
     }
     if protocol.report.concepts:
-        tables["concepts.csv"] = _joined([concepts for concepts, _ in made["concepts"]])
-        tables["trees.csv"] = _joined([trees for _, trees in made["concepts"]])
+        tables["concepts.csv"] = chain(*(concepts for concepts, _ in made["concepts"]))
+        tables["trees.csv"] = chain(*(trees for _, trees in made["concepts"]))
     if protocol.report.error_analysis:
         tables["success.csv"] = _success(cells, inputs.table)
     seconds = round(time.perf_counter() - started, 3)
@@ -144,26 +145,19 @@ def run_protocol(
     return write_run(folder, about, tables, force=force)
 
 
-def _joined(parts: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the items of all parts, one after the other."""
-    items: list[Any] = []
-    for part in parts:
-        items += part
-    return items
-
-
 def _baselines(stores: Sequence[StoreRun]) -> list[Cell]:
     """Return the cells of the baselines: they read no features, only which clips have some."""
     by_clips: dict[bytes, list[Cell]] = {}
+    cells = []
     for store in stores:
         key = b""
         if store.features is not None:
             key = store.features.present.tobytes()
         if key not in by_clips:
             by_clips[key] = baseline_cells(store)
-    cells = _joined([*by_clips.values()])
+        cells += [replace(cell, store=store.name) for cell in by_clips[key]]
     if len(by_clips) == 1:
-        return [replace(cell, store="") for cell in cells]
+        return [replace(cell, store="") for cell in by_clips[key]]
     return cells
 
 
@@ -225,6 +219,8 @@ def _learning(store: StoreRun, evaluation: Evaluation, n_jobs: int) -> list[Resu
     curves: dict[tuple[str, str, str], dict[int, Cell]] = {}
     for n_films in protocol.report.learning_films:
         for name, model in store.models.items():
+            if not find_kind(model.kind).is_trained:
+                continue
             as_fitted = partial(store.for_model, model)
             thinned = with_few_films(
                 store.folds, n_films, protocol.splits.seed, as_fitted
@@ -235,7 +231,7 @@ def _learning(store: StoreRun, evaluation: Evaluation, n_jobs: int) -> list[Resu
             for cell in model_cells(fewer, n_jobs, Quiet(), may_fail=True):
                 curve = (cell.train, cell.test, cell.model)
                 curves.setdefault(curve, {})[n_films] = cell
-    return _joined([learning_rows(points, evaluation) for points in curves.values()])
+    return [*chain(*(learning_rows(of, evaluation) for of in curves.values()))]
 
 
 def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
@@ -447,6 +443,9 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
     scores = fitted.score(run.vectors.features.of(held.test))
     y = run.labels[pair[1]][held.test] == 1
     starts_at_random = run.models[name].kind == PERCEPTRON
+    leak = run.leak(pair, held, fitted.found_on)
+    if not find_kind(run.models[name].kind).is_trained:
+        leak = run.no_leak(pair, held)
     # Only a choice of a store asks for it, and of thousands of films it takes long.
     inner_ap = fitted.inner.precision if run.protocol.fit.choose_store else None
     return ScoredFold(
@@ -456,7 +455,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
         predictions=Predictions.of(y, scores, fitted.threshold),
         n_train=len(held.train),
         n_validation=len(held.validation),
-        leak=run.leak(pair, held, fitted.found_on),
+        leak=leak,
         gives_probabilities=fitted.gives_probabilities,
         tuned=tune_threshold(fitted.inner.y, fitted.inner.scores),
         chosen=fitted.chosen,
@@ -543,6 +542,9 @@ def _cells(
             if may_fail:
                 continue
             raise _without_fit(run, pair, name, list(skipped.values()))
+        is_trained = name not in UNTRAINED
+        if are_models:
+            is_trained = find_kind(run.models[name].kind).is_trained
         cells.append(
             Cell(
                 *pair,
@@ -553,6 +555,7 @@ def _cells(
                 skipped=skipped,
                 share=RANDOM_SHARE if name == RANDOM else None,
                 further_metrics=run.protocol.further_metrics,
+                is_trained=is_trained,
                 **facts_of[pair],
             )
         )

@@ -35,7 +35,6 @@ from obygaze_models.evaluation.metrics import (
     find_metric,
 )
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
-from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner.features import CHOSEN
 
 K = TypeVar("K")
@@ -87,6 +86,7 @@ class Cell:
         model: The name of the model or baseline.
         store: The name of the store; empty where a baseline holds for every store.
         is_model: Whether it is a model, and no baseline.
+        is_trained: Whether its scores depend on the training clips.
         tested: The tests.
         skipped: The folds without a test, and why.
         is_averaged: Whether values are means over folds; else they are pooled.
@@ -108,6 +108,7 @@ class Cell:
     knows_films: bool = False
     share: float | None = None
     further_metrics: Sequence[str] = ()
+    is_trained: bool = True
 
     @cached_property
     def clips(self) -> IntArray:
@@ -140,7 +141,7 @@ class Cell:
         it is infinite, and there is no interval. Runs that share one test set are trained on other
         clips of its films.
         """
-        if self.model in UNTRAINED:
+        if not self.is_trained:
             return 1
         if self.shares_films:
             return math.inf
@@ -377,7 +378,10 @@ def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
             for fold, reason in on_stores[0].skipped.items()
             if fold not in names
         }
-        of_model = replace(on_stores[0], tested=tested, skipped=skipped)
+        # Training films choose the store of what they do not train, too.
+        of_model = replace(
+            on_stores[0], tested=tested, skipped=skipped, is_trained=True
+        )
         chosen.append(replace(of_model, store=CHOSEN))
     return chosen
 

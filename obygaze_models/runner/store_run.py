@@ -1,13 +1,16 @@
 """One store with the folds of its clips: what every fit and test on it reads."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+import numpy as np
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import Leak, LeakIndex, check_leaks
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import PERCEPTRON
+from obygaze_models.models.sentences import Sentences
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.schedule import Labels, Pair
@@ -31,6 +34,7 @@ class StoreRun:
     labels: Labels
     features: Features | None
     folds: Folds
+    sentences: Mapping[str, Sentences] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -68,7 +72,9 @@ class StoreRun:
             raise FixInput("a model needs a store", hint="--store NAME=STORE")
         seed = self.protocol.fit.seed
         scale = self.protocol.data.scale == "standard"
-        return ConceptVectors(self.features, self.table, seed, scale)
+        return ConceptVectors(
+            self.features, self.table, seed, scale, sentences=self.sentences
+        )
 
     def context(self, task: str) -> FitContext:
         """Return what the fits of a training task read."""
@@ -87,20 +93,24 @@ class StoreRun:
     ) -> Leak:
         """Return what the test clips share with those that trained or found concept vectors."""
         index = self._leak_index if with_copies else self._leak_index_of_names
-        cell = f"{pair[0]} -> {pair[1]}, {held.name}"
+        cell = _cell_name(pair, held)
         return index.count(held.train, held.validation, held.test, found_on, cell=cell)
 
-    @cached_property
-    def _leak_index(self) -> LeakIndex:
-        copies = None if self.features is None else self.features.copies
-        return self._index(copies)
+    def no_leak(self, pair: Pair, held: HeldOut) -> Leak:
+        """Return the leak of a model that learned from no clip."""
+        return self._leak_index_of_names.count(
+            NO_ROWS, NO_ROWS, held.test, NO_ROWS, cell=_cell_name(pair, held)
+        )
 
     @cached_property
     def _leak_index_of_names(self) -> LeakIndex:
-        return self._index(None)
+        index = self._leak_index
+        return replace(index, copies=np.full_like(index.copies, -1))
 
-    def _index(self, copies: Mapping[str, int] | None) -> LeakIndex:
+    @cached_property
+    def _leak_index(self) -> LeakIndex:
         table = self.table
+        copies = None if self.features is None else self.features.copies
         return LeakIndex.of(
             table.ids,
             table.films.tolist(),
@@ -113,6 +123,10 @@ class StoreRun:
         check_leaks(leaks, allowed=self.protocol.leakage == "warn")
 
 
+def _cell_name(pair: Pair, held: HeldOut) -> str:
+    return f"{pair[0]} -> {pair[1]}, {held.name}"
+
+
 def store_runs(inputs: Inputs) -> list[StoreRun]:
     """Return each store with its folds; without a store, the folds of all clips."""
     runs = []
@@ -120,7 +134,10 @@ def store_runs(inputs: Inputs) -> list[StoreRun]:
         protocol = inputs.protocol
         usable = inputs.usable(features)
         folds = folds_of(protocol, inputs.table, inputs.labels, usable)
-        run = StoreRun(protocol, inputs.table, inputs.labels, features, folds)
+        sentences = {path: file.sentences for path, file in inputs.texts.items()}
+        run = StoreRun(
+            protocol, inputs.table, inputs.labels, features, folds, sentences
+        )
         leaks = [run.leak(pair, held, NO_ROWS) for pair, _, held in run.every_fold]
         run.check_leaks(leaks)
         runs.append(run)

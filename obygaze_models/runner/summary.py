@@ -31,16 +31,17 @@ from obygaze_models.evaluation.metrics import (
     ranking_metric,
 )
 from obygaze_models.evaluation.predictions import ROUNDING
+from obygaze_models.protocols.schedule import split_kind
 from obygaze_models.runner.features import CHOSEN, SHOWN_MISSING
 from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.tables import Run, is_trained
 
-# Baselines that learn from annotations and read no video.
 # Baselines that guess from the training clips of the same film.
 OF_FILMS = ("film_prior", "neighbour")
+# Baselines that see no video.
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
@@ -101,6 +102,11 @@ class CellRows:
     def is_model(self) -> bool:
         """Whether it is a model, and no baseline."""
         return bool(self.facts["is_model"])
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether its scores depend on the training clips."""
+        return is_trained(self.facts)
 
     @property
     def name(self) -> tuple[str, str, str, str]:
@@ -547,6 +553,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
     }
     for store, facts in run.about["stores"].items():
         texts[f"missing features of {store}"] = missing_features(run, store, facts)
+        texts[f"without words in {store}"] = without_words(run, store, facts)
     texts.update(run.about["remarks"])
     return [RunWarning(about, text) for about, text in texts.items() if text]
 
@@ -569,14 +576,15 @@ def _leaked_by_name(cell: CellRows) -> int:
 
 
 def copies(run: Run, models: Sequence[CellRows]) -> str:
-    """Warn of tested clips whose features trained under the name of another clip."""
+    """Warn of tested clips with exactly the features of a training clip of another name."""
     copied = [cell for cell in models if cell.facts["copies"]]
     if not copied:
         return ""
     worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
     return (
-        f"{len(copied)} of {len(models)} cells are of clips with the features of a training "
-        f"clip, as the same pictures under another name: "
+        f"{len(copied)} of {len(models)} cells are of clips with exactly the features of a "
+        "training clip (the same pictures or words under another name, or a few numbers that "
+        "coincide): "
         f"{worst.facts['copies']} of the {worst.n_clips} test {counted_as(run)}s of {worst.tasks} "
         f"({worst.store})."
     )
@@ -589,7 +597,7 @@ def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
     """
     splits = run.protocol["splits"]
     divided = [cell for cell in models if cell.facts["same_film"]]
-    if splits["kind"] != "fixed" or not divided:
+    if not splits["column"] or not divided:
         return ""
     worst = max(divided, key=lambda cell: cell.facts["same_film"] / cell.n_clips)
     return (
@@ -754,8 +762,8 @@ def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:
         splits: The splits of the protocol.
         n_folds: The number of folds.
     """
-    leaves_out_each = splits["kind"] == "nested" and not splits["folds"]
-    if n_folds <= MANY_FOLDS or not leaves_out_each:
+    is_each_film = split_kind(splits["kind"]).leaves_one_out and not splits["folds"]
+    if n_folds <= MANY_FOLDS or not is_each_film:
         return ""
     return (
         f"Each model is fitted {n_folds:,} times for a task, because one film at a time is left"
@@ -799,6 +807,18 @@ def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:
     return (
         f"{len(missing)} of {n_clips} {counted_as(run)}s have no features in {store} and are left"
         f" out ({reasons}): {few(named, SHOWN_MISSING)}."
+    )
+
+
+def without_words(run: Run, store: str, facts: Mapping[str, Any]) -> str:
+    """Say how many clips have no words in a store of words."""
+    n_silent = facts.get("without_words", 0)
+    if not n_silent:
+        return ""
+    n_clips = run.about["manifest"]["n_clips"]
+    return (
+        f"{n_silent} of {n_clips} {counted_as(run)}s have no words in {store}, and so one vector:"
+        " they are not counted as copies of each other."
     )
 
 

@@ -35,6 +35,7 @@ from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import BRIER, PREVALENCE, ranking_metric
 from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.runner.rows import (
     RUN_TABLES,
@@ -167,7 +168,19 @@ def _most_clips(
 
 def at_random(cell: Cell, store: str = "") -> Cell:
     """Return a random order of the clips of a cell, in closed form."""
-    return replace(cell, model=RANDOM, store=store, is_model=False, share=RANDOM_SHARE)
+    return replace(
+        cell,
+        model=RANDOM,
+        store=store,
+        is_model=False,
+        is_trained=False,
+        share=RANDOM_SHARE,
+    )
+
+
+def is_trained(facts: Mapping[str, Any]) -> bool:
+    """Return whether a cell is trained; runs of earlier versions do not say it."""
+    return bool(facts.get("is_trained", facts["model"] not in UNTRAINED))
 
 
 def _cell(
@@ -211,6 +224,7 @@ def _cell(
         tested,
         is_averaged=facts["is_averaged"],
         shares_films=facts["shares_films"],
+        is_trained=is_trained(facts),
     )
 
 

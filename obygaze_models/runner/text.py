@@ -178,8 +178,12 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
     with_interval = [cell for cell in shown if cell.has_interval(primary)]
     if not with_interval:
         return f"{how}."
-    n_films = max(cell.n_films for cell in with_interval)
-    films = count(n_films, "film")
+    largest = max(with_interval, key=lambda cell: cell.n_films)
+    films = count(largest.n_films, "film")
+    of_films = largest.by_film.get(primary, {}).values()
+    n_with_value = sum(math.isfinite(row["value"]) for row in of_films)
+    if 0 < n_with_value < largest.n_films:
+        films += f", of which {n_with_value} have an {name}"
     return f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}."
 
 

@@ -21,6 +21,9 @@ from obygaze_features.core.files import canonical_json
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.same_clip import Times
+from obygaze_features.manifest.spans import span_in_film
+from obygaze_features.store import Store
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import IntArray
@@ -29,10 +32,11 @@ from obygaze_models.models.registry import (
     DEFAULT_TASK,
     PERCEPTRON,
     PUBLISHED_TOLERANCE,
+    UNTRAINED_KINDS,
     default_settings,
     trainable,
 )
-from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.clips import clip_table, with_view
 from obygaze_models.protocols.kinds import for_task, offered_values
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import GridSettings, Model, Protocol, Task
@@ -65,7 +69,11 @@ CARD_METRICS = [metric.name for metric in METRICS.values() if metric.is_on_card]
 
 
 def training_protocol(
-    name: str, task: str, manifest: Manifest, changes: Sequence[str] = ()
+    name: str,
+    task: str,
+    manifest: Manifest,
+    changes: Sequence[str] = (),
+    stores: Mapping[str, Store] | None = None,
 ) -> Protocol:
     """Return the protocol `honest` with one model and one task.
 
@@ -74,8 +82,14 @@ def training_protocol(
         task: What is asked for (`protocols.tasks`), such as EN_S or rating>=2.
         manifest: The clips; a concept that too few of them or of their films have is no task.
         changes: Keys of that protocol to change, or `model.KEY=VALUE` for the model.
+        stores: The features, which decide on the view of the labels.
     """
     is_class = is_own_code(name) or is_of_sklearn(name)
+    if name in UNTRAINED_KINDS:
+        raise FixUsage(
+            f"{name} is not trained, so that there is nothing to save",
+            hint=f"obygaze run PROTOCOL.toml, with kind = {name!r} in a model of it",
+        )
     if name not in trainable() and not is_class:
         hint = f"one of {', '.join(trainable())}, or sklearn.MODULE.CLASS"
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
@@ -95,6 +109,7 @@ def training_protocol(
             keys.append(change)
         changes = keys
     honest = load_protocol("honest", changes, [task])
+    honest = replace(honest, data=with_view(honest.data, manifest, stores))
     if honest.data.scale != "none":
         raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
     if honest.data.erase:
@@ -248,7 +263,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         if task not in load_protocol("honest").tasks:
             names = {"0": f"not {task}", "1": task}
         classes = [names.get(str(code), str(code)) for code in estimator.classes_]
-        concepts = tuple(map(str, estimator.bank_.concepts_)) if len(found_on) else ()
+        bank = getattr(estimator, "bank_", None)
+        concepts = () if bank is None else tuple(map(str, bank.concepts_))
         prefix = "p" if hasattr(estimator, "predict_proba") else "score"
         columns = {task: f"{prefix}:{classes[-1]}"}
     if len(found_on):
@@ -273,7 +289,11 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     clip_of = {features.store_ids[row]: table.clips[row] for row in rows.tolist()}
     places = []
     for clip in (clip_of[store_id] for store_id in ids):
-        places.append((clip.movie_id, clip.start_s, clip.end_s))
+        span: Times = (clip.start_s, clip.end_s)
+        if clip.start_s is None:
+            # A link to a file of its own moved its times in the film.
+            span = span_in_film(clip) or span
+        places.append((clip.movie_id, *span))
     clips = replace(clips, places=tuple(places))
     X = features.of(rows)
     return save_model(estimator, info, folder, X, clips=clips, force=force)

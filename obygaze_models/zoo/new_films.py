@@ -38,8 +38,10 @@ _SAME_IMPORT = (
 
 def features_for(
     model: SavedModel, named: PathLike | Store, workspace: PathLike | None
-) -> tuple[Store, Manifest | None]:
+) -> tuple[Store, Manifest | None, str]:
     """Return the store of the features that a model reads, and the clips if these were named.
+
+    Where a manifest or a folder was named, a sentence says which manifest and store were found.
 
     Args:
         model: The model.
@@ -48,9 +50,11 @@ def features_for(
         workspace: The workspace, if it is not the current one.
     """
     here = Workspace.of(workspace)
-    manifest = None if isinstance(named, Store) else _clips_named(model, named, here)
-    if manifest is None or isinstance(named, Store):
-        return open_store(named, workspace=workspace), None
+    if isinstance(named, Store):
+        return named, None, ""
+    manifest, others = _clips_named(model, named, here)
+    if manifest is None:
+        return open_store(named, workspace=workspace), None, ""
     warn_of_other_videos(Path(named), manifest)
     names = _stores_that_fit(model, here, manifest)
     if not names:
@@ -62,7 +66,11 @@ def features_for(
         )
     what = f"features of {manifest.name} that {model.info.name} reads"
     name = _only_one(model, names, what, "--manifest", manifest.name)
-    return open_store(name, workspace=workspace), manifest
+    found = f"clips of the manifest {manifest.name}, features of the store {name}"
+    if others:
+        films = f"{' and '.join(others)} with the films of this folder"
+        found += f"; there is also {films}, without features for {model.info.name}"
+    return open_store(name, workspace=workspace), manifest, found
 
 
 def _only_one(model: SavedModel, names: Sequence[str], what: str, *options: str) -> str:
@@ -78,16 +86,19 @@ def _only_one(model: SavedModel, names: Sequence[str], what: str, *options: str)
 
 def _clips_named(
     model: SavedModel, named: PathLike, here: Workspace
-) -> Manifest | None:
-    """Return the manifest of a name, or of a folder of films; None for a store."""
+) -> tuple[Manifest | None, Sequence[str]]:
+    """Return the manifest of a name, or of a folder of films; None for a store.
+
+    Of a folder, also return the names of its other manifests.
+    """
     text = os.fspath(named)
     path = Path(text)
     # `.` is a folder, and no name.
     if is_url(text) or (path.name and Path(here.store(text), STORE).exists()):
-        return None
+        return None, ()
     if not is_folder_of_videos(text, here):
         toml = here.manifest(text)
-        return read_manifest(toml) if toml.is_file() else None
+        return (read_manifest(toml) if toml.is_file() else None), ()
     of_folder = {one.name: one for one in manifests_of_folder(path, here)}
     fitting = []
     for name, manifest in of_folder.items():
@@ -96,7 +107,8 @@ def _clips_named(
     cut = [name for name, one in of_folder.items() if not long_clips(one)]
     if fitting or cut:
         what = f"the films of the folder {text}"
-        return of_folder[_only_one(model, fitting or cut[:1], what)]
+        name = _only_one(model, fitting or cut, what)
+        return of_folder.pop(name), [*of_folder]
     imported = read_folder(path).manifest
     name = shlex.quote(here.unused_manifest(imported.name))
     quoted = shlex.quote(text)
@@ -109,7 +121,8 @@ def _clips_named(
     raise FixInput(
         f"no manifest has the clips of the films in this folder{length}",
         where=text,
-        hint=f"{command}, then the same command again",
+        hint=f"{command}, or of a table of scenes obygaze manifest import csv TABLE -o {name} and"
+        f" obygaze manifest link {name} {quoted}; then the same command again",
     )
 
 
@@ -178,13 +191,21 @@ def _recipe_of(model: SavedModel, here: Workspace) -> Recipe | None:
     return None
 
 
-def differences_to(model: SavedModel, store: Store, here: Workspace) -> str:
-    """Return what a store of the same title has otherwise than a model reads; "" if unknown."""
+def expected_features(model: SavedModel, store: Store, here: Workspace) -> str:
+    """Return which features a model reads, and what a store of another recipe has instead."""
+    wanted = model.info.features
     recipe = _recipe_of(model, here)
-    if recipe is None or recipe.title != store.recipe.title:
-        return ""
-    differences = recipe.diff(store.recipe, ("wanted", "in this store"))
-    return few([str(difference) for difference in differences], 3)
+    if recipe is not None and recipe.files:
+        there = store.recipe.files or store.recipe.title
+        return f"features of {recipe.files}, got those of {there}"
+    if recipe is not None and recipe.title == store.recipe.title:
+        found = recipe.diff(store.recipe, ("wanted", "in this store"))
+        differences = few([str(difference) for difference in found], 3)
+        return f"features of {wanted.backbone} of another recipe: {differences}"
+    return (
+        f"features of {wanted.backbone} with fingerprint {wanted.fingerprint[:12]}, got"
+        f" {store.fingerprint[:12]} ({store.recipe.title})"
+    )
 
 
 def _was_imported(model: SavedModel) -> bool:

@@ -39,7 +39,7 @@ from obygaze_models.zoo.mediaeval_file import (
 )
 from obygaze_models.zoo.new_films import (
     array_for,
-    differences_to,
+    expected_features,
     features_for,
     has_recipe,
     other_store,
@@ -75,7 +75,8 @@ class Predicted:
     facts of the model that gave the scores, `films` what is known of the films and times of the
     clips, as columns that a file has beside those of the table. `n_by_id` counts the clips that are
     taken for training clips by their ids alone, because films and times are not known. `renamed`
-    are clips with the film and the times of a training clip of another id. `windows` is a sentence
+    are clips with the film and the times of a training clip of another id. `found` says which
+    manifest and store were taken, where a folder or a manifest was named. `windows` is a sentence
     if windows were scored by a model of clips.
     """
 
@@ -93,6 +94,7 @@ class Predicted:
     films: Columns = field(default_factory=dict)
     n_by_id: int = 0
     renamed: Sequence[str] = ()
+    found: str = ""
     windows: str = ""
 
     def __len__(self) -> int:
@@ -210,6 +212,8 @@ class PredictedFiles:
         notes = []
         for reason, clips in clips_of_reason.items():
             notes.append(f"{few(clips)}: {reason}")
+        if predicted.found:
+            notes.append(predicted.found)
         counts = Counter(predicted.basis)
         by_basis = ", ".join(f"{n} {basis}" for basis, n in counts.items())
         notes.append(f"rows by basis: {by_basis}")
@@ -280,7 +284,7 @@ def predict(
     if model is None or store is None:
         raise FixUsage("expected a model and a store, or --affect TABLE")
     saved = load_model(model, trust=trust, workspace=workspace)
-    opened, named = features_for(saved, store, workspace)
+    opened, named, found = features_for(saved, store, workspace)
     manifest = named if manifest is None else manifest
     listed: list[str | Clip] | None = None
     if isinstance(clips, str | os.PathLike):
@@ -313,6 +317,7 @@ def predict(
     return replace(
         predicted,
         films=film_columns(identities, movie_ids, table),
+        found=found,
         windows=windows_for_clips(saved, opened, table),
     )
 
@@ -462,15 +467,8 @@ def features_for_model(
     wanted = model.info.features
     here = Workspace.of(workspace)
     if not has_recipe(model, store):
-        differences = differences_to(model, store, here)
-        problem = f"of another recipe: {differences}"
-        if not differences:
-            problem = (
-                f"with fingerprint {wanted.fingerprint[:12]}, got {store.fingerprint[:12]}"
-                f" ({store.recipe.title})"
-            )
         raise Mismatch(
-            f"{model.info.name} expects features of {wanted.backbone} {problem}",
+            f"{model.info.name} expects {expected_features(model, store, here)}",
             where=store.location,
             hint=other_store(model, store, here),
         )

@@ -118,6 +118,7 @@ def test_an_audit_takes_the_view_of_protocols() -> None:
     "name",
     [
         "mobygaze-visual",
+        "mobygaze-words",
         "mediaeval2015-arousal",
         "mediaeval2015-valence",
         "mediaeval2015-violence",

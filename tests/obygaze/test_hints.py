@@ -50,8 +50,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (
             "store merge mine theirs -o both",
             [
-                "have different recipes: told.backbone differ",
-                "told.backbone: my-model here, other-model there",
+                "have different recipes: backbone differ",
+                "backbone: my-model here, other-model there",
                 "Try: if both were made in the same way, import both with the same --backbone",
             ],
         ),

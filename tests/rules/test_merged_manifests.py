@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import check_manifest
+from obygaze_features.manifest.link import link
 from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import (
     Clip,
@@ -239,3 +241,14 @@ def test_two_manifests_of_one_name_are_refused() -> None:
         merged_manifest([with_header("paris"), with_header("paris")], "all")
     with pytest.raises(FixUsage, match="two manifests or more"):
         merged_manifest([with_header("paris")], "all")
+
+
+def test_a_row_is_one_with_its_copy_that_was_linked(tmp_path: Path) -> None:
+    """The times of the copy were in the columns of the film, and the rows seemed to differ."""
+    row = Clip("c-1", "alba", start_s=2.0, end_s=4.0, extra={"annotator": "ada"})
+    plain = Manifest("paris", Header("made up"), (row,), ("annotator",))
+    (tmp_path / "c-1.mp4").touch()
+    linked = replace(link(plain, tmp_path).manifest, name="nice")
+    assert linked["c-1"].start_s is None
+    (merged,) = merged_manifest([plain, linked], "all").manifest
+    assert (merged.clip_id, merged.start_s, merged.end_s) == ("c-1.ada", 2.0, 4.0)

@@ -37,6 +37,7 @@ from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.sections import BEST_GUESS, sections_of
 from obygaze_models.report.tables import Heading
+from obygaze_models.runner import summary
 from obygaze_models.runner.about import fit_facts
 from obygaze_models.runner.results import (
     Draws,
@@ -651,6 +652,34 @@ def test_real_runs_with_skipped_folds_and_stores_that_lack_clips(
         if row["train_films"] is not None:
             curves[row["train"], row["store"], row["model"]].add(row["clips"])
     assert curves and all(len(n_clips) == 1 for n_clips in curves.values())
+
+
+def test_each_store_has_a_guess_of_its_own_clips(tmp_path: Path) -> None:
+    """Where stores lacked other clips, the second of two with the same clips had none."""
+    manifest = films(5, 16)
+    X = planted(manifest, width=14)
+    first, second = (manifest.clips[row].clip_id for row in (0, 17))
+    failed_of = {"w": [], "x": [first], "y": [first], "z": [first, second]}
+    stores = {}
+    for name, failed in failed_of.items():
+        stores[name] = store_of(tmp_path / name, manifest, X, failed=failed)
+    changes = ('grid.models=["ridge"]', 'grid.train=["EN_S"]', 'grid.test=["EN_S"]')
+    run = run_on(tmp_path, quick("honest", *changes), manifest, stores)
+    check_run(run)
+    cells = cells_of(run)
+    guesses = {}
+    for cell in cells:
+        if cell.is_model:
+            guesses[cell.store] = summary.best_guess(run, cell, cells, "ap")
+    for store, guess in guesses.items():
+        assert guess is not None and guess.store == store
+        (row,) = [
+            row
+            for row in run.shown_results
+            if (row["store"], row["against_store"]) == (store, store)
+            and (row["model"], row["against_model"]) == ("ridge", guess.model)
+        ]
+        assert row["clips"] == guess.n_clips
 
 
 # ---- noise ----

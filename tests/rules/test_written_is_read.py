@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import statistics
 from collections.abc import Sequence
@@ -221,6 +222,7 @@ def check_trip(folder: Path, format: Any, drawn: Drawn, data: st.DataObject) -> 
     kept = {"reason": "", "video_bytes": None, "video_hash": "", "pictures": None}
     expected_rows = [row._replace(maker=None, **kept) for row in ok_rows]
     assert list(again.rows) == expected_rows
+    assert again.record.manifest == store.record.manifest
     assert again.terms == store.terms == drawn.terms
     check_arrays(again, drawn, set(done.arrays))
     # One array of the file, with what belongs to it.
@@ -315,6 +317,8 @@ class Places:
         drawn.write(self.here)
         self.terms = drawn.terms
         self.edited = dict.fromkeys((self.here, self.there, self.copy), "")
+        # What was added to the heads.
+        self.keys: dict[Path, set[str]] = {place: set() for place in self.edited}
         self.n_edits = 0
 
     def edit(self, place: Path, *, with_bom: bool) -> None:
@@ -325,6 +329,8 @@ class Places:
         head = (place / "README.md").read_text("utf-8").removeprefix("\ufeff")
         head = head.rpartition(body_of(place))[0]
         self.edited[place] = f"\nOur text {self.n_edits} & été.\n"
+        self.keys[place].add(f"ours_{self.n_edits}")
+        head = head.replace("---\n", f"---\nours_{self.n_edits}: [yes]\n", 1)
         text = ("\ufeff" if with_bom else "") + head + self.edited[place]
         (place / "README.md").write_text(text, "utf-8")
 
@@ -333,6 +339,7 @@ class Places:
         creators = ["Doe, Jane"] if publish else []
         push(self.here, self.there, publish=publish, creators=creators, no_licence=True)
         self.edited[self.there] = self.edited[self.here] or self.edited[self.there]
+        self.keys[self.there] |= self.keys[self.here]
 
     def pull(self, *, is_damaged: bool) -> None:
         """Pull what is pushed from a plain web server, maybe over a damaged copy."""
@@ -345,6 +352,7 @@ class Places:
             server.ranges = False
             pull(f"{server.url}/there", self.copy, workspace=self.copy.parent)
         self.edited[self.copy] = self.edited[self.copy] or self.edited[self.there]
+        self.keys[self.copy] |= self.keys[self.there]
 
     def withdraw(self) -> None:
         """Withdraw a clip, and remove the store before."""
@@ -366,6 +374,8 @@ class Places:
                 continue
             card = (place / "README.md").read_bytes()
             assert read_terms(card) == self.terms
+            keys = re.findall(r"^(ours_\d+): \[yes\]$", card.decode(), re.MULTILINE)
+            assert sorted(keys) == sorted(self.keys[place])
             if edited:
                 assert body_of(place) == edited
             else:

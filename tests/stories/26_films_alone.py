@@ -230,6 +230,8 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     train_motion(ws, "clips.descriptors", "clips")
     said = ws("models predict motion new/pier.mp4", code=2).text
     assert "Try: new, the folder that it is in" in said
+    said = ws("models predict motion new", code=1).text
+    assert "or of a table of scenes obygaze manifest import csv TABLE -o new" in said
     typed, scores = scores_of(ws, "new")
     assert typed == [
         "manifest windows new -o new --seconds 1",
@@ -272,6 +274,11 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     said = ws("models predict motion ./new", code=2).text
     assert "cut and new have the films of the folder ./new" in said
     assert "Try: obygaze models predict motion cut, or another of them" in said
+    # One without features is not taken, and is named.
+    ws.path("stores/cut.descriptors").rename(ws.path("kept"))
+    said = ws("models predict motion new/").text
+    found = "clips of the manifest new, features of the store new.descriptors"
+    assert f"{found}; there is also cut with the films of this folder" in said
     # A manifest of whole films is cut, before features that a model cannot read are made.
     ws("manifest import folder new -o whole")
     said = ws("models predict motion whole", code=1).text

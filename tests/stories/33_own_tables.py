@@ -184,7 +184,7 @@ TABLES = [
             '? = "Anfang (s)"': 'start_s = "Anfang (s)"',
             '? = "Ende (s)"': 'end_s = "Ende (s)"',
         },
-        "objektifiziert (ja 24, nein 24)",
+        "objektifiziert (ja: 24, nein: 24)",
         "objektifiziert=ja",
         lambda shot: shot.word("ja", "nein") == "ja",
         delimiter=";",
@@ -200,7 +200,7 @@ TABLES = [
             '? = "Début"': 'start_s = "Début"',
             '? = "Fin"': 'end_s = "Fin"',
         },
-        "Regard (non 14, oui 14, peut-être 14, empty 6)",
+        "Regard (non: 14, oui: 14, peut-être: 14, empty: 6)",
         "Regard=oui",
         lambda shot: None if shot.n == 8 else shot.word("oui", "", "") == "oui",
         encoding="utf-8-sig",
@@ -216,7 +216,7 @@ TABLES = [
             '? = "Von"': 'start_s = "Von"',
             '? = "Bis"': 'end_s = "Bis"',
         },
-        "Wertung (0 12, 1 12, 2 12, 3 12)",
+        "Wertung (0: 12, 1: 12, 2: 12, 3: 12)",
         "'Wertung>=2'",
         lambda shot: shot.rating >= 2,
     ),
@@ -230,7 +230,7 @@ TABLES = [
             '? = "From"': 'start_s = "From"',
             '? = "To"': 'end_s = "To"',
         },
-        "Score (0 12, 1 12, 2 12, 3 12)",
+        "Score (0: 12, 1: 12, 2: 12, 3: 12)",
         "'Score>2'",
         lambda shot: shot.rating > 2,
     ),
@@ -241,7 +241,7 @@ TABLES = [
             'id = "?"': 'id = "{movie_id}-{Clip:02d}"',
             '? = "Film"': 'movie_id = "Film"',
         },
-        "Rating Ada (0 12, 1 12, 2 12, 3 12)",
+        "Rating Ada (0: 12, 1: 12, 2: 12, 3: 12)",
         "'\"Rating Ada\">=2'",
         lambda shot: shot.rating >= 2,
         delimiter="\t",
@@ -258,7 +258,7 @@ TABLES = [
             '? = "Start"': 'start_s = "Start"',
             '? = "End"': 'end_s = "End"',
         },
-        "Rating (0 24, 1 24, 2 24, 3 24)",
+        "Rating (0: 24, 1: 24, 2: 24, 3: 24)",
         "'Rating>=2'",
         lambda shot: shot.rating >= 2,
         n_rows_of_clip=2,
@@ -267,7 +267,7 @@ TABLES = [
         "channels.csv",
         CHANNELS,
         {'id = "?"': 'id = "{id}"', 'video = "video"': 'movie_id = "video"'},
-        "objectified (FALSE 24, TRUE 24)",
+        "objectified (FALSE: 24, TRUE: 24)",
         "objectified",
         lambda shot: shot.word("TRUE", "FALSE") == "TRUE",
         clip_id=lambda shot: f"{YOUTUBE[shot.film]}-{shot.n}",
@@ -283,7 +283,7 @@ TABLES = [
             '"no" = "?"': "",
             '"maybe" = "?"': "",
         },
-        "verdict (maybe 16, no 16, yes 16)",
+        "verdict (maybe: 16, no: 16, yes: 16)",
         "verdict=yes",
         lambda shot: shot.word("yes", "no", "maybe") == "yes",
         titles=IDS,
@@ -298,7 +298,7 @@ TABLES = [
             '? = "Beginn"': 'start_s = "Beginn"',
             '? = "Schluss"': 'end_s = "Schluss"',
         },
-        "Urteil (ja 24, nein 23, nien 1)",
+        "Urteil (ja: 24, nein: 23, nien: 1)",
         "Urteil=ja",
         lambda shot: shot.word("ja", "nein") == "ja",
         delimiter=";",
@@ -313,7 +313,7 @@ TABLES = [
             '? = "first"': 'start_frame = "first"',
             '? = "last"': 'end_frame = "last"',
         },
-        "gaze (no 24, yes 24)",
+        "gaze (no: 24, yes: 24)",
         "gaze",
         lambda shot: shot.word("yes", "no") == "yes",
     ),
@@ -599,7 +599,7 @@ def test_how_far_two_people_agree_on_a_rating(ws: Workspace) -> None:
     failed = ws(typed, code=1)
     assert "--map times=m:ss or --map times=h:mm" in failed.err
     ws(f"{typed} --map times=m:ss")
-    counts = "Rating 0 18, 1 24, 2 24, 3 30"
+    counts = "Rating 0: 18, 1: 24, 2: 24, 3: 30"
     assert counts in ws("manifest stats long").text
     failed = ws("manifest agree long", code=1)
     line = "audit reliability long --column Rating"

@@ -21,24 +21,18 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.card import Card
 
 FORMS = ("safetensors", "bin")
-CARD_OF = {
-    "xclip": "xclip-b32-k400",
-    "clip": "clip-b16",
-    "siglip": "siglip2-b16",
-    "dinov2": "dinov2-b",
-    "dinov3": "dinov3-b16",
-    "vivit": "vivit-b16x2-k400",
-    "videomae": "videomae-b",
-    "timesformer": "timesformer-b-k400",
-    "vjepa2": "vjepa2-l",
-}
 
 
 @dataclass(frozen=True)
 class Tiny:
-    """A tiny model of a family: its class and configuration, and what its card says of it."""
+    """A tiny model of a family: its class and configuration, and what its card says of it.
+
+    `card` is a shipped card of the family, and `needed` a tensor that its arrays need.
+    """
 
     family: str
+    card: str
+    needed: str
     module: str
     model: str
     config: Callable[[Any], Any]
@@ -93,13 +87,26 @@ def _siglip(m: Any) -> Any:
 TINY: dict[str, Tiny] = {
     tiny.family: tiny
     for tiny in (
-        Tiny("xclip", "x_clip", "XCLIPModel", _xclip, 4, 32, (4, 2, 2), out=24),
-        Tiny("clip", "clip", "CLIPModel", _clip, 3, 32, (3, 2, 2), out=24),
-        Tiny("siglip", "siglip", "SiglipModel", _siglip, 3, 32, (3, 2, 2)),
         Tiny(
-            "dinov2",
-            "dinov2",
-            "Dinov2Model",
+            *("xclip", "xclip-b32-k400", "mit.position_embedding"),
+            *("x_clip", "XCLIPModel"),
+            *(_xclip, 4, 32, (4, 2, 2)),
+            out=24,
+        ),
+        Tiny(
+            *("clip", "clip-b16", "vision_model.post_layernorm.weight"),
+            *("clip", "CLIPModel"),
+            *(_clip, 3, 32, (3, 2, 2)),
+            out=24,
+        ),
+        Tiny(
+            *("siglip", "siglip2-b16", "vision_model.head.probe"),
+            *("siglip", "SiglipModel"),
+            *(_siglip, 3, 32, (3, 2, 2)),
+        ),
+        Tiny(
+            *("dinov2", "dinov2-b", "encoder.layer.1.layer_scale1.lambda1"),
+            *("dinov2", "Dinov2Model"),
             # Positions for 42 x 42, used at 28 x 28: they are interpolated, as the real ones are.
             lambda m: m.Dinov2Config(**_vit(mlp_ratio=2, image_size=42, patch_size=14)),
             3,
@@ -108,9 +115,8 @@ TINY: dict[str, Tiny] = {
             hidden=64,
         ),
         Tiny(
-            "dinov3",
-            "dinov3_vit",
-            "DINOv3ViTModel",
+            *("dinov3", "dinov3-b16", "embeddings.register_tokens"),
+            *("dinov3_vit", "DINOv3ViTModel"),
             lambda m: m.DINOv3ViTConfig(
                 **_vit(
                     intermediate_size=48,
@@ -124,9 +130,8 @@ TINY: dict[str, Tiny] = {
             (3, 2, 2),
         ),
         Tiny(
-            "vivit",
-            "vivit",
-            "VivitForVideoClassification",
+            *("vivit", "vivit-b16x2-k400", "vivit.embeddings.position_embeddings"),
+            *("vivit", "VivitForVideoClassification"),
             lambda m: m.VivitConfig(
                 **_vit(
                     intermediate_size=48,
@@ -140,9 +145,8 @@ TINY: dict[str, Tiny] = {
             (3, 2, 2),
         ),
         Tiny(
-            "videomae",
-            "videomae",
-            "VideoMAEForPreTraining",
+            *("videomae", "videomae-b", "videomae.layernorm.weight"),
+            *("videomae", "VideoMAEForPreTraining"),
             lambda m: m.VideoMAEConfig(
                 **_vit(
                     intermediate_size=48,
@@ -160,9 +164,12 @@ TINY: dict[str, Tiny] = {
             (3, 2, 2),
         ),
         Tiny(
-            "timesformer",
-            "timesformer",
-            "TimesformerForVideoClassification",
+            *(
+                "timesformer",
+                "timesformer-b-k400",
+                "timesformer.embeddings.time_embeddings",
+            ),
+            *("timesformer", "TimesformerForVideoClassification"),
             lambda m: m.TimesformerConfig(
                 **_vit(intermediate_size=48, image_size=32, num_frames=3), num_labels=3
             ),
@@ -171,9 +178,8 @@ TINY: dict[str, Tiny] = {
             (3, 2, 2),
         ),
         Tiny(
-            "vjepa2",
-            "vjepa2",
-            "VJEPA2Model",
+            *("vjepa2", "vjepa2-l", "encoder.layernorm.bias"),
+            *("vjepa2", "VJEPA2Model"),
             lambda m: m.VJEPA2Config(
                 **_vit(mlp_ratio=2.0, crop_size=32, frames_per_clip=8, patch_size=16),
                 pred_hidden_size=24,
@@ -359,7 +365,7 @@ def write_tiny_card(family: str, folder: Path, checkpoint: str = "") -> Path:
     return _write_card(
         folder,
         f"tiny-{family}",
-        like=CARD_OF[family],
+        like=tiny.card,
         checkpoint=checkpoint,
         frames=tiny.frames,
         size=tiny.size,

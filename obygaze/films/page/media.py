@@ -147,8 +147,10 @@ class Media:
     def _decoded(self, name: str, view: PictureView, **part: Any) -> DecodedClip:
         path = self.path(name)
         indexes = self.workspace.folder("indexes")
+        # Only a sheet marks damaged pictures.
+        part["accept_damaged"] = view is SHEET
         with _LOCK:
-            return decode_clip(path, view, **part, accept_damaged=True, indexes=indexes)
+            return decode_clip(path, view, **part, indexes=indexes)
 
 
 def _jpeg(picture: NDArray[np.uint8]) -> bytes:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from heapq import nlargest
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -46,8 +45,9 @@ from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.tables import open_file
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.listing import title_of_clip
+from obygaze_features.manifest.listing import title_of
 from obygaze_features.manifest.model import Clip, Manifest, own_columns
+from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     Span,
@@ -55,7 +55,7 @@ from obygaze_features.manifest.times import (
     film_times,
     spans_in_films,
 )
-from obygaze_features.manifest.vocabulary import concept_meaning, film_title
+from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import Store
 from obygaze_models.runner.labels import RunLabels, labels_since
 from obygaze_models.runner.tables import Run
@@ -416,7 +416,7 @@ class Site:
         }
 
     def _title(self, film: str) -> str:
-        return title_of_clip(self.films[film][0]) or film_title(film)
+        return title_of(self.films[film][0]) or film
 
     @cached_property
     def ids_in_store(self) -> dict[str, str]:
@@ -448,6 +448,15 @@ class Site:
         lengths[lengths == 0] = 1
         return matrix.clip_ids.tolist(), vectors / lengths
 
+    @cached_property
+    def _first_rows(self) -> dict[str, str]:
+        """The first row of the clip that each row of the store is about."""
+        first_rows: dict[str, str] = {}
+        for rows in clips_of_rows(list(self.manifest)):
+            for row in rows:
+                first_rows.setdefault(self.ids_in_store[row.clip_id], rows[0].clip_id)
+        return first_rows
+
     def _nearest(self, clip_id: str) -> list[tuple[str, Any]]:
         """Return the other clips whose features have the largest cosine to those of a clip."""
         clips, vectors = self.features
@@ -455,9 +464,12 @@ class Site:
         if own_id not in clips:
             return []
         cosines = vectors @ vectors[clips.index(own_id)]
-        pairs = zip(clips, cosines, strict=True)
-        others = [(other, cosine) for other, cosine in pairs if other != own_id]
-        return nlargest(N_NEAREST, others, key=lambda pair: float(pair[1]))
+        nearest: dict[str, Any] = {}
+        for place in np.argsort(-cosines, kind="stable").tolist():
+            other = clips[place]
+            nearest.setdefault(self._first_rows.get(other, other), cosines[place])
+        del nearest[self._first_rows[own_id]]
+        return list(nearest.items())[:N_NEAREST]
 
     def _marks_of_others(
         self, film: str, notes: list[str]

@@ -151,7 +151,8 @@ def _with_predictions(
 ) -> Site:
     """Return a page with what models and other annotators say of its clips."""
     from obygaze.films.decisions import Explainer
-    from obygaze.films.labels import table_path
+    from obygaze.films.labels import table_path, view_of_table
+    from obygaze_features.manifest.model import view_words
     from obygaze_features.store import open_store
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
@@ -180,7 +181,13 @@ def _with_predictions(
         segments=table_path(segments, root) if segments else None,
     )
     _ = shown.ids_in_store  # an error for a store of other clips
-    if shown.segments:
+    if segments and shown.segments:
+        seen_in = view_of_table(segments, shown.segments)
+        if seen_in != "raw":
+            raise FixInput(
+                f"the levels of {segments} are those of the {view_words(seen_in)}",
+                hint="the manifest that the view was made of",
+            )
         shown.table_of_marks(shown.segments)
     return shown
 

@@ -7,6 +7,7 @@ import shlex
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
@@ -14,20 +15,15 @@ from typing import Annotated, Any, NamedTuple
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.errors import FixInput as FixInput
-from obygaze_features.core.file_names import check_new_name
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.tables import TableRow
-from obygaze_features.core.workspace import Workspace, toml_of
-from obygaze_features.manifest.io import (
-    manifest_sha256,
-    read_manifest,
-    write_manifest,
-)
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.link import is_linked
 from obygaze_features.manifest.model import NO_LEVEL, Header, Manifest, SourceFile
 from obygaze_features.manifest.own_labels import own_tasks
-from obygaze_features.manifest.stats import compute_stats
+from obygaze_features.manifest.stats import Stats, compute_stats
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.manifest.vocabulary import (
     LEVELS,
@@ -80,12 +76,8 @@ class ImportedManifest(NamedTuple):
             force: Replace the output if it exists.
             workspace: The workspace, if it is not the current one.
         """
-        if isinstance(name, os.PathLike):
-            path = toml_of(Path(name))
-            check_new_name(path, path.stem)
-        else:
-            bare_name = self.manifest.name if name is None else name
-            path = Workspace.of(workspace).new_manifest(bare_name)
+        new = self.manifest.name if name is None else name
+        path = Workspace.of(workspace).new_manifest(new)
         manifest = replace(self.manifest, name=path.stem)
         n_lost_links = _n_links(path)
         if n_lost_links and not force:
@@ -123,6 +115,10 @@ class SavedManifest:
     notes_of_files: tuple[str, ...] = ()
     facts_of_files: Mapping[str, Any] = field(default_factory=dict)
 
+    @cached_property
+    def _stats(self) -> Stats:
+        return compute_stats(self.manifest)
+
     def to_json(self) -> dict[str, Any]:
         """Return where the manifest is, and its counts."""
         return {
@@ -131,11 +127,11 @@ class SavedManifest:
             "sha256": manifest_sha256(self.manifest),
             "warnings": self.warnings,
             **self.facts_of_files,
-            **compute_stats(self.manifest).to_json(),
+            **self._stats.to_json(),
         }
 
     def __str__(self) -> str:
-        stats = compute_stats(self.manifest)
+        stats = self._stats
         n_clips = count(stats.clips, stats.unit)
         text = f"{self.path}: {n_clips} of {count(stats.n_films, 'film')}"
         counts = [f"{level} {n}" for level, n in stats.levels.items() if n]
@@ -162,7 +158,7 @@ class SavedManifest:
         if self.path.parent.name != "manifests":
             notes.append(f"not in manifests/: other commands take it as {self.path}")
             name = str(self.path)
-        stats = compute_stats(self.manifest)
+        stats = self._stats
         notes += stats.notes
         if stats.is_linked and stats.without_video < stats.clips:
             notes.append(
@@ -272,12 +268,10 @@ def concepts_of(row: TableRow, column: str) -> tuple[str, ...]:
     if words == ("",):
         return ()
     names = []
-    unknown = []
-    for word in words:
+    for word in dict.fromkeys(words):
         name = canonical_concept(word)
-        if name is not None:
-            names.append(name)
-        elif word not in unknown:
-            unknown.append(word)
+        if name is None:
             row.add(column, f"unknown concept {word!r}")
+        else:
+            names.append(name)
     return tuple(names)

@@ -1,5 +1,6 @@
 """Read any table of clips, with a mapping of its columns and words to those of a manifest."""
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -7,7 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.errors import LIKE_IDS, FixInput, FixUsage, near
+from obygaze_features.core.files import is_workbook
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
@@ -17,7 +19,6 @@ from obygaze_features.core.tables import (
     read_table,
     whole_number,
 )
-from obygaze_features.core.workbooks import is_workbook
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     source_of,
@@ -29,6 +30,7 @@ from obygaze_features.manifest.adapters.table_ids import (
     changed_ids,
     check_clip_ids,
     columns_of_form,
+    hidden_columns,
     name_by_annotator,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
@@ -39,6 +41,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     TableMapping,
     chosen_mapping,
     draft_of,
+    has_times,
     used_mapping,
     write_draft,
     write_mapping_file,
@@ -49,9 +52,10 @@ from obygaze_features.manifest.adapters.table_times import (
     in_seconds,
     is_short,
 )
+from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.io import as_id, clips_of_table, toml_string
-from obygaze_features.manifest.listing import TITLES
+from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
@@ -65,6 +69,9 @@ from obygaze_features.manifest.own_labels import counted_words
 from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN, span_in_film
 from obygaze_features.manifest.vocabulary import LEVELS, concepts
 
+# More films with one clip are no typing errors.
+MOST_RARE = 20
+_DIGITS = re.compile("[0-9]")
 # How the last row of a table is called if it is a row of totals.
 TOTALS = ("total", "totals", "sum", "summe", "gesamt", "all")
 
@@ -175,14 +182,14 @@ def _read(
     one_clip_a_film = _one_clip_a_film(cells, chosen)
     name_by_annotator(table.rows, cells)
     extra = dict.fromkeys(name for name in sources if name not in CLIP_COLUMNS)
-    if not any(column in sources for column in TITLES):
+    if TITLE not in sources:
         extra |= _add_titles(cells, given_ids)
     modality_of = {**concepts(), **chosen.modalities}
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of_table(rows, modality_of, tuple(extra))
-    violations.raise_if_any(
-        "the table cannot be imported", _hint(path, table, required, chosen)
-    )
+    if violations:
+        hint = _hint(path, table, required, chosen)
+        violations.raise_if_any("the table cannot be imported", hint)
     folder = path.parent
     names_of_videos = {clip.video for clip in clips if clip.video}
     missing = sorted(name for name in names_of_videos if not _is_file(folder / name))
@@ -197,7 +204,7 @@ def _read(
         sources=(source,),
     )
     warnings = []
-    for hidden in _hidden(table, chosen):
+    for hidden in hidden_columns(table, chosen.columns, chosen.id):
         warnings.append(
             f"the column {hidden!r} of the table is left out, because {hidden} is something else"
         )
@@ -212,7 +219,30 @@ def _read(
     manifest = Manifest(name, header, clips, tuple(extra))
     in_ids = columns_of_form(chosen.id)
     kept = [column for column in own_columns(extra) if column not in in_ids]
-    return ImportedManifest(manifest, tuple(warnings), _notes(clips, kept)), used
+    notes = (*_notes(clips, kept), *_films_like_others(clips))
+    return ImportedManifest(manifest, tuple(warnings), notes), used
+
+
+def _films_like_others(clips: Sequence[Clip]) -> list[str]:
+    """Return a note on each film with one clip whose name is nearly that of a film with more.
+
+    Names that differ by a number, such as tt01 and tt02, are of two films.
+    """
+    n_of_film = Counter(clip.movie_id for clip in clips)
+    rare = [film for film, n_clips in n_of_film.items() if n_clips == 1]
+    if len(rare) > MOST_RARE:
+        return []
+    notes = []
+    for film in rare:
+        letters = _DIGITS.sub("", film)
+        others = []
+        for other, n_clips in n_of_film.items():
+            if n_clips > 1 and _DIGITS.sub("", other) != letters:
+                others.append(other)
+        meant = near(film, others, LIKE_IDS)
+        if meant:
+            notes.append(f"a film with one clip: {film}{meant}")
+    return notes
 
 
 def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
@@ -227,7 +257,11 @@ def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
     has_place = (
         clip.video or clip.end_s is not None or span_in_film(clip) for clip in clips
     )
-    if len(kept) > 1 and not any(has_place):
+    may_be_times = []
+    for column in kept:
+        cells = [clip.extra.get(column, "") for clip in clips]
+        may_be_times.append(has_times(cells))
+    if sum(may_be_times) > 1 and not any(has_place):
         hint = "--map start_s=COLUMN --map end_s=COLUMN --force"
         notes.append(f"no clip has times; if two of these columns are times: {hint}")
     return tuple(notes)
@@ -300,7 +334,7 @@ def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
         for target, source in mapped.items()
         if target not in (*TARGETS, source)
         and not target.startswith(FOLD_PREFIX)
-        and not (source in TARGETS and source in columns)
+        and not (source in (*TARGETS, *CONCEPTS) and source in columns)
     ]
     swapped = {
         target: mapped[target] for target in unknown if mapped[target] in TARGETS
@@ -318,15 +352,6 @@ def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
             hint=f"leave it out, and the column {mapped[target]!r} keeps its name; or"
             f" --map TARGET=COLUMN with one of {', '.join(TARGETS)}, fold:NAME",
         )
-
-
-def _hidden(table: CsvTable, mapping: TableMapping) -> list[str]:
-    """Return the columns of a table whose name another column of the manifest takes."""
-    taken = {*mapping.columns}
-    if mapping.id:
-        taken.add("clip_id")
-    used = {*mapping.columns.values(), *columns_of_form(mapping.id)}
-    return [name for name in table.columns if name in taken and name not in used]
 
 
 def _sources(table: CsvTable, mapping: TableMapping) -> dict[str, str]:
@@ -513,8 +538,8 @@ def _add_titles(
     columns: dict[str, None] = {}
     for values, given in zip(cells, given_ids, strict=True):
         if values["movie_id"] != given["movie_id"]:
-            values[TITLES[0]] = given["movie_id"]
-            columns[TITLES[0]] = None
+            values[TITLE] = given["movie_id"]
+            columns[TITLE] = None
     return columns
 
 

@@ -20,7 +20,11 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.adapters import n_with_value, source_of
-from obygaze_features.manifest.adapters.table_ids import columns_of_form, id_of_form
+from obygaze_features.manifest.adapters.table_ids import (
+    columns_of_form,
+    hidden_columns,
+    id_of_form,
+)
 from obygaze_features.manifest.adapters.table_mapping import (
     TableMapping,
     chosen_mapping,
@@ -86,8 +90,8 @@ class JoinedColumns:
         n_clips = count(self.n_by_id, "clip")
         reason = "films and times are not known on both sides"
         if not self.has_films:
-            reason = f"no column is mapped to {FILM} (--map {FILM}=COLUMN)"
-        return [f"{n_clips} by the id alone: {reason}"]
+            reason = f"--map {FILM}=COLUMN compares their films too"
+        return [f"{n_clips} matched by their ids: {reason}"]
 
 
 def join_columns(
@@ -198,9 +202,7 @@ def join(
         joined = joined.with_column(name, cells)
     left_out = [name for name in plan if name in CLIP_COLUMNS and name != key]
     warnings = _warnings(rows, id_in_table, left_out, key)
-    replaced = {*mapped, CLIP} if form else {*mapped}
-    used_columns = {*mapped.values(), *columns_of_form(form)}
-    hidden = (replaced & {*read.columns}) - used_columns
+    hidden = hidden_columns(read, mapped, form)
     if hidden:
         names = ", ".join(sorted(hidden))
         warnings.append(f"left out, something else is mapped to them: {names}")

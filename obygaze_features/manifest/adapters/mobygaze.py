@@ -18,6 +18,7 @@ from obygaze_features.manifest.adapters import (
     level_of,
     published,
     published_header,
+    string_list,
     strings_of,
     unread_columns,
 )
@@ -27,28 +28,15 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import concepts
 
 REQUIRED = (
-    *(
-        "clip_index",
-        "annotator",
-        "label",
-        "concepts",
-        "comment",
-        "start_frame",
-        "end_frame",
-    ),
-    *("imdb_key", "movie_title", "framerate"),
+    *("clip_index", "annotator", "label", "concepts", "comment"),
+    *("start_frame", "end_frame", "imdb_key", "movie_title", "framerate"),
 )
 EXTRA = (
-    *(
-        "annotator",
-        "start_frame",
-        "end_frame",
-        "framerate",
-        "movie_title",
-        "clip_index",
-    ),
-    "comment",
+    *("annotator", "start_frame", "end_frame", "framerate"),
+    *("movie_title", "clip_index", "comment"),
 )
+# What says what is said in which segment.
+TEXTS = ("imdb_key", "annotator", "clip_index", "subtitle")
 # The row, the number of the film, and what the notes of the data set say.
 LEFT_OUT = ("", "movie_id", "subtitle", "start_clip", "end_clip")
 NAMES = {
@@ -90,14 +78,10 @@ def read(
 
 def _cells(row: TableRow) -> dict[str, str]:
     """Return the cells of a clip; its times are exact, from whole frames and the frame rate."""
-    index = row.matching("clip_index", _INDEX, "of the form id_0")
-    word = row.matching("annotator", _WORD, "a word")
-    # A wrong part of the id is a violation already; the line makes the id unique.
-    number = f"{int(index[1]):04d}" if index else f"line{row.line}"
     start_s, end_s = _times(row)
     return {
         **{column: row[column] for column in EXTRA},
-        "clip_id": f"{row['imdb_key']}-{row['annotator'] if word else 'unknown'}-{number}",
+        "clip_id": _id_of(row),
         "movie_id": row["imdb_key"],
         "start_s": start_s,
         "end_s": end_s,
@@ -105,6 +89,28 @@ def _cells(row: TableRow) -> dict[str, str]:
         "concepts": "|".join(dict.fromkeys(concepts_of(row, "concepts"))),
         "comment": " | ".join(strings_of(row, "comment")),
     }
+
+
+def texts_of_segments(csv: Path) -> dict[str, str]:
+    """Return what is said in each segment, by its id in the manifest; no manifest has it."""
+    violations = Violations(csv, NAMES)
+    table = read_table(csv, required=TEXTS, violations=violations, content="segments")
+    texts = {}
+    for row in table.rows:
+        strings = string_list(row["subtitle"])
+        text = row["subtitle"] if strings is None else " ".join(strings)
+        texts[_id_of(row)] = text
+    violations.raise_if_any("this is not the table of MObyGaze")
+    return texts
+
+
+def _id_of(row: TableRow) -> str:
+    """Return the id of a segment."""
+    index = row.matching("clip_index", _INDEX, "of the form id_0")
+    word = row.matching("annotator", _WORD, "a word")
+    # A wrong part of the id is a violation already; the line makes the id unique.
+    number = f"{int(index[1]):04d}" if index else f"line{row.line}"
+    return f"{row['imdb_key']}-{row['annotator'] if word else 'unknown'}-{number}"
 
 
 def _times(row: TableRow) -> tuple[str, str]:

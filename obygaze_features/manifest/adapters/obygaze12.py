@@ -38,7 +38,6 @@ NAMES = {
     **{"scene": "clip", "first_shot": "clip", "last_shot": "clip"},
 }
 SPLIT_COLUMNS = ("id", "movie", "label", "reason", "fold")
-# The second line of the released file has nothing but semicolons.
 # The levels that a label stands for; the files by film have 1 for S and 0 for its opposites.
 LEVELS_OF_LABEL = {
     "Easy Neg": ("EN",),

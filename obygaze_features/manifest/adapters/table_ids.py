@@ -10,16 +10,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.tables import TableRow, whole_number
-from obygaze_features.manifest.adapters.table_mapping import NEEDED
+from obygaze_features.core.tables import CsvTable, TableRow, whole_number
+from obygaze_features.manifest.adapters.table_mapping import FRAMES, NEEDED
+from obygaze_features.manifest.adapters.table_times import SPAN_COLUMNS
+from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.model import ascii_id
+from obygaze_features.manifest.spans import FILM_TIMES
 
 COUNT = "count"
 # Rows of several annotators are of one clip if these are equal.
-_PLACES = (
-    *("start_s", "end_s", "film_start_s", "film_end_s"),
-    *("start_frame", "end_frame", "video"),
-)
+_PLACES = (*SPAN_COLUMNS, *FILM_TIMES, *FRAMES, "video")
 _PART = re.compile(r"\{(?P<column>[^{}:]+)(?::(?P<digits>0?[0-9]{1,2})d)?\}")
 
 
@@ -35,6 +35,13 @@ def columns_of_form(form: str) -> list[str]:
     return columns
 
 
+def hidden_columns(table: CsvTable, columns: Mapping[str, str], form: str) -> list[str]:
+    """Return the columns of a table whose name another column of the manifest takes."""
+    taken = {*columns, "clip_id"} if form else {*columns}
+    used = {*columns.values(), *columns_of_form(form)}
+    return [name for name in table.columns if name in taken and name not in used]
+
+
 def counts_in_films(
     rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]
 ) -> list[str]:
@@ -45,7 +52,9 @@ def counts_in_films(
     places_of_film: dict[str, dict[tuple[str, ...], str]] = {}
     counts = []
     for row, values in zip(rows, cells, strict=True):
-        place = tuple(values.get(column, "") for column in _PLACES)
+        place = tuple(
+            plain_value(values.get(column, "").strip(), column) for column in _PLACES
+        )
         if not any(place):
             if values.get("annotator", "").strip():
                 row.add(

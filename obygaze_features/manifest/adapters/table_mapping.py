@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
-from obygaze_features.core.files import require_file, write_new
+from obygaze_features.core.files import is_workbook, require_file, write_new
 from obygaze_features.core.schema_check import (
     Document,
     Filled,
@@ -25,7 +25,6 @@ from obygaze_features.core.schema_check import (
     record_of,
 )
 from obygaze_features.core.tables import CsvTable, TableRow
-from obygaze_features.core.workbooks import is_workbook
 from obygaze_features.manifest.adapters.table_times import (
     SHORT_TIMES,
     SPAN_COLUMNS,
@@ -211,8 +210,7 @@ def used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMappin
 
 def _words(rows: Sequence[TableRow], column: str) -> list[str]:
     """Return the different cells of a column that are not empty."""
-    cells = (row.cells.get(column, "").strip() for row in rows)
-    return list(dict.fromkeys(cell for cell in cells if cell))
+    return list(_counts(rows, column))
 
 
 def write_mapping_file(path: Path, mapping: object) -> None:
@@ -322,7 +320,7 @@ def _draft_of_times(table: CsvTable, mapping: TableMapping) -> list[str]:
     for column in table.filled_columns:
         cells = _words(table.rows, column)
         unclear = [cell for cell in cells if is_short(cell)]
-        if unclear and (column in mapped or _has_times(cells)):
+        if unclear and (column in mapped or has_times(cells)):
             forms = " or ".join(map(toml_string, SHORT_TIMES))
             return [
                 "",
@@ -332,7 +330,7 @@ def _draft_of_times(table: CsvTable, mapping: TableMapping) -> list[str]:
     return []
 
 
-def _has_times(cells: Sequence[str]) -> bool:
+def has_times(cells: Sequence[str]) -> bool:
     """Return whether a column looks like one of times, some of which may be typing errors."""
     n_times = sum(map(is_time, cells))
     return n_times > MOST_WRONG * (len(cells) - n_times)
@@ -381,15 +379,15 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
         if column in TARGETS or column.startswith(FOLD_PREFIX):
             target_of.setdefault(column, column)
         words = _words(table.rows, column)
-        if _has_times(words):
+        if has_times(words):
             wrong = [word for word in words if not is_time(word)]
             for row in table.rows:
                 if row[column].strip() in wrong:
                     shown = toml_string(row[column])
                     lines.append(f"# Line {row.line} of the table: {shown} is no time.")
-        cells = [row[column].strip() for row in table.rows if row[column].strip()]
-        if column not in target_of and has_numbers(cells):
-            for word, n in Counter(cells).items():
+        n_rows = _counts(table.rows, column)
+        if column not in target_of and has_numbers([*n_rows.elements()]):
+            for word, n in n_rows.items():
                 if not NUMBER.fullmatch(word):
                     shown = f"{toml_string(word)} ({count(n, 'time')})"
                     lines.append(

@@ -14,12 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import Progress, Quiet, count, few
-from obygaze_features.core.errors import (
-    EXIT_SOME_FAILED,
-    Corrupt,
-    FixInput,
-    FixUsage,
-)
+from obygaze_features.core.errors import EXIT_SOME_FAILED, Corrupt, FixInput, FixUsage
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
@@ -41,6 +36,7 @@ from obygaze_features.store.importing.reader import (
     Values,
     checked_shape,
 )
+from obygaze_features.store.importing.tables import open_table
 from obygaze_features.store.importing.trees import open_npy, open_pth
 from obygaze_features.store.layout import (
     DTYPES,
@@ -78,18 +74,30 @@ def _open_hdf5(path: Path, arrays: Mapping[str, str], **options: str) -> Reader:
     return open_hdf5(path, arrays, **options)
 
 
-FORMATS: Mapping[str, Callable[..., Reader]] = {
-    "npz": open_npz,
-    "hdf5": _open_hdf5,
-    "npy": open_npy,
-    "pth": open_pth,
-    "parquet": open_parquet,
+class Format(NamedTuple):
+    """How a format is opened; whether arrays in it have names, and ids an array of their own."""
+
+    open: Callable[..., Reader]
+    has_names: bool
+
+
+FORMATS: Mapping[ImportFormat, Format] = {
+    "npz": Format(open_npz, has_names=True),
+    "hdf5": Format(_open_hdf5, has_names=True),
+    "npy": Format(open_npy, has_names=False),
+    "pth": Format(open_pth, has_names=False),
+    "parquet": Format(open_parquet, has_names=True),
+    "csv": Format(open_table, has_names=True),
+    "xlsx": Format(open_table, has_names=True),
 }
-WITH_ID_KEY = ("npz", "hdf5", "parquet")
 POOLED = "pooled"
 NOT_IN_FILES = "not in the files"
 # What an import writes into the recipe beside the facts that it is given.
 OWN_FACTS = frozenset((ORIGIN, "backbone", "pooling"))
+ONLY_THESE_FILES = (
+    "a model of this store can score no other store: for that, import it with --backbone NAME, and"
+    " all others that were made in the same way with the same NAME"
+)
 SHOWN_REASONS = 5
 # Shorter rows, such as the length of a clip, may well be equal.
 VECTOR_VALUES = 4
@@ -197,7 +205,7 @@ def import_features(
             target,
             imported,
             arrays=imported.arrays,
-            recipe=_recipe_of(reader, backbone, facts or {}, pool),
+            recipe=_recipe_of(reader, backbone, facts or {}, pool, stored),
             manifest=clips.manifest,
             replaces=changes_that_withdrew(sources),
             origins=[_origin_of(reader)],
@@ -205,6 +213,9 @@ def import_features(
         )
     finally:
         reader.close()
+    remarks = [*reader.notes, *_left_out(reader, stored), *clips.notes]
+    if not backbone:
+        remarks.append(ONLY_THESE_FILES)
     rows = imported.columns()
     failed = {rows.clip_ids[n]: rows.reasons[n] for n in sorted(imported.problems)}
     warnings = [
@@ -218,7 +229,7 @@ def import_features(
         arrays={array.name: array.shape for array in imported.arrays},
         failed=failed,
         not_in_manifest=clips.not_in_manifest,
-        remarks=[*reader.notes, *_left_out(reader, stored), *clips.notes],
+        remarks=remarks,
         next_command=_next_command(os.fspath(path), imported.arrays, manifest),
         warnings=warnings,
         withdrawn=[rows.clip_ids[n] for n in sorted(imported.withdrawn)],
@@ -267,12 +278,13 @@ def open_features(
         raise FixUsage(
             f"unknown format {format!r}", hint=f"one of {', '.join(FORMATS)}"
         )
-    if format not in WITH_ID_KEY:
-        if arrays or id_key is not None:
-            raise FixUsage(f"--array and --id-key do not apply to {format}")
-        return FORMATS[format](Path(source))
-    options = {} if id_key is None else {"id_key": id_key}
-    return FORMATS[format](Path(source), dict(arrays or {}), **options)
+    kind = FORMATS[format]
+    if kind.has_names:
+        options = {} if id_key is None else {"id_key": id_key}
+        return kind.open(Path(source), dict(arrays or {}), **options)
+    if arrays or id_key is not None:
+        raise FixUsage(f"--array and --id-key do not apply to {format}")
+    return kind.open(Path(source))
 
 
 def _features_of(reader: Reader) -> list[str]:
@@ -333,6 +345,9 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
             start_s, end_s = zip(*reader.times, strict=True)
             rows = replace(rows, start_s=start_s, end_s=end_s)
         record = ManifestMark(WITHOUT_MANIFEST, rows.clips_sha256)
+        if reader.export is not None and reader.export.manifest.sha256:
+            # As in the store, its films are known, or guesses.
+            record = reader.export.manifest
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest, reader.clip_ids)
@@ -390,12 +405,6 @@ def _identity_in(reader: Reader, place: int, clip_id: str) -> Identity:
     return identity_of(row, reader.export)._replace(clip_id=clip_id)
 
 
-def _stored_identity(reader: Reader, place: int) -> Identity:
-    """Return what a store without a manifest says of a clip of the files."""
-    name = reader.clip_ids[place]
-    return _identity_in(reader, place, as_id(name) if reader.export is None else name)
-
-
 def _as_ids(texts: Sequence[str]) -> TextColumn:
     """Return texts as ids, each as `as_id` does."""
     column = TextColumn.of(texts)
@@ -423,9 +432,9 @@ def _changes(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
 class _Names:
     """The names by which a clip of a manifest is known.
 
-    These are its id, the id without the annotator, the name of its video, and what becomes its id
-    by the rule of manifests. A name of two clips is none. A row whose id the files have takes no
-    other name.
+    These are its id, the id without the annotator, the name of its video if it is all of that, and
+    what becomes its id by the rule of manifests. A name of two clips is none. A row whose id the
+    files have takes no other name.
     """
 
     def __init__(self, manifest: model.Manifest, in_files: Sequence[str]) -> None:
@@ -436,7 +445,10 @@ class _Names:
         for clip in manifest:
             about = model.unannotated_id(clip)
             rows_of_clip.setdefault(about, []).append(clip.clip_id)
-            for name in (about, Path(clip.video).stem):
+            # The features of a file are not those of a part of it.
+            is_whole = (clip.start_s, clip.end_s) == (None, None)
+            video = Path(clip.video).stem if is_whole else ""
+            for name in (about, video):
                 if name:
                     clips_of_name.setdefault(composed(name), set()).add(about)
         self.rows_of_name: dict[str, list[str]] = {}
@@ -509,7 +521,7 @@ def _check_unique(ids: Sequence[str], reader: Reader) -> None:
 
 def _other_ids(reader: Reader) -> str:
     """Return the part of a hint that names the option for other ids, if the format has one."""
-    if reader.origin["format"] in WITH_ID_KEY:
+    if FORMATS[reader.origin["format"]].has_names:
         return ", or name another array of ids with --id-key"
     return ""
 
@@ -529,14 +541,18 @@ def _check_some_known(
 
 
 def _recipe_of(
-    reader: Reader, backbone: str, given_facts: Mapping[str, str], pool: Pool
+    reader: Reader,
+    backbone: str,
+    given_facts: Mapping[str, str],
+    pool: Pool,
+    stored_arrays: Sequence["StoredArray"],
 ) -> Recipe:
     """Return the recipe of imported features: the facts that are given.
 
     Without a backbone, nobody says how they were made: the files are a part of the recipe, so that
     no other file has it.
     """
-    facts: dict[str, Any] = dict(given_facts)
+    facts: dict[str, Any] = {**given_facts, **reader.facts}
     source = STATED
     if backbone:
         facts["backbone"] = backbone
@@ -544,7 +560,9 @@ def _recipe_of(
         facts[ORIGIN] = dict(reader.origin)
         source = str(reader.origin["format"])
     if pool != "none":
-        facts["pooling"] = f"{_pooling_of(pool)} over all tokens, by the importer"
+        has_mask = any(stored.mask for stored in stored_arrays)
+        vectors = "the real frames" if has_mask else "all tokens"
+        facts["pooling"] = f"{_pooling_of(pool)} over {vectors}, by the importer"
     return Recipe.unknown(source, facts)
 
 
@@ -891,7 +909,9 @@ class ImportedRows:
             place = int(self.places[number])
             if place >= 0 and not reason:
                 # It may have been withdrawn under the id that it has in the files.
-                in_files = _stored_identity(self.reader, place)
+                name = self.reader.clip_ids[place]
+                stored_id = as_id(name) if self.reader.export is None else name
+                in_files = _identity_in(self.reader, place, stored_id)
                 reason = self.withdrawals.find(in_files).reason
             if reason:
                 self.withdrawn[number] = reason

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -151,7 +151,7 @@ class Member:
         where = str(path)
         try:
             with archive.open(member) as stream:
-                self.shape, self.is_fortran, self.dtype = _header(stream)
+                self.shape, self.is_fortran, self.dtype = header_of_npy(stream)
                 self.header_bytes = stream.tell()
         except FOREIGN_DAMAGE as error:
             raise Corrupt(
@@ -231,7 +231,7 @@ class Member:
         return file
 
 
-def _header(stream: BinaryIO | Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def header_of_npy(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Return shape, whether columns come first, and type, from the beginning of a .npy file."""
     formats = np.lib.format
     if formats.read_magic(stream) == (1, 0):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput, near
 from obygaze_features.core.files import require_file
 from obygaze_features.core.lazy import need
@@ -62,11 +63,12 @@ def open_parquet(
         )
     if export is not None:
         wanted.update((*TIME_KEYS, *export.arrays))
-    names = []
+    names: list[str] = []
+    others: list[str] = []
     for field in table.schema:
-        if _is_vector(field.type) or field.name in wanted:
-            names.append(field.name)
-    return array_reader(
+        is_read = _is_vector(field.type) or field.name in wanted
+        (names if is_read else others).append(field.name)
+    reader = array_reader(
         str(path),
         origin,
         names,
@@ -75,6 +77,10 @@ def open_parquet(
         id_key=id_key,
         export=export,
     )
+    if others and not arrays:
+        left_out = f"columns without lists of numbers were left out: {few(others, 5)}"
+        reader.notes = [*reader.notes, left_out]
+    return reader
 
 
 def origin_text(path: Path) -> str:

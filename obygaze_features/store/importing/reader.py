@@ -8,6 +8,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -147,7 +148,7 @@ class Reader:
     Of an export of this program, `export` is what it says of its store, `times` has start and end
     of each clip if a clip has any, and `dims` has the dimensions of the arrays that are kept as
     they are. `companions` are columns that nobody has asked for: they are stored with the arrays to
-    which they belong.
+    which they belong. `facts` are what the files say of how the features were made.
     """
 
     where: str
@@ -161,6 +162,7 @@ class Reader:
     times: Sequence[tuple[float | None, float | None]] = ()
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     companions: Collection[str] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def close(self) -> None:
         """Close the files."""
@@ -618,6 +620,14 @@ def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
             f"no {suffixes[0]} file in this folder", where=str(root), hint=hint
         )
     return files
+
+
+def number_of_cell(cell: str | None) -> float | None:
+    """Return a cell as a number; None where it is none, or not finite."""
+    number = math.nan
+    with suppress(ValueError):
+        number = float(cell or "")
+    return number if math.isfinite(number) else None
 
 
 def array_name(name: str) -> str:

@@ -13,8 +13,8 @@ import pytest
 from support.cli import call_obygaze, run_obygaze
 
 
-def _table(folder: Path, name: str) -> list[dict[str, str]]:
-    path = folder / "runs" / "first" / "tables" / f"{name}.csv"
+def _table(folder: Path, name: str, run: str = "first") -> list[dict[str, str]]:
+    path = folder / "runs" / run / "tables" / f"{name}.csv"
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
@@ -32,7 +32,8 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     assert "show 1 of 2 concepts (Body); not shown: Look." in first_screen
     # The page says why its sentence is not about the model with the higher value.
     assert "The answer is about ridge, which the protocol names" in first_screen
-    assert first_screen.count("<li>") == 4, "no warning applies"
+    assert "12 clips with concepts, but no visual one (12 S; Voice)" in first_screen
+    assert first_screen.count("<li>") == 5, "no other warning applies"
     # Both models are better than a random order, in a table of two rows.
     rows = _table(folder, "summary")
     assert [row["model"] for row in rows] == ["ridge", "pcbm-lr"]
@@ -44,6 +45,15 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     assert float(body["AP low"]) > float(body["share"]) + 0.15
     assert float(look["p (Holm)"]) > 0.1
     assert float(look["AP low"]) < float(look["share"]) < float(look["AP high"])
+    # What can only be heard is missed by pictures, and found by sound.
+    page = (folder / "runs" / "heard" / "report.html").read_text(encoding="utf-8")
+    assert "No picture shows Voice (36 clips): desc cannot see them." in page
+    assert (
+        "The levels are those of the raw view, since sound is not of pictures" in page
+    )
+    rows = {row["store"]: row for row in _table(folder, "summary", "heard")}
+    assert rows["desc"]["better?"] != "yes"
+    assert rows["sound"]["better?"] == "yes"
     # Each printed command works as it is typed.
     report = shlex.split(document["commands"][-1])[1:]
     assert run_obygaze(*report, cwd=tmp_path).code == 0

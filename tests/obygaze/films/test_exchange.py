@@ -599,6 +599,11 @@ def test_a_decision_that_is_no_level_is_kept(tmp_path: Path) -> None:
     ("rows", "problem"),
     [
         ("a-0,b,,,0.5", ":2: column 'clip_id': another clip, film: b and a"),
+        # A store without a manifest may not know the film.
+        (
+            "a-0,unknown,,,0.5\na-1,b,,,0.5",
+            ":3: column 'clip_id': another clip, film: b and a",
+        ),
         (
             "a-1,a,5,15,0.5",
             ":2: column 'clip_id': another clip, times: 5 s to 15 s and 10 s to 20 s",
@@ -634,6 +639,29 @@ def test_what_files_do_not_say_of_a_manifest_is_said(tmp_path: Path, kind: str) 
         "the files do not say: licence, that the levels are those of the visual view,"
         " the modality of mine"
     )
+
+
+@pytest.mark.parametrize("kind", ["elan", "vtt"])
+def test_clips_without_a_label_and_further_columns_are_said(
+    tmp_path: Path, kind: str
+) -> None:
+    """Read again, the clip would be an easy negative of a film that was watched as a whole."""
+    first, *others = films_for_predictions()
+    marked = [replace(clip, level="S", extra={"mood": "joy"}) for clip in others]
+    manifest = replace(
+        films_for_predictions(),
+        clips=(replace(first, level="", concepts=()), *marked),
+        columns=("mood", "film_start_s"),
+    )
+    (told,) = export_segments(kind, manifest, folder=tmp_path / "out").warnings
+    assert told == "the files do not say: 1 clip without a label, the columns mood"
+    table = tmp_path / "marks.csv"
+    columns = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate,mood"
+    table.write_text(f"{columns}\nlake,ada,0,9,S,,25,joy\n")
+    (told,) = export_segments(kind, table, folder=tmp_path / "other").warnings
+    assert told == "the files do not say: the columns mood"
+    (told,) = import_segments([table], "read").warnings
+    assert told.endswith(": left out, since marks have none: the columns mood")
 
 
 @pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])

@@ -222,6 +222,21 @@ def test_marks_behind_the_end_of_the_video_are_refused(inside):
         assert problem in refused.stderr
 
 
+def test_a_clip_behind_the_end_of_the_video_is_no_easy_negative(linked):
+    marks = "movie_id,annotator,start_frame,end_frame,level\n"
+    Path("own.csv").write_text(f"{marks}lake,ada,0,9,S\n", "utf-8")
+    clips = "clip_id,movie_id,start_frame,end_frame\na,lake,0,9\nb,lake"
+    words = ("manifest", "project", "own.csv", "--clips", "places.csv", "--json")
+    # The last clip of a film may be longer than what is left of it.
+    Path("places.csv").write_text(f"{clips},40,90\n", "utf-8")
+    merged = call_obygaze(*words).json()["merged"]
+    assert [clip["level"] for clip in merged] == ["S", "EN"]
+    Path("places.csv").write_text(f"{clips},9000,9090\n", "utf-8")
+    refused = call_obygaze(*words)
+    assert refused.code == 1
+    assert "the last picture of lake is 47, not 9000" in refused.stderr
+
+
 def test_marks_counted_at_another_rate_than_the_linked_video_are_refused(inside):
     """Marks of a copy of 24 pictures a second were put on clips of one of 23.976."""
     marks = "movie_id,annotator,start_frame,end_frame,level,framerate\n"

@@ -58,10 +58,54 @@ PUBLISHED = {
         replace(L14, patch=16, tubelet=2),
     ),
 }
+# name: rate, seconds, width, clip
+PUBLISHED_SOUND = {
+    "wav2vec2-base": (16000, 15, 768, 768),
+    "wavlm-base-plus": (16000, 15, 768, 768),
+    "hubert-base-ls960": (16000, 15, 768, 768),
+    "whisper-small": (16000, 30, 768, 768),
+    "clap-htsat-unfused": (48000, 10, 768, 512),
+}
+# name: tokens, whether vectors have the length 1, width, layers
+PUBLISHED_WORDS = {
+    "minilm": (256, True, 384, 6),
+    "distilroberta": (512, True, 768, 6),
+    "minilm-multilingual": (128, False, 384, 12),
+}
+WITHOUT_CHECKPOINT = ("descriptors", "sound-descriptors", "speech")
 
 
 def test_the_table_and_the_folder_are_the_same() -> None:
-    assert set(NAMES) == {*PUBLISHED, "descriptors"}
+    of_pictures = {*PUBLISHED, *WITHOUT_CHECKPOINT}
+    assert set(NAMES) == {*of_pictures, *PUBLISHED_SOUND, *PUBLISHED_WORDS}
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED_WORDS))
+def test_a_card_of_words_is_as_published(name: str) -> None:
+    tokens, is_normalised, width, layers = PUBLISHED_WORDS[name]
+    card = find_card(name)
+    assert card.family.medium == "words"
+    assert card.words is not None
+    assert (card.words.tokens, card.words.normalise) == (tokens, is_normalised)
+    assert (card.geometry.out, card.depth["layers"]) == (width, layers)
+    assert {array.shape for array in card.arrays.values()} == {(width,)}
+    # The weights of one come with a package, whose hash decides.
+    assert bool(card.package) == bool(card.weights_sha256) == (name == "minilm")
+
+
+@pytest.mark.parametrize("name", sorted(PUBLISHED_SOUND))
+def test_a_card_of_sound_is_as_published(name: str) -> None:
+    rate, seconds, width, vector = PUBLISHED_SOUND[name]
+    card = find_card(name)
+    assert card.family.medium == "sound"
+    assert card.sound is not None
+    assert (card.sound.rate, card.sound.seconds) == (rate, seconds)
+    # Only WavLM Base+ takes samples as they are, of the models of waves.
+    is_normalised = card.family.name in ("wav2vec2", "hubert")
+    assert card.sound.normalise is is_normalised
+    shapes = {name: array.shape for name, array in card.arrays.items()}
+    assert shapes == {"clip": (vector,), "pooled": (width,), "frames": (16, width)}
+    assert card.depth["layers"] == 12
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,7 +118,7 @@ def test_every_shipped_card_loads(name: str) -> None:
     assert len(card.sha256) == 64
     assert "default" in card.presets
     assert set(card.sources.values()) <= set(card.family.outputs)
-    assert card.checkpoint or card.family.name in ("lsmdc", "descriptors")
+    assert card.checkpoint or card.family.name in ("lsmdc", *WITHOUT_CHECKPOINT)
 
 
 def flops(card: Card, d: Depth) -> int:
@@ -179,7 +223,7 @@ def test_every_family_names_a_class_that_exists() -> None:
     for family in PRETRAINED.values():
         assert family.model().__name__ == family.class_name
         assert family.text is None or family.model(family.text.model)
-    assert set(PRETRAINED) | {"lsmdc", "descriptors"} == set(FAMILIES)
+    assert set(PRETRAINED) | {"lsmdc", *WITHOUT_CHECKPOINT} == set(FAMILIES)
 
 
 TEN_LINES = """

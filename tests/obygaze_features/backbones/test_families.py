@@ -15,7 +15,7 @@ from msgspec import structs
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
 
-from support.checkpoints import CARD_OF, TINY, save_tiny, tiny_card  # noqa: E402
+from support.checkpoints import TINY, save_tiny, tiny_card  # noqa: E402
 
 from obygaze_features.backbones.actions import (  # noqa: E402
     check_backbone,
@@ -36,7 +36,7 @@ from obygaze_features.core.errors import FixInput  # noqa: E402
 
 torch.set_num_threads(1)
 
-FAMILIES = sorted(CARD_OF)
+FAMILIES = sorted(TINY)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.checkpoints import FORMS, save_lsmdc, save_tiny, tiny_card
+from support.checkpoints import FORMS, TINY, save_lsmdc, save_tiny, tiny_card
 
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 pytest.importorskip("transformers", reason="backbones need the extract extra")
@@ -30,19 +30,6 @@ from obygaze_features.core.files import sha256_file  # noqa: E402
 
 torch.set_num_threads(1)
 
-# A tensor that the arrays need, family by family.
-NEEDED = {
-    "xclip": "mit.position_embedding",
-    "clip": "vision_model.post_layernorm.weight",
-    "siglip": "vision_model.head.probe",
-    "dinov2": "encoder.layer.1.layer_scale1.lambda1",
-    "dinov3": "embeddings.register_tokens",
-    "vivit": "vivit.embeddings.position_embeddings",
-    "videomae": "videomae.layernorm.weight",
-    "timesformer": "timesformer.embeddings.time_embeddings",
-    "vjepa2": "encoder.layernorm.bias",
-}
-
 
 def change(folder: Path, form: str, edit: Callable[[dict[str, Any]], None]) -> None:
     """Edit the tensors of a checkpoint on disk."""
@@ -57,10 +44,10 @@ def change(folder: Path, form: str, edit: Callable[[dict[str, Any]], None]) -> N
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-@pytest.mark.parametrize("family", sorted(NEEDED))
+@pytest.mark.parametrize("family", sorted(TINY))
 def test_a_missing_tensor_is_fatal(family: str, tmp_path: Path) -> None:
     save_tiny(family, tmp_path)
-    key = NEEDED[family]
+    key = TINY[family].needed
 
     def edit(tensors: dict[str, Any]) -> None:
         del tensors[next(name for name in tensors if name.endswith(key))]
@@ -71,7 +58,7 @@ def test_a_missing_tensor_is_fatal(family: str, tmp_path: Path) -> None:
     assert any(key.split(".")[-1] in line for line in caught.value.details)
 
 
-@pytest.mark.parametrize("family", sorted(NEEDED))
+@pytest.mark.parametrize("family", sorted(TINY))
 def test_tensors_nobody_knows_are_fatal(family: str, tmp_path: Path) -> None:
     """A third layer where the configuration says two is another model."""
     save_tiny(family, tmp_path)
@@ -92,12 +79,12 @@ def test_tensors_nobody_knows_are_fatal(family: str, tmp_path: Path) -> None:
         load_backbone(tiny_card(family), tmp_path)
 
 
-@pytest.mark.parametrize("family", sorted(NEEDED))
+@pytest.mark.parametrize("family", sorted(TINY))
 def test_tensors_of_another_shape_are_fatal(family: str, tmp_path: Path) -> None:
     save_tiny(family, tmp_path)
 
     def edit(tensors: dict[str, Any]) -> None:
-        name = next(n for n in tensors if n.endswith(NEEDED[family]))
+        name = next(n for n in tensors if n.endswith(TINY[family].needed))
         tensors[name] = torch.zeros(3, *tensors[name].shape)
 
     change(tmp_path, "safetensors", edit)

@@ -190,7 +190,7 @@ def test_the_checkpoints_own_edge_has_the_say() -> None:
 def test_the_recipe_tells_pixels_apart_by_what_they_are() -> None:
     seen: dict[str, str] = {}
     for card in find_cards()[0]:
-        if card.family.name == "descriptors":
+        if card.family.name == "descriptors" or card.family.medium != "pictures":
             continue
         for name, preset in card.presets.items():
             recipe = preprocessor(preset, card.geometry.size).recipe()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.checkpoints import CARD_OF, save_tiny, tiny_card, write_tiny_card
+from support.checkpoints import TINY, save_tiny, tiny_card, write_tiny_card
 from support.cli import call_obygaze
 from support.extraction import film_folder, keep_manifest
 
@@ -51,16 +51,16 @@ def backbone_of(card: Card, weights: Path | None = None) -> dict[str, Any]:
     return section
 
 
-@pytest.mark.parametrize("family", sorted(CARD_OF))
+@pytest.mark.parametrize("family", sorted(TINY))
 def test_a_toy_is_refused_by_the_card_of_the_real_checkpoint(
     family: str, tmp_path: Path
 ) -> None:
     folder = save_tiny(family, tmp_path / "toy")
     assert load_backbone(tiny_card(family), folder)
     with pytest.raises(
-        FixInput, match=f"the sizes of the card {CARD_OF[family]}"
+        FixInput, match=f"the sizes of the card {TINY[family].card}"
     ) as caught:
-        load_backbone(CARD_OF[family], folder)
+        load_backbone(TINY[family].card, folder)
     width = 1024 if family == "vjepa2" else 768
     layers = 24 if family == "vjepa2" else 12
     assert f"width: expected {width}, got 32" in caught.value.details

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.folds import grouped, leave_one_film_out
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 from obygaze_features.manifest.stats import compute_stats
@@ -91,3 +91,14 @@ def test_a_manifest_of_many_films_is_not_gone_through_once_for_each() -> None:
         "NS": 0,
         "S": 2,
     }
+
+
+@pytest.mark.parametrize("work", [lambda m: grouped(m, 2), leave_one_film_out])
+def test_clips_of_unknown_films_are_in_no_fold(
+    work: Callable[[Manifest], object],
+) -> None:
+    """They may be clips of any film of another fold."""
+    manifest = films([2, 3])
+    clips = [*manifest, Clip("x-1", "unknown"), Clip("x-2", "unknown")]
+    with pytest.raises(FixInput, match="the films of 2 of 7 clips are not known"):
+        work(manifest.with_clips(clips))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput, NotFound
@@ -18,7 +21,7 @@ from obygaze_features.manifest.link import (
     link,
 )
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.spans import span_in_film
+from obygaze_features.manifest.spans import FILM_TIMES, span_in_film
 
 
 def test_the_only_clip_of_a_film_may_have_its_id(tmp_path: Path) -> None:
@@ -461,3 +464,58 @@ def test_the_file_of_a_scene_is_of_no_clip_where_the_scene_has_several(
         for name in ("ada", "ben")
     ]
     assert videos(link(manifest_of(*rows), tmp_path)) == ["tt01_scene_1.mp4"] * 2
+
+
+FILES = (
+    *("a.mp4", "b.mkv", "a-1.mp4", "a-2.avi", "b-1.mp4", "a_scene_3.mp4"),
+    *("x1.avi", "a/x2.mp4", "b/x2.mp4", "x3.mp4"),
+)
+
+
+@st.composite
+def placed_clips(draw: st.DrawFn) -> Manifest:
+    """Clips of two films, of which a file, times in it and times in the film may be known."""
+    clips = []
+    for film in "ab":
+        for number in (1, 2, 3):
+            in_film = (10.0 * number, 10.0 * number + 5.0)
+            names = ("", "", f"{film}.mp4", f"{film}-{number}.mp4", f"x{number}.avi")
+            video = draw(st.sampled_from(names))
+            in_file = (0.0, 5.0) if video and draw(st.booleans()) else in_film
+            start_s, end_s = in_file if draw(st.booleans()) else (None, None)
+            cells = map(repr, in_film) if draw(st.booleans()) else ("", "")
+            clips.append(
+                Clip(
+                    f"{film}-{number}",
+                    film,
+                    draw(st.sampled_from((None, number))),
+                    video=video,
+                    start_s=start_s,
+                    end_s=end_s,
+                    extra=dict(zip(FILM_TIMES, cells, strict=True)),
+                )
+            )
+    return Manifest("films", Header("films"), tuple(clips), FILM_TIMES)
+
+
+FOLDERS = st.lists(st.sampled_from(FILES), min_size=1, max_size=7, unique=True)
+
+
+@settings(max_examples=25, deadline=None)
+@given(placed_clips(), FOLDERS, FOLDERS)
+def test_a_link_to_another_folder_and_back_changes_nothing(
+    manifest: Manifest, here: list[str], there: list[str]
+) -> None:
+    with TemporaryDirectory() as place:
+        folders = (Path(place, "here"), Path(place, "there"))
+        for folder, names in zip(folders, (here, there), strict=True):
+            for name in names:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).touch()
+        linked = link(manifest, folders[0]).manifest
+        elsewhere = link(linked, folders[1]).manifest
+        assert link(elsewhere, folders[0]).manifest == linked
+        assert elsewhere == link(manifest, folders[1]).manifest
+    for clip in manifest:
+        assert span_in_film(linked[clip.clip_id]) == span_in_film(clip)
+    check_manifest(linked)

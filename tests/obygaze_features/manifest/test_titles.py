@@ -11,7 +11,8 @@ from support.stores import made_store
 
 from obygaze_features.core.errors import NotFound
 from obygaze_features.manifest import Clip, Header, Manifest, write_manifest
-from obygaze_features.manifest.listing import titles_of
+from obygaze_features.manifest.listing import manifest_columns, titles_of
+from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.store import Row, open_store
 
 TITLES = {"amelie": "Le Fabuleux Destin d'Amélie Poulain", "hours": "The Hours"}
@@ -64,3 +65,14 @@ def test_a_film_in_python(workspace: Path) -> None:
     assert of_film.clip_ids.tolist() == ["hours-1", "hours-2"]
     with pytest.raises(NotFound, match="no film 'The Hours'"):
         store.matrix("clip", films=["The Hours"])
+
+
+def test_the_title_of_a_scene_is_not_that_of_its_film() -> None:
+    scenes = ("The dinner", "The street")
+    clips = tuple(
+        Clip(f"a-{i}", "a", i, extra={"title": t}) for i, t in enumerate(scenes)
+    )
+    manifest = Manifest("films", Header("Films"), clips, ("title",))
+    assert titles_of(["a"], manifest) == compute_stats(manifest).films == {}
+    columns = manifest_columns(manifest)
+    assert columns["title"] == list(scenes) and "movie_title" not in columns

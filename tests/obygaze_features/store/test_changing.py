@@ -46,7 +46,8 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import write_table
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import Terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
@@ -621,6 +622,44 @@ def test_the_clip_of_a_film_is_not_withdrawn_for_a_film_of_its_name(
         subset(both, without=["alba"], reason="asked", workspace=workspace)
 
 
+@pytest.mark.parametrize("is_known_by", ["video", "manifest"])
+def test_a_clip_is_withdrawn_with_the_rows_of_all_annotators(
+    workspace: Workspace, is_known_by: str
+) -> None:
+    """Their rows have the same numbers; clips of other spans stay."""
+    rows = []
+    clips = []
+    for number in range(2):
+        for name in ("ada", "ben"):
+            row = Row(f"c{number}.{name}", "alba", 4.0 * number, 4.0 * number + 2)
+            clips.append(Clip(row.clip_id, "alba", extra={"annotator": name}))
+            if is_known_by == "video":
+                row = row._replace(video_bytes=7, video_hash="ab" * 8)
+            rows.append(row)
+    if is_known_by == "manifest":
+        (workspace.root / "manifests").mkdir()
+        manifest = Manifest("films", Header("films"), tuple(clips), ("annotator",))
+        write_manifest(manifest, workspace.root / "manifests" / "films.toml")
+    values = {"clip": np.repeat(np.eye(2, 4, dtype=np.float32), 2, axis=0)}
+    place = workspace.root / "stores" / "both"
+    made_store(place, rows, values, manifest=ManifestMark("films", "0" * 64))
+    export_features(place, workspace.root / "old.npz", "npz")
+    made = subset(place, without=["c0.ada"], reason="asked", workspace=workspace)
+    assert list(made.clips) == ["c0.ada", "c0.ben"]
+    store = open_store(place)
+    assert [row.is_ok for row in store.rows] == [False, False, True, True]
+    assert store.record.replaces[-1].clips == ("c0.ada", "c0.ben")
+    import_features(
+        "npz", workspace.root / "old.npz", place.parent / "again", workspace=workspace
+    )
+    assert [row.is_ok for row in open_store(place.parent / "again").rows] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
 def test_a_clip_that_is_not_of_the_film_is_refused(store: Path, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"or not of these films; the first is 'clip 1'"):
         subset(store, tmp_path / "part", films=[FILM], clips=["clip 9", "clip 1"])
@@ -759,6 +798,11 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         "sent/run": {"run.json": "{}", "predictions.csv": table},
         "sent/page": {"data.js": 'const EXPORTED = {"clip": "clip 9"}'},
         "scores": {"scores.csv": table},
+        # Rows of an annotator, of a manifest that has several.
+        "annotated": {
+            "run.json": "{}",
+            "predictions.csv": table.replace("clip 9", "clip 9.ada"),
+        },
         # These have nothing of it.
         "none/run": {
             "run.json": open_store(store).seal,
@@ -769,6 +813,8 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         (root / folder).mkdir(parents=True)
         for name, text in files.items():
             (root / folder / name).write_text(text)
+    values = {"clip": np.ones((1, 4), np.float32)}
+    made_store(root / "annotated-rows", [Row("clip 9.ada", FILM)], values)
     # Another film has a clip of this id.
     other = table.replace(FILM, "another film")
     (root / "scores" / "others.csv").write_text(other)
@@ -784,6 +830,8 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         root / "sent" / "run": "",
         root / "sent" / "page": BY_IDS,
         root / "scores" / "scores.csv": "",
+        root / "annotated": "",
+        root / "annotated-rows": "",
         root / "scores" / "others.csv": OTHERS,
         root / "scores" / "sheet.xlsx": "",
     }

@@ -331,7 +331,7 @@ def test_a_publication(store: Path, workspace: Workspace, home: Path) -> None:
     made = push(store, out, no_licence=True)
     names = "croissant.json, CITATION.cff, features.parquet"
     assert made.notes[0].startswith(
-        f"removed there, since it was of the store before: {names};"
+        f"removed there, since it was of the store or terms before: {names};"
     )
     assert "features.parquet" not in (out / "README.md").read_text("utf-8")
     assert not (out / "croissant.json").exists()
@@ -376,6 +376,38 @@ def test_other_terms_of_the_source_are_said(
     made = pull(home / "shared", home / "copy")
     assert made.changes[0].startswith("the source was replaced on")
     assert made.changes[1:] == ["licence of the source: CC-BY-NC-4.0 (was CC-BY-4.0)"]
+
+
+def test_other_terms_at_a_target_are_said_and_no_file_there_states_them(
+    store: Path, home: Path
+) -> None:
+    pytest.importorskip("pyarrow")
+    terms = Terms("CC-BY-4.0", "Doe (2026).")
+    push(store, home / "out", publish=True, creators=["Doe, Jane"], **terms._asdict())
+    card = store / "README.md"
+    card.write_bytes(with_terms(card.read_bytes(), terms._replace(licence="MIT")))
+    notes = push(store, home / "out").notes
+    assert notes[0] == "licence there: MIT (was CC-BY-4.0)"
+    assert "croissant.json, CITATION.cff, features.parquet" in notes[1]
+    for path in (home / "out").glob("*"):
+        assert path.is_dir() or b"cc-by-4.0" not in path.read_bytes().lower()
+    assert push(store, home / "out").notes == ()
+
+
+def test_what_was_added_to_a_head_stays(store: Path, home: Path) -> None:
+    places = (home / "shared", home / "copy")
+    push(store, places[0], no_licence=True)
+    pull(places[0], places[1])
+    for number, place in enumerate(places):
+        card = (place / "README.md").read_text("utf-8")
+        added = card.replace("---\n", f"---\nlanguage_{number}:\n- en\n", 1)
+        (place / "README.md").write_text(added, "utf-8")
+    push(store, places[0], licence="CC-BY-4.0")
+    pull(places[0], places[1])
+    for number, place in enumerate(places):
+        card = (place / "README.md").read_text("utf-8")
+        assert f"\nlanguage_{number}:\n- en\n" in card
+        assert "license: cc-by-4.0\n" in card
 
 
 def test_a_card_that_was_edited_in_two_places(store: Path, home: Path) -> None:

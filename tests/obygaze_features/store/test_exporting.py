@@ -239,9 +239,7 @@ def test_the_columns_of_a_table_have_the_types_of_the_arrays(
 def test_labels_are_those_of_the_manifest(tmp_path: Path, store: Store) -> None:
     pytest.importorskip("pyarrow")
     done = export_features(store, tmp_path / "out", "parquet", labels=a_manifest())
-    assert done.warnings == [
-        "4 clips of 6 without labels: the manifest films does not have them"
-    ]
+    assert done.warnings == ["5 clips of 6 without a level in the manifest films"]
     assert done.left_out == {"lake-2": Reason("failed", "damaged")}
     other = replace(a_manifest(), clips=(Clip("x", "x"),))
     with pytest.raises(FixInput, match="has none of the clips of this store"):

@@ -217,6 +217,15 @@ def test_rows_of_several_annotators_have_the_features_of_their_clip(
     np.testing.assert_array_equal(found, values[[0, 1, 0, 1, 0, 1, 2]])
 
 
+def test_features_of_a_film_are_not_those_of_its_only_clip(tmp_path: Path) -> None:
+    clips = [Clip("a-1", "a", video="a.mp4", start_s=10.0), Clip("b-1", "b")]
+    file = saved(tmp_path / "x.npz", clip_id=["a", "b-1"], clip=np.eye(2, 5))
+    manifest = a_manifest(clips)
+    done = import_features("npz", file, tmp_path / "s", manifest=manifest)
+    assert done.failed == {"a-1": "not in the files"}
+    assert done.not_in_manifest == ["a"]
+
+
 def test_a_video_of_two_clips_names_none(tmp_path: Path) -> None:
     clips = [Clip("a-1", "a", video="a.mp4"), Clip("a-2", "a", video="a.mp4")]
     file = saved(tmp_path / "f.npz", clip_id=["a", "a-1", "a-3"], X=X)
@@ -331,6 +340,19 @@ def test_one_number_a_clip_is_imported_if_it_is_named(tmp_path: Path) -> None:
     assert values_of(store, "share", IDS).tolist() == [0.5, 0.25, 1]
 
 
+def test_vectors_without_padding_are_not_those_with_it(tmp_path: Path) -> None:
+    """Both had one recipe, so that they could be merged."""
+    frames = np.ones((3, 2, 4), np.float32)
+    frames[:, 1] = 9
+    arrays = {"clip_id": IDS, "frames": frames}
+    stores = []
+    for name, more in (("a", {}), ("b", {"mask": [[1, 0]] * 3})):
+        file = saved(tmp_path / f"{name}.npz", **arrays, **more)
+        stores.append(made(file, tmp_path / name, pool="only", backbone="x-clip"))
+    assert [values_of(store, "pooled", IDS)[0, 0] for store in stores] == [9, 1]
+    assert stores[0].fingerprint != stores[1].fingerprint
+
+
 def test_a_mask_that_is_none_fails_its_clip(tmp_path: Path) -> None:
     frames = np.ones((3, 2, 4), np.float32)
     mask = [[1, 1], [1, 0], [2, 1]]
@@ -374,12 +396,23 @@ def test_without_a_backbone_the_recipe_is_of_these_files_alone(tmp_path: Path) -
     first = made(saved(tmp_path / "f.npz", clip_id=IDS, X=X), tmp_path / "first")
     second = made(saved(tmp_path / "g.npz", clip_id=IDS, X=X + 1), tmp_path / "second")
     assert first.recipe.facts["origin"]["arrays"] == {"clip": "X"}
-    assert first.recipe.facts["origin"]["file"] == "f.npz"
+    assert first.recipe.files == "the file f.npz"
     assert first.fingerprint != second.fingerprint
     hint = "import both with the same --backbone and --fact"
     with pytest.raises(Mismatch, match="have different recipes") as raised:
         merge([first, second], tmp_path / "both")
     assert hint in raised.value.hint
+
+
+def test_an_import_says_at_once_that_no_other_store_can_be_scored(
+    tmp_path: Path,
+) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    for options in ({}, {"backbone": "x-clip"}):
+        done = import_features("npz", file, tmp_path / f"s{len(options)}", **options)
+        said = [note for note in done.notes if "no other store" in note]
+        assert len(said) == (not options)
+        assert all("--backbone NAME" in note for note in said)
 
 
 def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:
@@ -579,8 +612,8 @@ def test_files_that_change_meanwhile_are_refused(
 
 
 def test_a_format_has_only_its_own_options(tmp_path: Path) -> None:
-    with pytest.raises(FixUsage, match="unknown format 'csv'"):
-        open_features("csv", tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(FixUsage, match="unknown format 'mat'"):
+        open_features("mat", tmp_path)  # type: ignore[arg-type]
     with pytest.raises(FixUsage, match="--id-key do not apply to npy"):
         open_features("npy", tmp_path, id_key="names")
 

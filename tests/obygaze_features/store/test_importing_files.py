@@ -700,7 +700,12 @@ def test_lists_of_another_program_become_an_array(tmp_path: Path) -> None:
         tags=[["a"], [], ["b", "c"]],
         score=[0.5, 0.25, 0.125],
     )
-    store = made("parquet", file, tmp_path / "s", id_key="name")
+    stated = {"id_key": "name", "backbone": "theirs"}
+    done = import_features("parquet", file, tmp_path / "s", **stated)
+    assert done.remarks == [
+        "columns without lists of numbers were left out: tags, score"
+    ]
+    store = open_store(tmp_path / "s")
     assert store.clip_ids.tolist() == ["m-2", "m-10", "m-1"]
     assert values_of(store, "clip").tolist() == [[1, 2], [3, 4], [5, 6]]
 

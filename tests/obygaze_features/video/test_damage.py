@@ -367,6 +367,21 @@ def test_a_tenth_of_a_long_part_may_lie_after_the_film() -> None:
     assert overshoot(100.0, None, None) is None
 
 
+def test_a_part_that_ends_more_than_two_pictures_after_its_film_says_so(
+    clean: Path,
+) -> None:
+    """The film has 100 pictures at 25 a second, and ends at 4 s."""
+    for end_s, remark in (
+        (None, ""),
+        (4.0, ""),
+        (4.08, ""),
+        (4.1, "the film ends at 4.0 s, 0.1 s before the end of the clip"),
+        (5.0, "the film ends at 4.0 s, 1.0 s before the end of the clip"),
+    ):
+        part = decode_clip(clean, PictureView(8), start_s=3.0, end_s=end_s)
+        assert part.remark == remark
+
+
 @pytest.mark.parametrize(
     ("container", "how", "seeds"),
     [

@@ -138,7 +138,7 @@ def test_an_index_with_damage_of_any_kind_is_made_again(tmp_path: Path) -> None:
             del data[start : start + int(random.integers(1, 99))]
         damaged.write_bytes(data)
         # What is read is the whole index, or nothing.
-        values = film._read_or_make(damaged, lambda: {"new": np.array(1)}, dict)
+        values = film.read_or_make(damaged, lambda: {"new": np.array(1)}, dict)
         assert values.keys() == {"new"} or "pts" in values
 
 

@@ -12,6 +12,7 @@ import pytest
 from obygaze_features.core.errors import FixInput
 from obygaze_models.models import registry
 from obygaze_models.models.registry import (
+    ALL_KINDS,
     BANK,
     CLASSES,
     KINDS,
@@ -99,7 +100,7 @@ def test_an_unknown_kind_is_an_error_that_lists_the_known_ones(ask: Any) -> None
         FixInput, match=r"unknown model kind 'pcbm-ll' \(did you mean"
     ) as error:
         ask("pcbm-ll")
-    assert error.value.hint == f"one of {', '.join(KINDS)}"
+    assert error.value.hint == f"one of {', '.join(ALL_KINDS)}"
 
 
 @pytest.mark.parametrize(

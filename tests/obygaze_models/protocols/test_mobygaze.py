@@ -98,5 +98,13 @@ def test_the_tasks_of_the_released_table() -> None:
     assert found["", "EN_S"] == (en, s)
     assert found["", "ENHN_S"] == (en + hn, s)
     assert found["", "EN_HNS"] == (en, hn + s)
+    words = without_models(load_protocol("mobygaze-words"))
+    labels = gather(words, manifest, "mobygaze", {}).labels
+    positive = {name: int((of_task == 1).sum()) for name, of_task in labels.items()}
+    heard = {"Speech", "Voice"}
+    spoken = sum(c.level == "S" and bool(heard & {*c.concepts}) for c in manifest)
+    assert positive["EN_S"] == s
+    assert positive["EN_S_spoken"] == spoken > 100
+    assert positive["EN_S_unspoken"] == s - spoken
     assert found["annotator1", "ENHN_S"] == (1525, 589)
     assert found["annotator2", "ENHN_S"] == (2788, 881)

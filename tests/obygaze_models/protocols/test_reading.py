@@ -63,7 +63,7 @@ class TestShipped:
                 "obygaze12-subconstructs",
             ),
             *("honest", "honest-frames"),
-            "mobygaze-visual",
+            *("mobygaze-visual", "mobygaze-words"),
             *(
                 "mediaeval2015-valence",
                 "mediaeval2015-arousal",
@@ -199,7 +199,7 @@ class TestRefused:
             ),
             ('[grid]\nbaselines = ["neighbor"]', "did you mean 'neighbour'?"),
             ('[splits]\nkind = "published"', "the name of a fold column"),
-            ('[splits]\nkind = "kfold"', "at least 2"),
+            ('[splits]\nkind = "kfold"', "kfold splits need folds"),
             ('[splits]\nkind = "fixed"', "need column and test"),
             ("[[paper]]\nmaen = 0.5", "did you mean 'mean'?"),
             ("[grid]\nmodels = [1]", "letters, digits"),
@@ -431,7 +431,7 @@ def test_two_parts_of_one_name_are_refused(change: str) -> None:
             ),
             "splits.choose: has no meaning with validation = 'none'",
         ),
-        (("splits.folds=1",), "splits.folds: must be at least 2, or 0"),
+        (("splits.folds=1",), "splits.folds: must be at least 2"),
         (("balancing=rotated",), "balancing: needs published splits and a scheme"),
     ],
 )
@@ -446,7 +446,7 @@ def test_a_key_that_the_splits_do_not_read_is_a_violation(
 @pytest.mark.parametrize("n_folds", [0, 5])
 def test_what_folds_of_a_manifest_say_fits_every_protocol(n_folds: int) -> None:
     """`splits.folds = 5` was refused: it has no meaning in published splits."""
-    (note,) = SplitReport("grouped", 0, {}, "raw").notes
+    (note,) = SplitReport("grouped", {}, "raw").notes
     *of_splits, of_task = re.findall(r"--set (\S+)", note)
     text = f"{MINIMAL}\n[splits]\nfolds = {n_folds}\n"
     found = read(text, *of_splits, of_task.replace("TASK", "EN_S"))

@@ -348,6 +348,12 @@ class TestOnDisk:
         run_protocol(other, tmp_path / "a", n_jobs=1, force=True)
         assert (tmp_path / "a" / "results.csv").read_bytes() != before
         assert inputs.default_name != other.default_name
+        # So it is, too, where the names of many stores are cut.
+        of_many = set()
+        for one in (inputs, other):
+            stores = [replace(one.stores[0], name="x" * 130)]
+            of_many.add(replace(one, stores=stores).default_name)
+        assert len(of_many) == 2
         # What was made of the other run is not beside these numbers.
         names = {path.name for path in (tmp_path / "a").iterdir()}
         assert not {"figures", "report.html"} & names

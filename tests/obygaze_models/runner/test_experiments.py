@@ -11,9 +11,10 @@ import pytest
 from support.cli import call_obygaze
 from support.experiments import films, planted, write_workspace
 
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.io import read_manifest
 from obygaze_features.store import open_store
-from obygaze_models.runner.experiments import named_store, open_stores
+from obygaze_models.runner.experiments import named_store, open_stores, run
 from obygaze_models.runner.rows import RUN_TABLES
 
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
@@ -249,3 +250,10 @@ def test_stores_are_names_paths_objects_or_several_of_them(here: Path) -> None:
     assert open_stores(None, here) == {}
     with pytest.raises(FixUsage, match="--store names 'sig' twice"):
         open_stores([store, store], here)
+
+
+def test_no_clips_are_not_taken_for_no_manifest(here: Path) -> None:
+    """The only manifest of the workspace took the place of one without clips."""
+    none = read_manifest("made-up", workspace=here).with_clips(())
+    with pytest.raises(FixInput, match="no clip matches"):
+        run("honest", "sig", none, workspace=here)

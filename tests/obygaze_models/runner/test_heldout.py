@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from support.experiments import films, planted, quick, store_of
 
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import UNKNOWN_FILM, Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
@@ -242,3 +244,17 @@ def test_folds_of_thousands_of_films_are_made_one_at_a_time() -> None:
     assert len(of_films) == 1000 and len(np.unique(tested)) == 2000
     assert of_films[3].key_of("train") == of_films[3].key_of("train")
     assert peak < 10_000_000
+
+
+def test_a_clip_of_an_unknown_film_can_be_of_a_tested_one() -> None:
+    manifest = clips({})
+    unknown = replace(manifest.clips[0], movie_id=UNKNOWN_FILM)
+    manifest = manifest.with_clips((unknown, *manifest.clips[1:]))
+    with pytest.raises(
+        FixInput, match="the films of 1 of 16 clips are not known"
+    ) as no:
+        folds(manifest)
+    assert "--set 'data.where=movie_id != unknown'" in str(no.value.hint)
+    assert folds(manifest, "data.where=movie_id != unknown")
+    # By clip, nobody is told that films are unseen.
+    assert folds(manifest, "splits.kind=kfold", "splits.folds=2")

@@ -289,8 +289,8 @@ RULES = [
         "fixed, by film",
     ),
     (
-        '    if splits.kind == "kfold" or splits.follow_scheme:\n',
-        '    if splits.kind in ("kfold", "published"):\n',
+        "    if split_kind(splits.kind).by_clip or splits.follow_scheme:\n",
+        "    if split_kind(splits.kind).by_clip or split_kind(splits.kind).by_task:\n",
         "published, by film",
     ),
     (

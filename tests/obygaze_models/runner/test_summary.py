@@ -88,7 +88,7 @@ def run_of(
     **about: Any,
 ) -> Run:
     """A run that was written with these rows."""
-    splits = {"kind": "nested", "folds": 0, **(splits or {})}
+    splits = {"kind": "nested", "folds": 0, "column": "", **(splits or {})}
     whole = {
         "format": RUN_FORMAT,
         "identity": "x",
@@ -153,7 +153,7 @@ def test_guesses_from_clips_of_the_film_say_where_they_have_none(
 
 
 def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
-    splits = {"kind": "kfold", "folds": 5}
+    splits = {"kind": "kfold", "folds": 5, "column": ""}
     values = {"ap": 0.7, "auc": 0.8, "prevalence": 0.4}
     run = run_of(
         tmp_path,
@@ -203,7 +203,7 @@ def test_a_question_says_which_model_is_asked_for(tmp_path: Path) -> None:
     second = [{**row, "model": "mlp"} for row in rows("ridge", GUESS)]
     protocol = {
         "report": {"primary": "ap", "questions": [{"first": "mlp", "second": "ridge"}]},
-        "splits": {"kind": "nested", "folds": 0},
+        "splits": {"kind": "nested", "folds": 0, "column": ""},
         "fit": {"choose_store": False},
     }
     run = run_of(

@@ -69,18 +69,20 @@ def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
         " name (-o), and train again"
     )
     as_before = "--backbone 'my ViViT' --fact frames=32 -o STORE"
-    for model, store, backbone, hint in (
-        ("mine", "later", "unknown (npz)", again),
-        ("mine-named", "later", "my ViViT (imported)", as_before),
-        ("mine-named", "later-16", "my ViViT (imported)", as_before),
+    files = "the file first.npz, got those of the file later.npz"
+    for model, store, features, hint in (
+        ("mine", "later", files, again),
+        ("mine", "later-16", "the file first.npz, got those of my ViViT", again),
+        ("mine-named", "later", "my ViViT (imported) with fingerprint", as_before),
+        ("mine-named", "later-16", "my ViViT (imported) of another", as_before),
     ):
         refused = call_obygaze("-C", lab, "models", "predict", model, store)
         assert refused.code == 5
-        assert f"expects features of {backbone}" in refused.stderr
+        assert f"expects features of {features}" in refused.stderr
         assert hint in refused.stderr
         is_again = hint is again
         assert ("train again" in refused.stderr) == is_again
-    assert "told.frames: 32 wanted, 16 in this store" in refused.stderr
+    assert "recipe: frames: 32 wanted, 16 in this store" in refused.stderr
     scores = predict("mine-named", "later-named", workspace=lab)
     assert set(scores.basis) == {"film-unknown"}
 
@@ -118,7 +120,7 @@ def test_features_of_a_known_recipe_cannot_be_taken_for_imported_ones(
 ) -> None:
     manifest = films(2, 10, seed=7)
     known = store_of(tmp_path / "known", manifest, planted(manifest, width=14))
-    with pytest.raises(Mismatch, match="expects features of unknown") as raised:
+    with pytest.raises(Mismatch, match="of the file first") as raised:
         predict("mine", known, workspace=lab)
     # The store of the workspace that the model was trained on is named.
     assert raised.value.hint == "first, of the same recipe"

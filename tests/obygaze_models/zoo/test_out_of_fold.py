@@ -22,6 +22,7 @@ from support.tables import the_cell
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.manifest.link import link
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row, Store
 from obygaze_models.models.common import NOT_FINITE
@@ -57,13 +58,18 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def kept(
-    folder: Path, store: Store, kind: str, *changes: str, task: str = "ENHN_S"
+    folder: Path,
+    store: Store,
+    kind: str,
+    *changes: str,
+    task: str = "ENHN_S",
+    manifest: Manifest = TRAINED,
 ) -> tuple[SavedModel, Run]:
     """A model trained on all films but the last, and the run that judged it."""
     quick = ("report.replicates=20", "report.compare=false", *changes)
     inputs = gather(
-        training_protocol(kind, task, TRAINED, quick),
-        TRAINED,
+        training_protocol(kind, task, manifest, quick),
+        manifest,
         "made-up",
         {"sig": store},
     )
@@ -605,3 +611,20 @@ def test_a_kept_model_is_fitted_as_the_evaluated_one(
         evaluated[clip.clip_id] for clip in MANIFEST if clip.clip_id in evaluated
     ]
     np.testing.assert_allclose(scores, in_order, rtol=1e-9)
+
+
+def test_a_training_clip_is_known_by_its_times_also_after_a_link(
+    tmp_path: Path, store: Store
+) -> None:
+    """A link to a file of its own moves the times of a clip to those in the film."""
+    (tmp_path / "videos").mkdir()
+    for clip in TRAINED:
+        (tmp_path / "videos" / f"{clip.clip_id}.mp4").touch()
+    linked = link(TRAINED, tmp_path / "videos").manifest
+    assert linked.clips[0].start_s is None
+    model, _ = kept(tmp_path, store, "ridge", manifest=linked)
+    assert model.clips is not None
+    of_clip = {
+        clip.clip_id: (clip.movie_id, clip.start_s, clip.end_s) for clip in TRAINED
+    }
+    assert list(model.clips.places) == [of_clip[clip] for clip in model.clips.clip_ids]

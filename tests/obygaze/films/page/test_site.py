@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -14,8 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
+from support.damage import change_packets, flip_bits
 from support.experiments import films as made_up_films
-from support.experiments import planted, write_workspace
+from support.experiments import planted, store_of, write_workspace
 from support.film import write_segments
 from support.film_pages import ask, film_clips, mark, segment, served, site, table
 from support.run_tables import MANIFEST, MadeCell, clips_of, made_run, scores_for
@@ -35,7 +38,7 @@ from obygaze.films.page.export import export_page
 from obygaze.films.page.routes import SCRIPTS
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import manifest_sha256, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -234,19 +237,61 @@ def test_features_of_other_clips_of_the_same_ids_are_not_shown(tmp_path: Path) -
 
 
 def test_rows_of_annotators_have_the_neighbours_of_their_clips(tmp_path: Path) -> None:
-    """The features are of clips, and a row of an annotator had no similar clips."""
+    """The row of another annotator was the nearest clip, with a similarity of 1."""
     manifest = made_up_films(n_films=2)
-    write_workspace(tmp_path, manifest, planted(manifest))
+    features = planted(manifest)
+    write_workspace(tmp_path, manifest, features)
     nearest = open_site(store="sig", workspace=tmp_path).clip(manifest.clip_ids[0])
-    rows = [
-        replace(clip, clip_id=f"{clip.clip_id}.ada", extra={"annotator": "ada"})
-        for clip in manifest
-    ]
-    of_ada = replace(manifest, clips=rows, columns=("annotator",))
+    expected = [(f"{other}.ada", cosine) for other, cosine in nearest["nearest"]]
+    rows = []
+    for clip in manifest:
+        for name in ("ada", "ben"):
+            clip_id = f"{clip.clip_id}.{name}"
+            rows.append(replace(clip, clip_id=clip_id, extra={"annotator": name}))
+    annotated = replace(manifest, clips=rows, columns=("annotator",))
     path = tmp_path / "manifests" / f"{manifest.name}.toml"
-    write_manifest(of_ada, path, force=True)
-    found = open_site(store="sig", workspace=tmp_path).clip(rows[0].clip_id)
-    assert found["nearest"] == nearest["nearest"]
+    write_manifest(annotated, path, force=True)
+    place = tmp_path / "stores" / "rows"
+    store_of(place, annotated, features.repeat(2, axis=0))
+    # The store has the clips themselves, or a row for each annotator.
+    for store in ("sig", place):
+        page = open_site(store=store, workspace=tmp_path)
+        for row in rows[:2]:
+            assert page.clip(row.clip_id)["nearest"] == expected
+
+
+def test_damaged_pictures_are_blank_where_nothing_marks_them(tmp_path: Path) -> None:
+    """Other pictures of the film stood in their place; only the sheet says so."""
+    options = {"preset": "veryfast", "g": "25", "sc_threshold": "0", "bf": "0"}
+    whole = write_video(tmp_path / "whole.mp4", options=options)
+    change_packets(whole, tmp_path / "lake.mp4", {50}, flip_bits)
+    page = site(tmp_path, film_clips("lake", "lake.mp4", 4))
+    row = np.asarray(Image.open(io.BytesIO(page.strip("lake"))))
+    cells = np.split(row, page.film("lake")["n_in_strip"], axis=1)
+    is_blank = [not cell.any() for cell in cells]
+    assert is_blank == [12 <= number < 18 for number in range(24)]
+    clips = list(page.shown.values())
+    with pytest.raises(ObygazeError, match="damaged"):
+        page.media.thumbnail(clips[2])
+    assert page.media.thumbnail(clips[1]) and page.media.sheet(clips[2])
+
+
+def test_segments_in_another_view_are_not_shown(tmp_path: Path) -> None:
+    clips = film_clips("lake", "", 4)
+    marked = [replace(clips[0], extra={"annotator": "ben", "framerate": "25"})]
+    (tmp_path / "manifests").mkdir()
+    for name, view, rows in (
+        ("films", "raw", clips),
+        ("seen", "visual", marked),
+        ("given", "raw", marked),
+    ):
+        columns = ("annotator", "framerate") if rows is marked else ()
+        header = Header("a test", {"Look": "visual"}, view=view)
+        manifest = Manifest(name, header, rows, columns)
+        write_manifest(manifest, tmp_path / "manifests" / f"{name}.toml")
+    assert open_site("films", segments="given", workspace=tmp_path).film("lake")
+    with pytest.raises(FixInput, match="the levels of seen are those of the visual"):
+        open_site("films", segments="seen", workspace=tmp_path)
 
 
 def test_who_marks_clips_in_a_row_sees_what_the_pictures_count(tmp_path: Path) -> None:

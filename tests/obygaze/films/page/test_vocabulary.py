@@ -137,12 +137,23 @@ def test_the_modality_of_a_vocabulary_is_that_of_the_imported_marks(
         "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
         "lake,ada,0,9,S,Mirror|Silence|Look,25\n"
     )
+    names = ("Mirror", "Silence", "Look")
     known = import_segments([marks], "marks").manifest.header.concepts
-    assert [known[name] for name in ("Mirror", "Silence", "Look")] == [
-        "visual",
-        "unknown",
-        "visual",
-    ]
+    assert [known[name] for name in names] == ["visual", "unknown", "visual"]
+    # Of two vocabularies, one knows more, or they contradict each other.
+    others = tmp_path / "pond.ben.csv"
+    others.write_text(marks.read_text().replace("ada", "ben").replace("lake", "pond"))
+    for name, is_refused in (("Silence", False), ("Mirror", True)):
+        vocabulary_path(tmp_path, "pond").write_text(
+            f'schema = "obygaze-vocabulary/1"\n[[concepts]]\nname = "{name}"\n'
+            'modality = "audio"\n'
+        )
+        if is_refused:
+            with pytest.raises(FixInput, match="'Mirror' is visual in another"):
+                import_segments([marks, others], "marks")
+            continue
+        known = import_segments([marks, others], "marks").manifest.header.concepts
+        assert [known[name] for name in names] == ["visual", "audio", "visual"]
 
 
 def test_films_of_a_folder_have_the_concepts_of_the_papers_above(

@@ -641,3 +641,34 @@ def test_a_draft_says_where_a_word_of_your_own_is_corrected(tmp_path: Path) -> N
     assert "corrected in the table" in " ".join(lines)
     assert '# "trsite" = "?"  # 1 time' in lines
     assert all(line.startswith("#") for line in lines)
+
+
+def test_a_column_called_as_expressions_call_the_concepts_is_asked_about(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("clip_id,movie_id,concept\na-1,a,joy\na-2,a,fear\n")
+    with pytest.raises(FixInput) as caught:
+        read(path)
+    (line,) = caught.value.details
+    assert "in expressions, concept is the column concepts" in line
+    path.write_text("clip_id,movie_id,concept\na-1,a,Look\na-2,a,Look|Body\n")
+    mapped = read(path, {"concepts": "concept"}).manifest
+    assert [clip.concepts for clip in mapped] == [("Look",), ("Look", "Body")]
+    named = read(path, {"theme": "concept"}).manifest
+    assert [*named.where("Body in theme").clip_ids] == ["a-2"]
+
+
+PLACES = "clip_id,movie_id,start_s,end_s,film_start_s,film_end_s,video\n"
+
+
+def test_times_in_a_file_are_not_taken_without_the_file(tmp_path: Path) -> None:
+    """A link to a file of the clip's own would have dropped them."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"{PLACES}a-1,a,2,5,102,105,\n")
+    with pytest.raises(FixInput) as caught:
+        read(path)
+    (line,) = caught.value.details
+    assert "column 'start_s': without a file, start_s is a time in the film" in line
+    path.write_text(f"{PLACES}a-1,a,2,5,102,105,one.mp4\na-2,a,7,9,7,9,\n")
+    assert [clip.start_s for clip in read(path).manifest] == [2.0, 7.0]

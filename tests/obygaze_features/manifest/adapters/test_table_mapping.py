@@ -96,6 +96,10 @@ def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
     path = table_of(tmp_path, RATED)
     manifest = read(path, columns, form="{movie_id}-{count:02d}").manifest
     assert manifest.clip_ids == ("A_B-01.ada", "A_B-01.ben", "A_B-02.ben", "C-01.ada")
+    # 1 s is 1.0 s, whoever writes it.
+    exact = "movie_id,start_s,end_s,annotator\na,1,2.50,ada\na,1.0,2.5,ben\n"
+    again = read(table_of(tmp_path, exact, "exact.csv"), form="{movie_id}-{count}")
+    assert again.manifest.clip_ids == ("a-1.ada", "a-1.ben")
     # Without times nobody knows which rows are about one clip.
     del columns["start_s"], columns["end_s"]
     with pytest.raises(FixInput) as caught:

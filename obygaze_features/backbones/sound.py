@@ -1,0 +1,268 @@
+"""Models of sound: samples in pieces, steps of the model, and the arrays of a clip.
+
+A model returns a vector for each step of a piece. A clip has their mean, their maximum, and a
+vector for each of its equal parts.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import structs
+
+from obygaze_features.backbones.backbone import (
+    Backbone,
+    Placement,
+    as_tensor,
+    move_module,
+)
+from obygaze_features.backbones.card import PARTS, Card, ClipMedium, Sound
+from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.backbones.pretrained import PretrainedFamily
+from obygaze_features.backbones.weights import FileHashes, WeightFiles, is_verified
+from obygaze_features.core.errors import FixInput
+from obygaze_features.video.resample import Samples
+from obygaze_features.video.sound import SoundView
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+Floats = npt.NDArray[np.floating[Any]]
+# Raise it with any change that could give other numbers for the same samples.
+_VERSION = 1
+# What `Wav2Vec2FeatureExtractor` adds to the variance of silence.
+_EPSILON = 1e-7
+_ON_CPU = Placement()
+
+
+class ClipSound(NamedTuple):
+    """The sound of a clip: its samples, and how many of them lie before the clip."""
+
+    samples: Samples
+    n_before: int = 0
+
+    @property
+    def of_clip(self) -> Samples:
+        """The samples of the clip itself."""
+        return self.samples[self.n_before :]
+
+
+class Steps(NamedTuple):
+    """What a model returns for a piece.
+
+    Args:
+        vectors: A vector for each step.
+        moments: The sample of the piece that is the centre of each step.
+        whole: The model's own vector of the piece, if it has one.
+    """
+
+    vectors: Any
+    moments: Floats
+    whole: Any = None
+
+
+# The module, the samples of a piece, and a function that puts an array on the device.
+Listen = Callable[[Any, Samples, Callable[[Any], "Tensor"]], Steps]
+
+
+class SoundBackbone(Backbone):
+    """A model that hears the sound of a clip."""
+
+    view: SoundView
+
+    def __init__(
+        self,
+        card: Card,
+        card_of_weights: Card | None = None,
+        placement: Placement = _ON_CPU,
+    ) -> None:
+        super().__init__(card, card_of_weights, placement)
+        self.sound = card.sound or Sound(rate=16000)
+        self.view = SoundView(self.sound.rate, self.sound.before)
+
+    @abstractmethod
+    def outputs(self, heard: ClipSound) -> Mapping[str, Any]:
+        """Return the outputs of one clip that the family names, each [1, ...]."""
+
+    def forward(
+        self, clips: Sequence[ClipSound], only: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """Return the arrays of clips, each [B, ...]; `only` some of them.
+
+        Each clip goes through the model alone, so that no other clip changes its numbers.
+        """
+        arrays: dict[str, list[Any]] = {}
+        for heard in clips:
+            outputs = self.outputs(heard)
+            for name, values in self.named_arrays(outputs, 1, only).items():
+                arrays.setdefault(name, []).append(values)
+        return {name: _joined(values) for name, values in arrays.items()}
+
+    def preprocessing(self) -> dict[str, Any]:
+        """Return the settings that change the input of the model, as plain values."""
+        return {**structs.asdict(self.sound), "version": _VERSION}
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    if isinstance(arrays[0], np.ndarray):
+        return np.concatenate(arrays)
+    import torch
+
+    return torch.cat(list(arrays))
+
+
+# --- The parts of a clip
+
+
+def part_weights(moments: Floats, n_samples: int) -> Floats:
+    """Return the weight of each step in each part of a clip, [parts, steps]; a part has 1 in all.
+
+    Each moment of a clip has the vector of the step whose centre is nearest. A part is the mean of
+    the vectors of its moments, so that there is one also where a part is shorter than a step.
+
+    >>> part_weights(np.array([200.0]), 400).tolist() == [[1.0]] * 16
+    True
+    """
+    middles = (moments[1:] + moments[:-1]) / 2
+    bounds = np.concatenate([[0.0], middles, [n_samples]])
+    edges = np.linspace(0, n_samples, PARTS + 1)
+    begins = np.maximum(bounds[:-1], edges[:-1, None])
+    ends = np.minimum(bounds[1:], edges[1:, None])
+    shared = np.maximum(ends - begins, 0.0)
+    weights: Floats = shared / shared.sum(axis=1, keepdims=True)
+    return weights
+
+
+def sound_pieces(n_samples: int, most: int) -> list[slice]:
+    """Return the fewest equal pieces of at most so many samples; the whole for 0.
+
+    >>> sound_pieces(25, 10)
+    [slice(0, 8, None), slice(8, 16, None), slice(16, 25, None)]
+    """
+    n_pieces = -(-n_samples // most) if most else 1
+    cuts = [n_samples * number // n_pieces for number in range(n_pieces + 1)]
+    return [slice(start, stop) for start, stop in pairwise(cuts)]
+
+
+# --- Models of torch
+
+
+class TorchSound(SoundBackbone):
+    """A model of sound made of a torch module and of a function that returns its steps.
+
+    Args:
+        card: The card, whose sizes the weights have.
+        card_of_weights: The card with the geometry and the arrays of the weights.
+        module: The module with its weights.
+        listen: Returns the steps of the module for a piece.
+        files: The files of the weights.
+        hashes: The hashes of the weights, of `read_weights`.
+        placement: The device, the precision and the attention.
+    """
+
+    def __init__(
+        self,
+        card: Card,
+        card_of_weights: Card,
+        module: torch.nn.Module,
+        listen: Listen,
+        *,
+        files: WeightFiles,
+        hashes: FileHashes,
+        placement: Placement,
+    ) -> None:
+        import torch
+
+        super().__init__(card, card_of_weights, placement)
+        self.sound = _as_processor(self.sound, files)
+        self.listen = listen
+        self.hashes = hashes
+        self.verified = is_verified(card, files, hashes)
+        self.dtype: torch.dtype = getattr(torch, placement.dtype)
+        self.module = move_module(module, placement.device, self.dtype).eval()
+        self.module.requires_grad_(False)
+
+    def outputs(self, heard: ClipSound) -> Mapping[str, Tensor]:
+        """Return the tensors of one clip that the family names."""
+        import torch
+
+        samples = heard.of_clip
+        n_samples = len(samples)
+        pieces = sound_pieces(n_samples, round(self.sound.seconds * self.sound.rate))
+        with torch.inference_mode():
+            heard_pieces = [self._steps(samples[piece]) for piece in pieces]
+            moments = np.concatenate(
+                [
+                    steps.moments + piece.start
+                    for piece, steps in zip(pieces, heard_pieces, strict=True)
+                ]
+            )
+            vectors = torch.cat([steps.vectors.double() for steps in heard_pieces])
+            weights = self._on_device(part_weights(moments, n_samples))
+            outputs = {
+                "steps-mean": vectors.mean(dim=0),
+                "steps-max": vectors.amax(dim=0),
+                "parts": weights @ vectors,
+            }
+            if heard_pieces[0].whole is not None:
+                wholes = torch.stack([steps.whole.double() for steps in heard_pieces])
+                lengths = np.array([piece.stop - piece.start for piece in pieces])
+                shares = self._on_device(lengths / n_samples)
+                outputs["vector-mean"] = shares @ wholes
+        return {name: values.float()[None] for name, values in outputs.items()}
+
+    def _steps(self, samples: Samples) -> Steps:
+        """Return the steps of a piece that lie within it; the padding of a processor has others."""
+        n_samples = len(samples)
+        if self.sound.normalise:
+            centred = samples - samples.mean()
+            samples = centred / np.sqrt(samples.var() + _EPSILON)
+        steps = self.listen(self.module, samples, self._input)
+        n_within = max(1, int(np.searchsorted(steps.moments, n_samples)))
+        return Steps(steps.vectors[:n_within], steps.moments[:n_within], steps.whole)
+
+    def _input(self, values: npt.NDArray[np.float32]) -> Tensor:
+        """Return one input of the module, as a batch of one."""
+        return self._on_device(values[None]).to(self.dtype)
+
+    def _on_device(self, values: npt.NDArray[Any]) -> Tensor:
+        return as_tensor(values).to(self.placement.device)
+
+
+def _as_processor(sound: Sound, files: WeightFiles) -> Sound:
+    """Return how sound becomes the input; the checkpoint's own processor decides what it says."""
+    processor = files.json_file("preprocessor_config.json") or {}
+    rate = processor.get("sampling_rate", sound.rate)
+    if rate != sound.rate:
+        raise FixInput(
+            f"the checkpoint takes {rate} samples a second, the card says {sound.rate}",
+            where=str(files.folder / "preprocessor_config.json"),
+        )
+    is_normalised = processor.get("do_normalize", sound.normalise)
+    return structs.replace(sound, normalise=bool(is_normalised))
+
+
+@dataclass(frozen=True, repr=False)
+class SoundFamily(PretrainedFamily):
+    """A family of models of sound of the transformers library.
+
+    Args:
+        steps: The steps of a piece of the usual length.
+    """
+
+    _: KW_ONLY
+    medium: ClipMedium = "sound"
+    backbone: type[TorchSound] = TorchSound
+    steps: int
+
+    def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
+        """Return a rough memory of one piece; a batch that does not fit is halved."""
+        itemsize = 4 if dtype == "float32" else 2
+        return int(self.steps * g.width * itemsize * self.live)

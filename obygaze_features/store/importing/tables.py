@@ -1,0 +1,119 @@
+"""Features in a table: a row for each clip; the columns of numbers are the array `clip`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.files import is_workbook
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import TableRow, read_table
+from obygaze_features.manifest.adapters.table_ids import columns_of_form, id_of_form
+from obygaze_features.manifest.model import own_columns
+from obygaze_features.store.importing.reader import (
+    FILM_KEY,
+    ID_KEY,
+    ArrayColumn,
+    BadRow,
+    Reader,
+    Values,
+    number_of_cell,
+    origin_of,
+)
+
+ARRAY = "clip"
+
+
+def open_table(
+    path: Path, arrays: Mapping[str, str], *, id_key: str = ID_KEY
+) -> Reader:
+    """Open a CSV file or a spreadsheet; `id_key` is a column of ids, or a form of several columns.
+
+    A column without any number is left out, and one that manifests have, such as start_s and level.
+    In the others, a word is an error, and a clip with an empty cell has no features.
+    """
+    if arrays:
+        hint = f"leave it out: all columns of numbers are the array {ARRAY}"
+        raise FixUsage("--array does not apply to a table", hint=hint)
+    form = id_key if "{" in id_key else f"{{{id_key}}}"
+    columns_of_ids = columns_of_form(form)
+    violations = Violations(path)
+    table = read_table(
+        path,
+        required=list(dict.fromkeys(columns_of_ids)),
+        violations=violations,
+        content="clips",
+    )
+    ids = [id_of_form(form, row, row.cells) for row in table.rows]
+    films: list[str | None] = [None] * len(ids)
+    if FILM_KEY in table.columns:
+        films = [row[FILM_KEY].strip() or None for row in table.rows]
+    # Beside a word, the decimal commas of a column are still there.
+    point = "." if table.delimiter != "," else ","
+    columns = []
+    left_out = []
+    # Times, levels and folds are no features.
+    own = own_columns(table.columns)
+    for name in filter(None, table.columns):
+        if name in (*columns_of_ids, FILM_KEY):
+            continue
+        cells = [row[name].strip().replace(",", point) for row in table.rows]
+        has_numbers = any(number_of_cell(cell) is not None for cell in cells)
+        if has_numbers and name in own:
+            columns.append(name)
+        else:
+            left_out.append(name)
+    rows = [_numbers(row, columns, point) for row in table.rows]
+    if not columns and not violations:
+        violations.add(None, None, "no column has numbers")
+    hint = (
+        "--id-key COLUMN names the column of ids, --id-key '{film}-{scene}' makes them of several;"
+        " a column that is not a feature does not belong in this table"
+    )
+    violations.raise_if_any("the table cannot be imported", hint)
+    notes = []
+    if left_out:
+        notes.append(f"columns that are no features were left out: {few(left_out, 5)}")
+    return Reader(
+        where=str(path),
+        origin=origin_of("xlsx" if is_workbook(path) else "csv", path),
+        clip_ids=ids,
+        movie_ids=films,
+        columns={ARRAY: ArrayColumn(ARRAY, _Rows(rows, (len(rows), len(columns))))},
+        notes=notes,
+        facts={"columns": ", ".join(columns)},
+    )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The numbers of each row, as an array of which ranges of rows are read."""
+
+    rows: Sequence[Values | BadRow]
+    shape: tuple[int, int]
+    dtype: ClassVar[np.dtype[np.float64]] = np.dtype(np.float64)
+
+    def __getitem__(self, places: slice) -> list[Values | BadRow]:
+        return list(self.rows[places])
+
+
+def _numbers(row: TableRow, columns: Sequence[str], point: str) -> Values | BadRow:
+    """Return the numbers of a row, or why there are none; add a violation for each word."""
+    empty = []
+    values = []
+    for name in columns:
+        cell = row[name].strip().replace(",", point)
+        number = number_of_cell(cell)
+        if not cell:
+            empty.append(name)
+        elif number is None:
+            row.add(name, f"{row[name]!r} is not a number")
+        else:
+            values.append(number)
+    if empty:
+        return BadRow(f"no number in the column {few(empty, 3)}")
+    return np.array(values)

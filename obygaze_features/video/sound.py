@@ -1,0 +1,251 @@
+"""The sound of a clip: what a model hears, and where sound is missing or damaged."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.video.container import BadVideo, OnProgress, no_progress
+from obygaze_features.video.decoded_clip import MAX_BYTES
+from obygaze_features.video.film import distrust
+from obygaze_features.video.index import CLOCK_SET_BACK, Floats, overshoot
+from obygaze_features.video.resample import Samples
+from obygaze_features.video.sound_index import SoundSource, forget_sound, sound_source
+from obygaze_features.video.source import FilmChanged
+
+# Sections have margins that are enough for the filters of rates from this on.
+LOWEST_RATE = 1000
+# A model of sound has nothing to say of fewer samples.
+FEWEST_SAMPLES = 400
+# Sound that is missing for so long is no remark: a stream may end a packet before the pictures.
+MISSING_S = 0.1
+
+
+@dataclass(frozen=True)
+class SoundView:
+    """What one model hears of a clip: how many samples a second, and how much from before it."""
+
+    rate: int
+    before_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the rate and the time before."""
+        if self.rate < LOWEST_RATE:
+            raise FixUsage(f"rate must be at least {LOWEST_RATE}, got {self.rate}")
+        if self.before_s < 0:
+            raise FixUsage(f"before_s must be at least 0, got {self.before_s:g}")
+
+    @property
+    def n_before(self) -> int:
+        """Return how many samples before a clip the model hears."""
+        return round(self.before_s * self.rate)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Return a view from plain values, as `dataclasses.asdict` returns them."""
+        return cls(value["rate"], value["before_s"])
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedSound:
+    """The sound of one view of a clip, on the clock of its film.
+
+    `samples` are those of the channels together, `n_before` how many of them lie before the clip,
+    which is from `start_s` to `end_s`. `missing_s` and `damaged_s` are stretches [n, 2] of that
+    time, and of the time before it, in seconds: their samples are 0. `stream` names the stream if
+    the file has several, such as "sound 2 of 3 (eng)". `bounds_s` is when the sound of the film
+    begins and ends.
+    """
+
+    path: Path
+    view: SoundView
+    samples: Samples
+    n_before: int
+    start_s: float
+    end_s: float
+    missing_s: Floats
+    damaged_s: Floats
+    bounds_s: tuple[float, float]
+    stream: str = ""
+
+    @property
+    def heard_s(self) -> float:
+        """Return for how many seconds of the clip there is sound that is not damaged."""
+        lost_s = self._seconds_of(self.missing_s) + self._seconds_of(self.damaged_s)
+        return self.end_s - self.start_s - lost_s
+
+    def _seconds_of(self, stretches: Floats) -> float:
+        """Return how many seconds of the clip lie in some stretches."""
+        return float(np.diff(_inside(stretches, self.start_s, self.end_s)).sum())
+
+    @property
+    def is_damaged(self) -> bool:
+        """Return whether sound of the clip, or before it, is damaged."""
+        return len(self.damaged_s) > 0
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Return what a reader of the features should know: the stream, and what is missing."""
+        length_s = self.end_s - self.start_s
+        remarks = [self.stream] if self.stream else []
+        if length_s - self.heard_s > MISSING_S or self.is_damaged:
+            remarks.append(self._how_much())
+        if self.is_damaged:
+            remarks.append("the rest is damaged or missing")
+        return tuple(remarks)
+
+    def _how_much(self) -> str:
+        return f"sound for {self.heard_s:.1f} of {self.end_s - self.start_s:.1f} s"
+
+    def check(self, accept_damaged: bool = False) -> Self:
+        """Return this sound, or raise BadVideo if it is damaged, too short or mostly missing.
+
+        With `accept_damaged`, damaged sound is like missing sound.
+        """
+        n_samples = len(self.samples) - self.n_before
+        reason = ""
+        if n_samples < FEWEST_SAMPLES:
+            reason = "too-short"
+            message = (
+                f"{n_samples} samples of sound, at least {FEWEST_SAMPLES} are needed"
+            )
+        elif self.is_damaged and not accept_damaged:
+            reason = "damaged"
+            message = f"{self._how_much()}, the rest is damaged or missing"
+        elif self.heard_s < (self.end_s - self.start_s) / 2:
+            reason = "no-sound"
+            message = self._how_much()
+            begin_s, end_s = self.bounds_s
+            if end_s <= self.start_s:
+                message = f"the sound ends at {end_s:.1f} s"
+            elif begin_s >= self.end_s:
+                message = f"the sound begins at {begin_s:.1f} s"
+        if reason:
+            raise BadVideo(message, path=self.path, stage="decode", reason=reason)
+        return self
+
+    def part(self, start_s: float, end_s: float) -> Self:
+        """Return the sound of a part of this clip: the same samples as if it was decoded alone.
+
+        What is before the part is there as far as it was decoded.
+        """
+        begin = round(self.start_s * self.view.rate) - self.n_before
+        first, stop = (round(at_s * self.view.rate) for at_s in (start_s, end_s))
+        before = max(first - self.view.n_before, begin)
+        return replace(
+            self,
+            samples=self.samples[before - begin : stop - begin],
+            n_before=first - before,
+            start_s=start_s,
+            end_s=end_s,
+            missing_s=_inside(self.missing_s, before / self.view.rate, end_s),
+            damaged_s=_inside(self.damaged_s, before / self.view.rate, end_s),
+        )
+
+
+def decode_sound(
+    path: Path | str,
+    view: SoundView,
+    *,
+    start_s: float | None = None,
+    end_s: float | None = None,
+    accept_damaged: bool = False,
+    indexes: Path | str | None = None,
+) -> DecodedSound:
+    """Decode the sound of a video, or of a part of it.
+
+    Args:
+        path: the video file.
+        view: how many samples a second, and how much from before the part.
+        start_s: where the part begins, in seconds; None for the beginning of the film.
+        end_s: where the part ends; None for the end of the last picture, or of the sound if the
+            film has no pictures.
+        accept_damaged: return zeros in place of damaged sound.
+        indexes: the folder that keeps the index of the film, for files with many clips.
+    """
+    (sound,) = decode_sounds(
+        path, [view], start_s=start_s, end_s=end_s, indexes=indexes
+    ).values()
+    return sound.check(accept_damaged)
+
+
+def decode_sounds(
+    path: Path | str,
+    views: Iterable[SoundView],
+    *,
+    start_s: float | None = None,
+    end_s: float | None = None,
+    indexes: Path | str | None = None,
+    progress: OnProgress = no_progress,
+) -> dict[SoundView, DecodedSound]:
+    """Decode the sound of a video, or of a part of it, as several models hear it.
+
+    Damage is marked but raises no error: call `check` on each. The parameters are those of
+    `decode_sound`; `progress` is called again and again while the index is made.
+    """
+    folder = None if indexes is None else Path(indexes)
+    for index_folder in (folder, folder, None):
+        try:
+            source = sound_source(Path(path), index_folder, progress)
+            return {view: _decoded(source, view, start_s, end_s) for view in views}
+        except FilmChanged as error:
+            forget_sound()
+            distrust(error.film)
+            changed = error
+    raise changed
+
+
+def _decoded(
+    source: SoundSource, view: SoundView, start_s: float | None, end_s: float | None
+) -> DecodedSound:
+    """Return the sound of a part of an open film."""
+    index = source.film
+    is_part = end_s is not None or (start_s or 0) > 0
+    begin_s = max(start_s or 0.0, 0.0)
+    film_end_s = np.fmax(index.pictures_end_s, index.end_s)
+    message = overshoot(film_end_s, start_s, end_s)
+    if end_s is None:
+        end_s = index.pictures_end_s if index.pictures_end_s > 0 else index.end_s
+    reason = "too-long"
+    if is_part and not index.has_clock:
+        reason = "clock"
+        message = CLOCK_SET_BACK
+    elif end_s <= begin_s:
+        reason = "outside"
+        message = f"the part from {begin_s:g} s to {end_s:g} s has no length"
+    first, stop = (round(at_s * view.rate) for at_s in (begin_s, end_s))
+    before = max(first - view.n_before, 0)
+    n_bytes = (stop - before) * np.dtype(np.float32).itemsize
+    if n_bytes > MAX_BYTES:
+        reason = "too-large"
+        message = f"the sound would take {n_bytes / 1e9:.1f} GB of memory"
+    if message is not None:
+        raise BadVideo(message, path=source.path, stage="decode", reason=reason)
+    samples = np.empty(stop - before, np.float32)
+    at = 0
+    for part in source.samples(view.rate, before, stop):
+        samples[at : at + len(part)] = part
+        at += len(part)
+    heard_s = index.heard_s
+    edges_s = np.concatenate([[-np.inf], heard_s.ravel(), [np.inf]]).reshape(-1, 2)
+    return DecodedSound(
+        path=source.path,
+        view=view,
+        samples=samples,
+        n_before=first - before,
+        start_s=begin_s,
+        end_s=end_s,
+        missing_s=_inside(edges_s, before / view.rate, end_s),
+        damaged_s=_inside(index.damaged_s, before / view.rate, end_s),
+        bounds_s=(float(heard_s[0, 0]), float(heard_s[-1, 1])),
+        stream=index.stream,
+    )
+
+
+def _inside(stretches: Floats, start_s: float, end_s: float) -> Floats:
+    """Return what of some stretches lies within a time."""
+    inside = np.clip(stretches, start_s, end_s)
+    return inside[inside[:, 0] < inside[:, 1]]

@@ -1,0 +1,536 @@
+"""Where the sound of a film is: its packets on the clock of the clips, and sections of samples.
+
+*Section* k is the sound from second 10 k to second 10 k + 10, by a fresh decoder that begins at
+least a second before. Whatever is asked for is made of sections: some decoders return other samples
+if they begin elsewhere, to the end of the film.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
+from zlib import crc32
+
+import numpy as np
+
+from obygaze_features.video.container import (
+    BadVideo,
+    CountErrors,
+    OnProgress,
+    OpenVideo,
+    av,
+    check_is_file,
+    demux,
+    logged_errors,
+    no_progress,
+    open_sound,
+)
+from obygaze_features.video.film import (
+    KEEP_BYTES,
+    Identity,
+    Values,
+    identity_of,
+    index_file,
+    picture_clock,
+    read_or_make,
+)
+from obygaze_features.video.index import NO_PTS, Bools, Floats, Ints
+from obygaze_features.video.packets import PacketTable
+from obygaze_features.video.resample import Samples, mixed, resampler
+from obygaze_features.video.source import ERR_DETECT, PacketReader
+
+SCHEMA = "obygaze-sound-index/1"
+SECTION_S = 10
+# A decoder begins so long before the first sample that is used, and a section has so much more on
+# both sides as a resampler may need.
+BEFORE_S = 1
+MARGIN_S = 0.02
+# Samples are counted; where the clock of the file differs by more than this, counting begins anew.
+DRIFT_S = 0.01
+DRIFT_TICKS = 2
+# A packet that is damaged may spoil so many after it.
+SPOILT = 3
+# How many sections of a film stay in memory, for the clips that are next to each other.
+KEPT_SECTIONS = 2
+# How many packets are decoded to compare a new decoder with the one of the file.
+_COMPARED = 16
+# How many packets are compared with the clock at once.
+_BLOCK = 4096
+# How many frames are mixed at once, while they are still in the cache of the processor.
+_MIXED = 64
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, eq=False)
+class SoundIndex:
+    """One row for each packet of the sound of a film, in the order of the file.
+
+    `first` is the number of its first sample, counted from the beginning of the clock of clips,
+    `samples` how many it has; `damaged` marks those that are damaged. `stream` names the stream if
+    the film has several sounds. `pictures_end_s` is when the last picture ends, NaN if there is
+    none; `has_clock` tells that the times of a part mean something. With `takes_new_decoders`, a
+    decoder made of the facts that PyAV tells is like the one of the file.
+    """
+
+    pts: Ints
+    checksum: Ints
+    offset: Ints
+    first: Ints
+    samples: Ints
+    damaged: Bools
+    rate: int
+    stream: str
+    pictures_end_s: float
+    has_clock: bool
+    takes_new_decoders: bool
+    folder: Path | None = None
+
+    @cached_property
+    def table(self) -> PacketTable:
+        """Return the packets, to find them again in the file."""
+        return PacketTable(self.pts, self.checksum, self.offset, crc32)
+
+    @cached_property
+    def heard_s(self) -> Floats:
+        """Return the stretches [n, 2] of time that have samples."""
+        return self._stretches(self.samples > 0)
+
+    @cached_property
+    def damaged_s(self) -> Floats:
+        """Return the stretches [n, 2] of time of which the samples are damaged."""
+        return self._stretches(self.damaged & (self.samples > 0))
+
+    @property
+    def end_s(self) -> float:
+        """Return when the sound ends; 0 if there is none."""
+        return float(self.heard_s[-1, 1]) if len(self.heard_s) else 0.0
+
+    def _stretches(self, chosen: Bools) -> Floats:
+        """Return the time of some packets as the fewest stretches."""
+        first = self.first[chosen]
+        order = np.argsort(first, kind="stable")
+        first = first[order]
+        stop = np.maximum.accumulate(first + self.samples[chosen][order])
+        begins = np.append(True, first[1:] > stop[:-1])[: len(first)]
+        ends = np.append(begins[1:], True)[: len(first)]
+        return np.stack([first[begins], stop[ends]], axis=1) / self.rate
+
+    def run_of(self, first: int, stop: int) -> tuple[int, range]:
+        """Return the packets that have samples of a range, and where to begin decoding for them."""
+        has_samples = (self.first < stop) & (self.first + self.samples > first)
+        (inside,) = np.nonzero(has_samples & (self.samples > 0))
+        if not len(inside):
+            return 0, range(0)
+        wanted = range(int(inside[0]), int(inside[-1]) + 1)
+        second_before = first - BEFORE_S * self.rate
+        (before,) = np.nonzero(self.first[: wanted.start + 1] <= second_before)
+        return int(before[-1]) if len(before) else 0, wanted
+
+
+# --- Make the index ---
+
+
+def make_sound_index(
+    path: Path, indexes: Path, progress: OnProgress = no_progress
+) -> None:
+    """Make the index of the sound of a film if it is missing, which decodes it once."""
+    file = index_file(path, indexes).parent / "sound.npz"
+    _read_or_make(path, file, indexes, progress)
+
+
+def _read_or_make(
+    path: Path, file: Path, indexes: Path, progress: OnProgress
+) -> SoundIndex:
+    """Return the index of a film from its file."""
+    # A file of another film is none, also if packets of both have the same sizes.
+    made_of = (
+        f"{SCHEMA} avcodec {av().library_versions['libavcodec']} {file.parent.name}"
+    )
+    names = [item.name for item in fields(SoundIndex) if item.name != "folder"]
+
+    def make() -> Values:
+        with open_sound(path) as opened:
+            index = _read(path, opened, None, indexes, progress)
+        return {name: getattr(index, name) for name in names} | {
+            "made_of": np.array(made_of)
+        }
+
+    def unpack(values: Values) -> SoundIndex:
+        if values.pop("made_of") != made_of:
+            raise ValueError("the sound of another film")
+        return SoundIndex(**values, folder=file.parent)
+
+    return read_or_make(file, make, unpack)
+
+
+def _read(
+    path: Path,
+    opened: OpenVideo,
+    packets: list[Any] | None,
+    indexes: Path | None,
+    progress: OnProgress,
+) -> SoundIndex:
+    """Decode the sound of an open file once; keep its packets if `packets` is a list."""
+    container, stream, _ = opened
+    rows = _Rows(stream.codec_context)
+    with logged_errors() as count_errors:
+        try:
+            for packet in demux(container, stream):
+                progress()
+                rows.add(packet, count_errors)
+                if packets is not None:
+                    packet.pts = packet.dts = len(packets)
+                    packets.append(packet)
+        except av().FFmpegError:
+            rows.damaged.add(max(len(rows.pts) - 1, 0))
+        if rows.pts:
+            # What the decoder holds back until the end.
+            rows.decode(None, count_errors)
+    samples = np.array(rows.samples, dtype=np.int64)
+    damaged = np.zeros(len(samples), dtype=np.bool_)
+    for spoilt in rows.damaged:
+        damaged[spoilt : spoilt + 1 + SPOILT] = True
+    # What is before the first packet that can be decoded is the end of one that is not in the file.
+    is_head = np.logical_and.accumulate(damaged)
+    samples[is_head] = 0
+    damaged[is_head] = False
+    if not samples.any():
+        message = "no sound can be decoded"
+        raise BadVideo(message, path=path, stage="decode", reason="no-sound")
+    tick_s = float(stream.time_base)
+    origin_s = (container.start_time or 0) / float(av().time_base)
+    times = np.array(rows.time)
+    pictures_end_s, has_clock = picture_clock(path, indexes, progress)
+    return SoundIndex(
+        pts=np.array(rows.pts),
+        checksum=np.array(rows.checksum),
+        offset=np.array(rows.offset),
+        first=_first_samples(times, samples, tick_s, origin_s, rows.rate),
+        samples=samples,
+        damaged=damaged,
+        rate=rows.rate,
+        stream=_name_of(container, stream),
+        pictures_end_s=pictures_end_s,
+        has_clock=has_clock,
+        takes_new_decoders=rows.takes_new_decoders,
+    )
+
+
+class _Rows:
+    """The columns of an index while it is made; lists of numbers would take much more memory."""
+
+    def __init__(self, decoder: Any) -> None:
+        _set_up(decoder)
+        self.decoder = decoder
+        self.new_decoder = _like(decoder)
+        self.takes_new_decoders = True
+        self.rate = int(decoder.sample_rate)
+        self.pts = array("q")
+        self.checksum = array("q")
+        self.offset = array("q")
+        self.time = array("q")
+        self.samples = array("q")
+        self.damaged: set[int] = set()
+        self.n_errors = 0
+
+    def add(self, packet: Any, count_errors: CountErrors) -> None:
+        """Add a packet, and decode it."""
+        position = len(self.pts)
+        if packet.is_corrupt or count_errors() > self.n_errors:
+            # Some readers find out one packet late.
+            self.damaged.update((max(position - 1, 0), position))
+            self.n_errors = count_errors()
+        self.pts.append(NO_PTS if packet.pts is None else packet.pts)
+        self.checksum.append(crc32(packet))
+        self.offset.append(-1 if packet.pos is None else packet.pos)
+        self.time.append(NO_PTS)
+        self.samples.append(0)
+        self.decode(packet, count_errors)
+
+    def decode(self, packet: Any, count_errors: CountErrors) -> None:
+        """Decode the last packet, or with None the rest."""
+        position = len(self.pts) - 1
+        frames: list[Any] = []
+        try:
+            frames = self.decoder.decode(packet)
+        except EOFError:
+            return
+        except av().FFmpegError:
+            self.damaged.add(position)
+        if count_errors() > self.n_errors:
+            self.damaged.add(position)
+            self.n_errors = count_errors()
+        if packet is not None and position < _COMPARED:
+            self._compare(packet, frames)
+        for frame in frames:
+            self.rate = self.rate or frame.sample_rate
+            if frame.sample_rate != self.rate:
+                # Another recording behind this one, which would need another filter.
+                self.damaged.add(position)
+                continue
+            # A packet has the time of its first frame.
+            if not self.samples[position] and frame.pts is not None:
+                self.time[position] = frame.pts
+            self.samples[position] += frame.samples
+
+    def _compare(self, packet: Any, frames: list[Any]) -> None:
+        """Find out whether a decoder made of what PyAV tells of another decodes as that one.
+
+        Some decoders need facts that PyAV does not pass on.
+        """
+        try:
+            same = self.new_decoder.decode(packet)
+        except (av().FFmpegError, ValueError):
+            same = []
+        facts, others = (list(map(_facts, alike)) for alike in (frames, same))
+        self.takes_new_decoders &= facts == others
+
+
+def _facts(frame: Any) -> tuple[Any, ...]:
+    """Return all that two frames have to agree in."""
+    values = frame.to_ndarray().tobytes()
+    return frame.sample_rate, frame.format.name, frame.layout.name, values
+
+
+def _first_samples(
+    times: Ints, samples: Ints, tick_s: float, origin_s: float, rate: int
+) -> Ints:
+    """Return the number of the first sample of each packet, counted from the first time.
+
+    The times of packets are rounded, so that samples placed by them would overlap. Counting begins
+    anew where the time of a packet differs from it by too much: there is a gap.
+    """
+    counted = np.cumsum(samples) - samples
+    (known,) = np.nonzero((times != NO_PTS) & (samples > 0))
+    if not len(known):
+        return counted
+    by_time = np.rint((times[known] * np.float64(tick_s) - origin_s) * rate)
+    late = by_time.astype(np.int64) - counted[known]
+    most = max(DRIFT_S, DRIFT_TICKS * tick_s) * rate
+    begins = [0]
+    so_late = [late[0]]
+    at = 0
+    while at < len(late):
+        block = late[at : at + _BLOCK]
+        (far,) = np.nonzero(np.abs(block - so_late[-1]) > most)
+        at += int(far[0]) if len(far) else len(block)
+        if len(far):
+            begins.append(known[at])
+            so_late.append(late[at])
+    lengths = np.diff([*begins, len(samples)])
+    numbers: Ints = counted + np.repeat(so_late, lengths)
+    return numbers
+
+
+def _name_of(container: Any, stream: Any) -> str:
+    """Return which sound of the file a stream is; nothing if there is no other."""
+    streams = list(container.streams.audio)
+    if len(streams) == 1:
+        return ""
+    number = 1 + [other.index for other in streams].index(stream.index)
+    language = stream.language
+    name = f"sound {number} of {len(streams)}"
+    return f"{name} ({language})" if language else name
+
+
+def _like(decoder: Any) -> Any:
+    """Return a new decoder for what another one decodes."""
+    new = av().CodecContext.create(decoder.codec.name, "r")
+    for name in ("extradata", "sample_rate", "layout", "format", "bit_rate"):
+        value = getattr(decoder, name)
+        if value:
+            setattr(new, name, value)
+    _set_up(new)
+    return new
+
+
+def _set_up(decoder: Any) -> None:
+    """Make a decoder report what it would else conceal, about the packet that it got last."""
+    decoder.thread_count = 1
+    decoder.options = {"err_detect": ERR_DETECT}
+
+
+# --- Read sections ---
+
+
+class SoundSource(PacketReader):
+    """The open sound of a film: any of its sections, of which the last ones stay in memory."""
+
+    film: SoundIndex
+
+    def __init__(self, path: Path, index: SoundIndex, opened: OpenVideo) -> None:
+        super().__init__(path, index, opened.container, opened.stream, open_sound)
+        self._sections: dict[int, Samples] = {}
+        self._resampled: dict[tuple[int, int], Samples] = {}
+
+    def samples(self, rate: int, first: int, stop: int) -> Iterator[Samples]:
+        """Yield the samples of a range at some rate, section by section."""
+        length = SECTION_S * rate
+        for number in range(first // length, -(-stop // length)):
+            section = self._at_rate(number, rate)
+            begin = number * length
+            yield section[max(first - begin, 0) : stop - begin]
+
+    def _at_rate(self, number: int, rate: int) -> Samples:
+        """Return a section at some rate."""
+        key = number, rate
+        if key not in self._resampled:
+            change = resampler(self.film.rate, rate)
+            section = self._section(number)
+            spare = self._margin - change.margin
+            section = section[spare : len(section) - spare]
+            _keep(self._resampled, key, change(section, SECTION_S * rate))
+        return self._resampled[key]
+
+    @property
+    def _margin(self) -> int:
+        return int(MARGIN_S * self.film.rate) + 1
+
+    def _section(self, number: int) -> Samples:
+        """Return a section at the rate of the film, with margins; zeros where there is no sound."""
+        if number in self._sections:
+            return self._sections[number]
+        index = self.film
+        begin = number * SECTION_S * index.rate - self._margin
+        n_samples = SECTION_S * index.rate + 2 * self._margin
+        section = np.zeros(n_samples, np.float32)
+        start, wanted = index.run_of(begin, begin + n_samples)
+        for first, part in self._decoded(start, wanted):
+            at = first - begin
+            inside = part[max(-at, 0) : max(n_samples - at, 0)]
+            section[max(at, 0) : max(at, 0) + len(inside)] = inside
+        _keep(self._sections, number, section)
+        return section
+
+    def _decoded(self, start: int, wanted: range) -> list[tuple[int, Samples]]:
+        """Decode some packets, after those from `start` on, and leave out damaged ones.
+
+        Return samples that belong together, with the number of the first one.
+        """
+        if not wanted:
+            return []
+        index = self.film
+        expected = index.samples[wanted.start : wanted.stop].tolist()
+        frames: list[Any] = []
+        mono = [np.zeros(0, np.float32)]
+        counts = [0] * len(wanted)
+        packets = self.packets(start, wanted.stop - 1)
+        if wanted.stop == len(index.pts):
+            # What the decoder holds back until the end.
+            packets = chain(packets, [(wanted.stop - 1, None)])
+        failures = av().FFmpegError, EOFError
+        with self._new_decoder() as decoder:
+            for position, packet in packets:
+                try:
+                    of_packet = decoder.decode(packet)
+                except failures:
+                    of_packet = []
+                row = position - wanted.start
+                if row >= 0 and expected[row]:
+                    frames += of_packet
+                    for frame in of_packet:
+                        counts[row] += frame.samples
+                if len(frames) >= _MIXED:
+                    mono.append(mixed(frames))
+                    frames = []
+        samples = np.concatenate([*mono, mixed(frames)])
+        is_damaged = index.damaged[wanted.start : wanted.stop]
+        is_other = np.array(counts) != expected
+        if (is_other & ~is_damaged).any():
+            message = "its sound comes out of the decoder with other lengths"
+            raise BadVideo(message, path=self.path, stage="decode", reason="order")
+        first = index.first[wanted.start : wanted.stop]
+        # Packets that follow each other on the clock too are placed together.
+        is_next = first[1:] == first[:-1] + expected[:-1]
+        is_next &= ~(is_damaged[1:] | is_damaged[:-1])
+        begins = np.flatnonzero(np.append(True, ~is_next))
+        ends = np.append(begins[1:], len(wanted))
+        at = np.append(0, np.cumsum(counts))
+        return [
+            (int(first[begin]), samples[at[begin] : at[end]])
+            for begin, end in zip(begins, ends, strict=True)
+            if not is_damaged[begin]
+        ]
+
+    @contextmanager
+    def _new_decoder(self) -> Iterator[Any]:
+        """Return a decoder that has decoded nothing; emptied, it would go on with its noise."""
+        if self.film.takes_new_decoders:
+            yield _like(self.stream.codec_context)
+            return
+        with self.open_again(self.path) as opened:
+            decoder = opened.stream.codec_context
+            _set_up(decoder)
+            yield decoder
+
+    def _seeks(self, start: int) -> Iterator[Iterator[Any]]:
+        """Read the beginning of the file without seeking, which leaves some of it out."""
+        if start > 0:
+            yield from super()._seeks(start)
+
+
+def _keep(sections: dict[K, Samples], key: K, section: Samples) -> None:
+    """Keep a section with the last ones."""
+    sections[key] = section
+    for oldest in list(sections)[:-KEPT_SECTIONS]:
+        del sections[oldest]
+
+
+# --- Open a film ---
+
+
+class _Opened(threading.local):
+    """The sound that this thread read last: clips of one film follow each other."""
+
+    identity: Identity | None = None
+    source: SoundSource | None = None
+    close: ExitStack = ExitStack()
+
+
+_OPENED = _Opened()
+
+
+def sound_source(
+    path: Path, indexes: Path | None, progress: OnProgress = no_progress
+) -> SoundSource:
+    """Return the open sound of a film, whose packets were decoded once for its index.
+
+    Args:
+        path: the video file.
+        indexes: the folder that keeps the indexes of films.
+        progress: called again and again while the index is made.
+    """
+    check_is_file(path)
+    identity = identity_of(path, indexes)
+    if _OPENED.source is not None and _OPENED.identity == identity:
+        return _OPENED.source
+    forget_sound()
+    packets: list[Any] | None = None
+    if indexes is None:
+        packets = [] if identity.n_bytes <= KEEP_BYTES else None
+        with open_sound(path) as opened:
+            index = _read(path, opened, packets, None, progress)
+    else:
+        file = index_file(path, indexes).parent / "sound.npz"
+        index = _read_or_make(path, file, indexes, progress)
+    close = ExitStack()
+    source = SoundSource(path, index, close.enter_context(open_sound(path)))
+    source.in_memory = packets
+    _OPENED.identity = identity
+    _OPENED.source = source
+    _OPENED.close = close
+    return source
+
+
+def forget_sound() -> None:
+    """Close the sound that this thread read last."""
+    _OPENED.source = None
+    _OPENED.close.close()

@@ -1,0 +1,79 @@
+"""The subtitles inside a video, on the clock of its clips; and how long its header says it is."""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from obygaze_features.core.cues import Cue, ass_text
+from obygaze_features.video.container import (
+    BadVideo,
+    av,
+    clock_zero,
+    demux,
+    open_video,
+)
+from obygaze_features.video.packets import declared_length
+
+
+class Embedded(NamedTuple):
+    """The cues of a video, and which of its streams they are, if there are several of text."""
+
+    cues: list[Cue]
+    stream: str = ""
+
+
+def read_embedded(path: Path) -> Embedded:
+    """Return the cues of a video: of its default stream of text, else of the first one."""
+    with open_video(path) as video:
+        container = video.container
+        stream, name = _stream_of_text(container, path)
+        zero = Fraction(clock_zero(container)).limit_denominator(10**6)
+        cues = []
+        for packet in demux(container, stream):
+            try:
+                shown = stream.codec_context.decode2(packet)
+            except av().FFmpegError as error:
+                raise _no_words("its subtitles are damaged", path) from error
+            if shown is None or packet.pts is None:
+                continue
+            start_s = packet.pts * packet.time_base - zero
+            length_s = Fraction(shown.end_display_time, 1000)
+            if packet.duration:
+                length_s = packet.duration * packet.time_base
+            lines = [part.dialogue.decode("utf-8", "replace") for part in shown]
+            cues.append(Cue(start_s, start_s + length_s, ass_text("\n".join(lines))))
+    return Embedded(cues, name)
+
+
+def length_of(path: Path) -> float:
+    """Return how many seconds a video has, as its header says; 0 if it does not."""
+    with open_video(path) as video:
+        return declared_length(video.container, video.stream)
+
+
+def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
+    """Return the stream to read, and its number and language where there are several."""
+    kinds = av().stream.Disposition
+    streams = list(container.streams.subtitles)
+    of_text = [stream for stream in streams if stream.codec_context.codec.text_sub]
+    if not streams:
+        raise _no_words("it has no subtitles", path)
+    if not of_text:
+        names = ", ".join(sorted({stream.codec_context.name for stream in streams}))
+        raise _no_words(f"its subtitles are pictures ({names}), and no text", path)
+    stream = max(
+        of_text,
+        key=lambda stream: (
+            not stream.disposition & (kinds.forced | kinds.comment),
+            bool(stream.disposition & kinds.default),
+            -stream.index,
+        ),
+    )
+    if len(of_text) == 1:
+        return stream, ""
+    language = f" ({stream.language})" if stream.language else ""
+    return stream, f"subtitles {of_text.index(stream) + 1} of {len(of_text)}{language}"
+
+
+def _no_words(message: str, path: Path) -> BadVideo:
+    return BadVideo(message, path=path, stage="open", reason="no-words")

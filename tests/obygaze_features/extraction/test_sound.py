@@ -1,0 +1,185 @@
+"""Sound beside pictures: one pass, each into its own store, and neither fails the other."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+from support.extracted_stores import bytes_of
+from support.heard_films import RATE, noise, tone, write_film
+
+import obygaze as og
+from obygaze_features.backbones.actions import load_backbone
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+
+HEARD = "films.sound-descriptors"
+SEEN = "films.descriptors"
+# A film of 4 s has two clips; the last film is silent.
+FILMS = ("loud", "soft", "mute")
+TIMES = ((0.0, 1.5), (1.5, 4.0))
+
+
+def samples_of(film: str) -> Any:
+    """What the film plays, as it is stored: in steps of 1 / 32768."""
+    samples = noise(4.0, len(film), 0.2) if film == "loud" else tone(4.0, level=0.1)
+    return np.round(samples * 32768).astype(np.float32) / 32768
+
+
+def make_films(folder: Path, films: tuple[str, ...] = FILMS) -> Manifest:
+    clips = []
+    for film in films:
+        samples = None if film == "mute" else samples_of(film)
+        write_film(folder / "videos" / f"{film}.mkv", 4.0, samples, seed=len(film))
+        for number, (start_s, end_s) in enumerate(TIMES):
+            clip_id = f"{film}-{number}"
+            clip = Clip(
+                clip_id, film, video=f"{film}.mkv", start_s=start_s, end_s=end_s
+            )
+            clips.append(clip)
+    header = Header("Films", {}, video_root=str(folder / "videos"), licence="CC0-1.0")
+    manifest = Manifest("films", header, tuple(clips))
+    write_manifest(manifest, folder / "manifests" / "films.toml", force=True)
+    return manifest
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Films, and the stores of one pass."""
+    folder = tmp_path_factory.mktemp("heard")
+    manifest = make_films(folder)
+    extract(folder, manifest, "descriptors", "sound-descriptors")
+    return folder
+
+
+def extract(folder: Path, manifest: Any, *backbones: str, **options: Any) -> Any:
+    return og.extract(manifest, backbones, workspace=folder, workers=1, **options)
+
+
+def test_a_film_without_sound_is_a_row_and_its_pictures_are_there(world: Path) -> None:
+    seen, heard = (og.open_store(world / "stores" / name) for name in (SEEN, HEARD))
+    assert [row.status for row in seen.rows] == ["ok"] * 6
+    assert [row.status for row in heard.rows] == ["ok"] * 2 + ["failed"] * 2 + [
+        "ok"
+    ] * 2
+    assert {row.reason for row in heard.rows if row.status == "failed"} == {
+        "no-sound: no sound in the file"
+    }
+    assert heard.recipe.medium == "sound"
+    assert seen.recipe.medium == "pictures"
+
+
+def test_the_store_of_pictures_is_the_same_without_sound(
+    world: Path, tmp_path: Path
+) -> None:
+    manifest = og.read_manifest(world / "manifests" / "films.toml")
+    extract(tmp_path, manifest, "descriptors")
+    alone = tmp_path / "stores" / SEEN
+    assert bytes_of(alone) == bytes_of(world / "stores" / SEEN)
+
+
+def test_the_features_are_those_of_the_samples_of_the_clip(world: Path) -> None:
+    backbone = load_backbone("sound-descriptors")
+    assert isinstance(backbone, SoundBackbone)
+    store = og.open_store(world / "stores" / HEARD)
+    for film in ("loud", "soft"):
+        for number, (start_s, end_s) in enumerate(TIMES):
+            clip_id = f"{film}-{number}"
+            samples = samples_of(film)[round(start_s * RATE) : round(end_s * RATE)]
+            expected = backbone.forward([ClipSound(samples)])
+            for name in ("clip", "pooled", "frames"):
+                got = store.matrix(name, clips=[clip_id]).values[0]
+                np.testing.assert_array_equal(got, expected[name][0].astype(got.dtype))
+            # The centres of sixteen equal parts.
+            times = store.matrix("time_s", clips=[clip_id]).values[0]
+            centres = start_s + (np.arange(16) + 0.5) * (end_s - start_s) / 16
+            np.testing.assert_allclose(times, centres, rtol=0, atol=1e-12)
+
+
+def test_a_window_hears_what_a_clip_of_its_time_hears(
+    world: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "of-one-film"
+    folder.mkdir()
+    shutil.copy(world / "videos" / "loud.mkv", folder)
+    call_obygaze(
+        "-C", tmp_path, "manifest", "windows", folder, "-o", "windows", "--seconds", "1"
+    ).ok()
+    extract(tmp_path, "windows", "sound-descriptors", "speech", "descriptors")
+    clips = [
+        Clip(f"at-{n}", "loud", video="loud.mkv", start_s=float(n), end_s=n + 1.0)
+        for n in range(4)
+    ]
+    header = Header("Films", {}, video_root=str(folder))
+    extract(
+        tmp_path, Manifest("clips", header, tuple(clips)), "sound-descriptors", "speech"
+    )
+    for backbone in ("sound-descriptors", "speech"):
+        windows = og.open_store(tmp_path / "stores" / f"windows.{backbone}")
+        alone = og.open_store(tmp_path / "stores" / f"clips.{backbone}")
+        for name in ("clip", "pooled", "frames", "time_s"):
+            got = windows.matrix(name).values
+            assert got.tobytes() == alone.matrix(name).values.tobytes(), name
+        starts = windows.matrix("start_s").values
+        assert starts.ravel().tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_kept_frames_serve_the_pictures_and_the_sound_is_decoded(
+    world: Path, tmp_path: Path
+) -> None:
+    manifest = og.read_manifest(world / "manifests" / "films.toml")
+    extract(tmp_path, manifest, "frames:descriptors")
+    notes: list[str] = []
+    extract(tmp_path, manifest, "descriptors", "sound-descriptors", note=notes.append)
+    assert any("kept frames are read" in note for note in notes)
+    for name in (SEEN, HEARD):
+        assert bytes_of(tmp_path / "stores" / name) == bytes_of(world / "stores" / name)
+
+
+def test_a_film_that_got_its_sound_is_tried_again(tmp_path: Path) -> None:
+    manifest = make_films(tmp_path, ("mute",))
+    extract(tmp_path, manifest, "sound-descriptors")
+    assert og.open_store(tmp_path / "stores" / HEARD).status().counts["failed"] == 2
+    write_film(tmp_path / "videos" / "mute.mkv", 4.0, tone(4.0), seed=4)
+    extract(tmp_path, manifest, "sound-descriptors", retry_failed=True)
+    assert og.open_store(tmp_path / "stores" / HEARD).status().counts["ok"] == 2
+
+
+def test_sound_that_ends_early_is_a_remark_or_a_reason(tmp_path: Path) -> None:
+    write_film(tmp_path / "videos" / "short.mkv", 4.0, tone(2.0))
+    times = {"whole": (0.0, 2.0), "most": (0.5, 3.0), "little": (1.5, 4.0)}
+    clips = [
+        Clip(name, "short", video="short.mkv", start_s=start_s, end_s=end_s)
+        for name, (start_s, end_s) in times.items()
+    ]
+    header = Header("Films", {}, video_root=str(tmp_path / "videos"))
+    extract(tmp_path, Manifest("films", header, tuple(clips)), "sound-descriptors")
+    rows = {row.clip_id: row for row in og.open_store(tmp_path / "stores" / HEARD).rows}
+    assert (rows["whole"].status, rows["whole"].reason) == ("ok", "")
+    assert (rows["most"].status, rows["most"].reason) == (
+        "ok",
+        "sound for 1.5 of 2.5 s",
+    )
+    assert rows["little"].status == "failed"
+    assert rows["little"].reason.startswith("no-sound: ")
+
+
+def test_plan_says_what_sound_costs(world: Path, tmp_path: Path) -> None:
+    shown = call_obygaze(
+        *("-C", world, "extract", "plan", "films", "-b", "speech", "--json")
+    ).ok()
+    plan = shown.json()
+    (cost,) = plan["stores"]
+    assert (cost["store"], cost["to_extract"]) == ("films.speech", 6)
+    assert plan["decode_s"] > 0
+
+
+def test_what_is_for_pictures_alone_refuses_sound(world: Path) -> None:
+    with pytest.raises(FixUsage, match="model of sound"):
+        extract(world, "films", "frames:sound-descriptors")

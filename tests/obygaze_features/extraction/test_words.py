@@ -1,0 +1,320 @@
+"""`extract words`: vectors of what is said, against sentence-transformers; no word is kept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from support.checkpoints import stir, write_tiny_card
+from support.cli import call_obygaze
+from support.subtitled import write_subtitled
+from support.words import real_encoder, save_encoder, save_text_model, save_tokenizer
+
+from obygaze_features.backbones.cards import find_card
+from obygaze_features.backbones.text import TextTower, load_text_tower
+from obygaze_features.core.console import Quiet
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.functions import extract, extract_words, search
+from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store import open_store
+
+# A tiny BERT of eight tokens at once, two of which stand around a text.
+CARD = """
+schema = "obygaze-backbone/1"
+name = "tiny"
+family = "bert"
+title = "tiny"
+licence = "MIT"
+[tokens]
+width = 16
+[arrays]
+clip = "text"
+[words]
+tokens = 8
+"""
+SRT = "1\n00:00:01,000 --> 00:00:02,000\n{}\n"
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """Two films of two clips each, and the card of the tiny encoder."""
+    clips = [
+        Clip(f"{film}-{number}", film, start_s=5.0 * number, end_s=5.0 * number + 5)
+        for film in ("lake", "pier")
+        for number in range(2)
+    ]
+    films = Manifest("films", Header("Films", licence="CC0-1.0"), tuple(clips))
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
+    (tmp_path / "backbones").mkdir()
+    (tmp_path / "backbones" / "tiny.toml").write_text(CARD)
+    (tmp_path / "said").mkdir()
+    return tmp_path
+
+
+def say(workspace: Path, **texts: str) -> str:
+    """Write a file of subtitles for each film, with one cue in its first clip."""
+    for film, text in texts.items():
+        (workspace / "said" / f"{film}.srt").write_text(SRT.format(text))
+    return str(workspace / "said")
+
+
+def test_a_store_has_vectors_and_numbers_of_words_and_is_sealed_at_once(
+    workspace: Path, encoder: Path
+) -> None:
+    subtitles = say(workspace, lake="a happy man on the bed", gone="x")
+    made = extract_words(
+        "films", "tiny", subtitles, weights=encoder, workspace=workspace
+    )
+    assert made.exit_code == 3
+    assert made.remarks == [
+        "1 clip without words",
+        "the subtitles have others than the manifest: gone.srt",
+    ]
+    store = open_store("films.tiny", workspace=workspace)
+    assert store.terms.licence == "CC0-1.0"
+    assert [(row.status, row.reason) for row in store.rows] == [
+        ("ok", ""),
+        ("ok", "no words"),
+        *2 * [("failed", "no-words: the film has no subtitles")],
+    ]
+    assert store.matrix("n_words", missing="drop").values.tolist() == [6, 0]
+    tower = load_text_tower(
+        find_card("tiny", Workspace.of(workspace)), encoder, workspace=workspace
+    )
+    vectors = store.matrix("clip", missing="drop").values
+    expected = tower.embed(["a happy man on the bed", ""])
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    done = call_obygaze("-C", workspace, "store", "verify", "films.tiny", "--hash")
+    assert done.code == 0
+    card = Path(store.location, "README.md").read_text("utf-8")
+    assert "The words of each clip were taken" in card
+
+
+@pytest.mark.parametrize("kind", ["folder", "cues", "texts", "embedded"])
+def test_no_word_of_the_input_is_in_any_file_of_the_store(
+    workspace: Path, encoder: Path, kind: str
+) -> None:
+    words = ["zanzibar", "quixotic", "wolframite"]
+    text = " ".join(words)
+    subtitles = say(workspace, lake=text, pier=text)
+    if kind == "cues":
+        subtitles = str(workspace / "cues.csv")
+        Path(subtitles).write_text(
+            f"movie_id,start_s,end_s,text\nlake,1,2,{text}\npier,1,2,{text}\n",
+            "utf-8",
+        )
+    elif kind == "texts":
+        subtitles = str(workspace / "texts.csv")
+        Path(subtitles).write_text(f"clip_id,text\nlake-0,{text}\nlake-1,\n", "utf-8")
+    elif kind == "embedded":
+        subtitles = "embedded"
+        videos = workspace / "videos"
+        write_subtitled(videos / "lake.mkv", ["subrip"], [(1.0, 2.0, text)])
+        call_obygaze("-C", workspace, "manifest", "link", "films", videos)
+    extract_words("films", "tiny", subtitles, weights=encoder, workspace=workspace)
+    store = open_store("films.tiny", workspace=workspace)
+    numbers = store.matrix("n_words", missing="drop").values
+    assert numbers.tolist()[:2] == [3, 0]
+    n_files = 0
+    for folder, _, names in os.walk(store.location):
+        for name in names:
+            data = Path(folder, name).read_bytes().lower()
+            n_files += 1
+            for word in words:
+                assert word.encode() not in data, (folder, name)
+                assert word.encode("utf-16-le") not in data, (folder, name)
+    assert n_files > 8
+
+
+def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(
+    workspace: Path, encoder: Path
+) -> None:
+    tower = load_text_tower(
+        find_card("tiny", Workspace.of(workspace)), encoder, workspace=workspace
+    )
+    long = "the happy man riding the sad dog on a"
+    (vector,) = tower.embed_long([long], Quiet())
+    halves = ["the happy man riding", "the sad dog on a"]
+    four, five = tower.embed(halves).astype(np.float64)
+    np.testing.assert_allclose(vector, (4 * four + 5 * five) / 9, atol=1e-6)
+    (truncated,) = tower.embed(["the happy man riding the sad"])
+    assert np.abs(vector - truncated).max() > 1e-2
+    with pytest.raises(FixInput, match="11 tokens, the tower takes 8"):
+        tower.embed([long])
+    # Without blanks there is no place but between letters.
+    (joined,) = tower.embed_long(["a" * 1 + "!" * 20], Quiet())
+    assert np.isfinite(joined).all()
+
+
+@pytest.fixture(scope="module")
+def minilm() -> TextTower:
+    real_encoder()
+    return load_text_tower("minilm")
+
+
+def test_the_real_vectors_are_those_of_sentence_transformers(minilm: TextTower) -> None:
+    package = pytest.importorskip("sentence_transformers")
+    texts = [
+        "Is it tea?",
+        "",
+        "Oh.",
+        "Où êtes-vous? " * 9,
+        "a b c " * 40,
+        "日本語",
+        "42",
+    ]
+    model = package.SentenceTransformer(str(real_encoder()), device="cpu")
+    expected = model.encode(texts)
+    together = minilm.embed_long(texts, Quiet())
+    np.testing.assert_allclose(together, expected, atol=1e-6)
+    alone = [minilm.embed_long([text], Quiet())[0] for text in texts]
+    np.testing.assert_allclose(alone, together, atol=1e-6)
+    assert minilm.verified
+    assert minilm.max_length == model.max_seq_length
+
+
+def test_bad_input_is_one_error_and_nothing_is_made(
+    workspace: Path, encoder: Path
+) -> None:
+    said = workspace / "said"
+
+    def refused(subtitles: Path | str, what: str) -> ObygazeError:
+        with pytest.raises(ObygazeError, match=what) as caught:
+            extract_words(
+                "films", "tiny", subtitles, weights=encoder, workspace=workspace
+            )
+        assert not (workspace / "stores" / "films.tiny").exists()
+        return caught.value
+
+    refused(said, "the folder has no subtitles")
+    (said / "gone.srt").write_text(SRT.format("a"))
+    refused(said, "of no film of the manifest: they are of gone.srt")
+    (said / "lake.srt").write_text(SRT.format("a"))
+    (said / "lake.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\na\n")
+    refused(said, "two files of the film lake")
+    refused(said / "lake.srt", "expected a folder")
+    refused(workspace / "none", "no such subtitles")
+    (said / "lake.vtt").unlink()
+    late = "1\n00:01:00,000 --> 00:01:02,000\na\n"
+    (said / "lake.srt").write_text(late)
+    refused(said, "no clip has any words")
+    write_subtitled(workspace / "videos" / "lake.mp4", [], [])
+    call_obygaze("-C", workspace, "manifest", "link", "films", workspace / "videos")
+    beyond = refused(said, r"begins at 60.0 s, and the film lake ends at 15.0 s")
+    assert beyond.where == f"{said / 'lake.srt'}:2"
+    refused("embedded", "no clip has any words: .*no-words: it has no subtitles")
+    table = workspace / "table.csv"
+    table.write_text("movie_id,text\nlake,a\n")
+    refused(table, "must have the columns movie_id, start_s, end_s, text")
+    table.write_text("movie_id,start_s,end_s,text\nlake,1,x,a\nlake,3,2,a\n")
+    told = refused(table, "the cues cannot be read: 2 problems")
+    assert told.details[0].startswith(f"{table}:2: column 'end_s'")
+    table.write_text("clip_id,text\nlake-0,a\nlake-0,b\n")
+    assert "already on line 2" in refused(table, "texts cannot be read").details[0]
+    table.write_text("clip_id,text\ngone-0,a\n")
+    refused(table, "the texts are of no clip of the manifest")
+    with pytest.raises(FixUsage, match="tiny reads words, and takes nothing of a vid"):
+        extract("films", "tiny", weights=[str(encoder)], workspace=workspace)
+    (said / "lake.srt").write_text(SRT.format("a"))
+    with pytest.raises(FixUsage, match="has no text model"):
+        extract_words("films", "dinov2-b", said, workspace=workspace)
+
+
+def test_the_released_texts_of_mobygaze_are_read_and_no_manifest_has_them(
+    workspace: Path, encoder: Path
+) -> None:
+    table = workspace / "mobygaze.csv"
+    table.write_text(
+        ";clip_index;movie_id;annotator;label;concepts;comment;start_frame;end_frame;imdb_key;"
+        "movie_title;framerate;subtitle;start_clip;end_clip\n"
+        "0;id_0;48;annotator1;Sure;['Speech'];[];0;47;tt01;A;24.0;a sad man;0;0\n"
+        "1;id_1;48;annotator1;Easy Negative;[];[];48;71;tt01;A;24.0;['a', 'dog'];0;0\n"
+        "2;id_0;48;annotator2;Easy Negative;[];[];0;99;tt01;A;24.0;;0;0\n"
+    )
+    call_obygaze("-C", workspace, "manifest", "import", "mobygaze", table).ok()
+    assert "subtitle" not in read_manifest("mobygaze", workspace=workspace).columns
+    extract_words("mobygaze", "tiny", table, weights=encoder, workspace=workspace)
+    store = open_store("mobygaze.tiny", workspace=workspace)
+    ids = ["tt01-annotator1-0000", "tt01-annotator1-0001", "tt01-annotator2-0000"]
+    assert store.matrix("n_words", clips=ids).values.tolist() == [3, 2, 0]
+
+
+def test_rows_of_several_annotators_have_the_text_of_their_clip(
+    tmp_path: Path, workspace: Path, encoder: Path
+) -> None:
+    table = workspace / "clips.csv"
+    table.write_text(
+        "clip_id,movie_id,annotator,level\nlake-0,lake,ada,S\nlake-0,lake,ben,EN\n"
+    )
+    call_obygaze("-C", workspace, "manifest", "import", "csv", table, "-o", "two").ok()
+    texts = workspace / "texts.csv"
+    texts.write_text("clip_id;text\nlake-0;a sad man, riding\n")
+    extract_words("two", "tiny", texts, weights=encoder, workspace=workspace)
+    store = open_store("two.tiny", workspace=workspace)
+    assert store.matrix("n_words", missing="drop").values.tolist() == [4, 4]
+    assert len({row.tobytes() for row in store.matrix("clip").values}) == 1
+
+
+def test_the_text_model_of_clip_makes_a_store_of_words_beside_that_of_pictures(
+    workspace: Path,
+) -> None:
+    weights = save_text_model("clip", workspace / "weights")
+    write_tiny_card("clip", workspace / "backbones")
+    subtitles = say(workspace, lake="a happy man", pier="the sad dog riding on a bed")
+    extract_words("films", "tiny-clip", subtitles, weights=weights, workspace=workspace)
+    store = open_store("films.tiny-clip-words", workspace=workspace)
+    tower = load_text_tower("tiny-clip", weights, workspace=Workspace.of(workspace))
+    # Eight tokens are the most, of which two stand around a text.
+    first, second = tower.embed(["the sad dog", "riding on a bed"]).astype(np.float64)
+    expected = [tower.embed(["a happy man"])[0], (3 * first + 4 * second) / 7]
+    vectors = store.matrix("clip", clips=["lake-0", "pier-0"]).values
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    (hit, *_) = search(
+        store, text="a happy man", weights=str(weights), workspace=workspace
+    )
+    assert hit.clip_id == "lake-0"
+    assert hit.cosine == pytest.approx(1, abs=1e-5)
+
+
+def test_roberta_is_the_mean_of_its_tokens_and_has_two_positions_less(
+    workspace: Path,
+) -> None:
+    import torch
+    from transformers import RobertaConfig, RobertaModel
+
+    folder = workspace / "roberta"
+    tokenizer = save_tokenizer(folder)
+    config = RobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=10,
+        pad_token_id=0,
+    )
+    model = RobertaModel(config).eval()
+    stir(model, 0)
+    model.save_pretrained(folder)
+    card = CARD.replace('"bert"', '"roberta"').replace('"tiny"', '"tinier"')
+    (workspace / "backbones" / "tinier.toml").write_text(card.replace("8", "64"))
+    tower = load_text_tower("tinier", folder, workspace=Workspace.of(workspace))
+    assert tower.max_length == 8
+    texts = ["a sad man", "the happy dog on the bed", ""]
+    for text, vector in zip(texts, tower.embed(texts), strict=True):
+        with torch.inference_mode():
+            hidden = model(**tokenizer(text, return_tensors="pt")).last_hidden_state
+        np.testing.assert_allclose(vector, hidden[0].mean(dim=0), atol=1e-5)

@@ -1,0 +1,152 @@
+"""Stores made of a person's table of numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.reading import open_store
+
+TABLE = """Film;Szene;Größe Gesicht;Personen;Bemerkung
+Die Tür;1;3,5;2;
+Die Tür;2;14,25;;unklar
+Grüße;1;-7;0;
+"""
+
+
+def films() -> Manifest:
+    """Return the three clips of the table, with ids as an import makes them."""
+    clips = []
+    for film, number in (("Die_Tur", 1), ("Die_Tur", 2), ("Grusse", 1)):
+        clips.append(Clip(f"{film}-{number}", film, number, ""))
+    return Manifest("films", Header("Made up", {}), clips)
+
+
+@pytest.mark.filterwarnings("ignore:.*Windows-1252")
+@pytest.mark.parametrize("kind", ["csv", "xlsx"])
+def test_a_table_of_numbers_is_imported(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"Meine Zahlen.{kind}"
+    if kind == "csv":
+        path.write_text(TABLE, "cp1252")
+    else:
+        xlsxwriter = pytest.importorskip("xlsxwriter")
+        with xlsxwriter.Workbook(path) as book:
+            sheet = book.add_worksheet()
+            for row, line in enumerate(TABLE.splitlines()):
+                for column, cell in enumerate(line.split(";")):
+                    sheet.write(row, column, cell.replace(",", "."))
+    done = import_features(
+        kind,
+        path,
+        tmp_path / "s",
+        id_key="{Film}-{Szene}",
+        manifest=films(),
+        backbone="my numbers",
+    )
+    assert done.failed == {"Die_Tur-2": "no number in the column Personen"}
+    assert "columns that are no features were left out: Bemerkung" in done.remarks
+    store = open_store(tmp_path / "s")
+    rows = store.matrix("clip", clips=["Grusse-1", "Die_Tur-1"])
+    assert np.asarray(rows).tolist() == [[-7.0, 0.0], [3.5, 2.0]]
+    # A model of these columns reads no others.
+    assert store.recipe.facts == {
+        "backbone": "my numbers",
+        "columns": "Größe Gesicht, Personen",
+    }
+
+
+def test_a_column_movie_id_has_the_films(tmp_path: Path) -> None:
+    path = tmp_path / "n.csv"
+    path.write_text("clip_id,movie_id,a\nx-1,lake,.5\ny,lake,2e3\n", "utf-8")
+    import_features("csv", path, tmp_path / "s", backbone="b")
+    store = open_store(tmp_path / "s")
+    assert store.movie_ids.tolist() == ["lake", "lake"]
+    assert store.matrix("clip").values.tolist() == [[0.5], [2000.0]]
+
+
+def test_times_levels_and_folds_are_no_features(tmp_path: Path) -> None:
+    """A model that reads the level of a clip is always right."""
+    path = tmp_path / "n.csv"
+    path.write_text(
+        "clip_id,start_s,level,fold:a,mine\nx,0,3,1,7\ny,2,0,2,8\n", "utf-8"
+    )
+    done = import_features("csv", path, tmp_path / "s", backbone="b")
+    left_out = "columns that are no features were left out: start_s, level, fold:a"
+    assert left_out in done.remarks
+    store = open_store(tmp_path / "s")
+    assert store.matrix("clip").values.tolist() == [[7.0], [8.0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            TABLE.replace("14,25", "viel").replace("Grüße;1;-7;0", "Grüße;1;-7;k.A."),
+            [
+                "3: column 'Größe Gesicht': 'viel' is not a number",
+                "4: column 'Personen': 'k.A.' is not a number",
+            ],
+        ),
+        ("Film,Szene,a\nx,1,\n", ["no column has numbers"]),
+        ("Film,a\nx,1\n", ["1: column 'Szene': required column is missing"]),
+        ("Film,Szene,a\nx,,1\n", ["2: column 'Szene': is empty, and is a part of"]),
+    ],
+)
+def test_what_is_no_number_is_named_by_line_and_column(
+    tmp_path: Path, text: str, lines: list[str]
+) -> None:
+    path = tmp_path / "n.csv"
+    path.write_text(text, "utf-8")
+    with pytest.raises(FixInput, match="the table cannot be imported") as raised:
+        import_features("csv", path, tmp_path / "s", id_key="{Film}-{Szene}")
+    for found, expected in zip(raised.value.details, lines, strict=True):
+        assert expected in found
+
+
+def test_arrays_of_a_table_have_no_names(tmp_path: Path) -> None:
+    path = tmp_path / "n.csv"
+    path.write_text("clip_id,a\nx,1\n", "utf-8")
+    with pytest.raises(FixUsage, match="--array does not apply to a table"):
+        import_features("csv", path, tmp_path / "s", arrays={"clip": "a"})
+    hint = call_obygaze("-C", tmp_path, "store", "import", "csv", path, "-o", "t")
+    assert "--backbone NAME" in hint.ok().stderr
+
+
+CELLS = st.one_of(st.none(), st.integers(-999, 999), st.floats(-99, 99, width=16))
+
+
+@settings(max_examples=25)
+@given(
+    table=st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=6),
+    signs=st.sampled_from([(",", "."), (";", ","), (";", "."), ("\t", ",")]),
+)
+def test_rows_are_the_numbers_of_the_table(
+    tmp_path_factory: pytest.TempPathFactory,
+    table: list[tuple[float | None, float | None]],
+    signs: tuple[str, str],
+) -> None:
+    """Whatever separates cells, and whichever mark decimals have."""
+    delimiter, point = signs
+    folder = tmp_path_factory.mktemp("table")
+    lines = [delimiter.join(("clip_id", "a", "b")), delimiter.join(("m-0", "1", "2"))]
+    for number, row in enumerate(table, 1):
+        cells = ["" if cell is None else f"{cell:.12f}" for cell in row]
+        cells = [cell.replace(".", point) for cell in cells]
+        lines.append(delimiter.join((f"m-{number}", *cells)))
+    path = folder / "n.csv"
+    path.write_text("\n".join(lines), "utf-8")
+    import_features("csv", path, folder / "s", backbone="b")
+    store = open_store(folder / "s")
+    found = store.matrix("clip", missing="nan").values
+    expected = []
+    for row in [(1.0, 2.0), *table]:
+        expected.append((np.nan, np.nan) if None in row else row)
+    np.testing.assert_allclose(found, np.array(expected), rtol=1e-6, atol=1e-11)

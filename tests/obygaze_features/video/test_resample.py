@@ -1,0 +1,101 @@
+"""Channels become one by their places; another rate keeps what it can carry, and nothing else."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from obygaze_features.video import resample
+from obygaze_features.video.resample import Resampler, mixed
+
+HALF = math.sqrt(0.5)
+# Left, right, centre, bass, and two behind.
+WEIGHTS = {
+    "mono": [1],
+    "stereo": [1, 1],
+    "2.1": [1, 1, 0],
+    "5.1": [1, 1, HALF, 0, HALF, HALF],
+    "5.1(side)": [1, 1, HALF, 0, HALF, HALF],
+    "quad": [1, 1, HALF, HALF],
+}
+
+
+def frame_of(values: np.ndarray, kind: str, layout: str) -> Any:
+    """A frame of whole numbers [channels, n], or of others."""
+    import av
+
+    planar = kind.endswith("p")
+    stored = values if planar else values.T.reshape(1, -1)
+    frame = av.AudioFrame.from_ndarray(
+        np.ascontiguousarray(stored), format=kind, layout=layout
+    )
+    frame.sample_rate = 8000
+    return frame
+
+
+@pytest.mark.parametrize("layout", sorted(WEIGHTS))
+@pytest.mark.parametrize("kind", ["fltp", "flt", "s16", "s16p", "s32", "u8", "dbl"])
+def test_channels_are_weighted_by_their_places(kind: str, layout: str) -> None:
+    weights = np.array(WEIGHTS[layout])
+    levels = np.random.default_rng(1).uniform(-1, 1, (len(weights), 2000))
+    types = {"flt": np.float32, "dbl": np.float64, "s16": np.int16, "s32": np.int32}
+    dtype = types.get(kind.removesuffix("p"), np.uint8)
+    stored = levels.astype(dtype)
+    truth = levels
+    if kind == "u8":
+        stored = np.round(levels * 127 + 128).astype(np.uint8)
+        truth = (stored.astype(float) - 128) / 128
+    elif kind.startswith("s"):
+        scale = 2.0 ** (8 * np.dtype(dtype).itemsize - 1)
+        stored = np.round(levels * (scale - 1)).astype(dtype)
+        truth = stored / scale
+    frames = [
+        frame_of(part, kind, layout) for part in np.split(stored, [700, 900], axis=1)
+    ]
+    expected = weights @ truth / weights.sum()
+    assert np.abs(mixed(frames) - expected).max() < 1e-6
+
+
+def test_frames_of_several_layouts_follow_each_other() -> None:
+    stereo = np.stack([np.full(50, 0.5), np.full(50, -0.1)]).astype(np.float32)
+    mono = np.full((1, 30), 0.25, np.float32)
+    frames = [frame_of(stereo, "fltp", "stereo"), frame_of(mono, "fltp", "mono")]
+    assert mixed(frames) == pytest.approx([0.2] * 50 + [0.25] * 30)
+    assert len(mixed([])) == 0
+
+
+@pytest.mark.parametrize(
+    ("rate", "new_rate"),
+    [(48000, 16000), (44100, 16000), (22050, 48000), (8000, 16000), (16000, 16000)],
+)
+def test_another_rate_keeps_what_it_can_carry(rate: int, new_rate: int) -> None:
+    change = Resampler(rate, new_rate)
+    lower = min(rate, new_rate)
+    times = (np.arange(rate + 2 * change.margin) - change.margin) / rate
+    new_times = np.arange(new_rate) / new_rate
+
+    def changed(hertz: float) -> np.ndarray:
+        return change(np.sin(2 * np.pi * hertz * times).astype(np.float32), new_rate)
+
+    for hertz in (0.02 * lower, 0.1 * lower, 0.33 * lower):
+        expected = np.sin(2 * np.pi * hertz * new_times)
+        assert np.abs(changed(hertz) - expected).max() < 0.01
+    if rate > new_rate:
+        assert np.abs(changed(0.6 * new_rate)).max() < 0.01
+
+
+def test_recipes_see_another_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hashed() -> str:
+        resample.resampler.cache_clear()
+        resample.resampling_sha256.cache_clear()
+        return resample.resampling_sha256()
+
+    first = hashed()
+    assert hashed() == first
+    monkeypatch.setattr(resample, "_BETA", 6.01)
+    assert hashed() != first
+    monkeypatch.undo()
+    assert hashed() == first

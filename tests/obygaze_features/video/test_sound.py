@@ -1,0 +1,337 @@
+"""The sound of a clip: at its time, the same from every span, and a reason where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.sounds import FILM_OF, only, with_damage, write_film
+
+from benchmarks.sound.films import SoundFilm, SoundTrack, click_errors
+from obygaze_features.core import system
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.video import DecodeJob, DecodePool, PictureView, sound_index
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.film import index_file
+from obygaze_features.video.resample import mixed
+from obygaze_features.video.sound import DecodedSound, SoundView, decode_sound
+from obygaze_features.video.sound_index import forget_sound, sound_source
+
+VIEW = SoundView(16000)
+# Two milliseconds where the container gives times, one picture otherwise.
+MOST_S = {True: 0.002, False: 0.04}
+# One of each kind of clock: a table, milliseconds, 90,000 a second, and none.
+FEW = ("mp4-aac", "mkv-ac3", "ts-mp2", "avi-mp3")
+# Their decoders add noise, which depends on where they began.
+NOISY = ("mkv-ac3", "mp4-aac-pns")
+
+
+@pytest.fixture(autouse=True)
+def no_sound_in_memory() -> None:
+    forget_sound()
+
+
+def errors_of(film: SoundFilm, path: Path) -> list[int]:
+    """Return how many samples late each click is, at the rate of the film."""
+    rate = film.tracks[film.heard].rate
+    sound = decode_sound(path, SoundView(rate))
+    return click_errors(path, sound.samples, rate)
+
+
+def check_errors(name: str, folder: Path) -> None:
+    film = FILM_OF[name]
+    errors = errors_of(film, write_film(name, folder))
+    most = MOST_S[film.has_times] * film.tracks[film.heard].rate
+    assert max(map(abs, errors)) <= most, errors
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_click_is_at_its_flash(name: str, tmp_path: Path) -> None:
+    check_errors(name, tmp_path)
+
+
+@pytest.mark.check("half a second for each of 53 films")
+@pytest.mark.parametrize("name", sorted(FILM_OF.keys() - set(FEW)))
+def test_a_click_is_at_its_flash_in_all_kinds_of_films(
+    name: str, tmp_path: Path
+) -> None:
+    check_errors(name, tmp_path)
+
+
+@pytest.mark.check("half a second for each of 53 films")
+@pytest.mark.parametrize("name", sorted(FILM_OF))
+def test_any_span_of_any_film_has_the_same_samples(name: str, tmp_path: Path) -> None:
+    path = write_film(name, tmp_path)
+    check_spans(path, tmp_path, 4.0 if FILM_OF[name].cut_s else 8.5)
+
+
+def check_spans(path: Path, folder: Path, start_s: float) -> None:
+    """Compare a part of a span, and the same part alone, without and with a kept index."""
+    view = SoundView(16000, 0.5)
+    whole = decode_sound(path, view, start_s=start_s, end_s=start_s + 2.5)
+    for begin_s, end_s in ((start_s + 0.3, start_s + 1), (start_s + 1.6, start_s + 2)):
+        part = whole.part(begin_s, end_s)
+        for indexes in (None, folder / "indexes"):
+            forget_sound()
+            alone = decode_sound(
+                path, view, start_s=begin_s, end_s=end_s, indexes=indexes
+            )
+            assert is_same(part, alone)
+
+
+def is_same(one: DecodedSound, other: DecodedSound) -> bool:
+    """Return whether two sounds agree in each sample and all that is said of them."""
+    names = ("samples", "missing_s", "damaged_s")
+    arrays = [np.array_equal(getattr(one, n), getattr(other, n)) for n in names]
+    facts = ("n_before", "start_s", "end_s", "heard_s", "remarks", "view")
+    return all(arrays) and all(getattr(one, n) == getattr(other, n) for n in facts)
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_a_second_is_the_same_from_every_span(name: str, tmp_path: Path) -> None:
+    path = write_film(name, tmp_path)
+    indexes = str(tmp_path / "indexes")
+    spans = [(8.0, 12.0), (10.0, 11.0), (0.0, 11.5)]
+    with DecodePool(2) as pool:
+        jobs = [DecodeJob(path, (VIEW,), *span, indexes=indexes) for span in spans]
+        heard = [pool.submit(job).result().sound(VIEW) for job in jobs]
+    heard.append(decode_sound(path, VIEW))
+    seconds = [sound.part(10.0, 11.0).samples for sound in heard]
+    assert len({second.tobytes() for second in seconds}) == 1
+    # A decoder that goes on from before gives another noise.
+    source = sound_source(path, None)
+    index = source.film
+    decoder = sound_index._like(source.stream.codec_context)
+    whole: list[Any] = []
+    for _, packet in source.packets(0, len(index.pts) - 1):
+        whole += decoder.decode(packet)
+    at = 10 * index.rate - int(index.first[np.argmax(index.samples > 0)])
+    from_start = mixed(whole)[at : at + index.rate]
+    section = np.concatenate(list(source.samples(index.rate, 480000, 528000)))
+    assert np.abs(from_start - section).max() < 0.05
+    assert not np.array_equal(from_start, section)
+
+
+def failure_of(path: Path, start_s: float | None, end_s: float | None) -> str:
+    with pytest.raises(BadVideo) as caught:
+        decode_sound(path, VIEW, start_s=start_s, end_s=end_s)
+    return f"{caught.value.reason}: {caught.value.message}"
+
+
+def test_missing_sound_is_a_reason_or_a_remark(tmp_path: Path) -> None:
+    track = SoundTrack("pcm_s16le", format="s16", late_s=0.8, gap_s=(5.0, 6.5), end_s=9)
+    path = write_film(SoundFilm("parts", ".mkv", [track]), tmp_path)
+    assert failure_of(path, 0.0, 0.7) == "no-sound: the sound begins at 0.8 s"
+    assert failure_of(path, 9.5, 12.0) == "no-sound: the sound ends at 9.0 s"
+    assert failure_of(path, 5.2, 6.2) == "no-sound: sound for 0.0 of 1.0 s"
+    assert failure_of(path, 8.0, 12.0) == "no-sound: sound for 1.0 of 4.0 s"
+    assert failure_of(path, 3.0, 3.02) == (
+        "too-short: 320 samples of sound, at least 400 are needed"
+    )
+    assert failure_of(path, 2.0, 20.0) == (
+        "too-long: the part ends at 20 s, the film at 12.00 s"
+    )
+    sound = decode_sound(path, VIEW, start_s=4.0, end_s=8.0)
+    # Frames of 1,024 samples: those that begin from 5 s to 6.5 s are missing.
+    assert sound.remarks == ("sound for 2.5 of 4.0 s",)
+    assert sound.heard_s == pytest.approx(4 - (sound.missing_s[0] @ [-1, 1]))
+    begin, end = ((sound.missing_s[0] - 4) * 16000).astype(int)
+    assert not sound.samples[begin + 40 : end - 40].any()
+    assert sound.samples[: begin - 40].all() and sound.samples[end + 40 :].all()
+    # A tenth of a second is no remark.
+    assert decode_sound(path, VIEW, start_s=0.75, end_s=2.0).remarks == ()
+
+
+def test_a_film_of_pictures_or_of_sound_alone(tmp_path: Path) -> None:
+    path = write_film("mp4-aac", tmp_path)
+    mute = only("video", path, tmp_path / "mute.mp4")
+    heard = only("audio", path, tmp_path / "heard.mp4")
+    comment = SoundTrack("ac3", disposition="comment")
+    commented = write_film(SoundFilm("commented", ".mkv", [comment]), tmp_path)
+    assert failure_of(mute, None, None) == "no-sound: no sound in the file"
+    assert failure_of(commented, 1.0, 2.0).startswith(
+        "no-sound: its only sound is a commentary"
+    )
+    assert failure_of(tmp_path / "none.mp4", None, None) == "missing: no such file"
+    whole = decode_sound(path, VIEW)
+    alone = decode_sound(heard, VIEW)
+    assert (whole.end_s, alone.remarks) == (12.0, ())
+    assert alone.end_s == pytest.approx(12.0, abs=0.03)
+    assert np.array_equal(alone.samples[: 11 * 16000], whole.samples[: 11 * 16000])
+    pictures = PictureView(2)
+    with DecodePool(1) as pool:
+        jobs = [DecodeJob(file, (pictures, VIEW)) for file in (mute, heard, path)]
+        results = [pool.submit(job).result() for job in jobs]
+    reasons = [[one.reason for one in result.failures.values()] for result in results]
+    assert reasons == [["no-sound"], ["no-video"], []]
+    assert [len(result.clips) for result in results] == [1, 0, 1]
+    assert [len(result.sounds) for result in results] == [0, 1, 1]
+    assert is_same(results[2].sound(VIEW), whole)
+    with pytest.raises(BadVideo, match="no sound in the file"):
+        results[0].sound(VIEW)
+    assert results[0].clip(pictures).total == 300
+
+
+def test_silence_is_sound(tmp_path: Path) -> None:
+    track = SoundTrack("pcm_s16le", format="s16", flashes=())
+    path = write_film(SoundFilm("quiet", ".mkv", [track]), tmp_path)
+    sound = decode_sound(path, VIEW)
+    assert np.abs(sound.samples).max() < 0.01 and sound.remarks == ()
+
+
+@pytest.mark.parametrize("name", ["mkv-ac3", "mp4-aac", "mkv-flac-24"])
+def test_damaged_sound_fails_its_clips_and_no_others(name: str, tmp_path: Path) -> None:
+    whole = write_film(name, tmp_path)
+    path = with_damage(whole, tmp_path / f"damaged{whole.suffix}", 60)
+    index = sound_source(path, None).film
+    (first,) = index.damaged_s[:, 0].tolist()
+    last = float(index.damaged_s[-1, 1])
+    assert failure_of(path, first - 0.5, last + 2.5).startswith("damaged: sound for ")
+    accepted = decode_sound(
+        path, VIEW, start_s=first - 0.5, end_s=last + 2.5, accept_damaged=True
+    )
+    assert accepted.remarks[-1] == "the rest is damaged or missing"
+    begin, end = round(0.5 * 16000), round((last - first + 0.5) * 16000)
+    assert not accepted.samples[begin + 40 : end - 40].any()
+    for start_s, end_s in ((first - 1, first - 0.01), (last + 0.5, last + 1.5)):
+        clip = decode_sound(path, VIEW, start_s=start_s, end_s=end_s)
+        intact = decode_sound(whole, VIEW, start_s=start_s, end_s=end_s)
+        assert np.abs(clip.samples - intact.samples).max() < 0.01
+    # What a model hears before its clip counts too.
+    before = SoundView(16000, 1.0)
+    with pytest.raises(BadVideo, match="damaged"):
+        decode_sound(path, before, start_s=last + 0.5, end_s=last + 1.5)
+
+
+def test_a_cut_film_ends_early(tmp_path: Path) -> None:
+    path = write_film("ts-mp2", tmp_path)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2 // 188 * 188])
+    sound = decode_sound(path, VIEW, start_s=0.0, end_s=3.0)
+    assert sound.remarks == ()
+    end_s = sound.bounds_s[1]
+    assert 4 < end_s < 8
+    assert (
+        failure_of(path, end_s + 0.2, end_s + 0.6)
+        == f"no-sound: the sound ends at {end_s:.1f} s"
+    )
+
+
+def test_the_index_of_sound_is_kept_and_trusted_as_that_of_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_film("mkv-ac3", tmp_path)
+    other = write_film("mkv-eac3", tmp_path)
+    indexes = tmp_path / "indexes"
+    read: list[Path] = []
+    real = sound_index._read
+
+    def counted(film: Path, *rest: Any) -> sound_index.SoundIndex:
+        read.append(film)
+        return real(film, *rest)
+
+    monkeypatch.setattr(sound_index, "_read", counted)
+
+    def heard(file: Path) -> bytes:
+        forget_sound()
+        sound = decode_sound(file, VIEW, start_s=1.0, end_s=3.0, indexes=indexes)
+        return sound.samples.tobytes()
+
+    first = heard(path)
+    kept = index_file(path, indexes).parent / "sound.npz"
+    content = kept.read_bytes()
+    assert (heard(path), read) == (first, [path])
+    for wrong in (b"", content[:900], b"PK\x05\x06" + bytes(18)):
+        kept.write_bytes(wrong)
+        assert heard(path) == first
+        assert len(kept.read_bytes()) == len(content)
+    heard(other)
+    of_other = index_file(other, indexes).parent / "sound.npz"
+    kept.write_bytes(of_other.read_bytes())
+    read.clear()
+    assert (heard(path), read) == (first, [path])
+    # The right names and other packets: the index is made again.
+    with np.load(kept) as arrays:
+        values = {name: arrays[name] for name in arrays.files}
+    values["checksum"] = values["checksum"][::-1]
+    np.savez_compressed(kept, **values)
+    assert heard(path) == first
+    # A film that was repaired in place is another one.
+    facts = path.stat()
+    path.write_bytes(with_damage(path, tmp_path / "other.mkv", 40).read_bytes())
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    with pytest.raises(BadVideo, match="damaged"):
+        decode_sound(path, VIEW, start_s=1.0, end_s=3.0, indexes=indexes)
+
+
+def test_the_index_of_the_next_film_is_made_ahead(tmp_path: Path) -> None:
+    path = write_film("mp4-aac", tmp_path)
+    indexes = tmp_path / "indexes"
+    with DecodePool(1) as pool:
+        for with_sound, names in ((False, {"index.npz"}), (True, {"sound.npz"})):
+            job = DecodeJob(path, (), indexes=str(indexes), with_sound=with_sound)
+            assert pool.submit(job).result().error is None
+            assert names <= {file.name for file in indexes.glob("*/*.npz")}
+
+
+def test_without_workers_the_samples_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_film("mkv-ac3", tmp_path)
+    views = (VIEW, PictureView(3), SoundView(48000, 1.0))
+    job = DecodeJob(path, views, 2.0, 5.0)
+    with DecodePool(1) as pool:
+        apart = pool.submit(job).result()
+        monkeypatch.setattr(system, "HAS_DECODE_WORKERS", False)
+        here = pool.submit(job).result()
+    for view in (views[0], views[2]):
+        assert is_same(here.sound(view), apart.sound(view))
+    assert len(apart.sound(views[2]).samples) == 4 * 48000
+    assert np.array_equal(here.clip(views[1]).pictures, apart.clip(views[1]).pictures)
+
+
+def test_a_view_is_plain_and_checked() -> None:
+    view = SoundView(16000, 0.5)
+    assert SoundView.from_json(json.loads(json.dumps(asdict(view)))) == view
+    job = DecodeJob("a.mp4", (PictureView(2), view))
+    assert DecodeJob.from_json(json.loads(json.dumps(asdict(job)))) == replace(job)
+    with pytest.raises(FixUsage, match="rate must be at least 1000"):
+        SoundView(8)
+    with pytest.raises(FixUsage, match="before_s must be at least 0"):
+        SoundView(8000, -1.0)
+    with pytest.raises(FixUsage, match="asked for by its times"):
+        DecodeJob("a.mp4", (view,), ranks=[3])
+
+
+def placed_one_by_one(times: list[int], samples: list[int], tick_s: float) -> list[int]:
+    """The first sample of each packet, by a count that begins anew at each far time."""
+    numbers = []
+    count = None
+    for time, n_samples in zip(times, samples, strict=True):
+        by_time = round(time * tick_s * 48000)
+        if n_samples and (count is None or abs(by_time - count) > 0.01 * 48000):
+            count = by_time
+        numbers.append(count or 0)
+        count = (count or 0) + n_samples
+    return numbers
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_packets_are_counted_until_the_clock_is_far(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    samples = np.full(9000, 1024)
+    samples[random.integers(9000, size=5)] = 0
+    samples[0] = 1024
+    clock = np.cumsum(samples) - samples
+    for at in random.integers(9000, size=seed * seed):
+        clock[at:] += random.integers(-2000, 90000)
+    times = np.round(clock / 48 + random.uniform(-4, 4, 9000)).astype(np.int64)
+    numbers = sound_index._first_samples(times, samples, 0.001, 0.0, 48000)
+    expected = placed_one_by_one(times.tolist(), samples.tolist(), 0.001)
+    is_heard = samples > 0
+    assert np.array_equal(numbers[is_heard], np.array(expected)[is_heard])

@@ -1,0 +1,67 @@
+"""Subtitles inside videos: their cues on the clock of clips, from text alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("av")
+
+from support.subtitled import write_subtitled
+
+from obygaze_features.core.cues import spoken
+from obygaze_features.video.container import BadVideo
+from obygaze_features.video.subtitles import length_of, read_embedded
+
+SAID = [(1.0, 2.5, "Hello {\\i1}big{\\i0} world\\Nagain, you"), (6.25, 7.0, "bye")]
+HEARD = [(1.0, 2.5, "Hello big world again, you"), (6.25, 7.0, "bye")]
+
+
+def heard(path: Path) -> list[tuple[float, float, str]]:
+    return [
+        (float(cue.start_s), float(cue.end_s), spoken(cue.text))
+        for cue in read_embedded(path).cues
+    ]
+
+
+@pytest.mark.parametrize(
+    "name, codec",
+    [
+        ("a.mkv", "subrip"),
+        ("a.mkv", "ass"),
+        ("a.mkv", "webvtt"),
+        ("a.mp4", "mov_text"),
+        ("a.mov", "mov_text"),
+    ],
+)
+def test_cues_have_the_words_and_times_that_were_written(
+    name: str, codec: str, tmp_path: Path
+) -> None:
+    path = write_subtitled(tmp_path / name, [codec], SAID)
+    assert heard(path) == HEARD
+    assert length_of(path) == pytest.approx(15, abs=0.01)
+
+
+def test_a_file_whose_times_begin_late_has_its_own_zero(tmp_path: Path) -> None:
+    path = write_subtitled(tmp_path / "a.mkv", ["subrip"], SAID, zero=3)
+    assert heard(path) == HEARD
+
+
+def test_subtitles_that_are_pictures_are_no_words(tmp_path: Path) -> None:
+    path = write_subtitled(tmp_path / "a.mkv", ["dvdsub"], SAID)
+    with pytest.raises(BadVideo, match=r"pictures \(.*\), and no text") as caught:
+        read_embedded(path)
+    assert caught.value.reason == "no-words"
+    assert caught.value.where == str(path)
+    with pytest.raises(BadVideo, match="it has no subtitles"):
+        read_embedded(write_subtitled(tmp_path / "b.mkv", [], SAID))
+
+
+def test_of_several_the_one_with_text_is_read_and_named(tmp_path: Path) -> None:
+    both = write_subtitled(tmp_path / "a.mkv", ["dvdsub", "ass"], SAID)
+    assert heard(both) == HEARD
+    assert read_embedded(both).stream == ""
+    two = write_subtitled(tmp_path / "b.mkv", ["subrip", "ass"], SAID)
+    assert heard(two) == HEARD
+    assert read_embedded(two).stream == "subtitles 1 of 2"

@@ -1,0 +1,73 @@
+"""The view of labels beside stores of pictures, of sound and of words."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store import Recipe
+from obygaze_models.protocols.clips import with_view, without_pictures
+from obygaze_models.protocols.schema import Data
+
+HEADER = Header("Films", {"Body": "visual", "Voice": "audio"})
+LABELLED = Manifest(
+    "films",
+    HEADER,
+    (
+        Clip("a-1", "a", level="S", concepts=("Body",)),
+        Clip("a-2", "a", level="S", concepts=("Voice",)),
+        Clip("a-3", "a", level="EN"),
+    ),
+)
+
+
+def store(**sampling: Any) -> Any:
+    recipe = Recipe.of(
+        backbone={"name": "b"},
+        weights={},
+        sampling=sampling,
+        decoder={},
+        preprocessing={},
+        compute={},
+    )
+    return SimpleNamespace(recipe=recipe)
+
+
+PICTURES = store(rule="even", frames=16)
+SOUND = store(medium="sound", parts=16)
+WORDS = store(medium="words")
+IMPORTED: Any = SimpleNamespace(recipe=Recipe.unknown("npz", {}))
+
+
+@pytest.mark.parametrize(
+    ("stores", "view"),
+    [
+        ({}, "visual"),
+        ({"seen": PICTURES}, "visual"),
+        ({"imported": IMPORTED}, "visual"),
+        ({"heard": SOUND}, "raw"),
+        ({"read": WORDS}, "raw"),
+        ({"seen": PICTURES, "heard": SOUND}, "raw"),
+    ],
+)
+def test_without_a_view_in_the_protocol_the_stores_decide(
+    stores: dict[str, Any], view: str
+) -> None:
+    assert with_view(Data(), LABELLED, stores).view == view
+    # A view that the protocol names stays.
+    for named in ("raw", "visual"):
+        assert with_view(Data(view=named), LABELLED, stores).view == named
+
+
+def test_a_manifest_in_a_view_has_no_other() -> None:
+    visual = LABELLED.view("visual")
+    assert with_view(Data(), visual, {"heard": SOUND}).view == "visual"
+
+
+def test_what_is_not_of_pictures_is_named() -> None:
+    stores = {"a": PICTURES, "b": SOUND, "c": IMPORTED, "d": WORDS}
+    assert without_pictures(stores) == ["b", "d"]
+    assert without_pictures(None) == []

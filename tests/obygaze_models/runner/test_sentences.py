@@ -1,0 +1,356 @@
+"""Models of sentences: scores are a plain cosine, and no clip trains them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.cli import environment, without_torch
+from support.experiments import films, planted, quick, run_on, scores_of, store_of
+from support.seeds import SEED, amount
+from support.sentences import recipe_of_words, write_sentences
+from support.tables import models, the_cell
+
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store import Store
+from obygaze_models.models.registry import ZERO_SHOT, build
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.store_run import store_runs
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.training import training_protocol
+
+WIDTH = 14
+ONE_PAIR = (
+    *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
+    *("report.concepts=false", "report.questions=[]"),
+)
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Manifest:
+    return films(6, 30, seed=3)
+
+
+@pytest.fixture(scope="module")
+def X(manifest: Manifest) -> NDArray[np.float32]:
+    return planted(manifest, width=WIDTH)
+
+
+@pytest.fixture(scope="module")
+def store(manifest: Manifest, X: NDArray[np.float32], tmp_path_factory: Any) -> Store:
+    path = tmp_path_factory.mktemp("words") / "s"
+    return store_of(path, manifest, X, recipe=recipe_of_words())
+
+
+@pytest.fixture(scope="module")
+def vectors() -> dict[str, NDArray[np.float32]]:
+    rng = np.random.default_rng(5)
+    sure = rng.normal(size=(3, WIDTH))
+    sure[:, :4] += 2
+    return {"sure": sure, "plain": rng.normal(size=(2, WIDTH))}
+
+
+@pytest.fixture(scope="module")
+def texts(vectors: dict[str, Any], tmp_path_factory: Any) -> Path:
+    return write_sentences(tmp_path_factory.mktemp("texts") / "t.npz", vectors)
+
+
+def zero_shot(texts: Path, *changes: str) -> list[str]:
+    return [
+        "models.said.kind=zero-shot",
+        f"models.said.texts={texts}",
+        "models.said.positive=sure",
+        "models.said.negative=plain",
+        'grid.models=["said", "ridge"]',
+        *changes,
+    ]
+
+
+def run(
+    tmp_path: Path, manifest: Manifest, store: Store, *changes: str, n: int = 60
+) -> Run:
+    protocol = quick("honest", *changes, replicates=n)
+    return run_on(tmp_path, protocol, manifest, {"x": store})
+
+
+def of_model(found: Run, name: str) -> Run:
+    rows = [row for row in found.predictions if row["model"] == name]
+    return type("One", (), {"predictions": rows})  # type: ignore[return-value]
+
+
+def unit(rows: NDArray[Any]) -> NDArray[np.float64]:
+    values = np.asarray(rows, np.float64)
+    lengths = np.sqrt((values**2).sum(axis=-1, keepdims=True))
+    return values / lengths
+
+
+def test_scores_are_a_plain_cosine_and_the_model_stands_beside_trained_ones(
+    tmp_path: Path,
+    manifest: Manifest,
+    store: Store,
+    texts: Path,
+    X: NDArray[np.float32],
+    vectors: dict[str, NDArray[np.float32]],
+) -> None:
+    found = run(tmp_path, manifest, store, *zero_shot(texts, *ONE_PAIR))
+    sides = {name: unit(unit(rows).mean(axis=0)) for name, rows in vectors.items()}
+    expected = unit(X) @ sides["sure"] - unit(X) @ sides["plain"]
+    place = {clip.clip_id: number for number, clip in enumerate(manifest)}
+    scores = scores_of(of_model(found, "said"))
+    assert len(scores) > 50
+    for clip, score in scores.items():
+        assert score == pytest.approx(expected[place[clip]], abs=1e-6)
+    said = the_cell(found, model="said")
+    ridge = the_cell(found, model="ridge")
+    assert (said.is_trained, ridge.is_trained) == (False, True)
+    assert said.n_clips == ridge.n_clips
+    assert said.value("auc") > 0.6
+    # Both have an interval, and a difference.
+    assert said.has_interval("ap") and ridge.has_interval("ap")
+    pairs = {(row["model"], row["against_model"]) for row in found.results}
+    assert {("said", "ridge"), ("ridge", "said")} & pairs
+    # Decisions at zero depend on no training, so that they have intervals, too.
+    assert said.has_interval("f1_weighted") and not ridge.has_interval("f1_weighted")
+
+
+def test_permuted_training_labels_change_thresholds_only(
+    tmp_path: Path, manifest: Manifest, store: Store, texts: Path
+) -> None:
+    # Films that are never tested train: their labels do not come into any value else.
+    never = [f"tt000000{number}" for number in (1, 2, 3)]
+    changes = zero_shot(texts, *ONE_PAIR, f"splits.never={never!r}")
+    rng = np.random.default_rng(0)
+    trained = [clip for clip in manifest if clip.movie_id in never]
+    permuted = iter(rng.permutation([clip.level for clip in trained]).tolist())
+    levels = {clip.clip_id: next(permuted) for clip in trained}
+    others = manifest.with_clips(
+        replace(clip, level=levels.get(clip.clip_id, clip.level)) for clip in manifest
+    )
+    first = run(tmp_path, manifest, store, *changes, "splits.folds=3")
+    second = run(tmp_path, others, store, *changes, "splits.folds=3")
+    assert of_model(first, "said").predictions == of_model(second, "said").predictions
+
+    def values(found: Run, is_tuned: bool) -> list[Any]:
+        rows = []
+        for row in found.results:
+            is_of_kind = row["metric"].endswith("_tuned") is is_tuned
+            if row["model"] == "said" and not row["against_model"] and is_of_kind:
+                rows.append(row)
+        return [[repr(value) for value in row.values()] for row in rows]
+
+    assert values(first, is_tuned=False) == values(second, is_tuned=False)
+    thresholds = []
+    for found in (first, second):
+        folds = the_cell(found, model="said").facts["folds"]
+        thresholds.append([fold["threshold"] for fold in folds])
+    assert thresholds[0] != thresholds[1]
+
+
+def test_nothing_that_is_not_trained_leaks_or_has_a_curve_or_a_contrast(
+    tmp_path: Path, manifest: Manifest, store: Store, texts: Path
+) -> None:
+    leaky = (
+        *("splits.kind=kfold", "splits.folds=3", "report.concepts=false"),
+        *("report.learning_films=[2, 3]", "report.questions=[]", "leakage=warn"),
+    )
+    found = run(tmp_path, manifest, store, *zero_shot(texts, *leaky), n=4)
+    cells = models(found, model="said")
+    assert {cell.leaked for cell in cells} == {0}
+    assert {cell.facts["same_film"] for cell in cells} == {0}
+    assert all(cell.facts["same_film"] for cell in models(found, model="ridge"))
+    curves = {row["model"] for row in found.results if row["train_films"] is not None}
+    assert curves == {"ridge"}
+    contrasts = {
+        row["model"]
+        for row in found.results
+        if row["against_train"] != row["train"] and row["against_model"]
+    }
+    assert contrasts == {"ridge"}
+    # As it learned from no film, it has an interval where a trained one has none.
+    assert cells[0].has_interval("ap")
+    assert not models(found, model="ridge")[0].has_interval("ap")
+
+
+def test_what_is_refused(
+    tmp_path: Path,
+    manifest: Manifest,
+    X: NDArray[np.float32],
+    store: Store,
+    texts: Path,
+) -> None:
+    def refused(error: type[Exception], what: str, *changes: str) -> None:
+        with pytest.raises(error, match=what):
+            protocol = quick("honest", *zero_shot(texts, *changes))
+            gather(protocol, manifest, "made-up", {"x": store})
+
+    refused(NotFound, "no attribute 'suer'", "models.said.positive=suer")
+    refused(FixUsage, "as they are, and not scaled", "data.scale=standard")
+    refused(FixUsage, "as they are, and not scaled", "data.erase=['Body']")
+    refused(NotFound, "no-such", f"models.said.texts={tmp_path / 'no-such.npz'}")
+    other = write_sentences(
+        tmp_path / "o.npz", {"sure": X[0], "plain": X[1]}, "cd" * 32
+    )
+    refused(Mismatch, "different embedding spaces", f"models.said.texts={other}")
+    grid = 'models.said.positive.grid=["sure", "plain"]'
+    with pytest.raises(FixInput) as caught:
+        quick("honest", *zero_shot(texts), grid)
+    assert "takes no grid: nothing chooses it" in str(caught.value.details)
+    with pytest.raises(FixInput) as caught:
+        quick("honest", "models.said.kind=zero-shot", "models.said.texts=t.npz")
+    assert len(caught.value.details) == 2
+    with pytest.raises(FixInput) as caught:
+        quick("honest", f"models.pcbm-lr.texts={texts}", "models.pcbm-lr.cross_fit=3")
+    assert "has no meaning beside texts" in str(caught.value.details)
+    with pytest.raises(FixUsage, match="zero-shot is not trained"):
+        training_protocol("zero-shot", "EN_S", manifest)
+    with pytest.raises(FixInput, match="is not fitted"):
+        build(ZERO_SHOT)
+
+
+def test_the_hash_of_the_texts_is_part_of_the_run(
+    tmp_path: Path, manifest: Manifest, store: Store, vectors: dict[str, Any]
+) -> None:
+    path = write_sentences(tmp_path / "t.npz", vectors)
+    protocol = quick("honest", *zero_shot(path, *ONE_PAIR))
+
+    def identity() -> str:
+        return gather(protocol, manifest, "made-up", {"x": store}).identity
+
+    first = identity()
+    assert identity() == first
+    write_sentences(path, {**vectors, "plain": -vectors["plain"]})
+    assert identity() != first
+
+
+def test_concept_vectors_of_sentences_are_the_same_in_every_fold(
+    tmp_path: Path,
+    manifest: Manifest,
+    store: Store,
+    texts: Path,
+    X: NDArray[np.float32],
+    vectors: dict[str, NDArray[np.float32]],
+) -> None:
+    changes = (f"models.pcbm-lr.texts={texts}", 'grid.models=["pcbm-lr"]', *ONE_PAIR)
+    protocol = quick("honest", *changes)
+    (stored,) = store_runs(gather(protocol, manifest, "made-up", {"x": store}))
+    settings = protocol.models["pcbm-lr"].settings
+    expected = np.stack(
+        [
+            X.astype(np.float64) @ unit(unit(rows).mean(axis=0))
+            for rows in vectors.values()
+        ],
+        axis=1,
+    )
+    rows = np.array(stored.features.row_of)  # type: ignore[union-attr]
+    for _, _, held in stored.every_fold:
+        margins = stored.vectors.margins(settings, held)
+        assert not len(margins.found_on)
+        assert margins.bank.concepts == ["sure", "plain"]
+        np.testing.assert_allclose(margins.of_rows[rows], expected, atol=1e-6)
+    found = run(tmp_path, manifest, store, *changes, "report.concepts=true")
+    assert the_cell(found, model="pcbm-lr").value("auc") > 0.6
+    assert found.about["rare_concepts"] == {"x": {}}
+    assert {row["concept"] for row in found.table("concepts.csv")} == {"sure", "plain"}
+    # Without labels of concepts there are models of sentences all the same.
+    bare = manifest.with_clips(replace(clip, concepts=()) for clip in manifest)
+    found = run(tmp_path, bare, store, *changes, "data.view=raw")
+    assert [cell.model for cell in models(found)] == ["pcbm-lr"]
+
+
+def test_a_run_imports_neither_torch_nor_transformers(
+    tmp_path: Path, manifest: Manifest, store: Store, texts: Path
+) -> None:
+    from obygaze_features.manifest.io import write_manifest
+
+    write_manifest(manifest, tmp_path / "manifests" / "made-up.toml")
+    script = f"""
+import sys
+import obygaze as og
+changes = {[*zero_shot(texts, *ONE_PAIR), "report.replicates=4"]!r}
+og.run("honest", {{"x": {store.location!r}}}, "made-up", changes=changes, n_jobs=1)
+assert not {{"torch", "transformers"}} & set(sys.modules)
+"""
+    env = environment(without_torch(tmp_path / "site"))
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# ---- worlds of films ------------------------------------------------------------------------
+
+N_CLIPS = 24
+TOY_VECTORS = {"sure": [[1.0, 0, 0]], "plain": [[0, 1.0, 0]]}
+
+
+def film(rng: np.random.Generator) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Draw the classes of a film and their scores; films differ in both."""
+    share = rng.beta(4, 6)
+    strength = rng.normal(0.8, 0.4)
+    while True:
+        y = rng.random(N_CLIPS) < share
+        if 0 < y.sum() < N_CLIPS:
+            break
+    return y, np.tanh((strength * y + rng.normal(size=N_CLIPS)) / 3)
+
+
+@pytest.mark.check("runs many worlds")
+@pytest.mark.timeout(1500)
+def test_the_interval_of_zero_shot_misses_one_world_in_twenty(tmp_path: Path) -> None:
+    from sklearn.metrics import average_precision_score
+
+    texts = write_sentences(tmp_path / "t.npz", TOY_VECTORS)
+    rng = np.random.default_rng([SEED, 11])
+    truth = np.mean([average_precision_score(*film(rng)) for _ in range(20_000)])
+    n_worlds = amount(60, 400)
+    n_missed = 0
+    changes = [
+        *zero_shot(texts, *ONE_PAIR, 'grid.models=["said"]', "report.compare=false"),
+        "grid.baselines=[]",
+    ]
+    for world in range(n_worlds):
+        clips = []
+        rows = []
+        for number in range(12):
+            y, scores = film(rng)
+            for place, (is_sure, s) in enumerate(zip(y, scores, strict=True)):
+                name = f"f{number:02d}"
+                level = "S" if is_sure else "EN"
+                concepts = ("Body",) if is_sure else ()
+                clips.append(
+                    Clip(
+                        f"{name}-{place:03d}",
+                        name,
+                        place,
+                        level=level,
+                        concepts=concepts,
+                    )
+                )
+                rows.append([s, 0, np.sqrt(1 - s * s)])
+        manifest = Manifest("made-up", Header("w", {"Body": "visual"}), tuple(clips))
+        folder = tmp_path / f"world-{world}"
+        folder.mkdir()
+        store = store_of(
+            folder / "s", manifest, np.array(rows, np.float32), recipe=recipe_of_words()
+        )
+        low, high = the_cell(
+            run(folder, manifest, store, *changes, n=400), model="said"
+        ).ends("ap")
+        n_missed += not low <= truth <= high
+    if n_worlds == 400:
+        assert 12 <= n_missed <= 28, n_missed
+    # Of 60 worlds with .05 missed, fewer than 1 in 1,000 draws have more than 9.
+    assert n_missed <= 0.07 * n_worlds + 5, n_missed

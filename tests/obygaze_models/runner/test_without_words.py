@@ -1,0 +1,83 @@
+"""Clips without words have one vector, and are no copies of a training clip."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from support.experiments import films, planted, quick, run_on, store_of
+from support.sentences import recipe_of_words
+from support.stores import made_store
+from support.tables import models, the_cell
+
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import Row, Store
+from obygaze_models.runner.summary import warnings_of
+
+ONE_PAIR = (
+    *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
+    *('grid.models=["ridge"]', "report.concepts=false", "report.questions=[]"),
+)
+
+
+def words_store(
+    path: Path, manifest: Manifest, X: np.ndarray, n_words: np.ndarray
+) -> Store:
+    rows = [
+        Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s) for clip in manifest
+    ]
+    values = {"clip": X, "n_words": n_words.astype(np.int32)}
+    return made_store(path, rows, values, recipe=recipe_of_words())
+
+
+def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
+    manifest = films(5, 20, seed=2)
+    X = planted(manifest)
+    is_silent = np.arange(len(manifest)) % 3 == 0
+    X[is_silent] = X[0]
+    # Two clips that say the same in different films are copies still.
+    X[1] = X[61]
+    n_words = np.where(is_silent, 0, 5)
+    store = words_store(tmp_path / "words", manifest, X, n_words)
+    protocol = quick("honest", *ONE_PAIR, "data.view=raw", replicates=2)
+    found = run_on(tmp_path, protocol, manifest, {"said": store})
+    cell = models(found)[0]
+    tested = {row["clip_id"] for row in found.predictions if row["model"] == "ridge"}
+    same = {manifest.clips[1].clip_id, manifest.clips[61].clip_id} & tested
+    assert cell.facts["copies"] == (2 if len(same) == 2 else 0)
+    texts = {warning.about: warning.text for warning in warnings_of(found)}
+    assert texts["without words in said"] == (
+        f"{is_silent.sum()} of {len(manifest)} clips have no words in said, and so one vector:"
+        " they are not counted as copies of each other."
+    )
+    # The same vectors in a store that does not say how many words there are.
+    plain = store_of(tmp_path / "plain", manifest, X)
+    found = run_on(tmp_path, protocol, manifest, {"said": plain})
+    assert models(found)[0].facts["copies"] > 10
+    assert "without words in said" not in {w.about for w in warnings_of(found)}
+
+
+def test_a_concept_that_only_words_carry_is_found_by_words_alone(
+    tmp_path: Path,
+) -> None:
+    manifest = films(6, 30, seed=4)
+    rng = np.random.default_rng(0)
+    is_said = rng.random(len(manifest)) < 0.4
+    clips = [
+        replace(clip, level="S" if said else "EN", concepts=("Speech",) if said else ())
+        for clip, said in zip(manifest, is_said, strict=True)
+    ]
+    manifest = manifest.with_clips(clips)
+    pictures = rng.normal(size=(len(clips), 12)).astype(np.float32)
+    said = rng.normal(size=(len(clips), 12)).astype(np.float32)
+    said[is_said, :3] += 3
+    stores = {
+        "seen": store_of(tmp_path / "seen", manifest, pictures),
+        "said": words_store(tmp_path / "said", manifest, said, np.full(len(clips), 5)),
+    }
+    protocol = quick("mobygaze-words", 'grid.models=["ridge"]', 'grid.train=["EN_S_spoken"]',
+        'grid.test=["EN_S_spoken"]', replicates=2)  # fmt: skip
+    found = run_on(tmp_path, protocol, manifest, stores)
+    assert the_cell(found, model="ridge", store="said").value("ap") > 0.9
+    assert abs(the_cell(found, model="ridge", store="seen").value("auc") - 0.5) < 0.15

@@ -1,0 +1,246 @@
+"""The words of a clip are what a person counts in the subtitles, whatever program wrote them.
+
+Three clips of a film are 5 s long each, and follow each other. What cannot be read is refused with
+its file and line.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from obygaze_features.core.cues import n_words
+from obygaze_features.core.errors import ObygazeError, ObygazeWarning
+from obygaze_features.extraction.subtitles import words_of_clips
+from obygaze_features.manifest.model import Clip, Header, Manifest
+
+pytest.importorskip("av")
+
+CLIPS = tuple(
+    Clip(f"m-{number}", "m", start_s=5.0 * number, end_s=5.0 * number + 5)
+    for number in range(3)
+)
+FILM = Manifest("films", Header("Films"), CLIPS)
+
+
+class Case(NamedTuple):
+    """A file, and what is said in each clip, or what is refused, with its line."""
+
+    name: str
+    data: bytes
+    said: tuple[str, ...] = ()
+    refused: str = ""
+    line: int | None = None
+
+
+def srt(*cues: str, ends: str = "\n", encoding: str = "utf-8") -> bytes:
+    return (f"{ends}{ends}".join(cues).replace("\n", ends) + ends).encode(encoding)
+
+
+ONE = "1\n00:00:01,000 --> 00:00:02,000\n"
+TWO = "2\n00:00:06,000 --> 00:00:07,000\n"
+VTT = "WEBVTT\n\n"
+ASS = (
+    "[Script Info]\nTitle: x\n\n[V4+ Styles]\nFormat: Name, Fontname\nStyle: Big,Arial\n\n"
+    "[Events]\nFormat: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text\n"
+)
+LINE = "Dialogue: 0,0:00:01.00,0:00:02.00,Big,,0,0,0,,"
+CASES = {
+    # Encodings.
+    "utf-8": Case("m.srt", srt(f"{ONE}où êtes-vous"), ("où êtes-vous", "", "")),
+    "utf-8 with a mark": Case(
+        "m.srt", srt(f"{ONE}né", encoding="utf-8-sig"), ("né", "", "")
+    ),
+    "utf-16": Case("m.srt", srt(f"{ONE}né", encoding="utf-16"), ("né", "", "")),
+    "windows-1252": Case(
+        "m.srt", srt(f"{ONE}où es-tu allé", encoding="cp1252"), ("où es-tu allé", "", "")
+    ),
+    "windows, an apostrophe": Case(
+        "m.srt", srt(f"{ONE}I don’t know", encoding="cp1252"), ("I don’t know", "", "")
+    ),
+    "greek": Case(
+        "m.srt",
+        srt(f"{ONE}hello", f"{TWO}πού είσαι", encoding="iso8859-7"),
+        refused="not UTF-8",
+        line=7,
+    ),
+    "carriage returns": Case(
+        "m.srt", srt(f"{ONE}yes", f"{TWO}no", ends="\r\n"), ("yes", "no", "")
+    ),
+    # Numbers and times.
+    "no numbers": Case(
+        "m.srt", srt(f"{ONE[2:]}forty 2", f"{TWO[2:]}two"), ("forty 2", "two", "")
+    ),
+    "numbers twice": Case("m.srt", srt(f"{ONE}a", f"1{TWO[1:]}b"), ("a", "b", "")),
+    "no empty line": Case("m.srt", f"{ONE}a\n{TWO}b\n".encode(), ("a", "b", "")),
+    "an empty line in a cue": Case(
+        "m.srt", srt(f"{ONE}one\n\n 1 two", f"{TWO}b"), ("one 1 two", "b", "")
+    ),
+    "no digits of hours": Case(
+        "m.srt", srt("00:06,000 --> 00:07,000\nx"), refused="expected times", line=1
+    ),
+    "an end before the start": Case(
+        "m.srt",
+        srt(f"{ONE}a", "2\n00:00:07,000 --> 00:00:06,000\nb"),
+        refused="ends before it begins",
+        line=6,
+    ),
+    "positions": Case(
+        "m.srt",
+        srt("1\n00:00:01,000 --> 00:00:02,000  X1:10 X2:20 Y1:5 Y2:8\n{\\an8}up"),
+        ("up", "", ""),
+    ),
+    "seconds of one digit": Case(
+        "m.srt", srt("1\n0:00:6,5 --> 0:00:7.25\nhm"), ("", "hm", "")
+    ),
+    "no cues": Case("m.srt", b"nothing\n", refused="no cues"),
+    # What is said when.
+    "across clips": Case(
+        "m.srt", srt("1\n00:00:04,000 --> 00:00:11,000\nlong"), ("long",) * 3
+    ),
+    "edges do not overlap": Case(
+        "m.srt", srt("1\n00:00:05,000 --> 00:00:10,000\nmiddle"), ("", "middle", "")
+    ),
+    "out of order": Case(
+        "m.srt", srt("7\n00:00:03,000 --> 00:00:04,000\nlater", f"{ONE}first"),
+        ("first later", "", ""),
+    ),
+    "two at once, two languages": Case(
+        "m.srt", srt(f"{ONE}Guten Tag", f"{ONE}good day"), ("Guten Tag good day", "", "")
+    ),
+    "an empty cue": Case("m.srt", srt(f"{ONE}", f"{TWO}b"), ("", "b", "")),
+    "music": Case("m.srt", srt(f"{ONE}♪ la la ♪", f"{TWO}♫"), ("la la", "", "")),
+    "no time at all": Case(
+        "m.srt", srt("1\n00:00:05,000 --> 00:00:05,000\nnow"), ("", "now", "")
+    ),
+    # Tags.
+    "html": Case(
+        "m.srt",
+        srt(f'{ONE}<font color="#fff"><b>A</b></font> &amp; B<br>2 < 3'),
+        ("A & B 2 < 3", "", ""),
+    ),
+    "vtt": Case(
+        "m.vtt",
+        f"{VTT}STYLE\n::cue {{ color: red }}\n\nNOTE not\nsaid\n\nintro\n"
+        "00:01.000 --> 00:02.000 line:0 align:left\n<v.loud Ann>Hi</v> <c.x>you</c>"
+        "<00:01.500>there\n\nNOTE more\n\n00:00:06.000 --> 00:00:07.000\n- No\n- Yes\n".encode(),
+        ("Hi youthere", "- No - Yes", ""),
+    ),
+    "vtt with a wrong time": Case(
+        "m.vtt", f"{VTT}00:01 --> 00:02\nx\n".encode(), refused="expected times", line=3
+    ),
+    "ass": Case(
+        "m.ass",
+        f"{ASS}Comment: {LINE[10:]}not said\n{LINE}{{\\b1\\fs20}}Well{{\\b0}}, yes\\Nno{{a note}}\n"
+        f"{LINE}{{\\p1}}m 0 0 l 100 0{{\\p0}}\n".encode(),
+        ("Well, yes no", "", ""),
+    ),
+    "ass of other columns": Case(
+        "m.ass",
+        b"[Events]\nFormat: Start, End, Text\nDialogue: 0:00:06.00,0:00:07.00,a, b\n",
+        ("", "a, b", ""),
+    ),
+    "ass without columns": Case(
+        "m.ass", f"[Events]\n{LINE}x\n".encode(), refused="columns Start, End", line=2
+    ),
+    "ass with a wrong time": Case(
+        "m.ass", f"{ASS}{LINE}x\n".replace("0:00:01.00", "0:01").encode(),
+        refused="expected times", line=10,
+    ),
+}  # fmt: skip
+
+
+def test_there_are_thirty_files() -> None:
+    assert len(CASES) == 30
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_words_of_each_clip_are_those_by_hand(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    path = tmp_path / case.name
+    path.write_bytes(case.data)
+    with warnings.catch_warnings(action="ignore", category=ObygazeWarning):
+        if case.refused:
+            with pytest.raises(ObygazeError, match=case.refused) as caught:
+                words_of_clips(FILM, str(tmp_path))
+            where = str(path) if case.line is None else f"{path}:{case.line}"
+            told = [str(caught.value.where), *caught.value.details]
+            assert any(line.startswith(where) for line in told), told
+            return
+        words = words_of_clips(FILM, str(tmp_path))
+    assert tuple(words.texts[clip.clip_id] for clip in CLIPS) == case.said
+    assert not words.failures
+
+
+WORD = st.sampled_from(
+    ["tea", "où", "No,", "it’s", "42", "-", "日本", "♪", "<i>so</i>"]
+)
+SAID = st.lists(
+    st.tuples(
+        st.integers(0, 149),
+        st.integers(0, 60),
+        st.lists(WORD, max_size=4).map(" ".join),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(said=SAID, ending=st.sampled_from([".srt", ".vtt", ".ass", ".csv"]))
+def test_drawn_cues_say_the_same_in_every_format(
+    tmp_path_factory: pytest.TempPathFactory,
+    said: list[tuple[int, int, str]],
+    ending: str,
+) -> None:
+    folder = tmp_path_factory.mktemp("drawn")
+    where = str(folder)
+    if ending == ".csv":
+        where = str(folder / "cues.csv")
+    lines = []
+    for start, length, text in said:
+        first, last = (f"{tenths / 10:06.3f}" for tenths in (start, start + length))
+        lines.append(
+            {
+                ".srt": f"1\n0:00:{first} --> 0:00:{last}\n{text}\n\n".replace(
+                    ".", ","
+                ),
+                ".vtt": f"00:{first} --> 00:{last}\n{text}\n\n",
+                ".ass": f"Dialogue: 0,0:00:{first[:-1]},0:00:{last[:-1]},,,0,0,0,,{text}\n",
+                ".csv": f'm,{first},{last},"{text}"\n',
+            }[ending]
+        )
+    heads = {".vtt": VTT, ".ass": ASS, ".csv": "movie_id,start_s,end_s,text\n"}
+    name = "cues.csv" if ending == ".csv" else f"m{ending}"
+    text = heads.get(ending, "") + "".join(lines)
+    (folder / name).write_text(text, encoding="utf-8")
+    expected = []
+    for clip in range(3):
+        parts = []
+        for start, length, words in sorted(
+            said, key=lambda cue: (cue[0], cue[0] + cue[1])
+        ):
+            begins, ends, first, last = start, start + length, 50 * clip, 50 * clip + 50
+            if begins < last and (ends > first or begins == ends == first):
+                parts += words.replace("<i>so</i>", "so").replace("♪", " ").split()
+        expected.append(sorted(parts))
+    if not any(expected):
+        with pytest.raises(ObygazeError, match="no clip has any words"):
+            words_of_clips(FILM, where)
+        return
+    texts = words_of_clips(FILM, where).texts
+    assert [sorted(texts[clip.clip_id].split()) for clip in CLIPS] == expected
+
+
+def test_words_have_a_letter_or_a_digit() -> None:
+    assert [n_words(text) for text in ("", "- no -", "42 is 日本語", "...")] == [
+        0,
+        1,
+        3,
+        0,
+    ]

