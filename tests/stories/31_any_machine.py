@@ -303,6 +303,15 @@ def test_a_store_that_one_process_fills_has_the_same_bytes(ws: Workspace) -> Non
     assert len(with_features.matrix("clip", missing="drop").values) == 10
 
 
+@pytest.mark.check("the whole demo")
+def test_the_demo_ends_with_a_report_where_posix_modules_are_absent(
+    ws: Workspace,
+) -> None:
+    text, _ = start_without_posix(ws, [["demo", "-o", "tour"]]).communicate()
+    assert text.rstrip().endswith("exit code 0"), text
+    assert FIGURE in ws.read("tour/runs/first/report.html")
+
+
 @pytest.mark.check("a process for each command")
 def test_the_page_answers_and_saves_where_posix_modules_are_absent(
     ws: Workspace,
