@@ -18,6 +18,7 @@ BENCHMARKS = {
     "filling": "benchmarks.filling:measure",
     "fit": "benchmarks.fit:measure",
     "concepts": "benchmarks.concepts:measure",
+    "words": "benchmarks.words:measure",
     "night": "benchmarks.night:measure",
     "waiting": "benchmarks.waiting:measure",
 }

@@ -85,7 +85,7 @@ def test_videos_in_av1_leave_the_process_as_it_was(tmp_path: Path) -> None:
     assert os.sched_getscheduler(0) == before == os.SCHED_OTHER
 
 
-@pytest.mark.check("starts pytest with two workers")
+@pytest.mark.check("starts decode workers as they are")
 def test_a_fork_of_a_process_that_has_started_decode_workers_starts_its_own(
     tmp_path: Path,
 ) -> None:
@@ -101,6 +101,7 @@ def test_a_fork_of_a_process_that_has_started_decode_workers_starts_its_own(
     assert not kill_at(10**9, decode)
 
 
+@pytest.mark.check("starts pytest with two workers")
 def test_one_worker_does_all_tests_of_a_group(tmp_path):
     words = ["-m", "pytest", "-v", "-n", "2", "--dist", "loadgroup", "--basetemp"]
     tests = [tmp_path / "new", "tests/test_docs.py", "-k", "no_link_is_dead"]

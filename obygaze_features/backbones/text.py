@@ -150,7 +150,7 @@ class TextTower:
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return one raw vector for each text; raise an error for a text that is too long."""
-        token_ids = self._token_ids(texts)
+        token_ids = self.token_ids(texts)
         for each, ids in zip(texts, token_ids, strict=True):
             if len(ids) > self.max_length:
                 raise FixInput(
@@ -178,7 +178,7 @@ class TextTower:
         pieces: list[str] = []
         n_tokens: list[int] = []
         pieces_of_text = {}
-        for text, ids in zip(unique, self._token_ids(unique), strict=True):
+        for text, ids in zip(unique, self.token_ids(unique), strict=True):
             first = len(pieces)
             for piece, length in self._pieces(text, len(ids)):
                 pieces.append(piece)
@@ -211,7 +211,8 @@ class TextTower:
     def _normalises(self) -> bool:
         return self.card.words is not None and self.card.words.normalise
 
-    def _token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the numbers of the tokens of each text."""
         with silenced():
             ids: list[list[int]] = self.tokenizer(self._cased(texts))["input_ids"]
         return ids
@@ -232,7 +233,7 @@ class TextTower:
         middle = len(parts) // 2
         halves = [joint.join(parts[:middle]), joint.join(parts[middle:])]
         pieces = []
-        for half, ids in zip(halves, self._token_ids(halves), strict=True):
+        for half, ids in zip(halves, self.token_ids(halves), strict=True):
             pieces += self._pieces(half, len(ids))
         return pieces
 

@@ -33,7 +33,7 @@ RULE_OF_TEXTS = "the text of the clip"
 
 
 @dataclass(frozen=True)
-class ClipWords:
+class ClipTexts:
     """The words of each clip, by its id.
 
     Attributes:
@@ -51,7 +51,7 @@ class ClipWords:
     unused: Sequence[str] = ()
 
 
-def words_of_clips(manifest: Manifest, subtitles: str) -> ClipWords:
+def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
     """Return what is said in the clips of a manifest.
 
     Args:
@@ -89,7 +89,7 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipWords:
     return words
 
 
-class Heard(NamedTuple):
+class Utterance(NamedTuple):
     """The words of a cue, and the seconds in which they are said."""
 
     start_s: float
@@ -133,7 +133,7 @@ def _of_films(
     cues_of_film: Mapping[str, Sequence[Cue]],
     unused: Sequence[str],
     where: str,
-) -> ClipWords:
+) -> ClipTexts:
     """Return the words of clips by their places in the films."""
     if not cues_of_film:
         raise FixInput(
@@ -159,7 +159,7 @@ def _of_films(
             else:
                 reason = "no-words: the place of the clip in its film is not known"
                 failures[clip.clip_id] = Failure(FAILED, reason)
-    return ClipWords(RULE_OF_CUES, texts, failures, unused=unused)
+    return ClipTexts(RULE_OF_CUES, texts, failures, unused=unused)
 
 
 def _clips_of_films(manifest: Manifest) -> dict[str, list[Clip]]:
@@ -206,17 +206,17 @@ def _check_within(cues: Iterable[Cue], film: str, length_s: float) -> None:
         )
 
 
-def _heard(cues: Iterable[Cue]) -> list[Heard]:
+def _heard(cues: Iterable[Cue]) -> list[Utterance]:
     """Return what is said, in the order in which it begins; cues without words say nothing."""
     heard = []
     for cue in sorted(cues):
         text = spoken(cue.text)
         if text:
-            heard.append(Heard(float(cue.start_s), float(cue.end_s), text))
+            heard.append(Utterance(float(cue.start_s), float(cue.end_s), text))
     return heard
 
 
-def _said(heard: Iterable[Heard], span: Span) -> str:
+def _said(heard: Iterable[Utterance], span: Span) -> str:
     """Return what is said in a clip: each cue that overlaps it, whole."""
     start_s, end_s = span
     texts = []
@@ -229,7 +229,7 @@ def _said(heard: Iterable[Heard], span: Span) -> str:
 # --- Subtitles inside videos
 
 
-def _of_videos(manifest: Manifest) -> ClipWords:
+def _of_videos(manifest: Manifest) -> ClipTexts:
     """Return the words of clips by their places in their files."""
     clips_of_video: dict[str, list[Clip]] = {}
     for clip in manifest:
@@ -252,18 +252,18 @@ def _of_videos(manifest: Manifest) -> ClipWords:
             start_s = -math.inf if clip.start_s is None else clip.start_s
             end_s = math.inf if clip.end_s is None else clip.end_s
             texts[clip.clip_id] = _said(heard, (start_s, end_s))
-    return ClipWords(RULE_OF_CUES, texts, failures, streams)
+    return ClipTexts(RULE_OF_CUES, texts, failures, streams)
 
 
 # --- Tables
 
 
-def _of_table(manifest: Manifest, path: Path) -> ClipWords:
+def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
     columns = set(header_of(path))
     if columns.issuperset(TEXTS):
         return _of_texts(manifest, _texts_in(path), path)
     if columns.issuperset(mobygaze.TEXTS):
-        return _of_texts(manifest, mobygaze.read_texts(path), path)
+        return _of_texts(manifest, mobygaze.texts_of_segments(path), path)
     if columns.issuperset(CUES):
         cues_of_film, unused = _cues_in(path, manifest.films)
         return _of_films(manifest, cues_of_film, unused, str(path))
@@ -283,7 +283,7 @@ def _texts_in(path: Path) -> dict[str, str]:
     return texts
 
 
-def _of_texts(manifest: Manifest, texts: Mapping[str, str], path: Path) -> ClipWords:
+def _of_texts(manifest: Manifest, texts: Mapping[str, str], path: Path) -> ClipTexts:
     """Return the words of clips by their ids, or by those without the annotator."""
     found = {}
     failures = {}
@@ -305,7 +305,7 @@ def _of_texts(manifest: Manifest, texts: Mapping[str, str], path: Path) -> ClipW
             f" manifest's is {next(iter(manifest.clip_ids), '')!r}",
             where=str(path),
         )
-    return ClipWords(RULE_OF_TEXTS, found, failures, unused=unused)
+    return ClipTexts(RULE_OF_TEXTS, found, failures, unused=unused)
 
 
 def _cues_in(

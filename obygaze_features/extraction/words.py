@@ -18,7 +18,7 @@ from obygaze_features.core.console import ProgressBars, count, few, progress_bar
 from obygaze_features.core.cues import n_words
 from obygaze_features.core.machine import cpu_name, package_version
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.subtitles import ClipWords, words_of_clips
+from obygaze_features.extraction.subtitles import ClipTexts, words_of_clips
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.own_labels import first_command
@@ -118,7 +118,7 @@ def extract_words(
 
 
 def _rows_of(
-    manifest: Manifest, words: ClipWords, tower: TextTower, bars: ProgressBars
+    manifest: Manifest, words: ClipTexts, tower: TextTower, bars: ProgressBars
 ) -> WordRows:
     """Return the rows of all clips, with the vectors of those whose words are known."""
     rows = []

@@ -431,9 +431,8 @@ def _video(row: TableRow) -> str:
         row.add(
             "video", f"{row['video']!r} must be a path inside the folder of the videos"
         )
-    elif not is_printable_name(
-        row["video"]
-    ):  # it could control the terminal that shows it
+    elif not is_printable_name(row["video"]):
+        # It could control the terminal that shows it.
         row.add("video", f"{row['video']!r} contains characters that cannot be printed")
     return row["video"]
 

@@ -113,7 +113,7 @@ def film_times(
         rate: The pictures per second of the film, see `film_rate`.
         length_of: Returns the length of a video in seconds, 0 if it is not known.
     """
-    length_of = length_of or _unknown_length
+    length_of = length_of or (lambda video: 0.0)
     in_film = _known_spans(clips, span_in_film)
     unknown: list[str] = []
     film_file = _file_of_film(clips, in_film)
@@ -235,10 +235,6 @@ def exact_seconds(seconds: float | Fraction) -> Fraction:
     """Return a time as the fraction that its decimal digits say."""
     # A float of NumPy is shown in another way.
     return seconds if isinstance(seconds, Fraction) else Fraction(repr(float(seconds)))
-
-
-def _unknown_length(video: str) -> float:
-    return 0.0
 
 
 def _file_of_film(clips: Iterable[Clip], in_film: Mapping[str, Span]) -> str:

@@ -173,7 +173,9 @@ def with_edits(card: str, edits: Edits) -> bytes:
             terms += lines
         elif key not in dict(kept):
             others += lines
-    own = [line for _, lines in kept for line in lines]
+    own: list[str] = []
+    for _, lines in kept:
+        own += lines
     return _joined([*terms, *own, *others], edits.body or body)
 
 

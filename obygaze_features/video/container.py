@@ -213,7 +213,7 @@ def _video_stream(container: Any, path: Path) -> Any:
     )
 
 
-def origin_of(container: Any) -> float:
+def clock_zero(container: Any) -> float:
     """Return the time in a file at which the clock of its clips is 0, in seconds."""
     return (container.start_time or 0) / float(av().time_base)
 

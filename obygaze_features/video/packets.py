@@ -17,10 +17,10 @@ from obygaze_features.video.container import (
     OnProgress,
     OpenVideo,
     av,
+    clock_zero,
     demux,
     logged_errors,
     open_video,
-    origin_of,
 )
 from obygaze_features.video.damage import (
     GAP,
@@ -337,7 +337,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     codec = stream.codec_context
     tick = float(stream.time_base)
     rate = float(stream.guessed_rate or stream.average_rate or DEFAULT_RATE)
-    origin_s = origin_of(container)
+    origin_s = clock_zero(container)
     order = clock_s = None
     pts_are_times = any(
         name in TIMED_CONTAINERS for name in container.format.name.split(",")

@@ -8,9 +8,9 @@ from obygaze_features.core.cues import Cue, ass_text
 from obygaze_features.video.container import (
     BadVideo,
     av,
+    clock_zero,
     demux,
     open_video,
-    origin_of,
 )
 from obygaze_features.video.packets import declared_length
 
@@ -27,7 +27,7 @@ def read_embedded(path: Path) -> Embedded:
     with open_video(path) as video:
         container = video.container
         stream, name = _stream_of_text(container, path)
-        zero = Fraction(origin_of(container)).limit_denominator(10**6)
+        zero = Fraction(clock_zero(container)).limit_denominator(10**6)
         cues = []
         for packet in demux(container, stream):
             try:

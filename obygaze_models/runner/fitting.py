@@ -14,6 +14,7 @@ from scipy import special
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
+from obygaze_features.manifest.model import own_columns
 from obygaze_models.evaluation.logistic import fit_logistic
 from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
@@ -559,7 +560,12 @@ def _own_baseline(
     """Return the scores of an own function, which sees no annotation but the classes."""
     part = find_part(name)
     function = part.load_function()
-    blind = [replace(clip, level="", concepts=()) for clip in table.clips]
+    # Any column of a person's own may be the label.
+    hidden = dict.fromkeys(own_columns(table.clips[0].extra), "")
+    blind = []
+    for clip in table.clips:
+        extra = {**clip.extra, **hidden}
+        blind.append(replace(clip, level="", concepts=(), extra=extra))
     trained = [blind[row] for row in held.train.tolist()]
 
     def score(rows: IntArray) -> FloatArray:

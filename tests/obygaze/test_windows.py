@@ -230,6 +230,7 @@ def test_names_of_devices_and_of_other_capitals_are_refused_for_all_that_is_shar
         assert [path.name for path in (folder / "stores").iterdir()] == ["useful"]
 
 
+@pytest.mark.check("a process for each command")
 def test_a_time_limit_is_refused_before_anything_is_written(laptop: Path) -> None:
     """Only a process can be ended that hangs, and here the command is the only one."""
     extract = ["extract", "run", "films", "-b", "descriptors", "--timeout"]

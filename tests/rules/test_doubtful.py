@@ -47,7 +47,7 @@ def check_counts(intact: Counts, damaged: Counts) -> None:
 
 
 def test_nothing_wrong_is_unmarked_where_anything_is_said(tmp_path: Path) -> None:
-    check_counts(*count_pictures(14, 5, tmp_path, QUICK))
+    check_counts(*count_pictures(8, 5, tmp_path, QUICK))
 
 
 @pytest.mark.check("many films")
@@ -121,7 +121,7 @@ def check_light_way(
 def test_what_no_picture_needs_changes_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_light_way(12, 3, tmp_path, monkeypatch)
+    check_light_way(6, 3, tmp_path, monkeypatch)
 
 
 @pytest.mark.check("many films")

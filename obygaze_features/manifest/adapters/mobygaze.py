@@ -91,7 +91,7 @@ def _cells(row: TableRow) -> dict[str, str]:
     }
 
 
-def read_texts(csv: Path) -> dict[str, str]:
+def texts_of_segments(csv: Path) -> dict[str, str]:
     """Return what is said in each segment, by its id in the manifest; no manifest has it."""
     violations = Violations(csv, NAMES)
     table = read_table(csv, required=TEXTS, violations=violations, content="segments")

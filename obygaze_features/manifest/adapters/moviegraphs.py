@@ -80,11 +80,9 @@ def _root(folder: Path) -> Path:
 
 def _without_scenes(folder: Path, films: Sequence[str]) -> list[str]:
     """Return the films that have cuts or frames, but are not among those with scenes."""
-    films_with_video_files = set()
-    for path in (_root(folder) / VIDEO).iterdir():
-        if path.suffix in (".videvents", ".matidx"):
-            films_with_video_files.add(path.stem)
-    return sorted(films_with_video_files - set(films))
+    paths = (_root(folder) / VIDEO).iterdir()
+    with_video_files = {p.stem for p in paths if p.suffix in (".videvents", ".matidx")}
+    return sorted(with_video_files - set(films))
 
 
 def _shot_files(folder: Path) -> dict[str, tuple[Path, Path, Path]]:

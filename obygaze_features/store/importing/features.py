@@ -447,7 +447,8 @@ class _Names:
             rows_of_clip.setdefault(about, []).append(clip.clip_id)
             # The features of a file are not those of a part of it.
             is_whole = (clip.start_s, clip.end_s) == (None, None)
-            for name in (about, Path(clip.video).stem if is_whole else ""):
+            video = Path(clip.video).stem if is_whole else ""
+            for name in (about, video):
                 if name:
                     clips_of_name.setdefault(composed(name), set()).add(about)
         self.rows_of_name: dict[str, list[str]] = {}

@@ -11,16 +11,17 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from support.checkpoints import stir, write_tiny_card
 from support.cli import call_obygaze
 from support.subtitled import write_subtitled
-from support.words import real_encoder, save_encoder
+from support.words import real_encoder, save_encoder, save_text_model, save_tokenizer
 
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.functions import extract, extract_words
+from obygaze_features.extraction.functions import extract, extract_words, search
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store
@@ -265,3 +266,55 @@ def test_rows_of_several_annotators_have_the_text_of_their_clip(
     store = open_store("two.tiny", workspace=workspace)
     assert store.matrix("n_words", missing="drop").values.tolist() == [4, 4]
     assert len({row.tobytes() for row in store.matrix("clip").values}) == 1
+
+
+def test_the_text_model_of_clip_makes_a_store_of_words_beside_that_of_pictures(
+    workspace: Path,
+) -> None:
+    weights = save_text_model("clip", workspace / "weights")
+    write_tiny_card("clip", workspace / "backbones")
+    subtitles = say(workspace, lake="a happy man", pier="the sad dog riding on a bed")
+    extract_words("films", "tiny-clip", subtitles, weights=weights, workspace=workspace)
+    store = open_store("films.tiny-clip-words", workspace=workspace)
+    tower = load_text_tower("tiny-clip", weights, workspace=Workspace.of(workspace))
+    # Eight tokens are the most, of which two stand around a text.
+    first, second = tower.embed(["the sad dog", "riding on a bed"]).astype(np.float64)
+    expected = [tower.embed(["a happy man"])[0], (3 * first + 4 * second) / 7]
+    vectors = store.matrix("clip", clips=["lake-0", "pier-0"]).values
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    (hit, *_) = search(
+        store, text="a happy man", weights=str(weights), workspace=workspace
+    )
+    assert hit.clip_id == "lake-0"
+    assert hit.cosine == pytest.approx(1, abs=1e-5)
+
+
+def test_roberta_is_the_mean_of_its_tokens_and_has_two_positions_less(
+    workspace: Path,
+) -> None:
+    import torch
+    from transformers import RobertaConfig, RobertaModel
+
+    folder = workspace / "roberta"
+    tokenizer = save_tokenizer(folder)
+    config = RobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=10,
+        pad_token_id=0,
+    )
+    model = RobertaModel(config).eval()
+    stir(model, 0)
+    model.save_pretrained(folder)
+    card = CARD.replace('"bert"', '"roberta"').replace('"tiny"', '"tinier"')
+    (workspace / "backbones" / "tinier.toml").write_text(card.replace("8", "64"))
+    tower = load_text_tower("tinier", folder, workspace=Workspace.of(workspace))
+    assert tower.max_length == 8
+    texts = ["a sad man", "the happy dog on the bed", ""]
+    for text, vector in zip(texts, tower.embed(texts), strict=True):
+        with torch.inference_mode():
+            hidden = model(**tokenizer(text, return_tensors="pt")).last_hidden_state
+        np.testing.assert_allclose(vector, hidden[0].mean(dim=0), atol=1e-5)

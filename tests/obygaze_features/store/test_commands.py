@@ -273,7 +273,7 @@ def test_an_import_says_what_it_leaves_out(tmp_path: Path, typed: Typed) -> None
     assert "counts was left out" in notes
     assert "'Nuit 1' is now 'Nuit_1'" in notes
     assert "clip holds NaN or infinity: lake-2" in notes
-    typed("import", "csv", "a.npz", "-o", "c", code=2)
+    typed("import", "xml", "a.npz", "-o", "c", code=2)
     assert "exists already" in typed(*line, code=1).stderr
 
 

@@ -13,12 +13,14 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from itertools import cycle, product
 from pathlib import Path
 
 import pytest
 from support.cli import environment
 from support.hostile_stores import CASES, as_many_rows, write_whole
 from support.plain_store import reseal, with_sha256, write_document
+from support.seeds import amount
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import FixInput, ObygazeError
@@ -37,10 +39,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=[2**16, 0], ids=["whole", "parts"])
+# Small tables are read whole, large ones in parts.
+SMALL_ROWS = {"whole": 2**16, "parts": 0}
+
+
+@pytest.fixture(params=SMALL_ROWS)
 def tables(request, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small tables are read whole, large ones in parts."""
-    monkeypatch.setattr(table, "SMALL_ROWS", request.param)
+    monkeypatch.setattr(table, "SMALL_ROWS", SMALL_ROWS[request.param])
 
 
 def read_all(path: Path) -> list[ObygazeError]:
@@ -66,7 +71,15 @@ def read_all(path: Path) -> list[ObygazeError]:
     return errors
 
 
-@pytest.mark.parametrize("name", CASES, ids=ascii)
+# One way after the other; `make torture` reads each case in both.
+WAYS_OF_CASES = amount(
+    list(zip(CASES, cycle(SMALL_ROWS), strict=False)), list(product(CASES, SMALL_ROWS))
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "tables"), WAYS_OF_CASES, indirect=["tables"], ids=ascii
+)
 def test_a_hostile_store_is_refused(name, whole, tmp_path, tables) -> None:
     spoil, words = CASES[name]
     shutil.copytree(whole, tmp_path / "s")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.seeds import amount
 from support.video_kinds import KINDS, Made
 from support.videos import read_numbers
 
@@ -34,6 +35,15 @@ def made(
     return corpus[name]
 
 
+# Height and width, where they are not those of most files.
+SHAPES = {
+    "mp4_odd_size": (123, 161),
+    "mp4_wide_pixels": (120, 233),
+    "mp4_narrow_pixels": (120, 142),
+}
+SOME_KINDS = amount(sorted(KINDS)[::3], sorted(KINDS))
+
+
 def test_there_are_enough_kinds() -> None:
     assert len(KINDS) >= 50
 
@@ -56,6 +66,8 @@ def test_whole_files_are_exact(made: Made, count: int) -> None:
     assert read_numbers(clip.pictures) == [made.numbers[i] for i in wanted]
     assert not clip.substituted.any() and clip.mask.all() and not clip.damaged
     assert clip.total == total
+    shown = SHAPES.get(made.path.stem, (120, 160))
+    assert clip.pictures.shape[1:3] == shown
 
 
 def test_parts_are_exact(made: Made) -> None:
@@ -75,6 +87,7 @@ def test_parts_are_exact(made: Made) -> None:
         assert np.allclose(clip.time_s, times[wanted])
 
 
+@pytest.mark.parametrize("made", SOME_KINDS, indirect=True)
 def test_several_views_share_one_decode(made: Made) -> None:
     small, square = Resize(48), Resize(40, fit="squash", filter="bilinear")
     views = [
@@ -90,18 +103,6 @@ def test_several_views_share_one_decode(made: Made) -> None:
         assert np.array_equal(clip.index, alone.index)
         real = clip.pictures[clip.mask]
         assert read_numbers(real) == [made.numbers[i] for i in clip.index[clip.mask]]
-
-
-def test_shape(made: Made) -> None:
-    name = Path(made.path).stem
-    wanted = {
-        "mp4_odd_size": (123, 161),
-        "mp4_wide_pixels": (120, 233),
-        "mp4_narrow_pixels": (120, 142),
-    }
-    assert decode_clip(made.path, PictureView(1)).pictures.shape[1:3] == wanted.get(
-        name, (120, 160)
-    )
 
 
 LARGE = [

@@ -90,6 +90,10 @@ def later(clips, y, tested):
     return [clip.scene / last for clip in tested]
 
 
+def told(clips, y, tested):
+    return [float(clip.extra["violent"] == "yes") for clip in tested]
+
+
 def too_much(clips, y, tested):
     return [2.0] * len(tested)
 
@@ -246,6 +250,18 @@ def test_a_baseline_of_a_file_sees_no_annotation(here: Path) -> None:
     wrong = 'grid.baselines=["own.py:too_much"]'
     with pytest.raises(FixInput, match="a number from 0 to 1"):
         og.run("honest", "sig", "films", changes=[*RIDGE, wrong], output="b")
+
+
+def test_a_baseline_of_a_file_does_not_see_a_label_of_ones_own(here: Path) -> None:
+    words = {
+        clip.clip_id: "no" if int(clip.scene or 0) % 3 else "yes" for clip in FILMS
+    }
+    films = FILMS.with_column("violent", words)
+    told = 'grid.baselines=["own.py:told"]'
+    changes = [*QUICK, 'grid.models=["ridge"]', told]
+    run = og.run("honest", "sig", films, tasks=["violent"], changes=changes, output="a")
+    (cell,) = baselines(run)
+    assert cell.value("auc") == 0.5
 
 
 def test_splits_of_a_file_are_folds_of_whole_films(here: Path) -> None:

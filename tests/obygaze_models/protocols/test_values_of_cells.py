@@ -95,7 +95,7 @@ def test_how_much_the_variance_grows_where_clips_train_and_test() -> None:
     one_set = replace(SEED_0, tested=[A0, A1])
     assert SEED_0.inflation == 3  # 1 + k / (k - 1) of two folds
     assert one_set.inflation == 1
-    assert replace(SEED_0, model="random").inflation == 1
+    assert replace(SEED_0, is_trained=False).inflation == 1
     assert replace(SEED_0, shares_films=True).inflation == math.inf
     # Nine clips train and validate for three that are tested.
     assert replace(one_set, is_averaged=True).inflation == pytest.approx(1 + 3 / 9)
@@ -188,7 +188,7 @@ def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
         row = row_of(rows, name)
         assert (row["low"], row["high"]) == pytest.approx((interval.low, interval.high))
     assert math.isnan(row_of(rows, "accuracy")["low"])
-    blind = evaluated(replace(cell, model="random", is_model=False), films, labels)
+    blind = evaluated(replace(cell, is_model=False, is_trained=False), films, labels)
     assert row_of(blind, "accuracy")["low"] < row_of(blind, "accuracy")["high"]
 
 

@@ -1,0 +1,192 @@
+"""Story 34: I have the subtitles of my films, and a table of a data set with what is said.
+
+They become a store without a word in it. A concept that only words carry is found by words alone,
+and a model of two sentences stands in the same table as what was trained.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from support.words import real_encoder
+
+from stories.films import Row, features_of, import_features
+from stories.workspace import Workspace
+
+FILMS = tuple(f"film{number:02d}" for number in range(1, 9))
+PER_FILM = 12
+SECONDS = 4
+AT_SEA = (
+    "The captain steers the ship through the storm.",
+    "Raise the sails, the wind is turning!",
+    "We saw the harbour from the deck.",
+    "The anchor is lost in deep water.",
+    "Sailors sing while the waves rise.",
+)
+IN_THE_KITCHEN = (
+    "The soup needs more salt and pepper.",
+    "She bakes bread in the oven.",
+    "Cut the onions, then fry them in butter.",
+    "Dinner is ready, wash the plates.",
+    "He peels potatoes for the stew.",
+)
+# Some clips of both kinds say what tells nothing.
+ANYWHERE = ("Yes, of course.",)
+SILENT = 5
+PROMPTS = """
+schema = "obygaze-prompts/1"
+name = "places"
+templates = ["{}", "they talk of {}"]
+[attributes]
+sea = ["a ship at sea", "sailing"]
+kitchen = ["cooking a meal", "a kitchen"]
+"""
+ONE_TASK = """--set 'grid.train=["EN_S_spoken"]' --set 'grid.test=["EN_S_spoken"]'"""
+
+
+def rows_and_texts() -> tuple[list[Row], list[str]]:
+    """Return the table of clips, and what is said in each; in one of each film nothing is."""
+    draws = np.random.default_rng(3)
+    rows, texts = [], []
+    for film in FILMS:
+        for number in range(PER_FILM):
+            is_spoken = bool(draws.random() < 0.4)
+            lines = AT_SEA if is_spoken else IN_THE_KITCHEN
+            if draws.random() < 0.15:
+                lines = ANYWHERE
+            said = str(draws.choice(lines))
+            if number == SILENT:
+                is_spoken, said = False, ""
+            rows.append(
+                {
+                    "clip_id": f"{film}-{number:03d}",
+                    "movie_id": film,
+                    "start_s": SECONDS * number,
+                    "end_s": SECONDS * (number + 1),
+                    "level": "S" if is_spoken else "EN",
+                    "concepts": "Speech" if is_spoken else "",
+                }
+            )
+            texts.append(said)
+    return rows, texts
+
+
+def clock(seconds: float, sign: str, digits: int = 3) -> str:
+    return f"0:00:{seconds:0{3 + digits}.{digits}f}".replace(".", sign)
+
+
+def write_subtitles(ws: Workspace, rows: list[Row], texts: list[str]) -> None:
+    """Write each film as one of three kinds, with tags and an encoding of its own."""
+    for place, film in enumerate(FILMS):
+        cues = [
+            (row["start_s"] + 1.0, row["start_s"] + 2.5, said)
+            for row, said in zip(rows, texts, strict=True)
+            if row["movie_id"] == film and said
+        ]
+        ending = (".srt", ".vtt", ".ass")[place % 3]
+        parts = []
+        for number, (start_s, end_s, said) in enumerate(cues, start=1):
+            if ending == ".srt":
+                times = f"{clock(start_s, ',')} --> {clock(end_s, ',')}"
+                parts.append(f"{number}\n{times}\n<i>{said}</i>\n\n")
+            elif ending == ".vtt":
+                times = f"{clock(start_s, '.')[2:]} --> {clock(end_s, '.')[2:]} line:0"
+                parts.append(f"{times}\n<v Ann>{said}</v>\n\n")
+            else:
+                times = f"{clock(start_s, '.', 2)},{clock(end_s, '.', 2)}"
+                parts.append(f"Dialogue: 0,{times},Big,,0,0,0,,{{\\an8}}{said}\n")
+        heads = {
+            ".vtt": "WEBVTT\n\nNOTE made up\n\n",
+            ".ass": "[Events]\nFormat: Layer, Start, End, Style, Name, MarginL, MarginR,"
+            " MarginV, Effect, Text\n",
+        }
+        text = heads.get(ending, "") + "".join(parts)
+        encoding = "utf-16" if film == FILMS[0] else "utf-8"
+        path = ws.path(f"said/{film}{ending}")
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(text.encode(encoding))
+
+
+def words_in(ws: Workspace, store: str) -> set[str]:
+    """Return the long words of the texts that stand in a file of a store."""
+    spoken = set(re.findall(r"[a-z]{5,}", " ".join(AT_SEA + IN_THE_KITCHEN).lower()))
+    assert len(spoken) > 20
+    # The page of the store has words of its own.
+    spoken -= {"there", "while", "through"}
+    found = set()
+    for data in ws.bytes_of(f"stores/{store}").values():
+        found |= {word for word in spoken if word.encode() in data.lower()}
+    return found
+
+
+@pytest.mark.timeout(200)
+def test_words_are_read_and_two_sentences_stand_beside_a_trained_model(
+    ws: Workspace,
+) -> None:
+    real_encoder()
+    rows, texts = rows_and_texts()
+    import_features(ws, rows, features_of(rows), "pictures")
+    write_subtitles(ws, rows, texts)
+    told = ws("extract words films -b minilm --subtitles said")
+    assert f"{len(FILMS)} clips without words" in told.err
+    assert words_in(ws, "films.minilm") == set()
+    ws("store verify films.minilm --hash")
+
+    # The table of a data set says the same, and so do its vectors.
+    table = [
+        {"clip_id": row["clip_id"], "text": said}
+        for row, said in zip(rows, texts, strict=True)
+    ]
+    ws.write_table("texts.csv", table)
+    ws("extract words films -b minilm --subtitles texts.csv -o from-table")
+    assert words_in(ws, "from-table") == set()
+    ws("store export npz films.minilm first.npz --array clip")
+    ws("store export npz from-table second.npz --array clip")
+    with (
+        np.load(ws.path("first.npz")) as first,
+        np.load(ws.path("second.npz")) as second,
+    ):
+        np.testing.assert_allclose(first["clip"], second["clip"], atol=1e-6)
+
+    # By words alone, films unseen.
+    ws.write("places.toml", PROMPTS)
+    ws("extract text -b minilm --prompts places.toml -o places.npz")
+    said = "--set models.said.kind=zero-shot --set models.said.texts=places.npz"
+    said += " --set models.said.positive=sea --set models.said.negative=kitchen"
+    by_words = ws(
+        f"run mobygaze-words --manifest films --store words=films.minilm {ONE_TASK} {said}"
+        ' --set \'grid.models=["ridge", "said"]\' -o by-words'
+    )
+    assert f"{len(FILMS)} of {len(rows)} clips have no words in words" in by_words.out
+    ap = {}
+    for row in ws.read_table("runs/by-words/results.csv"):
+        is_of_model = row["metric"] == "ap" and not row["film"]
+        if is_of_model and not row["against_model"]:
+            ap[row["model"]] = (float(row["value"]), row["low"], row["high"])
+    assert ap["ridge"][0] > 0.9
+    assert ap["said"][0] > 0.9
+    assert float(ap["said"][1]) < ap["said"][0] <= float(ap["said"][2])
+    ws("report by-words -o page.html")
+    assert ">said<" in ws.read("page.html")
+
+    # By pictures, it is chance.
+    ws(
+        f"run mobygaze-words --manifest films --store seen=pictures {ONE_TASK}"
+        " --set 'grid.models=[\"ridge\"]' -o by-pictures"
+    )
+    for row in ws.read_table("runs/by-pictures/results.csv"):
+        is_of_model = row["model"] == "ridge" and not row["against_model"]
+        if is_of_model and row["metric"] == "auc" and not row["film"]:
+            assert abs(float(row["value"]) - 0.5) < 0.2
+
+
+def test_subtitles_of_another_film_make_nothing(ws: Workspace) -> None:
+    rows, _ = rows_and_texts()
+    ws.write_table("films.csv", rows)
+    ws("manifest import csv films.csv -o films")
+    ws.write("said/other.srt", "1\n00:00:01,000 --> 00:00:02,000\nhello\n")
+    refused = ws("extract words films -b minilm --subtitles said", code=1)
+    assert "of no film of the manifest: they are of other.srt" in refused.err
+    assert not ws.path("stores").exists()
