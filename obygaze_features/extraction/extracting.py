@@ -178,7 +178,7 @@ def _extract(run: ExtractionRun, stop: StopFlag, listener: Listener) -> Extracti
             if not run.seal_now:
                 listener.expect(len({clip_id for _, clip_id in _missing(begun)}))
                 groups = _with_the_same_rows(begun)
-                _say_what_is_decoded_again(groups, plan, listener)
+                _say_what_is_decoded_again(groups, listener)
                 for together in groups:
                     if not stop:
                         _fill(together, plan, run, stop, listener)
@@ -288,9 +288,8 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
             yield f"{store.path.name}: {sentence}"
     read_from: set[str] = set()
     for store in plan.stores:
-        kept_clips = plan.kept_clips(store)
         for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
-            if is_computed and row.clip_id in kept_clips:
+            if is_computed and row.clip_id in store.kept:
                 read_from.add(plan.kept[store.view].store.location)
                 break
     for location in sorted(read_from):
@@ -326,7 +325,7 @@ def _with_the_same_rows(begun: Sequence[Begun]) -> list[list[Begun]]:
 
 
 def _say_what_is_decoded_again(
-    groups: Sequence[Sequence[Begun]], plan: ExtractionPlan, listener: Listener
+    groups: Sequence[Sequence[Begun]], listener: Listener
 ) -> None:
     """Say how many clips are decoded for several stores, one after the other."""
     n_decoded: Counter[str] = Counter()
@@ -337,7 +336,7 @@ def _say_what_is_decoded_again(
             {
                 clip_id
                 for store, clip_id in _missing(together)
-                if clip_id not in plan.kept_clips(store)
+                if clip_id not in store.kept
             }
         )
         names.append(", ".join(one.store.path.name for one in together))

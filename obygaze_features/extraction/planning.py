@@ -131,6 +131,7 @@ class StorePlan:
         work: The comparison of the manifest with the store.
         filling: The filling of the store, if it is being filled.
         seal: The seal of the finished store; "" if there is none.
+        kept: The clips of which the frames that it needs are kept.
     """
 
     target: ChosenBackbone
@@ -142,6 +143,7 @@ class StorePlan:
     work: Work
     filling: Filling | None = None
     seal: str = ""
+    kept: Container[str] = ()
 
     @property
     def view(self) -> ClipView:
@@ -160,10 +162,6 @@ class StorePlan:
         return sum(self.work.computed)
 
 
-def _kept_clips(kept: KeptViews, view: ClipView) -> Container[str]:
-    return kept[view].row_of_clip if view in kept else ()
-
-
 @dataclass(frozen=True)
 class ExtractionPlan:
     """The stores of a run, the clips of the manifest, and the frames that were kept of them.
@@ -177,10 +175,6 @@ class ExtractionPlan:
     stores: Sequence[StorePlan]
     kept: KeptViews = field(default_factory=dict)
     notes: Sequence[str] = ()
-
-    def kept_clips(self, store: StorePlan) -> Container[str]:
-        """Return the clips of which the frames that a store needs are kept."""
-        return _kept_clips(self.kept, store.view)
 
     def refuse_changes(self) -> None:
         """Raise an error if a store is refused, or the kept frames that it needs."""
@@ -275,13 +269,15 @@ def plan_stores(
                 f"{path.name}: {backbone.card.label} has no array {', '.join(absent)}, and"
                 f" {', '.join(stored_names)} is stored of it"
             )
+        view = backbone.view
+        kept_clips = kept[view].row_of_clip if view in kept else ()
         wanted = Wanted(
             clips,
             recipe,
             [array.name for array in arrays],
             maker.kind,
             facts=facts,
-            kept=_kept_clips(kept, backbone.view),
+            kept=kept_clips,
             retry_failed=retry_failed,
             mixed=mixed,
             as_planned=as_planned,
@@ -310,6 +306,7 @@ def plan_stores(
             work=work,
             filling=filling,
             seal=seal,
+            kept=kept_clips,
         )
         stores.append(store)
     return ExtractionPlan(manifest.name, clips, grid, stores, kept, notes)

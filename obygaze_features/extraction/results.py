@@ -161,13 +161,14 @@ def next_steps(
     without_video: set[str] = set()
     for store, state in zip(plan.stores, states, strict=True):
         steps += _store_before(store, state)
-        kept = plan.kept_clips(store)
         for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
             if not is_computed:
                 continue
             if row.clip_id in state.failures:
                 failures[row.clip_id] = state.failures[row.clip_id]
-            elif row.clip_id not in kept and not has_video.get(row.clip_id, False):
+            elif row.clip_id not in store.kept and not has_video.get(
+                row.clip_id, False
+            ):
                 without_video.add(row.clip_id)
     n_without_file = sum(why.startswith(NO_FILE) for why in failures.values())
     n_with_wrong_times = sum(why.startswith(WRONG_TIMES) for why in failures.values())

@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from support.cli import ROOT, environment
+from support.cli import ROOT
 from support.data import real_data
 from support.extracted_stores import bytes_of
 from support.extraction import film_folder
@@ -61,6 +61,15 @@ def workspace(tmp_path_factory):
 def here(workspace, monkeypatch):
     monkeypatch.chdir(workspace)
     return workspace
+
+
+@pytest.fixture(scope="module")
+def run(workspace):
+    """A run of the store `mine`, with a long name for it."""
+    stores = {"n" * 200: "mine"}
+    return og.run(
+        "honest", stores, "films", changes=QUICK, output="framed", workspace=workspace
+    )
 
 
 # In an order in which each finds what those before it have made.
@@ -121,9 +130,8 @@ def test_importing_it_imports_nothing_heavy():
     assert HEAVY & set(json.loads(done.stdout)) == set()
 
 
-def test_every_object_is_one_short_line(here):
+def test_every_object_is_one_short_line(here, run):
     store, films = og.open_store("mine"), og.read_manifest("films")
-    run = og.run("honest", {"n" * 200: "mine"}, films, changes=QUICK)
     long_name = replace(films, name="n" * 300)
     objects = [
         store,
@@ -155,7 +163,7 @@ def test_a_store_behaves_like_a_collection_of_clips(here):
         store["clp"]
 
 
-def test_tables_hold_the_same_numbers(here):
+def test_tables_hold_the_same_numbers(here, run):
     pytest.importorskip("pandas")
     store = og.open_store("mine")
     frame = store.frame("clip")
@@ -164,7 +172,6 @@ def test_tables_hold_the_same_numbers(here):
     assert data["clip"].shape == (72, 8)
     missing = data["clip"].isnull().all("d8").values
     assert [str(i) for i in data["clip_id"].values[missing]] == ["brug-004"]
-    run = og.run("honest", "mine", "films", changes=QUICK, output="framed")
     results = run.to_frame()
     assert len(results) == len(run.results)
     for column in ("model", "value", "low"):
@@ -206,8 +213,7 @@ def test_without_the_extra_the_error_names_it(here, monkeypatch, package, call):
     assert caught.value.hint == 'pip install "obygaze[frames]"'
 
 
-def test_predictions_have_types(here):
-    run = og.run("honest", "mine", "films", changes=QUICK, output="framed")
+def test_predictions_have_types(run):
     row = run.predictions[0]
     kinds = {
         key: type(row[key])
@@ -280,23 +286,3 @@ def test_objects_pass_through_unchanged(here):
     store, films = og.open_store("mine"), og.read_manifest("films")
     assert og.open_store(store) is store
     assert og.read_manifest(films) is films
-
-
-def test_the_six_lines_of_the_page(here):
-    (block,) = [
-        b
-        for b in blocks(ROOT / "docs" / "python.md")
-        if "these lines run" in str(b.marks)
-    ]
-    assert len([line for line in block.text.splitlines() if line]) <= 6
-    done = subprocess.run(
-        [sys.executable, "-c", block.text],
-        cwd=here,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    scores = [float(score) for score in done.stdout.strip("[] \n").split()]
-    assert len(scores) == 3
-    assert all(0 <= score <= 1 for score in scores)

@@ -117,7 +117,7 @@ class TestMissing:
         turned = manifest.with_clips(reversed(manifest.clips))
         one = store_of(tmp_path / "a", manifest, X)
         other = store_of(tmp_path / "b", turned, X[::-1])
-        protocol = quick("honest", *RIDGE)
+        protocol = quick("honest", *RIDGE, *ONE_PAIR)
         runs = [
             run_on(tmp_path, protocol, manifest, {"x": store}) for store in (one, other)
         ]
@@ -153,15 +153,14 @@ class TestMissing:
         values = {"clip": planted(manifest).astype(np.float32)}
         store = made_store(tmp_path / "s", rows, values)
         first, *others = manifest.clips
-        run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
+        protocol = quick("honest", *RIDGE)
+        gather(protocol, manifest, "", {"x": store})
         changed = manifest.with_clips([replace(first, **change), *others])
         with pytest.raises(FixInput, match=f"another one in the store: {words}"):
-            run_on(tmp_path, quick("honest", *RIDGE), changed, {"x": store})
+            gather(protocol, changed, "", {"x": store})
         # A manifest may know nothing of times, as one whose clips have files of their own.
         whole = [replace(clip, start_s=None, end_s=None) for clip in manifest]
-        run_on(
-            tmp_path, quick("honest", *RIDGE), manifest.with_clips(whole), {"x": store}
-        )
+        gather(protocol, manifest.with_clips(whole), "", {"x": store})
 
     def test_a_store_without_features(self, manifest: Manifest, tmp_path: Path) -> None:
         rows = [
