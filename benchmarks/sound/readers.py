@@ -134,4 +134,5 @@ def _first_line(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:5]), float(sys.argv[5]))
+    rate, clips = map(int, sys.argv[3:5])
+    main(sys.argv[1], sys.argv[2], rate, clips, float(sys.argv[5]))

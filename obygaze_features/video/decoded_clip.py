@@ -24,7 +24,7 @@ from obygaze_features.video.resize import Pixels, Resize
 from obygaze_features.video.source import VideoSource
 
 # A larger clip is refused before its memory is allocated.
-MAX_BYTES = 8 * 1024**3
+MAX_CLIP_BYTES = 8 * 1024**3
 # The size of a contact sheet, in pixels, and its colours.
 CELL_EDGE = 320
 GAP = 8
@@ -198,7 +198,7 @@ class Canvas:
         n_bytes = sum(
             view.count * math.prod(shape_of[view.resize]) for view in self.views
         )
-        if n_bytes > MAX_BYTES:
+        if n_bytes > MAX_CLIP_BYTES:
             message = f"the pictures would take {n_bytes / 1e9:.1f} GB of memory"
             raise BadVideo(
                 message, path=self.source.path, stage="decode", reason="too-large"

@@ -55,7 +55,7 @@ Values = dict[str, Any]
 T = TypeVar("T")
 
 
-class Identity(NamedTuple):
+class FileState(NamedTuple):
     """A file as it is now, and the folder of its index."""
 
     path: str
@@ -64,9 +64,9 @@ class Identity(NamedTuple):
     indexes: Path | None
 
 
-_FILMS: dict[Identity, IndexedFilm] = {}
+_FILMS: dict[FileState, IndexedFilm] = {}
 # Of small files, what their sound needs to know of their pictures.
-_CLOCKS: dict[Identity, tuple[float, bool]] = {}
+_CLOCKS: dict[FileState, tuple[float, bool]] = {}
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def open_film(
         progress: called again and again while an index is made.
     """
     with open_video(path) as video:
-        identity = identity_of(path, indexes)
+        identity = state_of(path, indexes)
         if indexes is None and identity.n_bytes <= KEEP_BYTES:
             source = _read(path, video, progress)
             _remember(_CLOCKS, identity, _clock_of(source.film.index))
@@ -149,14 +149,14 @@ def open_film(
         yield source
 
 
-def identity_of(path: Path, indexes: Path | None) -> Identity:
+def state_of(path: Path, indexes: Path | None) -> FileState:
     """Return what tells a file from all others, and from itself before it was changed."""
     facts = path.stat()
     times_ns = facts.st_mtime_ns, facts.st_ctime_ns
-    return Identity(str(path.absolute()), facts.st_size, times_ns, indexes)
+    return FileState(str(path.absolute()), facts.st_size, times_ns, indexes)
 
 
-def _remember(films: dict[Identity, T], identity: Identity, known: T) -> None:
+def _remember(films: dict[FileState, T], identity: FileState, known: T) -> None:
     """Keep what is known of a film, with that of the last ones."""
     films[identity] = known
     # Other threads may open films too, so that one may be gone already.
@@ -171,7 +171,7 @@ def picture_clock(
 
     Without pictures the end is NaN.
     """
-    known = _CLOCKS.get(identity_of(path, indexes))
+    known = _CLOCKS.get(state_of(path, indexes))
     if known is not None:
         return known
     try:

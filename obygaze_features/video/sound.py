@@ -9,7 +9,7 @@ import numpy as np
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.container import BadVideo, OnProgress, no_progress
-from obygaze_features.video.decoded_clip import MAX_BYTES
+from obygaze_features.video.decoded_clip import MAX_CLIP_BYTES
 from obygaze_features.video.film import distrust
 from obygaze_features.video.index import CLOCK_SET_BACK, Floats, overshoot
 from obygaze_features.video.resample import Samples
@@ -219,7 +219,7 @@ def _decoded(
     first, stop = (round(at_s * view.rate) for at_s in (begin_s, end_s))
     before = max(first - view.n_before, 0)
     n_bytes = (stop - before) * np.dtype(np.float32).itemsize
-    if n_bytes > MAX_BYTES:
+    if n_bytes > MAX_CLIP_BYTES:
         reason = "too-large"
         message = f"the sound would take {n_bytes / 1e9:.1f} GB of memory"
     if message is not None:

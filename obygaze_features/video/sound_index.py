@@ -34,12 +34,12 @@ from obygaze_features.video.container import (
 )
 from obygaze_features.video.film import (
     KEEP_BYTES,
-    Identity,
+    FileState,
     Values,
-    identity_of,
     index_file,
     picture_clock,
     read_or_make,
+    state_of,
 )
 from obygaze_features.video.index import NO_PTS, Bools, Floats, Ints
 from obygaze_features.video.packets import PacketTable
@@ -490,7 +490,7 @@ def _keep(sections: dict[K, Samples], key: K, section: Samples) -> None:
 class _Opened(threading.local):
     """The sound that this thread read last: clips of one film follow each other."""
 
-    identity: Identity | None = None
+    identity: FileState | None = None
     source: SoundSource | None = None
     close: ExitStack = ExitStack()
 
@@ -509,7 +509,7 @@ def sound_source(
         progress: called again and again while the index is made.
     """
     check_is_file(path)
-    identity = identity_of(path, indexes)
+    identity = state_of(path, indexes)
     if _OPENED.source is not None and _OPENED.identity == identity:
         return _OPENED.source
     forget_sound()
