@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     ),
     "backbones": (
         "obygaze_features.backbones.commands:backbones",
-        "List and check the video and image models.",
+        "List and check the models of pictures, sound and words.",
         "Features",
     ),
     "extract": (

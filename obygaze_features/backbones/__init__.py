@@ -1,4 +1,4 @@
-"""Video and image models as data: one card for a checkpoint, one small adapter for a family."""
+"""Models of pictures, sound and words: a card for a checkpoint, a small adapter for a family."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ COMMANDS = {
 @click.group(cls=FunctionGroup, table=COMMANDS)
 @click.pass_context
 def backbones(ctx: click.Context) -> None:
-    """List and check the video and image models."""
+    """List and check the models of pictures, sound and words."""
     if ctx.invoked_subcommand == "check":
         # The hub's library reads this once, when it is imported.
         os.environ.setdefault("HF_HUB_OFFLINE", "1")

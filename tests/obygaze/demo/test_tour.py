@@ -51,9 +51,10 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     assert (
         "The levels are those of the raw view, since sound is not of pictures" in page
     )
-    rows = {row["store"]: row for row in _table(folder, "summary", "heard")}
-    assert rows["desc"]["better?"] != "yes"
-    assert rows["sound"]["better?"] == "yes"
+    is_better = {
+        row["model"]: row["better?"] for row in _table(folder, "summary", "heard")
+    }
+    assert is_better == {"ridge (desc)": "not shown", "ridge (sound)": "yes"}
     # Each printed command works as it is typed.
     report = shlex.split(document["commands"][-1])[1:]
     assert run_obygaze(*report, cwd=tmp_path).code == 0

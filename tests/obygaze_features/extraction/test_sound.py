@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +13,12 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.extracted_stores import bytes_of
-from support.heard_films import RATE, noise, tone, write_film
+from support.heard_films import RATE, damage_sound, noise, tone, write_film
 
 import obygaze as og
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
@@ -168,6 +171,46 @@ def test_sound_that_ends_early_is_a_remark_or_a_reason(tmp_path: Path) -> None:
     )
     assert rows["little"].status == "failed"
     assert rows["little"].reason.startswith("no-sound: ")
+
+
+def test_damaged_sound_fails_or_counts_as_missing(tmp_path: Path) -> None:
+    manifest = make_films(tmp_path, ("loud",))
+    damage_sound(tmp_path / "videos" / "loud.mkv", 2.5)
+    extract(tmp_path, manifest, "sound-descriptors", "descriptors")
+    whole, damaged = og.open_store(tmp_path / "stores" / HEARD).rows
+    assert whole.status == "ok"
+    assert damaged.status == "failed"
+    assert damaged.reason.startswith("damaged: sound for 2.")
+    seen = og.open_store(tmp_path / "stores" / SEEN).rows
+    assert [row.status for row in seen] == ["ok", "ok"]
+    extract(
+        tmp_path, manifest, "sound-descriptors", retry_failed=True, accept_damaged=True
+    )
+    _, taken = og.open_store(tmp_path / "stores" / HEARD).rows
+    assert taken.status == "ok"
+    assert taken.reason.endswith("the rest is damaged or missing")
+
+
+def test_a_store_is_finished_as_it_was_planned(tmp_path: Path) -> None:
+    """A run that ends early, and a manifest that loses a clip meanwhile."""
+    manifest = make_films(tmp_path, ("loud", "soft"))
+    extract(tmp_path, manifest, "sound-descriptors", "descriptors", seal_now=False)
+    expected = {name: bytes_of(tmp_path / "stores" / name) for name in (HEARD, SEEN)}
+    other = tmp_path / "other"
+    (other / "manifests").mkdir(parents=True)
+
+    def stop(row: int, failed: bool) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    extract(other, manifest, "sound-descriptors", "descriptors", watch=stop)
+    assert not (other / "stores" / HEARD).exists()
+    fewer = manifest.with_clips(list(manifest)[:3])
+    with pytest.raises(Mismatch):
+        extract(other, fewer, "sound-descriptors", "descriptors")
+    again = manifest.with_clips([*manifest, replace(manifest.clips[0], clip_id="new")])
+    extract(other, again, "sound-descriptors", "descriptors", as_planned=True)
+    for name, files in expected.items():
+        assert bytes_of(other / "stores" / name) == files
 
 
 def test_plan_says_what_sound_costs(world: Path, tmp_path: Path) -> None:
