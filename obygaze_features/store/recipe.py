@@ -147,7 +147,7 @@ class Recipe:
 
         The name of own code is the one that the user gives it, and is not known here.
         """
-        if self.is_unknown:
+        if self.is_unknown or self.medium == "words":
             return "choose another store name: -o NAME"
         return f"choose another store name: --store {self.backbone}=NAME"
 

@@ -140,6 +140,11 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
             return f"{command}, as {store} has {n_clips} of its {len(manifest)} clips"
     if _was_imported(model):
         return _what_imports(model, here, name)
+    recipe = _recipe_of(model, here)
+    backbone = wanted.backbone if recipe is None else recipe.backbone
+    if recipe is not None and recipe.medium == "words":
+        words_of = f"obygaze extract words {name} -b {shlex.quote(backbone)}"
+        return f"{words_of} --subtitles FOLDER, with the subtitles of the films"
     if not has_video:
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
     grid = _grid_of(model, here)
@@ -152,10 +157,6 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
             f"obygaze manifest windows {name} -o {cut} {grid},"
             f" as {_trained_on(model)}; then predict {cut}"
         )
-    backbone = wanted.backbone
-    recipe = _recipe_of(model, here)
-    if recipe is not None:
-        backbone = recipe.backbone
     return f"obygaze extract run {name} -b {shlex.quote(backbone)}"
 
 

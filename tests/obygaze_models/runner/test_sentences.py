@@ -12,12 +12,28 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from support.cli import environment, without_torch
-from support.experiments import films, planted, quick, run_on, scores_of, store_of
+from support.experiments import (
+    films,
+    planted,
+    quick,
+    run_on,
+    scores_of,
+    store_of,
+    write_workspace,
+)
 from support.seeds import SEED, amount
 from support.sentences import recipe_of_words, write_sentences
 from support.tables import models, the_cell
 
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+import obygaze as og
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+    ObygazeError,
+)
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Store
 from obygaze_models.models.registry import ZERO_SHOT, build
@@ -267,8 +283,6 @@ def test_concept_vectors_of_sentences_are_the_same_in_every_fold(
 def test_a_run_imports_neither_torch_nor_transformers(
     tmp_path: Path, manifest: Manifest, store: Store, texts: Path
 ) -> None:
-    from obygaze_features.manifest.io import write_manifest
-
     write_manifest(manifest, tmp_path / "manifests" / "made-up.toml")
     script = f"""
 import sys
@@ -288,6 +302,30 @@ assert not {{"torch", "transformers"}} & set(sys.modules)
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_bottleneck_of_sentences_is_kept_and_asks_for_the_words_of_new_films(
+    tmp_path: Path, manifest: Manifest, X: NDArray[np.float32], texts: Path
+) -> None:
+    write_workspace(tmp_path, manifest, X)
+    store_of(tmp_path / "stores" / "said", manifest, X, recipe=recipe_of_words())
+    changes = [f"model.texts={texts}", "report.replicates=4"]
+    options: dict[str, Any] = {"workspace": tmp_path, "n_jobs": 1}
+    _, kept = og.train(
+        "pcbm-lr", "said", "made-up", changes=changes, output="kept", **options
+    )
+    assert kept.info.concepts == ("sure", "plain")
+    assert len(og.predict("kept", "said", workspace=tmp_path)) == len(manifest)
+    others = films(2, 8, seed=9)
+    renamed = [
+        replace(clip, clip_id=f"x{clip.clip_id}", movie_id=f"x{clip.movie_id}")
+        for clip in others
+    ]
+    new = replace(others.with_clips(renamed), name="new")
+    write_manifest(new, tmp_path / "manifests" / "new.toml")
+    with pytest.raises(ObygazeError) as caught:
+        og.predict("kept", "new", workspace=tmp_path)
+    assert "obygaze extract words new -b toy --subtitles FOLDER" in str(caught.value)
 
 
 # ---- worlds of films ------------------------------------------------------------------------
