@@ -293,12 +293,10 @@ def _packed(job: DecodeJob, outcome: Outcome, memory: SharedMemory) -> dict[str,
     numbers = {id(shared): number for number, shared in enumerate(layers)}
     clips = []
     for clip in outcome.clips.values():
-        clips.append(
-            _plain(clip) | {"shared_pictures": numbers[id(clip.shared_pictures)]}
-        )
+        clips.append(_plain(clip, shared_pictures=numbers[id(clip.shared_pictures)]))
     sounds = []
     for sound in outcome.sounds.values():
-        sounds.append(_plain(sound) | {"view": None, "samples": len(layers)})
+        sounds.append(_plain(sound, view=None, samples=len(layers)))
         layers.append(sound.samples.view(np.uint8))
     shapes = [layer.shape for layer in layers]
     if sounds:
@@ -318,9 +316,9 @@ def _packed(job: DecodeJob, outcome: Outcome, memory: SharedMemory) -> dict[str,
     }
 
 
-def _plain(found: DecodedClip | DecodedSound) -> dict[str, Any]:
-    """Return the facts of a clip in types that JSON has."""
-    facts = vars(found) | {"path": str(found.path)}
+def _plain(found: DecodedClip | DecodedSound, **instead: Any) -> dict[str, Any]:
+    """Return the facts of a clip in types that JSON has, with others for what is in the memory."""
+    facts = vars(found) | instead | {"path": str(found.path)}
     return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()}
 
 
