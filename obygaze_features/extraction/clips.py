@@ -174,10 +174,15 @@ def repeated(n_pictures: int, n_frames: int) -> str:
 
 
 class Failure(NamedTuple):
-    """Why a view has nothing of a clip: the status of the row, and one sentence."""
+    """Why a view has nothing of a clip: the status of the row, and one sentence.
+
+    Where nothing was decoded for the view, its row names no video that was read: it is the same
+    row whether or not another view got something.
+    """
 
     status: str
     reason: str
+    is_decoded: bool = True
 
 
 NO_VIDEO_NAMED = Failure(NO_VIDEO, "the manifest names no video")

@@ -226,7 +226,9 @@ def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Deco
             else:
                 views[view] = _viewed(result.clip(view).check(accept_damaged))
         except BadVideo as error:
-            views[view] = Failure(FAILED, f"{error.reason}: {error.message}")
+            is_decoded = result.error is None and view not in result.failures
+            reason = f"{error.reason}: {error.message}"
+            views[view] = Failure(FAILED, reason, is_decoded)
     return Decoded(job.row, source, result.seconds, views)
 
 

@@ -273,7 +273,8 @@ class StoreFiller:
         if self.filling.computed[decoded.row]:
             clip = self._checked(decoded.views[self.computer.backbone.view])
             if isinstance(clip, Failure):
-                self._finish_row(block, decoded.row, decoded.source, clip)
+                source = decoded.source if clip.is_decoded else Source()
+                self._finish_row(block, decoded.row, source, clip)
             else:
                 self._waiting.append(_Waiting(decoded.row, clip, decoded.source))
         n_clips, most_running = self.computer.split(self.batch)

@@ -14,6 +14,7 @@ import pytest
 from support.cli import call_obygaze
 from support.extracted_stores import bytes_of
 from support.heard_films import RATE, damage_sound, noise, tone, write_film
+from support.sounds import only
 
 import obygaze as og
 from obygaze_features.backbones.actions import load_backbone
@@ -85,6 +86,23 @@ def test_the_store_of_pictures_is_the_same_without_sound(
     extract(tmp_path, manifest, "descriptors")
     alone = tmp_path / "stores" / SEEN
     assert bytes_of(alone) == bytes_of(world / "stores" / SEEN)
+
+
+def test_a_row_that_has_nothing_is_the_same_beside_another_sense(
+    tmp_path: Path,
+) -> None:
+    """The film `loud` has no pictures any more, and `mute` no sound."""
+    manifest = make_films(tmp_path, ("loud", "mute"))
+    videos = tmp_path / "videos"
+    only("audio", videos / "loud.mkv", videos / "heard.mkv")
+    (videos / "heard.mkv").replace(videos / "loud.mkv")
+    extract(tmp_path, manifest, "descriptors", "sound-descriptors")
+    for backbone, name in (("descriptors", SEEN), ("sound-descriptors", HEARD)):
+        store = og.open_store(tmp_path / "stores" / name)
+        assert sorted(row.status for row in store.rows) == ["failed"] * 2 + ["ok"] * 2
+        extract(tmp_path / backbone, manifest, backbone)
+        alone = tmp_path / backbone / "stores" / name
+        assert bytes_of(alone) == bytes_of(tmp_path / "stores" / name)
 
 
 def test_the_features_are_those_of_the_samples_of_the_clip(world: Path) -> None:
