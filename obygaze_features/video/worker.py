@@ -149,7 +149,7 @@ def _decode(
         outcome = decoded(job, memory.arrays, progress)
     except BadVideo as error:
         return {"error": _packed_error(job, error)}
-    return _packed(job, outcome, memory)
+    return packed(job, outcome, memory)
 
 
 class Outcome(NamedTuple):
@@ -283,7 +283,7 @@ def _packed_error(job: DecodeJob, error: BadVideo) -> dict[str, str]:
     }
 
 
-def _packed(job: DecodeJob, outcome: Outcome, memory: SharedMemory) -> dict[str, Any]:
+def packed(job: DecodeJob, outcome: Outcome, memory: SharedMemory) -> dict[str, Any]:
     """Return what came of a job as JSON, with the shapes of what is in the memory.
 
     The pictures are there already; the samples of sounds are written behind them.
@@ -334,31 +334,30 @@ def unpacked(
     pictures = [view for view in views if isinstance(view, PictureView)]
     heard = [view for view in views if isinstance(view, SoundView)]
     clips = {}
-    for view, packed in zip(pictures, reply["clips"], strict=True):
-        facts: dict[str, Any] = packed
-        facts = {k: np.array(v) if isinstance(v, list) else v for k, v in facts.items()}
-        facts |= {
-            "path": Path(facts["path"]),
-            "shared_pictures": layers[facts["shared_pictures"]],
-        }
+    for view, listed in zip(pictures, reply["clips"], strict=True):
+        facts: dict[str, Any] = {}
+        for name, value in listed.items():
+            facts[name] = np.array(value) if isinstance(value, list) else value
+        facts["path"] = Path(listed["path"])
+        facts["shared_pictures"] = layers[listed["shared_pictures"]]
         clips[view] = DecodedClip(**facts)
     sounds = {}
-    for sound_view, packed in zip(heard, reply["sounds"], strict=True):
+    for sound_view, listed in zip(heard, reply["sounds"], strict=True):
         # Samples follow pictures, at any byte: a copy has the place that numbers need.
-        layer = layers[packed["samples"]]
+        layer = layers[listed["samples"]]
         samples = np.empty(len(layer) // 4, np.float32)
         samples.view(np.uint8)[:] = layer
         stretches = {
-            name: np.array(packed[name]).reshape(-1, 2)
+            name: np.array(listed[name]).reshape(-1, 2)
             for name in ("missing_s", "damaged_s")
         }
         of_view = {
-            "path": Path(packed["path"]),
+            "path": Path(listed["path"]),
             "view": sound_view,
             "samples": samples,
-            "bounds_s": tuple(packed["bounds_s"]),
+            "bounds_s": tuple(listed["bounds_s"]),
         }
-        sounds[sound_view] = DecodedSound(**packed | stretches | of_view)
+        sounds[sound_view] = DecodedSound(**listed | stretches | of_view)
     file_facts = reply["file_facts"]
     return Outcome(clips, sounds, failures, tuple(file_facts) if file_facts else None)
 

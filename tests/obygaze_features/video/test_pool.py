@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -37,7 +38,7 @@ from obygaze_features.video.pool import (
     in_order,
 )
 from obygaze_features.video.resize import Resize
-from obygaze_features.video.worker import DecodeJob
+from obygaze_features.video.worker import DecodeJob, SharedMemory, decoded, packed
 
 VIEWS = (PictureView(8), PictureView(4, resize=Resize(48)))
 
@@ -155,6 +156,20 @@ def test_the_same_clips_as_in_this_process(films: list[Path]) -> None:
             assert clip.substituted.tolist() == alone.substituted.tolist()
             assert (clip.total, clip.damaged) == (alone.total, alone.damaged)
             assert clip.pictures.flags.writeable
+
+
+def test_the_reply_of_a_worker_is_made_without_the_pictures(films: list[Path]) -> None:
+    """A list of their numbers takes more than eight times their memory, and their decoding time."""
+    job = DecodeJob(films[0], (PictureView(8),))
+    memory = SharedMemory()
+    outcome = decoded(job, memory.arrays)
+    (clip,) = outcome.clips.values()
+    tracemalloc.start()
+    reply = packed(job, outcome, memory)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < clip.pictures.nbytes
+    assert reply["shapes"] == [clip.shared_pictures.shape]
 
 
 def facts_of(result: DecodeResult) -> Any:
