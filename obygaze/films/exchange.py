@@ -38,7 +38,7 @@ from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import TABLE_ENDINGS, write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import TableRow, open_file, read_table
+from obygaze_features.core.tables import TableRow, number_of_cell, open_file, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
@@ -56,7 +56,11 @@ from obygaze_features.manifest.model import (
     ascii_id,
     own_columns,
 )
-from obygaze_features.manifest.same_clip import Identity, compare_clips
+from obygaze_features.manifest.same_clip import (
+    Identity,
+    clip_of_cells,
+    compare_clips,
+)
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     film_rate,
@@ -64,8 +68,6 @@ from obygaze_features.manifest.times import (
     times_of_films,
 )
 from obygaze_features.manifest.vocabulary import canonical_level, concepts
-from obygaze_features.store.importing.reader import number_of_cell
-from obygaze_features.store.named_clips import clip_of_cells
 
 Format = Literal["csv", "elan", "vtt"]
 FORMATS = get_args(Format)

@@ -3,11 +3,13 @@
 import codecs
 import csv
 import io
+import math
 import re
 import shlex
 import warnings
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from itertools import count as count_from
@@ -500,3 +502,11 @@ def _without_column(header: Sequence[str], cells: Sequence[str]) -> str:
     """Return the text of all cells whose columns have no name."""
     pairs = zip(header, cells, strict=True)
     return " ".join(cell for name, cell in pairs if cell and not name)
+
+
+def number_of_cell(cell: str | None) -> float | None:
+    """Return a cell as a number; None where it is none, or not finite."""
+    number = math.nan
+    with suppress(ValueError):
+        number = float(cell or "")
+    return number if math.isfinite(number) else None

@@ -7,12 +7,13 @@ it, with `Identity.of_clip` for a clip of a manifest and `store.identity.identit
 store.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import chain, count
 from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.model import (
     UNKNOWN_FILM,
     Clip,
@@ -102,6 +103,16 @@ class Identity(NamedTuple):
 def known_film(movie_id: str | None) -> str:
     """Return the film of a row; "" if the row says that it is not known."""
     return "" if movie_id is None or movie_id == UNKNOWN_FILM else movie_id
+
+
+def clip_of_cells(cells: Mapping[str, str]) -> Identity:
+    """Return what a row of a table with results says of its clip."""
+    times = (number_of_cell(cells.get("start_s")), number_of_cell(cells.get("end_s")))
+    return Identity(
+        cells["clip_id"],
+        known_film(cells.get("movie_id")),
+        in_either=None if times == (None, None) else times,
+    )
 
 
 def require_films(films: Sequence[str], where: str) -> None:

@@ -18,9 +18,13 @@ from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.lazy import need
 from obygaze_features.core.tables import header_of, read_table
 from obygaze_features.manifest.io import as_id
-from obygaze_features.manifest.same_clip import Identity, known_film
+from obygaze_features.manifest.same_clip import (
+    Identity,
+    clip_of_cells,
+    known_film,
+)
 from obygaze_features.store.importing.npz import header_of_npy
-from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY, number_of_cell
+from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY
 
 EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
 PAGE_DATA = "data.js"
@@ -57,16 +61,6 @@ def clips_in_table(path: Path) -> Iterator[Identity]:
     table = read_table(path, required=[ID_KEY])
     for row in table.rows:
         yield from of_any_row(clip_of_cells(row.cells))
-
-
-def clip_of_cells(cells: Mapping[str, str]) -> Identity:
-    """Return what a row of a table with results says of its clip."""
-    times = (number_of_cell(cells.get("start_s")), number_of_cell(cells.get("end_s")))
-    return Identity(
-        cells[ID_KEY],
-        known_film(cells.get(FILM_KEY)),
-        in_either=None if times == (None, None) else times,
-    )
 
 
 def clips_in_page(folder: Path) -> Iterator[Identity]:

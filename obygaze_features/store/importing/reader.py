@@ -8,7 +8,6 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -620,14 +619,6 @@ def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:
             f"no {suffixes[0]} file in this folder", where=str(root), hint=hint
         )
     return files
-
-
-def number_of_cell(cell: str | None) -> float | None:
-    """Return a cell as a number; None where it is none, or not finite."""
-    number = math.nan
-    with suppress(ValueError):
-        number = float(cell or "")
-    return number if math.isfinite(number) else None
 
 
 def array_name(name: str) -> str:

@@ -11,7 +11,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import is_workbook
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import TableRow, read_table
+from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.manifest.adapters.table_ids import columns_of_form, id_of_form
 from obygaze_features.manifest.model import own_columns
 from obygaze_features.store.importing.reader import (
@@ -21,7 +21,6 @@ from obygaze_features.store.importing.reader import (
     BadRow,
     Reader,
     Values,
-    number_of_cell,
     origin_of,
 )
 
