@@ -174,7 +174,7 @@ def test_killed_at_any_moment_both_stores_have_the_same_bytes(ws: Workspace) -> 
     other = Workspace(ws.path("other"))
     begin(other)
     moments = random.Random(33)
-    for _ in range(amount(6)):
+    for _ in range(amount(2, 6)):
         running = other.start(f"extract run films {BOTH} --workers 2")
         time.sleep(moments.uniform(0.5, 6))
         if not running.is_running():
