@@ -1,6 +1,6 @@
 """The sound of a clip: what a model hears, and where sound is missing or damaged."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -18,9 +18,9 @@ from obygaze_features.video.source import FilmChanged
 
 # Sections have margins that are enough for the filters of rates from this on.
 LOWEST_RATE = 1000
-# A model of sound has nothing to say of fewer samples.
+# What models of speech need for their first step.
 FEWEST_SAMPLES = 400
-# Sound that is missing for so long is no remark: a stream may end a packet before the pictures.
+# So much may be missing without a remark: a stream may end a packet before the pictures.
 MISSING_S = 0.1
 
 
@@ -132,6 +132,12 @@ class DecodedSound:
 
         What is before the part is there as far as it was decoded.
         """
+        start_s = max(start_s, 0.0)
+        if start_s < self.start_s or end_s > self.end_s:
+            raise FixUsage(
+                f"the part from {start_s:g} s to {end_s:g} s is not within the decoded sound,"
+                f" from {self.start_s:g} s to {self.end_s:g} s"
+            )
         begin = round(self.start_s * self.view.rate) - self.n_before
         first, stop = (round(at_s * self.view.rate) for at_s in (start_s, end_s))
         before = max(first - self.view.n_before, begin)
@@ -174,7 +180,7 @@ def decode_sound(
 
 def decode_sounds(
     path: Path | str,
-    views: Iterable[SoundView],
+    views: Sequence[SoundView],
     *,
     start_s: float | None = None,
     end_s: float | None = None,
@@ -192,7 +198,9 @@ def decode_sounds(
             source = sound_source(Path(path), index_folder, progress)
             return {view: _decoded(source, view, start_s, end_s) for view in views}
         except FilmChanged as error:
-            forget_sound()
+            # An index that was read by seeking is used once more, from the beginning of the file.
+            if not error.film.table.seekable:
+                forget_sound()
             distrust(error.film)
             changed = error
     raise changed

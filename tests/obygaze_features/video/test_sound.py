@@ -18,6 +18,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.video import DecodeJob, DecodePool, PictureView, sound_index
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.film import index_file
+from obygaze_features.video.packets import PacketTable
 from obygaze_features.video.resample import mixed
 from obygaze_features.video.sound import DecodedSound, SoundView, decode_sound
 from obygaze_features.video.sound_index import forget_sound, sound_source
@@ -82,6 +83,17 @@ def check_spans(path: Path, folder: Path, start_s: float) -> None:
                 path, view, start_s=begin_s, end_s=end_s, indexes=indexes
             )
             assert is_same(part, alone)
+
+
+def test_a_part_outside_the_decoded_sound_is_refused(tmp_path: Path) -> None:
+    path = write_film("mp4-aac", tmp_path)
+    sound = decode_sound(path, VIEW, start_s=2.0, end_s=4.0)
+    for span in ((1.9, 3.0), (3.0, 4.1), (5.0, 6.0)):
+        with pytest.raises(FixUsage, match="not within the decoded sound, from 2 s to"):
+            sound.part(*span)
+    # The clock of clips has no time before 0.
+    first = decode_sound(path, VIEW, start_s=-0.5, end_s=2.0)
+    assert is_same(first.part(-0.5, 1.0), decode_sound(path, VIEW, end_s=1.0))
 
 
 def is_same(one: DecodedSound, other: DecodedSound) -> bool:
@@ -258,15 +270,44 @@ def test_the_index_of_sound_is_kept_and_trusted_as_that_of_pictures(
     # The right names and other packets: the index is made again.
     with np.load(kept) as arrays:
         values = {name: arrays[name] for name in arrays.files}
-    values["checksum"] = values["checksum"][::-1]
-    np.savez_compressed(kept, **values)
-    assert heard(path) == first
+    correct = values["checksum"]
+    np.savez_compressed(kept, **values | {"checksum": correct[::-1]})
+    assert heard(path) == heard(path) == first
+    assert np.array_equal(np.load(kept)["checksum"], correct)
     # A film that was repaired in place is another one.
     facts = path.stat()
     path.write_bytes(with_damage(path, tmp_path / "other.mkv", 40).read_bytes())
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     with pytest.raises(BadVideo, match="damaged"):
         decode_sound(path, VIEW, start_s=1.0, end_s=3.0, indexes=indexes)
+
+
+def test_a_film_in_which_seeking_shows_other_packets_is_read_from_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_film("mkv-ac3", tmp_path)
+
+    def second(start_s: float) -> bytes:
+        end_s = start_s + 1
+        sound = decode_sound(
+            path, VIEW, start_s=start_s, end_s=end_s, indexes=tmp_path / "indexes"
+        )
+        return sound.samples.tobytes()
+
+    expected = [second(10.2), second(10.7)]
+    forget_sound()
+    real = PacketTable.position_of
+
+    def one_early(table: PacketTable, packet: Any) -> int | None:
+        position = real(table, packet)
+        return None if position is None else position - 1
+
+    def made_again(*_: Any) -> Any:
+        raise AssertionError("the sound was decoded once more for its index")
+
+    monkeypatch.setattr(PacketTable, "position_of", one_early)
+    monkeypatch.setattr(sound_index, "_read", made_again)
+    assert [second(10.2), second(10.7)] == expected
 
 
 def test_the_index_of_the_next_film_is_made_ahead(tmp_path: Path) -> None:
@@ -304,7 +345,7 @@ def test_a_view_is_plain_and_checked() -> None:
         SoundView(8)
     with pytest.raises(FixUsage, match="before_s must be at least 0"):
         SoundView(8000, -1.0)
-    with pytest.raises(FixUsage, match="asked for by its times"):
+    with pytest.raises(FixUsage, match="a job with ranks has no sound"):
         DecodeJob("a.mp4", (view,), ranks=[3])
 
 
