@@ -71,11 +71,11 @@ class CardDescription:
             shape = " x ".join(map(str, array.shape))
             rows.append([array.name, shape, array.dtype, array.n_bytes, array.source])
         presets = {}
-        # Those of pictures; sound and words have one, of which they use nothing.
-        declared = self.card.to_json().get("presets", ())
-        for name, preset in self.card.presets.items():
-            if name not in declared:
-                continue
+        declared = self.card.presets
+        if self.card.family.medium != "pictures":
+            # They have one preset, of which they use nothing.
+            declared = {}
+        for name, preset in declared.items():
             settings = preset.to_json().items()
             given = ", ".join(f"{key} {value}" for key, value in settings if value)
             presets[name] = given

@@ -291,9 +291,9 @@ def blank_clip(backbone: Backbone) -> DecodedView:
     if isinstance(backbone, SoundBackbone):
         view = backbone.view
         seconds = backbone.sound.seconds or SECONDS_OF_ANY
-        n_before = round(view.before_s * view.rate)
-        samples = np.zeros(n_before + round(seconds * view.rate), np.float32)
-        return HeardClip(ClipSound(samples, n_before), {})
+        n_samples = view.n_before + round(seconds * view.rate)
+        silence = ClipSound(np.zeros(n_samples, np.float32), view.n_before)
+        return HeardClip(silence, {})
     height, width = backbone.geometry.frame_shape
     if not backbone.geometry.size:
         height = width = SIZE_OF_ANY

@@ -54,9 +54,11 @@ def arrays_of(
     for name, array in available.items():
         if name in names or (not names and name not in HEAVY):
             chosen.append(Array.of(name, array.dtype, array.shape, array.dims))
-    is_sound = isinstance(backbone.view, SoundView)
+    times = ["time_s"]
+    if isinstance(backbone.view, PictureView):
+        times.append("asked_s")
     n_frames = (backbone.geometry.frames,)
-    for name in ("time_s",) if is_sound else ("time_s", "asked_s"):
+    for name in times:
         chosen.append(Array.of(name, "float64", n_frames, ("frame",)))
     if grid is not None:
         for name in ("start_s", "end_s"):
@@ -79,10 +81,11 @@ def recipe_of(backbone: Backbone, grid: Grid | None = None) -> Recipe:
 
 def sampling_recipe(view: ClipView, grid: Grid | None) -> dict[str, Any]:
     """Return the section of a recipe on what is taken of a clip or of a window, and when."""
-    sampling: dict[str, Any] = {"medium": "sound", "rule": PARTS_RULE, "parts": PARTS}
-    if isinstance(view, PictureView):
-        rule = SAMPLING_RULES[view.sampling]
-        sampling = {"rule": rule, "frames": view.count}
+    sampling: dict[str, Any]
+    if isinstance(view, SoundView):
+        sampling = {"medium": "sound", "rule": PARTS_RULE, "parts": PARTS}
+    else:
+        sampling = {"rule": SAMPLING_RULES[view.sampling], "frames": view.count}
     if grid is not None:
         sampling["unit"] = "window"
         sampling["grid"] = grid.to_json()

@@ -59,9 +59,8 @@ class DecodeResult:
     """The result of a job: what each view sees or hears, not yet checked for damage, or the error.
 
     `failures` are those of single views: a film without sound has its pictures, and the other way
-    round. `error` is that of the whole job, of which no view has a result. `file_facts` are the
-    size and the quick hash of the file before it was decoded: after that, it may have been
-    replaced.
+    round. `error` is that of the whole job. `file_facts` are the size and the quick hash of the
+    file before it was decoded: after that, it may have been replaced.
     """
 
     job: DecodeJob
@@ -272,15 +271,15 @@ def _decoded_here(job: DecodeJob) -> DecodeResult:
 
 
 def _result_of(job: DecodeJob, outcome: Outcome) -> DecodeResult:
-    """Return the result of a job of which at least one view has something."""
+    """Return the result of a job without an error of the whole job."""
     return DecodeResult(
-        job,
-        outcome.clips,
-        None,
-        0.0,
-        outcome.file_facts,
-        outcome.sounds,
-        outcome.failures,
+        job=job,
+        clips=outcome.clips,
+        error=None,
+        seconds=0.0,
+        file_facts=outcome.file_facts,
+        sounds=outcome.sounds,
+        failures=outcome.failures,
     )
 
 

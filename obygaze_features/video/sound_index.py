@@ -27,6 +27,7 @@ from obygaze_features.video.container import (
     OpenVideo,
     av,
     check_is_file,
+    clock_zero,
     demux,
     logged_errors,
     no_progress,
@@ -140,17 +141,10 @@ class SoundIndex:
 
 def make_sound_index(
     path: Path, indexes: Path, progress: OnProgress = no_progress
-) -> None:
-    """Make the index of the sound of a film if it is missing, which decodes it once."""
-    file = index_file(path, indexes).parent / "sound.npz"
-    _read_or_make(path, file, indexes, progress)
-
-
-def _read_or_make(
-    path: Path, file: Path, indexes: Path, progress: OnProgress
 ) -> SoundIndex:
-    """Return the index of a film from its file."""
-    # A file of another film is none, also if packets of both have the same sizes.
+    """Return the index of the sound of a film from its file; make it if it is missing."""
+    file = index_file(path, indexes).parent / "sound.npz"
+    # The file may be a copy from another film, whose packets may have the same sizes.
     made_of = (
         f"{SCHEMA} avcodec {av().library_versions['libavcodec']} {file.parent.name}"
     )
@@ -159,9 +153,8 @@ def _read_or_make(
     def make() -> Values:
         with open_sound(path) as opened:
             index = _read(path, opened, None, indexes, progress)
-        return {name: getattr(index, name) for name in names} | {
-            "made_of": np.array(made_of)
-        }
+        values = {name: getattr(index, name) for name in names}
+        return values | {"made_of": np.array(made_of)}
 
     def unpack(values: Values) -> SoundIndex:
         if values.pop("made_of") != made_of:
@@ -206,14 +199,13 @@ def _read(
         message = "no sound can be decoded"
         raise BadVideo(message, path=path, stage="decode", reason="no-sound")
     tick_s = float(stream.time_base)
-    origin_s = (container.start_time or 0) / float(av().time_base)
     times = np.array(rows.time)
     pictures_end_s, has_clock = picture_clock(path, indexes, progress)
     return SoundIndex(
         pts=np.array(rows.pts),
         checksum=np.array(rows.checksum),
         offset=np.array(rows.offset),
-        first=_first_samples(times, samples, tick_s, origin_s, rows.rate),
+        first=_first_samples(times, samples, tick_s, clock_zero(container), rows.rate),
         samples=samples,
         damaged=damaged,
         rate=rows.rate,
@@ -282,7 +274,7 @@ class _Rows:
             self.samples[position] += frame.samples
 
     def _compare(self, packet: Any, frames: list[Any]) -> None:
-        """Find out whether a decoder made of what PyAV tells of another decodes as that one.
+        """Compare what the decoder of the file returns for a packet, and what a new one returns.
 
         Some decoders need facts that PyAV does not pass on.
         """
@@ -295,7 +287,7 @@ class _Rows:
 
 
 def _facts(frame: Any) -> tuple[Any, ...]:
-    """Return all that two frames have to agree in."""
+    """Return what is equal in equal frames."""
     values = frame.to_ndarray().tobytes()
     return frame.sample_rate, frame.format.name, frame.layout.name, values
 
@@ -342,7 +334,7 @@ def _name_of(container: Any, stream: Any) -> str:
 
 
 def _like(decoder: Any) -> Any:
-    """Return a new decoder for what another one decodes."""
+    """Return a new decoder with the facts that PyAV tells of another one."""
     new = av().CodecContext.create(decoder.codec.name, "r")
     for name in ("extradata", "sample_rate", "layout", "format", "bit_rate"):
         value = getattr(decoder, name)
@@ -519,8 +511,7 @@ def sound_source(
         with open_sound(path) as opened:
             index = _read(path, opened, packets, None, progress)
     else:
-        file = index_file(path, indexes).parent / "sound.npz"
-        index = _read_or_make(path, file, indexes, progress)
+        index = make_sound_index(path, indexes, progress)
     close = ExitStack()
     source = SoundSource(path, index, close.enter_context(open_sound(path)))
     source.in_memory = packets

@@ -55,9 +55,8 @@ class DecodeJob:
     """One clip to decode, in all the views wanted of it: pictures, sound, or both.
 
     The clip is what is between two times, or the pictures of `ranks`, which have no sound.
-
     `indexes` is the folder that keeps the index of the film, for files with many clips. A job
-    without views only makes that index; `with_sound`, it makes that of the sound too.
+    without views only makes that index, and with `with_sound` that of the sound too.
     """
 
     path: Path | str
@@ -72,7 +71,7 @@ class DecodeJob:
         """Check that no sound is asked for by ranks."""
         has_sound = any(isinstance(view, SoundView) for view in self.views)
         if has_sound and self.ranks is not None:
-            raise FixUsage("pictures have ranks; sound is asked for by its times")
+            raise FixUsage("a job with ranks has no sound; use start_s and end_s")
 
     @property
     def is_of_many(self) -> bool:
@@ -153,7 +152,7 @@ def _decode(
 
 
 class Outcome(NamedTuple):
-    """What came of a job: what each view sees or hears, or why it does not.
+    """The result of a job: what each view sees or hears, or why it does not.
 
     `file_facts` are those of the file before it was decoded.
     """
@@ -171,8 +170,9 @@ def decoded(
 ) -> Outcome:
     """Decode a clip in this process. Each error is a `BadVideo`: no file may end a run.
 
-    Without views, make the index of the film. If no view has a result, the error of the pictures is
-    raised, or that of the sound if no pictures were asked for.
+    Without views, make the index of the film. If there is no sound, the pictures are returned with
+    the error of the sound, and the other way round; without views of the other kind, the error is
+    raised.
 
     Args:
         job: What is asked for.
@@ -185,8 +185,8 @@ def decoded(
     if not job.views:
         _as_bad_video(path, lambda: _make_indexes(path, job, progress))
         return Outcome({}, {}, {}, facts)
-    pictures = [view for view in job.views if isinstance(view, PictureView)]
-    sounds = [view for view in job.views if isinstance(view, SoundView)]
+    picture_views = [view for view in job.views if isinstance(view, PictureView)]
+    sound_views = [view for view in job.views if isinstance(view, SoundView)]
     of_clip: dict[str, Any] = {
         "start_s": job.start_s,
         "end_s": job.end_s,
@@ -196,32 +196,37 @@ def decoded(
 
     def see() -> dict[PictureView, DecodedClip]:
         return decode_views(
-            path, pictures, ranks=job.ranks, allocate=allocate, **of_clip
+            path, picture_views, ranks=job.ranks, allocate=allocate, **of_clip
         )
 
-    outcome = Outcome({}, {}, {}, facts)
+    def hear() -> dict[SoundView, DecodedSound]:
+        return decode_sounds(path, sound_views, **of_clip)
+
+    clips: dict[PictureView, DecodedClip] = {}
+    sounds: dict[SoundView, DecodedSound] = {}
     failures: dict[ClipView, BadVideo] = {}
-    if pictures:
-        try:
-            outcome = outcome._replace(clips=_as_bad_video(path, see))
-        except BadVideo as error:
-            failures |= dict.fromkeys(pictures, error)
-    if sounds:
-        try:
-            heard = _as_bad_video(path, lambda: decode_sounds(path, sounds, **of_clip))
-            outcome = outcome._replace(sounds=heard)
-        except BadVideo as error:
-            failures |= dict.fromkeys(sounds, error)
-    if (not outcome.clips and not sounds) or (not pictures and not outcome.sounds):
-        raise next(iter(failures.values()))
-    return outcome._replace(failures=failures)
+    try:
+        if picture_views:
+            clips = _as_bad_video(path, see)
+    except BadVideo as error:
+        if not sound_views:
+            raise
+        failures |= dict.fromkeys(picture_views, error)
+    try:
+        if sound_views:
+            sounds = _as_bad_video(path, hear)
+    except BadVideo as error:
+        if not picture_views:
+            raise
+        failures |= dict.fromkeys(sound_views, error)
+    return Outcome(clips, sounds, failures, facts)
 
 
 def _make_indexes(path: Path, job: DecodeJob, progress: OnProgress) -> None:
     """Make the index of the pictures of a film and, if it is asked for, that of its sound."""
     indexes = Path(job.indexes or "")
     if job.with_sound:
-        # Why there is none is said of each clip.
+        # Each clip has a row with the reason.
         with suppress(BadVideo):
             make_sound_index(path, indexes, progress)
     make_index(path, indexes, progress)
@@ -284,7 +289,7 @@ def _packed_error(job: DecodeJob, error: BadVideo) -> dict[str, str]:
 
 
 def packed(job: DecodeJob, outcome: Outcome, memory: SharedMemory) -> dict[str, Any]:
-    """Return what came of a job as JSON, with the shapes of what is in the memory.
+    """Return the result of a job as JSON, with the shapes of what is in the memory.
 
     The pictures are there already; the samples of sounds are written behind them.
     """
@@ -294,6 +299,7 @@ def packed(job: DecodeJob, outcome: Outcome, memory: SharedMemory) -> dict[str, 
     clips = []
     for clip in outcome.clips.values():
         clips.append(_plain(clip, shared_pictures=numbers[id(clip.shared_pictures)]))
+    n_of_pictures = len(layers)
     sounds = []
     for sound in outcome.sounds.values():
         sounds.append(_plain(sound, view=None, samples=len(layers)))
@@ -301,8 +307,8 @@ def packed(job: DecodeJob, outcome: Outcome, memory: SharedMemory) -> dict[str, 
     shapes = [layer.shape for layer in layers]
     if sounds:
         places = memory.arrays(shapes)
-        for place, layer in list(zip(places, layers, strict=True))[-len(sounds) :]:
-            place[:] = layer
+        for number in range(n_of_pictures, len(layers)):
+            places[number][:] = layers[number]
     failures = {
         job.views.index(view): _packed_error(job, error)
         for view, error in outcome.failures.items()
@@ -325,7 +331,7 @@ def _plain(found: DecodedClip | DecodedSound, **instead: Any) -> dict[str, Any]:
 def unpacked(
     job: DecodeJob, reply: Mapping[str, Any], layers: Sequence[Pixels]
 ) -> Outcome:
-    """Return what came of a job from the reply to it, given what the memory has."""
+    """Return the result of a job from the reply to it, given what the memory has."""
     failures: dict[ClipView, BadVideo] = {
         job.views[int(number)]: BadVideo(**error)
         for number, error in reply["failures"].items()
@@ -344,9 +350,7 @@ def unpacked(
     sounds = {}
     for sound_view, listed in zip(heard, reply["sounds"], strict=True):
         # Samples follow pictures, at any byte: a copy has the place that numbers need.
-        layer = layers[listed["samples"]]
-        samples = np.empty(len(layer) // 4, np.float32)
-        samples.view(np.uint8)[:] = layer
+        samples = layers[listed["samples"]].copy().view(np.float32)
         stretches = {
             name: np.array(listed[name]).reshape(-1, 2)
             for name in ("missing_s", "damaged_s")
