@@ -149,12 +149,8 @@ class Backbone(ABC):
 class PictureBackbone(Backbone):
     """A model that sees pictures of a clip.
 
-    Args:
-        card: The card of the backbone.
-        card_of_weights: The card with the geometry and the arrays of its weights. The default is
-            the card.
-        placement: The device, the precision and the attention.
-        resize: How pictures are resized when they are decoded. The default is the family's.
+    It has the arguments of `Backbone`, and `resize`: how pictures are resized when they are
+    decoded. The default is the family's.
     """
 
     view: PictureView
@@ -276,7 +272,26 @@ class Preprocessor:
         }
 
 
-class TorchBackbone(PictureBackbone):
+class TorchModel(Backbone):
+    """A backbone made of a torch module."""
+
+    module: torch.nn.Module
+    dtype: torch.dtype
+
+    def set_module(
+        self, module: torch.nn.Module, files: WeightFiles, hashes: FileHashes
+    ) -> None:
+        """Move the module to the device, and record whether its weights are the card's."""
+        import torch
+
+        self.hashes = hashes
+        self.verified = is_verified(self.card, files, hashes)
+        self.dtype = getattr(torch, self.placement.dtype)
+        self.module = move_module(module, self.placement.device, self.dtype).eval()
+        self.module.requires_grad_(False)
+
+
+class TorchBackbone(PictureBackbone, TorchModel):
     """A backbone made of a torch module, of a function that runs it, and of the card's preset.
 
     Args:
@@ -300,18 +315,12 @@ class TorchBackbone(PictureBackbone):
         hashes: FileHashes,
         placement: Placement,
     ) -> None:
-        import torch
-
         geometry = card_of_weights.geometry
         resize = card.input.resize_to(geometry, files.shortest_edge)
         super().__init__(card, card_of_weights, placement, resize)
         self.pixels = Preprocessor(card.input, resize)
         self.run = run
-        self.hashes = hashes
-        self.verified = is_verified(card, files, hashes)
-        self.dtype: torch.dtype = getattr(torch, placement.dtype)
-        self.module = move_module(module, placement.device, self.dtype).eval()
-        self.module.requires_grad_(False)
+        self.set_module(module, files, hashes)
 
     def normalise(self, pictures: Any) -> Tensor:
         """Return resized pictures [t, S, S, 3] as pixels [t, 3, S, S] float32 on the device."""

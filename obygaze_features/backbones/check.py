@@ -9,14 +9,14 @@ import numpy as np
 from obygaze_features.backbones.backbone import (
     Backbone,
     Placement,
-    TorchBackbone,
+    TorchModel,
     as_arrays,
     check_device,
     load_from,
     of_pictures,
 )
 from obygaze_features.backbones.card import Card
-from obygaze_features.backbones.sound import ClipSound, SoundBackbone, TorchSound
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.backbones.weights import (
     TENSORS,
     WeightFiles,
@@ -118,7 +118,7 @@ def check_card(
     source = "every tensor is from the files" if files.files else "loaded without files"
     size = card.input_size(backbone.geometry)
     report.lines.append(CheckLine("complete", OK, f"{source}; {size}"))
-    if isinstance(backbone, TorchBackbone | TorchSound):
+    if isinstance(backbone, TorchModel):
         report.lines += _lines_of_card(backbone, files)
     report.lines += _lines_of_outputs(backbone)
     return report
@@ -128,9 +128,7 @@ def _passed(name: str, passed: bool, detail: str) -> CheckLine:
     return CheckLine(name, OK if passed else FAILED, detail)
 
 
-def _lines_of_card(
-    backbone: TorchBackbone | TorchSound, files: WeightFiles
-) -> Iterator[CheckLine]:
+def _lines_of_card(backbone: TorchModel, files: WeightFiles) -> Iterator[CheckLine]:
     """Yield whether the weights are verified to be those of the card."""
     card = backbone.card
     if any(map(is_blob, files.files)):
@@ -189,7 +187,7 @@ def _random_clips(
     """Return the function that computes clips, and three random clips for it."""
     random = np.random.default_rng(0)
     if isinstance(backbone, SoundBackbone):
-        n_before = round(backbone.view.before_s * backbone.view.rate)
+        n_before = backbone.view.n_before
         n_samples = n_before + round(1.5 * backbone.view.rate)
         noise = random.uniform(-0.5, 0.5, (3, n_samples)).astype(np.float32)
         return backbone.forward, [ClipSound(samples, n_before) for samples in noise]

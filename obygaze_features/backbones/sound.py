@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,13 @@ from msgspec import structs
 from obygaze_features.backbones.backbone import (
     Backbone,
     Placement,
+    TorchModel,
     as_tensor,
-    move_module,
 )
 from obygaze_features.backbones.card import PARTS, Card, ClipMedium, Sound
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.pretrained import PretrainedFamily
-from obygaze_features.backbones.weights import FileHashes, WeightFiles, is_verified
+from obygaze_features.backbones.weights import FileHashes, WeightFiles
 from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resample import Samples
 from obygaze_features.video.sound import SoundView
@@ -84,7 +84,8 @@ class SoundBackbone(Backbone):
         placement: Placement = _ON_CPU,
     ) -> None:
         super().__init__(card, card_of_weights, placement)
-        self.sound = card.sound or Sound(rate=16000)
+        # A card of a family of sound has this table.
+        self.sound = cast(Sound, card.sound)
         self.view = SoundView(self.sound.rate, self.sound.before)
 
     @abstractmethod
@@ -154,7 +155,7 @@ def sound_pieces(n_samples: int, most: int) -> list[slice]:
 # --- Models of torch
 
 
-class TorchSound(SoundBackbone):
+class TorchSound(SoundBackbone, TorchModel):
     """A model of sound made of a torch module and of a function that returns its steps.
 
     Args:
@@ -178,16 +179,10 @@ class TorchSound(SoundBackbone):
         hashes: FileHashes,
         placement: Placement,
     ) -> None:
-        import torch
-
         super().__init__(card, card_of_weights, placement)
         self.sound = _as_processor(self.sound, files)
         self.listen = listen
-        self.hashes = hashes
-        self.verified = is_verified(card, files, hashes)
-        self.dtype: torch.dtype = getattr(torch, placement.dtype)
-        self.module = move_module(module, placement.device, self.dtype).eval()
-        self.module.requires_grad_(False)
+        self.set_module(module, files, hashes)
 
     def outputs(self, heard: ClipSound) -> Mapping[str, Tensor]:
         """Return the tensors of one clip that the family names."""
