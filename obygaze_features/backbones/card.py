@@ -106,7 +106,7 @@ class Sound(Record, frozen=True):
     hears the `before` seconds before a clip, too.
     """
 
-    rate: Annotated[int, Meta(ge=1, le=1_000_000)]
+    rate: Annotated[int, Meta(ge=1000, le=1_000_000)]
     seconds: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     normalise: bool = False
     before: Annotated[float, Meta(ge=0, le=60)] = 0.0
@@ -138,6 +138,8 @@ class Family:
             needs all its frames.
         live: How many tensors of the size of all tokens exist at once while it computes.
         medium: What of a clip its models take.
+        rate: How many samples of sound a second its models take; 0 for any.
+        most_s: How many seconds of sound they take at once; 0 for any.
     """
 
     name: str
@@ -149,6 +151,8 @@ class Family:
     takes_mask: bool = False
     live: float = 15.0
     medium: ClipMedium = "pictures"
+    rate: int = 0
+    most_s: float = 0.0
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone of a card; raise an error unless the weights match the card."""

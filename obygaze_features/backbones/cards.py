@@ -123,6 +123,15 @@ def card_from(document: Document) -> Card:
         for key in keys:
             if other != medium and key in document.tree:
                 document.add(key, f"only models of {other} have it, not {family.name}")
+    if file.sound is not None:
+        rate = file.sound.rate
+        seconds = file.sound.seconds
+        if family.rate and rate != family.rate:
+            message = f"models of {family.name} take {family.rate}, got {rate}"
+            document.add("sound.rate", message)
+        if family.most_s and not 0 < seconds <= family.most_s:
+            message = f"must be above 0 and at most {family.most_s:g}, got {seconds:g}"
+            document.add("sound.seconds", message)
     document.raise_if_any(_NOT_VALID)
     tokens = structs.asdict(file.tokens)
     if file.tokens.out is None:

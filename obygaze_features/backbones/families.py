@@ -264,55 +264,50 @@ def _wave_steps(
     return Steps(vectors, np.arange(len(vectors)) * apart + seen / 2)
 
 
-_WHISPER_SAMPLES = 480_000
+_MEL_SAMPLES = 480_000
+"""What the mel spectrogram is made of: 30 s for Whisper, 10 s for CLAP."""
 _WHISPER_HOP = 160
+_CLAP_HOP = 480
+
+
+def _mel(samples: Samples, bands: Any, hop: int, log: str) -> Any:
+    """Return the spectrogram [bands, frames] of samples, with zeros behind them."""
+    audio = library("audio_utils")
+    length = 2 * (len(bands) - 1)
+    return audio.spectrogram(
+        np.pad(samples, (0, _MEL_SAMPLES - len(samples))),
+        audio.window_function(length, "hann"),
+        frame_length=length,
+        hop_length=hop,
+        power=2.0,
+        mel_filters=bands,
+        log_mel=log,
+    )
 
 
 def _whisper_steps(
     module: Any, samples: Samples, as_input: Callable[[Any], Tensor]
 ) -> Steps:
     """Return the steps of Whisper's encoder, which takes 3,000 mel frames: those of 30 s."""
-    audio = library("audio_utils")
-    padded = np.pad(samples, (0, _WHISPER_SAMPLES - len(samples)))
-    mel = audio.spectrogram(
-        padded,
-        audio.window_function(400, "hann"),
-        frame_length=400,
-        hop_length=_WHISPER_HOP,
-        power=2.0,
-        mel_filters=audio.mel_filter_bank(
-            201, module.config.num_mel_bins, 0.0, 8000.0, 16000, "slaney", "slaney"
-        ),
-        log_mel="log10",
-    )[:, :-1]
+    bands = library("audio_utils").mel_filter_bank(
+        201, module.config.num_mel_bins, 0.0, 8000.0, 16000, "slaney", "slaney"
+    )
+    mel = _mel(samples, bands, _WHISPER_HOP, "log10")[:, :-1]
     mel = (np.maximum(mel, mel.max() - 8.0) + 4.0) / 4.0
     vectors = module(as_input(mel)).last_hidden_state[0]
     # Frame t of the mel spectrogram is centred at its beginning, and a step has two frames.
     return Steps(vectors, np.arange(len(vectors)) * 2.0 * _WHISPER_HOP)
 
 
-_CLAP_SAMPLES = 480_000
-_CLAP_HOP = 480
-
-
 def _clap_steps(
     module: Any, samples: Samples, as_input: Callable[[Any], Tensor]
 ) -> Steps:
     """Return the steps of CLAP, which takes 10 s: a shorter sound is repeated as often as fits."""
-    audio = library("audio_utils")
-    repeated = np.tile(samples, _CLAP_SAMPLES // len(samples))
-    padded = np.pad(repeated, (0, _CLAP_SAMPLES - len(repeated)))
-    mel = audio.spectrogram(
-        padded,
-        audio.window_function(1024, "hann"),
-        frame_length=1024,
-        hop_length=_CLAP_HOP,
-        power=2.0,
-        mel_filters=audio.mel_filter_bank(
-            513, 64, 0.0, 14000.0, 48000, "slaney", "slaney"
-        ),
-        log_mel="dB",
-    ).T
+    repeated = np.tile(samples, _MEL_SAMPLES // len(samples))
+    bands = library("audio_utils").mel_filter_bank(
+        513, 64, 0.0, 14000.0, 48000, "slaney", "slaney"
+    )
+    mel = _mel(repeated, bands, _CLAP_HOP, "dB").T
     seen = module(as_input(mel[None]))
     # [width, bands of frequency, steps]
     vectors = seen.last_hidden_state[0].float().mean(dim=1).T
@@ -429,6 +424,8 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         keep=lambda model: model.encoder,
         ignored=r"^proj_out\.",
         run=_whisper_steps,
+        rate=16000,
+        most_s=30.0,
         steps=1500,
     ),
     _sound_family(
@@ -439,6 +436,8 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         geometry=partial(_sound_geometry, out="projection_dim"),
         ignored=r"position_ids$|^(text_model|text_projection)\.|^logit_scale_[at]$",
         run=_clap_steps,
+        rate=48000,
+        most_s=10.0,
         steps=512,
         text=Text(
             "ClapTextModelWithProjection",
@@ -496,6 +495,7 @@ _OTHERS = (
         needs_weights=False,
         needs_torch=False,
         medium="sound",
+        rate=16000,
     ),
 )
 PRETRAINED = {family.name: family for family in _PRETRAINED}

@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from obygaze_features.backbones.card import Card
+from obygaze_features.backbones.card import Card, Sound, Words
 from obygaze_features.backbones.cards import SHIPPED, find_card, find_cards
 from obygaze_features.backbones.families import FAMILIES, PRETRAINED
 from obygaze_features.backbones.geometry import Depth
-from obygaze_features.core.errors import (
-    FixUsage,
-    NotFound,
-)
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.workspace import Workspace
 
 NAMES = sorted(path.stem for path in SHIPPED.glob("*.toml"))
@@ -85,8 +82,7 @@ def test_a_card_of_words_is_as_published(name: str) -> None:
     tokens, is_normalised, width, layers = PUBLISHED_WORDS[name]
     card = find_card(name)
     assert card.family.medium == "words"
-    assert card.words is not None
-    assert (card.words.tokens, card.words.normalise) == (tokens, is_normalised)
+    assert card.words == Words(tokens, is_normalised)
     assert (card.geometry.out, card.depth["layers"]) == (width, layers)
     assert {array.shape for array in card.arrays.values()} == {(width,)}
     # The weights of one come with a package, whose hash decides.
@@ -98,14 +94,36 @@ def test_a_card_of_sound_is_as_published(name: str) -> None:
     rate, seconds, width, vector = PUBLISHED_SOUND[name]
     card = find_card(name)
     assert card.family.medium == "sound"
-    assert card.sound is not None
-    assert (card.sound.rate, card.sound.seconds) == (rate, seconds)
     # Only WavLM Base+ takes samples as they are, of the models of waves.
     is_normalised = card.family.name in ("wav2vec2", "hubert")
-    assert card.sound.normalise is is_normalised
+    assert card.sound == Sound(rate, seconds, is_normalised)
     shapes = {name: array.shape for name, array in card.arrays.items()}
     assert shapes == {"clip": (vector,), "pooled": (width,), "frames": (16, width)}
     assert card.depth["layers"] == 12
+
+
+@pytest.mark.parametrize(
+    ("like", "setting", "message"),
+    [
+        ("clap-htsat-unfused", "seconds = 20", "above 0 and at most 10, got 20"),
+        ("clap-htsat-unfused", "seconds = 0", "above 0 and at most 10, got 0"),
+        ("whisper-small", "seconds = 31", "above 0 and at most 30, got 31"),
+        ("whisper-small", "rate = 48000", "models of whisper take 16000, got 48000"),
+        ("speech", "rate = 8000", "models of speech take 16000, got 8000"),
+        ("sound-descriptors", "rate = 500", "a whole number at least 1000"),
+    ],
+)
+def test_sound_that_a_model_cannot_take_is_refused(
+    like: str, setting: str, message: str, tmp_path: Path
+) -> None:
+    """CLAP would hear silence in place of a sound that is too long for it."""
+    path = tmp_path / "own.toml"
+    head = f'schema = "obygaze-backbone/1"\nlike = "{like}"\nname = "own"\n'
+    path.write_text(f'{head}title = "t"\n[sound]\n{setting}\n', encoding="utf-8")
+    with pytest.raises(FixInput, match="not valid") as caught:
+        find_card(str(path))
+    (line,) = caught.value.details
+    assert "sound" in line and message in line
 
 
 @pytest.mark.parametrize("name", NAMES)

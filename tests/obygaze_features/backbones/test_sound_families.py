@@ -40,7 +40,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def backbones(root: Path) -> Any:
     @cache
-    def load(family: str, seconds: float = 30.0) -> SoundBackbone:
+    def load(family: str, seconds: float = 10.0) -> SoundBackbone:
         folder = root / family
         if not folder.is_dir():
             save_tiny_sound(family, folder)
