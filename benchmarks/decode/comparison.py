@@ -127,19 +127,21 @@ def read_films(
             path = make_film(spec, folder)
             results: dict[str, list[dict[str, Any]]] = {name: [] for name in readers}
             for name in list(readers) * rounds:
-                results[name].append(_one_reading(name, path, count, environment))
+                words = name, path, count
+                result = result_of("benchmarks.decode.readers", words, environment)
+                results[name].append(result)
             for name, of_reader in results.items():
                 if "absent" not in of_reader[-1]:
                     readings.append(_reading(spec, name, count, of_reader))
     return readings
 
 
-def _one_reading(
-    name: str, path: Path, count: int, environment: Mapping[str, str]
+def result_of(
+    module: str, words: Sequence[object], environment: Mapping[str, str]
 ) -> dict[str, Any]:
-    module = "benchmarks.decode.readers"
+    """Return what a module prints as JSON in a process of its own, or how it failed."""
     done = subprocess.run(
-        [sys.executable, "-m", module, name, str(path), str(count)],
+        [sys.executable, "-m", module, *map(str, words)],
         cwd=ROOT,
         env=environment,
         capture_output=True,

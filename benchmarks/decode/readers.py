@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.decode.films import read_stamp
+from obygaze_features.core.errors import first_line
 from obygaze_features.video.index import sample_indices
 from obygaze_features.video.resize import Pixels
 
@@ -140,14 +141,14 @@ def main(reader: str, path: str, count: int) -> None:
     try:
         read = READERS[reader]()
     except (ImportError, OSError, RuntimeError) as error:
-        sys.stdout.write(json.dumps({"absent": _first_line(error)}))
+        sys.stdout.write(json.dumps({"absent": first_line(error, 120)}))
         return
     cpu = time.process_time()
     wall = time.perf_counter()
     try:
         pictures = read(path, count)
     except Exception as error:  # noqa: BLE001 - that a reader fails on a file is a result
-        sys.stdout.write(json.dumps({"failed": _first_line(error)}))
+        sys.stdout.write(json.dumps({"failed": first_line(error, 120)}))
         return
     taken = {
         "cpu_s": time.process_time() - cpu,
@@ -156,10 +157,6 @@ def main(reader: str, path: str, count: int) -> None:
         "numbers": [read_stamp(np.asarray(picture)) for picture in pictures],
     }
     sys.stdout.write(json.dumps(taken))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
 
 
 if __name__ == "__main__":

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from benchmarks.decode.comparison import readers_environment
+from benchmarks.decode.comparison import readers_environment, result_of
 from benchmarks.sound.films import FILMS, SoundFilm, make_film, make_long
 from benchmarks.sound.readers import READERS
-from benchmarks.timing import ROOT
 from obygaze_features.core.console import human, table
 from obygaze_features.core.machine import this_machine
 
@@ -48,7 +43,8 @@ def lateness_text(
         rate = film.tracks[film.heard].rate
         cells: list[str | None] = []
         for reader in READERS:
-            result = _read(reader, path, rate, 0, environment)
+            words = reader, path, rate, 0, CLIP_S
+            result = result_of("benchmarks.sound.readers", words, environment)
             late = result.get("late")
             worst = None if late is None else str(max(late, key=abs))
             cells.append("fails" if "failed" in result else worst)
@@ -60,35 +56,14 @@ def lateness_text(
 def cost_text(n_clips: int, folder: Path, environment: Mapping[str, str]) -> str:
     """Return what the clips of a long film cost each reader."""
     path = make_long(folder, n_clips * CLIP_S)
-    rows = []
+    rows: list[list[str | None]] = []
     for reader in READERS:
-        whole = _read(reader, path, RATE, n_clips, environment)
-        if "absent" not in whole:
+        words = reader, path, RATE, n_clips, CLIP_S
+        whole = result_of("benchmarks.sound.readers", words, environment)
+        if "failed" in whole:
+            rows.append([reader, whole["failed"], None])
+        elif "absent" not in whole:
             peak = human(whole["peak_rss_bytes"])
-            cpu = f"{whole['cpu_s']:.1f} s"
-            rows.append([reader, whole.get("failed") or cpu, peak])
+            rows.append([reader, f"{whole['cpu_s']:.1f} s", peak])
     title = f"{n_clips} clips of {CLIP_S:.0f} s of one film of AAC, at {RATE} samples a second"
     return f"{title}\n{table(['reader', 'CPU', 'peak memory'], rows)}"
-
-
-def _read(
-    reader: str, path: Path, rate: int, clips: int, environment: Mapping[str, str]
-) -> dict[str, Any]:
-    """Read a film in a process of its own."""
-    words = [reader, str(path), str(rate), str(clips), str(CLIP_S)]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.sound.readers", *words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        return {
-            "failed": f"exit code {done.returncode}",
-            "cpu_s": 0.0,
-            "peak_rss_bytes": 0,
-        }
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result

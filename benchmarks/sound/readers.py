@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.sound.films import click_errors
+from obygaze_features.core.errors import first_line
 from obygaze_features.video.resample import Samples
 
 # Samples of a part of a film, and the time in the film at which they begin.
@@ -111,7 +112,7 @@ def main(reader: str, path: str, rate: int, clips: int, seconds: float) -> None:
     try:
         read = READERS[reader]()
     except (ImportError, OSError, RuntimeError) as error:
-        sys.stdout.write(json.dumps({"absent": _first_line(error)}))
+        sys.stdout.write(json.dumps({"absent": first_line(error, 120)}))
         return
     cpu = time.process_time()
     taken: dict[str, Any] = {}
@@ -122,15 +123,11 @@ def main(reader: str, path: str, rate: int, clips: int, seconds: float) -> None:
             samples, begin_s = read(path, rate, None, None)
             taken["late"] = click_errors(Path(path), samples, rate, begin_s)
     except Exception as error:  # noqa: BLE001 - that a reader fails on a file is a result
-        taken["failed"] = _first_line(error)
+        taken["failed"] = first_line(error, 120)
     taken["cpu_s"] = time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     taken["peak_rss_bytes"] = peak * 1024
     sys.stdout.write(json.dumps(taken))
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
 
 
 if __name__ == "__main__":

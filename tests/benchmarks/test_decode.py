@@ -113,5 +113,5 @@ def test_a_reader_that_is_not_installed_has_no_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     absent = {"absent": "No module named 'decord'"}
-    monkeypatch.setattr(comparison, "_one_reading", lambda *given: absent)
+    monkeypatch.setattr(comparison, "result_of", lambda *given: absent)
     assert read_films([WHOLE], ["decord"], rounds=1, folder=tmp_path) == []
