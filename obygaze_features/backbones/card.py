@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.backbone import Backbone, Placement
     from obygaze_features.backbones.weights import WeightFiles
     from obygaze_features.video.resize import Resize
+    from obygaze_features.video.sound import SoundView
     from obygaze_features.video.worker import ClipView
 
 DEFAULT_PRESET = "default"
@@ -111,6 +112,13 @@ class Sound(Record, frozen=True):
     normalise: bool = False
     before: Annotated[float, Meta(ge=0, le=60)] = 0.0
 
+    def view(self) -> SoundView:
+        """Return what a model hears of a clip."""
+        # Imported late, as in `Preset.resize_to`.
+        from obygaze_features.video.sound import SoundView
+
+        return SoundView(self.rate, self.before)
+
 
 class Words(Record, frozen=True):
     """What a model of words takes at once: the table `[words]` of a card.
@@ -176,13 +184,11 @@ class Family:
 
     def view(self, card: Card) -> ClipView:
         """Return what a model sees or hears of a clip, without loading it."""
-        # Imported late, as in `Preset.resize_to`.
         if self.medium == "words":
             raise reads_words(card)
         if card.sound is not None:
-            from obygaze_features.video.sound import SoundView
-
-            return SoundView(card.sound.rate, card.sound.before)
+            return card.sound.view()
+        # Imported late, as in `Preset.resize_to`.
         from obygaze_features.video.decoded_clip import PictureView
 
         resize = self.resize(card)

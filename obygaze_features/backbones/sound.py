@@ -86,7 +86,7 @@ class SoundBackbone(Backbone):
         super().__init__(card, card_of_weights, placement)
         # A card of a family of sound has this table.
         self.sound = cast(Sound, card.sound)
-        self.view = SoundView(self.sound.rate, self.sound.before)
+        self.view = self.sound.view()
 
     @abstractmethod
     def outputs(self, heard: ClipSound) -> Mapping[str, Any]:

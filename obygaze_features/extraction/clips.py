@@ -176,8 +176,8 @@ def repeated(n_pictures: int, n_frames: int) -> str:
 class Failure(NamedTuple):
     """Why a view has nothing of a clip: the status of the row, and one sentence.
 
-    Where nothing was decoded for the view, its row names no video that was read: it is the same
-    row whether or not another view got something.
+    If nothing was decoded for the view, its row has no facts of the video: the row is the same
+    with and without other views.
     """
 
     status: str

@@ -88,10 +88,10 @@ class Computer(ABC):
         names = [spec.name for spec in self.specs]
         backbone = self.backbone
         if isinstance(backbone, SoundBackbone):
-            sounds = [clip.heard for clip in clips if isinstance(clip, HeardClip)]
-            return backbone.forward(sounds, only=names)
+            heard = cast(Sequence[HeardClip], clips)
+            return backbone.forward([clip.heard for clip in heard], only=names)
         seeing = cast(PictureBackbone, backbone)
-        seen = [clip for clip in clips if isinstance(clip, ViewedClip)]
+        seen = cast(Sequence[ViewedClip], clips)
         mask = None
         pixels = seeing.normalise(self.pictures(seen))
         pixels = pixels.reshape(len(seen), -1, *pixels.shape[1:])

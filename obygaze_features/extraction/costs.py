@@ -188,7 +188,7 @@ def _timed_clip(
                 chosen = job
                 break
             if len(decoded.reasons) < len(views):
-                # A film without sound has its pictures.
+                # Some views can be timed: a film without sound has pictures.
                 chosen = chosen or job
             reasons.update(decoded.reasons)
         if chosen is not None:

@@ -35,7 +35,7 @@ from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip
 from obygaze_features.video.pool import DecodePool, DecodeResult, in_order
-from obygaze_features.video.sound import DecodedSound, SoundView
+from obygaze_features.video.sound import SAMPLE_BYTES, DecodedSound, SoundView
 from obygaze_features.video.worker import ClipView, DecodeJob
 
 # The numbers of one film must not come from two.
@@ -48,7 +48,6 @@ READERS = 2
 _SIZE_OF_ANY = (1080, 1920)
 # The seconds of a clip whose end is that of its film.
 _SECONDS_OF_ANY = 600.0
-_SAMPLE_BYTES = 4
 
 
 @dataclass
@@ -199,7 +198,7 @@ def bytes_of_job(job: RowJob, clip: PlannedClip) -> int:
             seconds = _SECONDS_OF_ANY
             if clip.end_s is not None:
                 seconds = clip.end_s - (clip.start_s or 0.0)
-            n_bytes += round(seconds * view.rate) * _SAMPLE_BYTES
+            n_bytes += (view.n_before + round(seconds * view.rate)) * SAMPLE_BYTES
             continue
         size = view.resize.shape(*_SIZE_OF_ANY) if view.resize else _SIZE_OF_ANY
         n_bytes += view.count * 3 * prod(size)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -195,10 +196,9 @@ def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
     started = time.monotonic()
     views: dict[ClipView, DecodedView | Failure] = {}
     for view in job.views:
-        if not isinstance(view, PictureView):
-            continue
         try:
-            views[view] = kept[view].clip(clip.clip_id, view)
+            # Sound is never kept.
+            views[view] = kept[view].clip(clip.clip_id, cast(PictureView, view))
         except Corrupt as error:
             place = shlex.quote(kept[view].store.location)
             error.hint = (

@@ -86,10 +86,8 @@ def decode_windows(
 
 def _sound_views(windows: Iterable[WantedWindow]) -> tuple[SoundView, ...]:
     """Return what is heard of any of the windows."""
-    views: dict[SoundView, None] = {}
-    for window in windows:
-        views |= {view: None for view in window.views if isinstance(view, SoundView)}
-    return tuple(views)
+    views = [view for window in windows for view in window.views]
+    return tuple(dict.fromkeys(view for view in views if isinstance(view, SoundView)))
 
 
 def _replaced(video: str, index: FrameIndex, film: CutFilm | None) -> BadVideo | None:
@@ -155,7 +153,9 @@ class _Sweep:
         self.pool = pool
         self.job = job
         self.most_bytes = most_bytes
-        self.clock_s = index.times_s - index.times_s[0]
+        # When the film begins on the clock of clips.
+        self.zero_s = float(index.times_s[0])
+        self.clock_s = index.times_s - self.zero_s
         # When each picture begins, and when the last one ends.
         self.bounds_s = np.append(self.clock_s, self.clock_s[-1] + index.last_s)
         # Pictures that were decoded together, as each kind of view sees them.
@@ -170,6 +170,7 @@ class _Sweep:
         for window in windows:
             seconds = 0.0
             if not window.samples:
+                # Only its sound is wanted.
                 yield DecodeResult(self.job, {}, None, seconds)
                 continue
             first = int(window.needed[0])
@@ -212,22 +213,20 @@ class _Sweep:
         return replace(result, error=None, sounds=sounds, failures=failures)
 
     def _span_on_clip_clock(self, number: int) -> tuple[float, float]:
-        zero = float(self.index.times_s[0])
         start_s, end_s = self.grid.span_s(number, 0.0, self.bounds_s)
-        return start_s + zero, end_s + zero
+        return start_s + self.zero_s, end_s + self.zero_s
 
     def _sound_on_film_clock(self, sound: DecodedSound, number: int) -> DecodedSound:
         """Return the sound of a window on the clock of its film, as its pictures are."""
-        zero = float(self.index.times_s[0])
         start_s, end_s = self.grid.span_s(number, 0.0, self.bounds_s)
         first_s, last_s = sound.bounds_s
         return replace(
             sound,
             start_s=start_s,
             end_s=end_s,
-            missing_s=sound.missing_s - zero,
-            damaged_s=sound.damaged_s - zero,
-            bounds_s=(first_s - zero, last_s - zero),
+            missing_s=sound.missing_s - self.zero_s,
+            damaged_s=sound.damaged_s - self.zero_s,
+            bounds_s=(first_s - self.zero_s, last_s - self.zero_s),
         )
 
     def _decoded_parts(
@@ -291,7 +290,7 @@ class _Sweep:
         return DecodeResult(self.job, clips, None, seconds)
 
     def _decoded_alone(self, window: _Window, seconds: float) -> DecodeResult:
-        start_s = window.span_s[0] + float(self.index.times_s[0])
+        start_s = window.span_s[0] + self.zero_s
         job = replace(self._job(window.ranks, window.samples), start_s=start_s)
         alone = self.pool.submit(job).result()
         clips = {view: self._placed(clip, window) for view, clip in alone.clips.items()}

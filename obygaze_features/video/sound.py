@@ -20,6 +20,7 @@ from obygaze_features.video.source import FilmChanged
 LOWEST_RATE = 1000
 # What models of speech need for their first step.
 FEWEST_SAMPLES = 400
+SAMPLE_BYTES = 4
 # So much may be missing without a remark: a stream may end a packet before the pictures.
 MISSING_S = 0.1
 
@@ -226,7 +227,7 @@ def _decoded(
         message = f"the part from {begin_s:g} s to {end_s:g} s has no length"
     first, stop = (round(at_s * view.rate) for at_s in (begin_s, end_s))
     before = max(first - view.n_before, 0)
-    n_bytes = (stop - before) * np.dtype(np.float32).itemsize
+    n_bytes = (stop - before) * SAMPLE_BYTES
     if n_bytes > MAX_CLIP_BYTES:
         reason = "too-large"
         message = f"the sound would take {n_bytes / 1e9:.1f} GB of memory"

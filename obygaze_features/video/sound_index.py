@@ -437,7 +437,7 @@ class SoundSource(PacketReader):
         is_damaged = index.damaged[wanted.start : wanted.stop]
         is_other = np.array(counts) != expected
         if (is_other & ~is_damaged).any():
-            message = "its sound comes out of the decoder with other lengths"
+            message = "the decoder returns other amounts of sound than for the index"
             raise BadVideo(message, path=self.path, stage="decode", reason="order")
         first = index.first[wanted.start : wanted.stop]
         # Packets that follow each other on the clock too are placed together.

@@ -72,9 +72,7 @@ def test_the_second_before_a_short_clip_makes_it_like_the_whole(
 ) -> None:
     """The detector remembers what it heard: a clip that begins in speech needs that."""
     spoken = speech()
-    shares = {0: [], RATE: []}  # type: dict[int, list[float]]
-    whole = detector.forward([ClipSound(spoken)])  # warm
-    assert whole["clip"][0, 0] > 0.85
+    shares: dict[int, list[float]] = {0: [], RATE: []}
     probabilities = detector._probabilities(ClipSound(spoken))  # type: ignore[attr-defined]
     # Windows of 21 steps of 512 samples, .67 s.
     starts = range(32, len(probabilities) - 21, 21)
