@@ -411,11 +411,7 @@ def span_of(
     how long the last one stays there. An empty span means that the time lies after the last
     picture, or before the first one.
     """
-    start = -math.inf if start_s is None else start_s
-    end = math.inf if end_s is None else end_s
-    if not start < end:
-        message = f"the end must be after the start, got {start:g} s to {end:g} s"
-        raise FixUsage(message)
+    start, end = bounds_of(start_s, end_s)
     first, stop = np.searchsorted(
         times_s, [start - ROUNDING_S, end - ROUNDING_S], side="left"
     ).tolist()
@@ -426,6 +422,16 @@ def span_of(
     ):
         return first - 1, first
     return first, stop
+
+
+def bounds_of(start_s: float | None, end_s: float | None) -> tuple[float, float]:
+    """Return the start and the end of a part; raise an error unless the end is later."""
+    start = -math.inf if start_s is None else start_s
+    end = math.inf if end_s is None else end_s
+    if not start < end:
+        message = f"the end must be after the start, got {start:g} s to {end:g} s"
+        raise FixUsage(message)
+    return start, end
 
 
 def overshoot(

@@ -11,7 +11,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.container import BadVideo, OnProgress, no_progress
 from obygaze_features.video.decoded_clip import MAX_CLIP_BYTES
 from obygaze_features.video.film import distrust
-from obygaze_features.video.index import CLOCK_SET_BACK, Floats, overshoot
+from obygaze_features.video.index import CLOCK_SET_BACK, Floats, bounds_of, overshoot
 from obygaze_features.video.resample import Samples
 from obygaze_features.video.sound_index import SoundSource, forget_sound, sound_source
 from obygaze_features.video.source import FilmChanged
@@ -213,7 +213,7 @@ def _decoded(
     """Return the sound of a part of an open film."""
     index = source.film
     is_part = end_s is not None or (start_s or 0) > 0
-    begin_s = max(start_s or 0.0, 0.0)
+    begin_s = max(bounds_of(start_s, end_s)[0], 0.0)
     film_end_s = np.fmax(index.pictures_end_s, index.end_s)
     message = overshoot(film_end_s, start_s, end_s)
     if end_s is None:
@@ -224,7 +224,7 @@ def _decoded(
         message = CLOCK_SET_BACK
     elif end_s <= begin_s:
         reason = "outside"
-        message = f"the part from {begin_s:g} s to {end_s:g} s has no length"
+        message = f"the part is outside the film, which ends at {film_end_s:.2f} s"
     first, stop = (round(at_s * view.rate) for at_s in (begin_s, end_s))
     before = max(first - view.n_before, 0)
     n_bytes = (stop - before) * SAMPLE_BYTES

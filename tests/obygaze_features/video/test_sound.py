@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -148,6 +149,11 @@ def test_missing_sound_is_a_reason_or_a_remark(tmp_path: Path) -> None:
     assert failure_of(path, 2.0, 20.0) == (
         "too-long: the part ends at 20 s, the film at 12.00 s"
     )
+    outside = "outside: the part is outside the film, which ends at 12.00 s"
+    assert failure_of(path, 20.0, None) == failure_of(path, -2.0, -1.0) == outside
+    for start_s, end_s in ((3.0, 2.0), (math.nan, 2.0), (2.0, math.nan)):
+        with pytest.raises(FixUsage, match="the end must be after the start"):
+            decode_sound(path, VIEW, start_s=start_s, end_s=end_s)
     sound = decode_sound(path, VIEW, start_s=4.0, end_s=8.0)
     # Frames of 1,024 samples: those that begin from 5 s to 6.5 s are missing.
     assert sound.remarks == ("sound for 2.5 of 4.0 s",)
