@@ -125,7 +125,7 @@ def _encode(film: SoundFilm, path: Path) -> Path:
         pictures.width, pictures.height = SIZE
         pictures.pix_fmt = "yuv420p"
         sounds = [_sound_stream(out, track) for track in film.tracks]
-        sources = [_frames(track, stream) for track, stream in sounds]
+        sources = list(map(_frames, film.tracks, sounds))
         late = round(film.pictures_late_s * RATE)
         for number in range(SECONDS * RATE):
             if number >= late:
@@ -135,10 +135,10 @@ def _encode(film: SoundFilm, path: Path) -> Path:
                 frame = av().VideoFrame.from_ndarray(planes, format="yuv420p")
                 frame.pts, frame.time_base = number, TICK
                 out.mux(pictures.encode(frame))
-            for (_, stream), source in zip(sounds, sources, strict=True):
+            for stream, source in zip(sounds, sources, strict=True):
                 _mux_until(out, stream, source, (number + 1) / RATE)
         out.mux(pictures.encode())
-        for (_, stream), source in zip(sounds, sources, strict=True):
+        for stream, source in zip(sounds, sources, strict=True):
             _mux_until(out, stream, source, float("inf"))
             out.mux(stream.encode())
     return path
@@ -166,7 +166,7 @@ def make_long(folder: Path, seconds: float) -> Path:
     return path
 
 
-def _sound_stream(out: Any, track: SoundTrack) -> tuple[SoundTrack, Any]:
+def _sound_stream(out: Any, track: SoundTrack) -> Any:
     settings: dict[str, Any] = {"options": dict(track.options)}
     stream = out.add_stream(
         track.codec, rate=track.rate, layout=track.layout, **settings
@@ -177,7 +177,7 @@ def _sound_stream(out: Any, track: SoundTrack) -> tuple[SoundTrack, Any]:
         stream.metadata["language"] = track.language
     if track.disposition:
         stream.disposition = getattr(av().stream.Disposition, track.disposition)
-    return track, stream
+    return stream
 
 
 def _frames(track: SoundTrack, stream: Any) -> Iterator[tuple[float, Any]]:
