@@ -86,8 +86,12 @@ def decode_windows(
 
 def _sound_views(windows: Iterable[WantedWindow]) -> tuple[SoundView, ...]:
     """Return what is heard of any of the windows."""
-    views = [view for window in windows for view in window.views]
-    return tuple(dict.fromkeys(view for view in views if isinstance(view, SoundView)))
+    views: dict[SoundView, None] = {}
+    for window in windows:
+        for view in window.views:
+            if isinstance(view, SoundView):
+                views[view] = None
+    return tuple(views)
 
 
 def _replaced(video: str, index: FrameIndex, film: CutFilm | None) -> BadVideo | None:
