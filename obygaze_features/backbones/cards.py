@@ -123,6 +123,10 @@ def card_from(document: Document) -> Card:
         for key in keys:
             if other != medium and key in document.tree:
                 document.add(key, f"only models of {other} have it, not {family.name}")
+    if medium != "pictures":
+        for key in sorted(document.tree["tokens"].keys() - {"width", "out"}):
+            message = f"only models of pictures have it, not {family.name}"
+            document.add(f"tokens.{key}", message)
     if file.sound is not None:
         rate = file.sound.rate
         seconds = file.sound.seconds

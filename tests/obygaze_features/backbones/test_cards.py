@@ -111,6 +111,11 @@ def test_a_card_of_sound_is_as_published(name: str) -> None:
         ("whisper-small", "rate = 48000", "models of whisper take 16000, got 48000"),
         ("speech", "rate = 8000", "models of speech take 16000, got 8000"),
         ("sound-descriptors", "rate = 500", "a whole number at least 1000"),
+        (
+            "sound-descriptors",
+            "rate = 8000\n[tokens]\nprefix = 1",
+            "tokens.prefix: only models of pictures have it, not sound-descriptors",
+        ),
     ],
 )
 def test_sound_that_a_model_cannot_take_is_refused(
