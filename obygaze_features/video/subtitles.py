@@ -60,7 +60,7 @@ def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
         raise _no_words("it has no subtitles", path)
     if not of_text:
         names = ", ".join(sorted({stream.codec_context.name for stream in streams}))
-        raise _no_words(f"its subtitles are pictures ({names}), and no text", path)
+        raise _no_words(f"its subtitles are pictures ({names}), not text", path)
     stream = max(
         of_text,
         key=lambda stream: (
