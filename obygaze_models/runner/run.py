@@ -443,8 +443,9 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
     scores = fitted.score(run.vectors.features.of(held.test))
     y = run.labels[pair[1]][held.test] == 1
     starts_at_random = run.models[name].kind == PERCEPTRON
-    leak = run.leak(pair, held, fitted.found_on)
-    if not find_kind(run.models[name].kind).is_trained:
+    if find_kind(run.models[name].kind).is_trained:
+        leak = run.leak(pair, held, fitted.found_on)
+    else:
         leak = run.no_leak(pair, held)
     # Only a choice of a store asks for it, and of thousands of films it takes long.
     inner_ap = fitted.inner.precision if run.protocol.fit.choose_store else None
@@ -542,9 +543,10 @@ def _cells(
             if may_fail:
                 continue
             raise _without_fit(run, pair, name, list(skipped.values()))
-        is_trained = name not in UNTRAINED
         if are_models:
             is_trained = find_kind(run.models[name].kind).is_trained
+        else:
+            is_trained = name not in UNTRAINED
         cells.append(
             Cell(
                 *pair,

@@ -817,8 +817,8 @@ def without_words(run: Run, store: str, facts: Mapping[str, Any]) -> str:
         return ""
     n_clips = run.about["manifest"]["n_clips"]
     return (
-        f"{n_silent} of {n_clips} {counted_as(run)}s have no words in {store}, and so one vector:"
-        " they are not counted as copies of each other."
+        f"{n_silent} of {n_clips} {counted_as(run)}s have no words in {store}, so they all have the"
+        " same vector; they are not counted as copies of each other."
     )
 
 

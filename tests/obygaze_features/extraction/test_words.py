@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from support.checkpoints import stir, write_tiny_card
+from support.checkpoints import write_tiny_card
 from support.cli import call_obygaze
 from support.subtitled import write_subtitled
-from support.words import real_encoder, save_encoder, save_text_model, save_tokenizer
+from support.words import real_encoder, save_encoder, save_text_model
 
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
@@ -303,26 +303,16 @@ def test_roberta_is_the_mean_of_its_tokens_and_has_two_positions_less(
     workspace: Path,
 ) -> None:
     import torch
-    from transformers import RobertaConfig, RobertaModel
+    from transformers import RobertaModel
 
     folder = workspace / "roberta"
-    tokenizer = save_tokenizer(folder)
-    config = RobertaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=10,
-        pad_token_id=0,
-    )
-    model = RobertaModel(config).eval()
-    stir(model, 0)
-    model.save_pretrained(folder)
+    save_encoder(folder, "Roberta", max_position_embeddings=10, pad_token_id=0)
+    model = RobertaModel.from_pretrained(folder).eval()
     card = CARD.replace('"bert"', '"roberta"').replace('"tiny"', '"tinier"')
     (workspace / "backbones" / "tinier.toml").write_text(card.replace("8", "64"))
     tower = load_text_tower("tinier", folder, workspace=Workspace.of(workspace))
     assert tower.max_length == 8
+    tokenizer = tower.tokenizer
     texts = ["a sad man", "the happy dog on the bed", ""]
     for text, vector in zip(texts, tower.embed(texts), strict=True):
         with torch.inference_mode():
