@@ -2,6 +2,7 @@
 
 import html
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -24,6 +25,8 @@ _OVERRIDES = re.compile(r"\{\\[^{}]*\}")
 _BREAKS = re.compile(r"\\[Nnh]|<br ?/?>", re.IGNORECASE)
 _TAGS = re.compile(r"</?[A-Za-z][^<>]*>|<[0-9:.]+>")
 _MUSIC = re.compile("[♩♪♫♬♭♯]")
+# They have no width, as soft hyphens and marks of direction, but Persian spells words with them.
+_JOINERS = "\u200c\u200d"
 
 
 class Cue(NamedTuple):
@@ -54,8 +57,14 @@ def spoken(text: str) -> str:
     """
     text = _TAGS.sub("", _BREAKS.sub(" ", _OVERRIDES.sub("", text)))
     text = _MUSIC.sub(" ", html.unescape(text))
-    text = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(text.split()) if n_words(text) else ""
+    printable = []
+    for sign in text:
+        if sign.isprintable() or sign in _JOINERS:
+            printable.append(sign)
+        elif unicodedata.category(sign) != "Cf":
+            printable.append(" ")
+    line = " ".join("".join(printable).split())
+    return line if n_words(line) else ""
 
 
 def n_words(text: str) -> int:

@@ -115,6 +115,11 @@ CASES = {
     ),
     "an empty cue": Case("m.srt", srt(f"{ONE}", f"{TWO}b"), ("", "b", "")),
     "music": Case("m.srt", srt(f"{ONE}♪ la la ♪", f"{TWO}♫"), ("la la", "", "")),
+    "marks without width": Case(
+        "m.srt",
+        srt(f"{ONE}\u200efa\u00adther", f"{TWO}می\u200cروم"),
+        ("father", "می\u200cروم", ""),
+    ),
     "signs alone": Case("m.srt", srt(f"{ONE}- ...", f"{TWO}- b"), ("", "- b", "")),
     "no time at all": Case(
         "m.srt", srt("1\n00:00:05,000 --> 00:00:05,000\nnow"), ("", "now", "")
