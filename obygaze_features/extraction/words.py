@@ -16,7 +16,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.console import ProgressBars, count, few, progress_bars
 from obygaze_features.core.cues import n_words
-from obygaze_features.core.machine import cpu_name, package_version
+from obygaze_features.core.machine import cpu_name, package_versions
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.subtitles import ClipTexts, words_of_clips
 from obygaze_features.manifest.io import read_manifest
@@ -148,11 +148,10 @@ def _rows_of(
 
 
 def _maker() -> Maker:
-    versions = {name: package_version(name) for name in PACKAGES}
     return Maker(
         program=f"obygaze {obygaze_features.__version__}",
         device="cpu",
         device_name=cpu_name(),
         precision="float32",
-        versions={name: version for name, version in versions.items() if version},
+        versions=package_versions(PACKAGES),
     )
