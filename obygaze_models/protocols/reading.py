@@ -522,7 +522,8 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
     if splits.choose and splits.validation == "none":
         document.add("splits.choose", "has no meaning with validation = 'none'")
     if splits.folds == 1:
-        document.add("splits.folds", "must be at least 2, got 1")
+        or_none = ", or 0 for one of each film" if kind.leaves_one_out else ""
+        document.add("splits.folds", f"must be at least 2{or_none}, got 1")
     for key in fields(Splits):
         is_read = key.name in (*KEYS_OF_ALL, *kind.keys)
         if not is_read and getattr(splits, key.name) != key.default:

@@ -231,7 +231,10 @@ def _learning(store: StoreRun, evaluation: Evaluation, n_jobs: int) -> list[Resu
             for cell in model_cells(fewer, n_jobs, Quiet(), may_fail=True):
                 curve = (cell.train, cell.test, cell.model)
                 curves.setdefault(curve, {})[n_films] = cell
-    return [*chain(*(learning_rows(of, evaluation) for of in curves.values()))]
+    rows: list[ResultRow] = []
+    for points in curves.values():
+        rows += learning_rows(points, evaluation)
+    return rows
 
 
 def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:

@@ -583,8 +583,8 @@ def copies(run: Run, models: Sequence[CellRows]) -> str:
     worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
     return (
         f"{len(copied)} of {len(models)} cells are of clips with exactly the features of a "
-        "training clip (the same pictures or words under another name, or a few numbers that "
-        "coincide): "
+        "training clip (the same pictures or words under another name, or short vectors that "
+        "are equal by chance): "
         f"{worst.facts['copies']} of the {worst.n_clips} test {counted_as(run)}s of {worst.tasks} "
         f"({worst.store})."
     )

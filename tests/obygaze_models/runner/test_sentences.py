@@ -17,7 +17,6 @@ from support.experiments import (
     planted,
     quick,
     run_on,
-    scores_of,
     store_of,
     write_workspace,
 )
@@ -92,9 +91,8 @@ def run(
     return run_on(tmp_path, protocol, manifest, {"x": store})
 
 
-def of_model(found: Run, name: str) -> Run:
-    rows = [row for row in found.predictions if row["model"] == name]
-    return type("One", (), {"predictions": rows})  # type: ignore[return-value]
+def predictions_of(found: Run, name: str) -> list[Any]:
+    return [row for row in found.predictions if row["model"] == name]
 
 
 def unit(rows: NDArray[Any]) -> NDArray[np.float64]:
@@ -111,10 +109,11 @@ def test_scores_are_a_plain_cosine_and_the_model_stands_beside_trained_ones(
     sides = {name: unit(unit(rows).mean(axis=0)) for name, rows in vectors.items()}
     expected = unit(X) @ sides["sure"] - unit(X) @ sides["plain"]
     place = {clip.clip_id: number for number, clip in enumerate(manifest)}
-    scores = scores_of(of_model(found, "said"))
-    assert len(scores) > 50
-    for clip, score in scores.items():
-        assert score == pytest.approx(expected[place[clip]], abs=1e-6)
+    rows = predictions_of(found, "said")
+    assert len(rows) > 50
+    for row in rows:
+        clip = place[row["clip_id"]]
+        assert row["score"] == pytest.approx(expected[clip], abs=1e-6)
     said = the_cell(found, model="said")
     ridge = the_cell(found, model="ridge")
     assert (said.is_trained, ridge.is_trained) == (False, True)
@@ -144,7 +143,7 @@ def test_permuted_training_labels_change_thresholds_only(
     )
     first = run(tmp_path, manifest, store, *changes, "splits.folds=3")
     second = run(tmp_path, others, store, *changes, "splits.folds=3")
-    assert of_model(first, "said").predictions == of_model(second, "said").predictions
+    assert predictions_of(first, "said") == predictions_of(second, "said")
 
     def values(found: Run, is_tuned: bool) -> list[Any]:
         rows = []
