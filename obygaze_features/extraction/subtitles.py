@@ -17,7 +17,7 @@ from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
 from obygaze_features.manifest.io import WRITTEN_SECONDS, as_id, ids_of_names
 from obygaze_features.manifest.model import Clip, Manifest, Windows, unannotated_id
-from obygaze_features.manifest.spans import Span
+from obygaze_features.manifest.spans import Span, span_in_file
 from obygaze_features.manifest.times import IN_A_ROW, film_times
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
@@ -254,9 +254,8 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
         utterances = _utterances(embedded.cues)
         streams.update(dict.fromkeys(_ids(clips), embedded.stream))
         for clip in clips:
-            start_s = -math.inf if clip.start_s is None else clip.start_s
-            end_s = math.inf if clip.end_s is None else clip.end_s
-            texts[clip.clip_id] = _words_in(utterances, (start_s, end_s))
+            span = span_in_file(clip) or (-math.inf, math.inf)
+            texts[clip.clip_id] = _words_in(utterances, span)
     return ClipTexts(RULE_OF_CUES, texts, failures, streams)
 
 
