@@ -66,7 +66,7 @@ WITHOUT_SCORES = (
 UNTRAINED = ("random", "all_positive")
 PERCEPTRON = "mlp"
 ZERO_SHOT = "zero-shot"
-# The setting of models of sentences.
+# The setting that names the sentences of a model.
 TEXTS = "texts"
 # The solvers of support vector machines. From so many clips on, the second needs less time
 # (benchmarks/concepts.py); its memory does not grow with the square of the clips.
