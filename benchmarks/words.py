@@ -26,6 +26,7 @@ SILENT = 0.2
 MEDIAN_WORDS = 14
 SPREAD = 1.1
 BATCH = 32
+PACKAGES = ("torch", "transformers", "sentence-transformers")
 
 
 def texts_of(n_texts: int, tower: TextTower) -> list[str]:
@@ -73,14 +74,8 @@ def measure(quick: bool) -> str:
     headers = ["", "texts", "tokens", "CPU s", "wall s", "tokens a CPU s"]
     return (
         f"{table(headers, rows)}\n\nShort texts differ by {apart:.1e} at most."
-        f" {_machine()}"
+        f" {this_machine(PACKAGES).line()}"
     )
-
-
-def _machine() -> str:
-    machine = this_machine(("torch", "transformers", "sentence-transformers"))
-    versions = ", ".join(f"{name} {it}" for name, it in machine.packages.items())
-    return f"{machine.cpu}, {machine.cores} cores; {versions}"
 
 
 def _sentence_transformer(folder: Path) -> Any:

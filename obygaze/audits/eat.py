@@ -18,7 +18,7 @@ from obygaze.audits.reliability import cronbach_alpha
 from obygaze.audits.result import DrawnAudit, Finding, Plot, Point
 from obygaze_features.backbones.text import read_prompts
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest import Manifest
+from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import view_words
 from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.recipe import UNVERIFIED
@@ -31,11 +31,12 @@ from obygaze_models.evaluation.group_tests import (
     with_holm,
 )
 from obygaze_models.evaluation.permutation import Floats, p_equals, p_text
+from obygaze_models.protocols.clips import with_view
+from obygaze_models.protocols.schema import Data
 from obygaze_models.text_vectors import (
     GroupSelection,
     VectorGroup,
     in_both_text,
-    in_view,
     read_store_vectors,
     read_vectors,
     unit_rows,
@@ -210,7 +211,10 @@ def audit_eat(
     if store is None or x is None or y is None or text is None:
         raise FixUsage("with a store, expected --x, --y and --text")
     opened = open_store(store, workspace=workspace)
-    clips = None if manifest is None else in_view(manifest, workspace=workspace)
+    clips = None
+    if manifest is not None:
+        whole = read_manifest(manifest, workspace=workspace)
+        clips = whole.view(with_view(Data(), whole, {"": opened}).view)
     groups_of_store, n_in_both = read_store_vectors(
         opened, clips, x, y, attributes, text=text
     )

@@ -319,9 +319,9 @@ def require_pictures(card: Card, purpose: str) -> None:
 
 
 def reads_words(card: Card) -> FixUsage:
-    """Return the error that a model of words has nothing to do with the video of a clip."""
+    """Return the error for a model of words that is asked for the video of a clip."""
     return FixUsage(
-        f"{card.label} reads words, and takes nothing of a video",
+        f"{card.label} reads words, not videos",
         hint=f"obygaze extract words MANIFEST -b {card.label} --subtitles FOLDER",
     )
 

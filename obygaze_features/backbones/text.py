@@ -135,8 +135,8 @@ def read_prompts(name: str) -> PromptSet:
 class TextTower:
     """A text model with its tokenizer, both from one checkpoint.
 
-    `space_id` names the space of its vectors, which an array of a backbone shares. The weights have
-    the `hashes`, and are `verified` to be those of the card or not.
+    `space_id` names the space of its vectors, which an array of a backbone shares. `hashes` are
+    those of the weights; `verified` says whether they are the weights that the card names.
     """
 
     card: Card
@@ -171,8 +171,8 @@ class TextTower:
     ) -> npt.NDArray[np.float32]:
         """Return one vector for each text of any length.
 
-        That of a text that is too long for the model is the mean of the vectors of its pieces,
-        weighted by their tokens. Equal texts have equal vectors.
+        A text that is too long for the model is divided into pieces. Its vector is the mean of
+        those of the pieces, weighted by their tokens. Equal texts have equal vectors.
         """
         unique = list(dict.fromkeys(texts))
         pieces: list[str] = []
@@ -190,8 +190,8 @@ class TextTower:
         weights = np.maximum(np.array(n_tokens) - n_special, 1)
         rows = []
         for text in texts:
-            own = pieces_of_text[text]
-            rows.append(np.average(vectors[own], axis=0, weights=weights[own]))
+            of_text = pieces_of_text[text]
+            rows.append(np.average(vectors[of_text], axis=0, weights=weights[of_text]))
         return np.array(rows, dtype=np.float32)
 
     def recipe(self) -> dict[str, Any]:
@@ -221,9 +221,10 @@ class TextTower:
         return [each.lower() for each in texts] if self.text.lower else list(texts)
 
     def _pieces(self, text: str, n_tokens: int) -> list[tuple[str, int]]:
-        """Return a text in halves of halves that the model takes, each with its tokens.
+        """Return the pieces of a text that the model takes, each with its number of tokens.
 
-        It is divided between words; a text without blanks between letters.
+        A text that is too long is halved between words, or between letters where it has no blanks,
+        and so is each half that is still too long.
         """
         if n_tokens <= self.max_length:
             return [(text, n_tokens)]

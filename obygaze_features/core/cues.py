@@ -2,6 +2,7 @@
 
 import html
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
@@ -24,6 +25,8 @@ _OVERRIDES = re.compile(r"\{\\[^{}]*\}")
 _BREAKS = re.compile(r"\\[Nnh]|<br ?/?>", re.IGNORECASE)
 _TAGS = re.compile(r"</?[A-Za-z][^<>]*>|<[0-9:.]+>")
 _MUSIC = re.compile("[♩♪♫♬♭♯]")
+# They have no width, as soft hyphens and marks of direction, but Persian spells words with them.
+_JOINERS = "\u200c\u200d"
 
 
 class Cue(NamedTuple):
@@ -47,17 +50,30 @@ class Cue(NamedTuple):
 def spoken(text: str) -> str:
     """Return the words of a cue in one line, without tags, positions and signs of music.
 
+    It is empty where the cue has signs alone, such as "..." or "-".
+
     >>> spoken("{\\\\an8}<i>Tea</i> &amp; ♪ cake")
     'Tea & cake'
     """
     text = _TAGS.sub("", _BREAKS.sub(" ", _OVERRIDES.sub("", text)))
     text = _MUSIC.sub(" ", html.unescape(text))
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    printable = []
+    for sign in text:
+        if sign.isprintable() or sign in _JOINERS:
+            printable.append(sign)
+        elif unicodedata.category(sign) != "Cf":
+            printable.append(" ")
+    line = " ".join("".join(printable).split())
+    return line if n_words(line) else ""
 
 
 def n_words(text: str) -> int:
     """Return the number of words: what stands between blanks and has a letter or a digit."""
-    return sum(any(map(str.isalnum, word)) for word in text.split())
+    n = 0
+    for word in text.split():
+        if any(map(str.isalnum, word)):
+            n += 1
+    return n
 
 
 def read_cues(path: Path) -> list[Cue]:
@@ -104,7 +120,8 @@ def ass_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
         cells = dict(zip(columns, rest.split(",", len(columns) - 1), strict=False))
         if columns[-1:] != ["text"] or not {"start", "end", "text"} <= cells.keys():
             raise FixInput(
-                "this line of dialogue does not have the columns Start, End and Text of Format",
+                "expected the columns Start, End and (as the last one) Text, which a line Format"
+                " before this line must name",
                 where=where,
             )
         timing = f"{cells['start'].strip()} {_ARROW} {cells['end'].strip()}"
@@ -124,7 +141,7 @@ READERS: Mapping[str, Callable[[Sequence[str], Path], Iterator[Cue]]] = {
 
 
 def _with_times(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield the place of each line with times, and the lines from there to the next one."""
+    """Yield the number, from 0, of each line with times, and the lines between it and the next."""
     places = [place for place, line in enumerate(lines) if _ARROW in line]
     for place, after in pairwise([*places, len(lines)]):
         yield place, lines[place + 1 : after]
@@ -133,7 +150,8 @@ def _with_times(lines: Sequence[str]) -> Iterator[tuple[int, Sequence[str]]]:
 def _cue(form: re.Pattern[str], timing: str, said: Sequence[str], where: str) -> Cue:
     """Return the cue of a line with times, after which positions may stand."""
     start, _, rest = timing.partition(_ARROW)
-    end, *_ = *rest.split(), ""
+    after_arrow = rest.split()
+    end = after_arrow[0] if after_arrow else ""
     times = []
     for text in (start.strip(), end):
         match = form.fullmatch(text)

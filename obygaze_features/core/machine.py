@@ -4,7 +4,7 @@ import errno
 import math
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -51,6 +51,16 @@ def package_version(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    versions = {}
+    for name in names:
+        version = package_version(name)
+        if version:
+            versions[name] = version
+    return versions
 
 
 # What errors for too little memory contain, in lower case.
@@ -123,11 +133,10 @@ class Machine:
 
 def this_machine(packages: Sequence[str] = ()) -> Machine:
     """Describe this machine and the installed versions of some packages."""
-    versions = {name: package_version(name) for name in packages}
     return Machine(
         cpu=cpu_name(),
         cores=usable_cores(),
         system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
-        packages={name: version for name, version in versions.items() if version},
+        packages=package_versions(packages),
     )

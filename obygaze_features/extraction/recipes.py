@@ -7,7 +7,7 @@ import obygaze_features
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.card import PARTS
 from obygaze_features.core.errors import FixUsage, near
-from obygaze_features.core.machine import cpu_name, package_version
+from obygaze_features.core.machine import cpu_name, package_versions
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.layout import MASK, PICTURES, Array
 from obygaze_features.store.recipe import Recipe
@@ -111,17 +111,12 @@ def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
     may_use_gpu = backbone.card.family.needs_torch or bool(backbone.card.code)
     is_on_gpu = may_use_gpu and placement.device.startswith("cuda")
     precision = str(recipe.to_json()["compute"].get("dtype", placement.dtype))
-    versions: dict[str, str] = {}
-    for name in PACKAGES:
-        version = package_version(name)
-        if version:
-            versions[name] = version
     return Maker(
         program=f"obygaze {obygaze_features.__version__}",
         device="cuda" if is_on_gpu else "cpu",
         device_name=gpu_name(placement.device) if is_on_gpu else cpu_name(),
         precision=precision,
-        versions=versions,
+        versions=package_versions(PACKAGES),
     )
 
 

@@ -15,9 +15,9 @@ from obygaze_features.core.tables import CsvTable, TableRow, header_of, read_tab
 from obygaze_features.extraction.clips import NO_VIDEO_NAMED, Failure
 from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
-from obygaze_features.manifest.io import as_id
+from obygaze_features.manifest.io import WRITTEN_SECONDS, as_id, ids_of_names
 from obygaze_features.manifest.model import Clip, Manifest, Windows, unannotated_id
-from obygaze_features.manifest.spans import FILM_TIMES, Span
+from obygaze_features.manifest.spans import Span, span_in_file
 from obygaze_features.manifest.times import IN_A_ROW, film_times
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
@@ -26,7 +26,6 @@ from obygaze_features.video.subtitles import length_of, read_embedded
 EMBEDDED = "embedded"
 CUES = ("movie_id", "start_s", "end_s", "text")
 TEXTS = ("clip_id", "text")
-NO_WORDS = "no words"
 # How the words of a clip are found, for the recipe.
 RULE_OF_CUES = "each cue that overlaps the clip, whole"
 RULE_OF_TEXTS = "the text of the clip"
@@ -74,18 +73,19 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
         words = _of_films(manifest, cues_of_film, unused, str(path))
     elif not path.is_file():
         hint = f"a folder of subtitles, {EMBEDDED}, or a table"
-        raise NotFound("there are no such subtitles", where=subtitles, hint=hint)
+        raise NotFound("no such file or folder", where=subtitles, hint=hint)
     elif path.suffix.lower() in READERS:
         hint = "--subtitles FOLDER, with a file MOVIE_ID.srt of each film"
         raise FixUsage("expected a folder, got a file", where=subtitles, hint=hint)
     else:
         words = _of_table(manifest, path)
     if not any(words.texts.values()):
-        reasons = dict.fromkeys(failure.reason for failure in words.failures.values())
+        reasons = {failure.reason for failure in words.failures.values()}
         if words.texts:
             n_clips = count(len(words.texts), manifest.header.unit)
-            reasons[f"no cue overlaps one of {n_clips}"] = None
-        raise FixInput(f"no clip has any words: {'; '.join(reasons)}", where=subtitles)
+            reasons.add(f"nothing is said in {n_clips} ({words.rule})")
+        problem = f"no clip has any words: {'; '.join(sorted(reasons))}"
+        raise FixInput(problem, where=subtitles)
     return words
 
 
@@ -137,10 +137,10 @@ def _of_films(
     """Return the words of clips by their places in the films."""
     if not cues_of_film:
         raise FixInput(
-            f"the subtitles are of no film of the manifest: they are of {few(unused)},"
-            f" and its films are {few(list(manifest.films))}",
+            f"no film of the manifest has subtitles: found those of {few(unused)}, expected"
+            f" {few(list(manifest.films))}",
             where=where,
-            hint="give each file the id of its film (MOVIE_ID.srt), as the manifest has it",
+            hint="name each file after the id of its film in the manifest (MOVIE_ID.srt)",
         )
     texts: dict[str, str] = {}
     failures = {}
@@ -152,10 +152,10 @@ def _of_films(
             continue
         spans, length_s = _spans_in_film(clips, Path(manifest.header.video_root))
         _check_within(cues, film, length_s)
-        heard = _heard(cues)
+        utterances = _utterances(cues)
         for clip in clips:
             if clip.clip_id in spans:
-                texts[clip.clip_id] = _said(heard, spans[clip.clip_id])
+                texts[clip.clip_id] = _words_in(utterances, spans[clip.clip_id])
             else:
                 reason = "no-words: the place of the clip in its film is not known"
                 failures[clip.clip_id] = Failure(FAILED, reason)
@@ -177,22 +177,27 @@ def _spans_in_film(
     clips: Sequence[Clip], folder: Path
 ) -> tuple[Mapping[str, Span], float]:
     """Return where clips are in their film, and how long it is; 0 where that is not known."""
-
-    def seconds(video: str) -> float:
-        try:
-            return length_of(folder / video)
-        except BadVideo:
-            return 0.0
-
-    videos = {clip.video for clip in clips}
-    has_film_times = any(clip.extra.get(FILM_TIMES[0]) for clip in clips)
+    has_one_video = len({clip.video for clip in clips}) == 1
     length_s = 0.0
-    if len(videos) == 1 and not has_film_times and videos != {""}:
-        length_s = seconds(*videos)
-    times = film_times(clips, length_of=lambda video: length_s)
+
+    def length_of_film(video: str) -> float:
+        nonlocal length_s
+        # The places of clips with a file each stay unknown, so no file is opened for its length.
+        if has_one_video and clips[0].video:
+            length_s = _length(folder / video)
+        return length_s
+
+    times = film_times(clips, length_of=length_of_film)
     if times.axis == IN_A_ROW or times.unknown:
         return {}, 0.0
     return times.spans, length_s
+
+
+def _length(video: Path) -> float:
+    try:
+        return length_of(video)
+    except BadVideo:
+        return 0.0
 
 
 def _check_within(cues: Iterable[Cue], film: str, length_s: float) -> None:
@@ -206,21 +211,21 @@ def _check_within(cues: Iterable[Cue], film: str, length_s: float) -> None:
         )
 
 
-def _heard(cues: Iterable[Cue]) -> list[Utterance]:
+def _utterances(cues: Iterable[Cue]) -> list[Utterance]:
     """Return what is said, in the order in which it begins; cues without words say nothing."""
-    heard = []
+    utterances = []
     for cue in sorted(cues):
         text = spoken(cue.text)
         if text:
-            heard.append(Utterance(float(cue.start_s), float(cue.end_s), text))
-    return heard
+            utterances.append(Utterance(float(cue.start_s), float(cue.end_s), text))
+    return utterances
 
 
-def _said(heard: Iterable[Utterance], span: Span) -> str:
+def _words_in(utterances: Iterable[Utterance], span: Span) -> str:
     """Return what is said in a clip: each cue that overlaps it, whole."""
     start_s, end_s = span
     texts = []
-    for begins, ends, text in heard:
+    for begins, ends, text in utterances:
         if begins < end_s and (ends > start_s or begins == ends == start_s):
             texts.append(text)
     return " ".join(texts)
@@ -246,12 +251,11 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
             failure = Failure(FAILED, f"{error.reason}: {error.message}")
             failures.update(dict.fromkeys(_ids(clips), failure))
             continue
-        heard = _heard(embedded.cues)
+        utterances = _utterances(embedded.cues)
         streams.update(dict.fromkeys(_ids(clips), embedded.stream))
         for clip in clips:
-            start_s = -math.inf if clip.start_s is None else clip.start_s
-            end_s = math.inf if clip.end_s is None else clip.end_s
-            texts[clip.clip_id] = _said(heard, (start_s, end_s))
+            span = span_in_file(clip) or (-math.inf, math.inf)
+            texts[clip.clip_id] = _words_in(utterances, span)
     return ClipTexts(RULE_OF_CUES, texts, failures, streams)
 
 
@@ -288,21 +292,23 @@ def _of_texts(manifest: Manifest, texts: Mapping[str, str], path: Path) -> ClipT
     found = {}
     failures = {}
     used = set()
-    text_of_id = {as_id(name): text for name, text in texts.items()}
+    id_of_name = ids_of_names(texts, "clip", str(path))
+    text_of_id = {id_of_name[name]: text for name, text in texts.items()}
     for clip in manifest:
-        ids = (clip.clip_id, unannotated_id(clip))
-        known = next(filter(text_of_id.__contains__, ids), "")
-        if known:
-            found[clip.clip_id] = spoken(text_of_id[known])
-            used.add(known)
+        text_id = clip.clip_id
+        if text_id not in text_of_id:
+            text_id = unannotated_id(clip)
+        if text_id in text_of_id:
+            found[clip.clip_id] = spoken(text_of_id[text_id])
+            used.add(text_id)
         else:
             reason = "no-words: the table has no text of the clip"
             failures[clip.clip_id] = Failure(FAILED, reason)
     unused = sorted(text_of_id.keys() - used)
     if not used:
         raise FixInput(
-            f"the texts are of no clip of the manifest: their first is {unused[0]!r}, the"
-            f" manifest's is {next(iter(manifest.clip_ids), '')!r}",
+            f"no clip of the manifest has a text: found those of {few(unused)}, expected"
+            f" {few(list(manifest.clip_ids))}",
             where=str(path),
         )
     return ClipTexts(RULE_OF_TEXTS, found, failures, unused=unused)
@@ -316,6 +322,9 @@ def _cues_in(
     table = read_table(path, required=CUES, violations=violations, content="cues")
     cues_of_film: dict[str, list[Cue]] = {}
     unused: dict[str, None] = {}
+    id_of_name = ids_of_names(
+        (row["movie_id"] for row in table.rows), "film", str(path)
+    )
     for row in table.rows:
         start_s = _time(row, "start_s", table)
         end_s = _time(row, "end_s", table)
@@ -323,7 +332,7 @@ def _cues_in(
             continue
         if end_s < start_s:
             row.add("end_s", f"the end {row['end_s']} is before {row['start_s']}")
-        film = as_id(row["movie_id"])
+        film = id_of_name[row["movie_id"]]
         if film in films:
             cue = Cue(start_s, end_s, row["text"], where=f"{path}:{row.line}")
             cues_of_film.setdefault(film, []).append(cue)
@@ -335,8 +344,7 @@ def _cues_in(
 
 def _time(row: TableRow, column: str, table: CsvTable) -> Fraction | None:
     text = in_seconds(row[column], has_decimal_comma=table.delimiter != ",")
-    try:
+    if WRITTEN_SECONDS.fullmatch(text):
         return Fraction(text)
-    except ValueError:
-        row.add(column, f"{row[column]!r} is no time in seconds, or as h:mm:ss")
-        return None
+    row.add(column, f"{row[column]!r} is not a time in seconds or as h:mm:ss")
+    return None

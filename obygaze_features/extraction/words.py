@@ -1,7 +1,7 @@
 """`extract words`: what is said in clips, as a store of vectors of a model of words.
 
-Nothing is decoded but subtitles, so that the store is made at once, as an import is. It has no word
-of them.
+Nothing but subtitles is decoded, so the store is made at once, as an import is. No file of the
+store has a word of the subtitles.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.console import ProgressBars, count, few, progress_bars
 from obygaze_features.core.cues import n_words
-from obygaze_features.core.machine import cpu_name, package_version
+from obygaze_features.core.machine import cpu_name, package_versions
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.subtitles import ClipTexts, words_of_clips
 from obygaze_features.manifest.io import read_manifest
@@ -32,6 +32,7 @@ from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import OK, Row, RowColumns
 from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
+# The reason in the row of a clip in which nothing is said.
 SILENT = "no words"
 # Raise it with any change that could give other words for the same subtitles.
 DECODER_RULE = 1
@@ -78,10 +79,9 @@ def extract_words(
     tower = load_text_tower(card, weights_path, workspace=here)
     source = _rows_of(clips, words, tower, progress_bars(progress, "texts"))
     rows = source.rows
-    arrays = [
-        Array.of(name, str(values.dtype), values.shape[1:])
-        for name, values in source.values.items()
-    ]
+    arrays = []
+    for array, values in source.values.items():
+        arrays.append(Array.of(array, str(values.dtype), values.shape[1:]))
     written = write_store(
         target,
         source,
@@ -101,7 +101,7 @@ def extract_words(
         remarks.append(f"{count(n_silent, 'clip')} without words")
     if words.unused:
         named = few(words.unused, 3)
-        remarks.append(f"the subtitles have others than the manifest: {named}")
+        remarks.append(f"not in the manifest, and so not read: {named}")
     return Imported(
         path=written.path,
         seal=written.seal,
@@ -123,7 +123,7 @@ def _rows_of(
     """Return the rows of all clips, with the vectors of those whose words are known."""
     rows = []
     texts = []
-    numbers = []
+    rows_of_texts = []
     for number, clip in enumerate(manifest):
         row = Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s, maker=0)
         text = words.texts.get(clip.clip_id)
@@ -131,10 +131,10 @@ def _rows_of(
             failure = words.failures[clip.clip_id]
             row = row._replace(status=failure.status, reason=failure.reason)
         else:
-            remark = words.streams.get(clip.clip_id, "")
-            row = row._replace(status=OK, reason=remark if n_words(text) else SILENT)
+            reason = words.streams.get(clip.clip_id, "") if n_words(text) else SILENT
+            row = row._replace(status=OK, reason=reason)
             texts.append(text)
-            numbers.append(number)
+            rows_of_texts.append(number)
         rows.append(row)
     with bars("words", len(texts)) as bar:
         vectors = tower.embed_long(texts, bar)
@@ -142,17 +142,16 @@ def _rows_of(
         "clip": np.zeros((len(rows), vectors.shape[1]), np.float32),
         N_WORDS: np.zeros(len(rows), np.int32),
     }
-    values["clip"][numbers] = vectors
-    values[N_WORDS][numbers] = [n_words(text) for text in texts]
+    values["clip"][rows_of_texts] = vectors
+    values[N_WORDS][rows_of_texts] = [n_words(text) for text in texts]
     return WordRows(RowColumns.of(rows), values)
 
 
 def _maker() -> Maker:
-    versions = {name: package_version(name) for name in PACKAGES}
     return Maker(
         program=f"obygaze {obygaze_features.__version__}",
         device="cpu",
         device_name=cpu_name(),
         precision="float32",
-        versions={name: version for name, version in versions.items() if version},
+        versions=package_versions(PACKAGES),
     )

@@ -23,10 +23,14 @@ class Embedded(NamedTuple):
 
 
 def read_embedded(path: Path) -> Embedded:
-    """Return the cues of a video: of its default stream of text, else of the first one."""
+    """Return the cues of a video: of its default stream of text, else of the first one.
+
+    Commentaries, and streams that translate foreign words only, are read where there is no other.
+    """
     with open_video(path) as video:
         container = video.container
         stream, name = _stream_of_text(container, path)
+        # Headers have it in microseconds, which a float does not hold exactly.
         zero = Fraction(clock_zero(container)).limit_denominator(10**6)
         cues = []
         for packet in demux(container, stream):
@@ -60,7 +64,7 @@ def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
         raise _no_words("it has no subtitles", path)
     if not of_text:
         names = ", ".join(sorted({stream.codec_context.name for stream in streams}))
-        raise _no_words(f"its subtitles are pictures ({names}), and no text", path)
+        raise _no_words(f"its subtitles are pictures ({names}), not text", path)
     stream = max(
         of_text,
         key=lambda stream: (

@@ -66,7 +66,7 @@ WITHOUT_SCORES = (
 UNTRAINED = ("random", "all_positive")
 PERCEPTRON = "mlp"
 ZERO_SHOT = "zero-shot"
-# The setting of models of sentences.
+# The setting that names the sentences of a model.
 TEXTS = "texts"
 # The solvers of support vector machines. From so many clips on, the second needs less time
 # (benchmarks/concepts.py); its memory does not grow with the square of the clips.
@@ -79,9 +79,9 @@ PRIMAL_CLIPS = 8_000
 class Setting:
     """The type of a setting's values, and the value where none is given.
 
-    The type `Any` is what JSON can hold. A default that is not stated stands in no file: that of an
-    own class that is no plain value (a class, nan), and that of a setting which must be given, or
-    changes what the model is.
+    The type `Any` is what JSON can hold. A default that is not stated is written to no file: that
+    of an own class may not be a plain value (it may be a class, or nan), and settings of sentences
+    have no default.
     """
 
     type: Any
@@ -118,7 +118,9 @@ class ModelKind:
     @property
     def settings(self) -> Mapping[str, Setting]:
         """All settings; for a bottleneck those of its concept vectors come first."""
-        return {**BANK, **self.class_settings} if self.head else self.class_settings
+        if not self.head:
+            return self.class_settings
+        return {**BANK, TEXTS: _TEXTS, **self.class_settings}
 
 
 _Positive = Annotated[
@@ -131,15 +133,21 @@ _WEIGHT = Literal["balanced", "none"]
 _SCALED = Setting(bool, True)
 _UNWEIGHTED = Setting(_WEIGHT, "none")
 
-_Texts = Annotated[
-    str, Meta(min_length=1, description="a file that `obygaze extract text` wrote")
-]
-_Attribute = Annotated[
-    str, Meta(min_length=1, description="an attribute of the prompt file")
-]
-# The settings of the concept vectors of every bottleneck. With published folds, a tolerance "folds"
+_TEXTS = Setting(
+    Annotated[
+        str, Meta(min_length=1, description="a file that `obygaze extract text` wrote")
+    ],
+    "",
+    is_stated=False,
+)
+_ATTRIBUTE = Setting(
+    Annotated[str, Meta(min_length=1, description="an attribute of the prompt file")],
+    "",
+    is_stated=False,
+)
+# The settings of concept vectors that are found on clips. With published folds, a tolerance "folds"
 # is chosen over them, and `best_of_folds` takes the best of the vectors that were found without
-# each fold. With `texts`, they are the attributes of these, and found on no clip.
+# each fold.
 BANK = {
     "tolerance": Setting(
         Annotated[
@@ -158,7 +166,6 @@ BANK = {
     "unit_norm": Setting(bool, True),
     "against": Setting(Literal["EN", "absent"], "absent"),
     "cross_fit": Setting(_Whole, 5),
-    TEXTS: Setting(_Texts, "", is_stated=False),
 }
 _MLP = {
     "hidden": Setting(
@@ -196,6 +203,7 @@ _HYBRID = {
     "scaled": _SCALED,
 }
 _LOGREG = {"C": Setting(_Positive, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
+_SENTENCES = {TEXTS: _TEXTS, "positive": _ATTRIBUTE, "negative": _ATTRIBUTE}
 _FRAMES = {
     "pooling": Setting(Literal["max", "mean", "last"], "max"),
     "C": Setting(_Positive, 1.0),
@@ -224,20 +232,8 @@ KINDS = {
     "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead"),
     "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
     "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
+    ZERO_SHOT: ModelKind("", _SENTENCES, is_trained=False),
 }
-# Kinds that a protocol may name, and that nothing trains.
-UNTRAINED_KINDS = {
-    ZERO_SHOT: ModelKind(
-        "",
-        {
-            TEXTS: Setting(_Texts, "", is_stated=False),
-            "positive": Setting(_Attribute, "", is_stated=False),
-            "negative": Setting(_Attribute, "", is_stated=False),
-        },
-        is_trained=False,
-    )
-}
-ALL_KINDS = {**KINDS, **UNTRAINED_KINDS}
 
 
 def solver_of(n_clips: int) -> str:
@@ -247,21 +243,23 @@ def solver_of(n_clips: int) -> str:
 
 def trainable() -> list[str]:
     """Return the names that `obygaze train` takes."""
-    frames = {name for name, kind in KINDS.items() if kind.reads != "clip"}
-    clips = [name for name in KINDS if name not in frames]
-    return [*clips, CAV]
+    names = []
+    for name, kind in KINDS.items():
+        if kind.reads == "clip" and kind.is_trained:
+            names.append(name)
+    return [*names, CAV]
 
 
 def find_kind(name: str) -> ModelKind:
     """Return the kind of a name; raise an error that lists the known kinds."""
     if is_own_code(name) or is_of_sklearn(name):
         return _kind_of_part(find_part(name))
-    return ALL_KINDS[_known_name(name, ALL_KINDS, "model kind")]
+    return KINDS[_known_name(name, KINDS, "model kind")]
 
 
 def is_kind(name: str) -> bool:
     """Return whether a name is that of a kind, or of a class of own code or of scikit-learn."""
-    return is_own_code(name) or is_of_sklearn(name) or name in ALL_KINDS
+    return is_own_code(name) or is_of_sklearn(name) or name in KINDS
 
 
 def own_baselines(names: Iterable[str]) -> list[str]:
@@ -370,7 +368,7 @@ def build(
             )
         values[name] = value
     if not model_kind.is_trained:
-        raise FixInput(f"{kind} is not fitted, and has no estimator to build")
+        raise FixInput(f"{kind} is not trained, so it has no estimator to build")
     estimator = estimator_class(model_kind.estimator)
     if model_kind.class_name:
         if values.get("random_state", seed) is None:

@@ -1,4 +1,4 @@
-"""Models of sentences: what a text model says of two classes, or of concepts, without training."""
+"""Models of sentences: texts describe two classes, or concepts, so that nothing is trained."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Sentences:
 
     @classmethod
     def of(cls, texts: TextTable) -> Self:
-        """Return those of the texts that `obygaze extract text` wrote."""
+        """Return the directions of the texts that `obygaze extract text` wrote."""
         directions = {}
         for name, group in attribute_vectors(texts).items():
             mean = unit_rows(group.vectors, name).mean(axis=0)
@@ -52,5 +52,5 @@ class ZeroShot:
         rows = np.asarray(X, dtype=np.float64)
         lengths = np.linalg.norm(rows, axis=1)
         products: Floats = rows @ (self.positive - self.negative)
-        # A row of zeros is as far from both.
+        # A row of zeros has no direction: its score is 0.
         return products / np.where(lengths > 0, lengths, 1.0)

@@ -181,8 +181,8 @@ def with_view(
 ) -> Data:
     """Return the data of a protocol with the view of the manifest that it stands for.
 
-    With stores of sound or words that is the manifest as it is: the visual view leaves out what no
-    picture shows.
+    With stores of sound or words it is that of the manifest itself: the visual view leaves out what
+    pictures do not show.
     """
     if data.view != AUTO:
         return data

@@ -20,9 +20,9 @@ from obygaze_features.manifest.expression import BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
 from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.models.registry import (
-    ALL_KINDS,
     BANK,
     BASELINES,
+    KINDS,
     TEXTS,
     ZERO_SHOT,
     default_settings,
@@ -215,7 +215,7 @@ def _read_models(document: Document) -> dict[str, Model]:
         if kind is None:
             document.add(f"{key_path}.kind", "required key is missing")
         elif not isinstance(kind, str) or not is_kind(kind):
-            document.unknown(f"{key_path}.kind", str(kind), ALL_KINDS, "kind of model")
+            document.unknown(f"{key_path}.kind", str(kind), KINDS, "kind of model")
         else:
             _check_settings(document, key_path, kind, settings)
             for key, value in settings.items():
@@ -229,16 +229,18 @@ def _check_settings(
 ) -> None:
     """Check the names and the values of a model's settings."""
     known = find_kind(kind).settings
-    of_sentences = [TEXTS, *known] if kind == ZERO_SHOT else [TEXTS]
-    for name in known if kind == ZERO_SHOT else ():
-        if name not in settings:
-            document.add(f"{key_path}.{name}", "required key is missing")
+    without_grid = {TEXTS}
+    if kind == ZERO_SHOT:
+        without_grid.update(known)
+        for name in known:
+            if name not in settings:
+                document.add(f"{key_path}.{name}", "required key is missing")
     for name, value in settings.items():
         if name not in known:
             document.unknown(f"{key_path}.{name}", name, ["kind", *known])
             continue
-        if name in of_sentences and offered_values(value) is not None:
-            document.add(f"{key_path}.{name}", "takes no grid: nothing chooses it")
+        if name in without_grid and offered_values(value) is not None:
+            document.add(f"{key_path}.{name}", "must be one value, not a grid")
             continue
         problem = setting_problem(known[name], value)
         if problem:
@@ -480,8 +482,8 @@ def _check_nothing_is_found(document: Document, name: str, model: Model) -> None
     """Check that a bottleneck of sentences has no settings of vectors that are found on clips."""
     default = default_settings(model.kind)
     for key in BANK:
-        if key != TEXTS and model.settings[key] != default[key]:
-            problem = "has no meaning beside texts, which are found on no clip"
+        if model.settings[key] != default[key]:
+            problem = "has no meaning with texts, which are the concept vectors"
             document.add(f"models.{name}.{key}", problem)
 
 
@@ -520,7 +522,8 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
     if splits.choose and splits.validation == "none":
         document.add("splits.choose", "has no meaning with validation = 'none'")
     if splits.folds == 1:
-        document.add("splits.folds", "must be at least 2, got 1")
+        or_none = ", or 0 for one of each film" if kind.leaves_one_out else ""
+        document.add("splits.folds", f"must be at least 2{or_none}, got 1")
     for key in fields(Splits):
         is_read = key.name in (*KEYS_OF_ALL, *kind.keys)
         if not is_read and getattr(splits, key.name) != key.default:

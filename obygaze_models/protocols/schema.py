@@ -26,7 +26,7 @@ from obygaze_models.models.registry import BASELINES
 
 PROTOCOL_SCHEMA = "obygaze-protocol/1"
 NONE = "none"
-AUTO = "auto"  # the view of a manifest where none is named: Manifest.usual_view
+AUTO = "auto"  # no view is named: `protocols.clips.with_view` chooses one
 _Whole = Annotated[int, Meta(ge=0)]
 _Class = Annotated[int, Meta(ge=0, le=1)]
 # scikit-learn takes seeds below 2 ** 32, and baselines add the number of the fold.

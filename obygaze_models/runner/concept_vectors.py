@@ -119,8 +119,7 @@ class ConceptVectors:
             bank = self.bank(settings, held)
             return Margins(bank, bank.margins(self.machines.X), NO_ROWS)
         clips = self.clips_to_find_on(held)
-        of_vectors = {name: settings[name] for name in BANK if name in settings}
-        key = self._key(of_vectors, clips, held)
+        key = self._key({name: settings[name] for name in BANK}, clips, held)
         if key not in self.known:
             self.known[key] = self._cross_fitted(settings, clips, held)
         return self.known[key]
@@ -130,8 +129,7 @@ class ConceptVectors:
         if TEXTS in settings:
             return self.sentences[settings[TEXTS]].bank()
         clips = self.clips_to_find_on(held)
-        of_vectors = {name: settings[name] for name in BANK if name in settings}
-        del of_vectors["cross_fit"]
+        of_vectors = {name: settings[name] for name in BANK if name != "cross_fit"}
         key = self._key(of_vectors, clips, held)
         if key not in self.banks:
             examples = self._examples(settings, clips, held)

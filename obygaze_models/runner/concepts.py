@@ -43,7 +43,9 @@ def concept_tables(run: StoreRun) -> tuple[list[ConceptRow], list[NodeRow]]:
             continue
         for task in protocol.train_tasks:
             settings = _settings(model, task)
-            of_vectors = {key: settings[key] for key in BANK if key in settings}
+            of_vectors = {
+                key: settings[key] for key in (*BANK, TEXTS) if key in settings
+            }
             key = canonical_json(of_vectors)
             if key not in qualities:
                 qualities[key] = _qualities(run, of_vectors)

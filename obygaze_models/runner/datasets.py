@@ -66,7 +66,8 @@ def dataset(
             `{"positive": "Look in concept"}`, or the values of a column, `{"column": "decade",
             "values": {"1990": 0, "2000": 1}}`.
         view: The view of the annotations, "raw", "visual" or "as_published". The default is that
-            of protocols: "visual" where clips have visual concepts, else "raw".
+            of protocols: "visual" where clips have visual concepts and the features are not those
+            of sound or words, else "raw".
         array: The array of the store. The default is "pooled" where the store has it, else "clip",
             else its only array.
         workspace: The workspace, if it is not the current one.

@@ -149,10 +149,7 @@ def read_store(
     digest, row_hashes = _hashes(X, ids)
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
-    silent = _without_words(store, [store_ids[row] for row in clips], data)
-    without_words = {
-        clip for clip, is_silent in zip(ids, silent, strict=True) if is_silent
-    }
+    without_words = _without_words(store, ids, [store_ids[row] for row in clips], data)
     origin: dict[str, Any] = {
         "location": store.location,
         "backbone": store.recipe.title,
@@ -328,14 +325,13 @@ def _suggest_ids(
 
 
 def _without_words(
-    store: Store, store_ids: Sequence[str], data: Data
-) -> Sequence[bool]:
-    """Return whether each of some clips has no words; no clip of another kind of store."""
+    store: Store, ids: Sequence[str], store_ids: Sequence[str], data: Data
+) -> set[str]:
+    """Return the clips in which nothing is said; none where the store is not one of words."""
     if data.segments or store.record.array(N_WORDS) is None:
-        return [False] * len(store_ids)
-    numbers = store.matrix(N_WORDS, clips=store_ids).values
-    is_silent: list[bool] = (numbers == 0).tolist()
-    return is_silent
+        return set()
+    numbers = store.matrix(N_WORDS, clips=store_ids).values.tolist()
+    return {clip for clip, n_words in zip(ids, numbers, strict=True) if n_words == 0}
 
 
 def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
@@ -359,8 +355,8 @@ def _equal_clips(
 ) -> dict[str, int]:
     """Return the number of its group for each clip whose features another clip has too.
 
-    Rows about one clip, as of several annotators, are no copies of each other. Nor are clips
-    without words, of which all have one vector.
+    Rows about one clip, as of several annotators, are not copies of each other. Nor are clips
+    without words, which all have the same vector.
     """
     ids_of: dict[bytes, list[str]] = {}
     for row_hash, clip in zip(row_hashes, ids, strict=True):

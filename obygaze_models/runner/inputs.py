@@ -167,24 +167,31 @@ def _remarks_on_media(
     others = without_pictures(stores)
     if others:
         remarks["raw view"] = (
-            f"The levels are those of the raw view, since {', '.join(others)} is not of pictures:"
-            " the visual view leaves out what no picture shows."
+            f"The levels are those of the raw view, because the features of {_named(others)} are"
+            " not made of pictures: the visual view leaves out what pictures do not show."
         )
     of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
     n_of_concept: Counter[str] = Counter()
     for clip in table.clips:
         n_of_concept.update(clip.concepts)
-    heard = [
-        f"{concept} ({count(n_of_concept[concept], manifest.header.unit)})"
-        for modality in ("audio", "speech")
-        for concept in manifest.header.of_modality(modality)
-        if n_of_concept[concept]
-    ]
+    header = manifest.header
+    heard = []
+    for concept in (*header.of_modality("audio"), *header.of_modality("speech")):
+        n_clips = n_of_concept[concept]
+        if n_clips:
+            heard.append(f"{concept} ({count(n_clips, header.unit)})")
     if of_pictures and heard:
         remarks["heard"] = (
-            f"No picture shows {', '.join(heard)}: {', '.join(of_pictures)} cannot see them."
+            f"These concepts can only be heard: {', '.join(heard)}. The features of"
+            f" {_named(of_pictures)} are made of pictures, and do not contain them."
         )
     return remarks
+
+
+def _named(names: Sequence[str]) -> str:
+    """Return the names of stores in a sentence, such as "the stores sound and speech"."""
+    noun = "store" if len(names) == 1 else "stores"
+    return f"the {noun} {' and '.join(names)}"
 
 
 def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
@@ -258,28 +265,35 @@ def _texts_of_models(
     files: dict[str, TextFile] = {}
     for name in protocol.model_names:
         model = protocol.models[name]
-        is_zero_shot = model.kind == ZERO_SHOT
-        if is_zero_shot and (protocol.data.scale == "standard" or protocol.data.erase):
+        if TEXTS not in model.settings:
+            continue
+        if protocol.data.scale == "standard" or protocol.data.erase:
             raise FixUsage(
-                f"{name} compares features with texts as they are, and not scaled or erased ones",
+                f"{name} compares the features with texts, so they must not be scaled or erased",
                 hint="leave out data.scale and data.erase",
             )
-        for task in protocol.train_tasks if TEXTS in model.settings else ():
+        for task in protocol.train_tasks:
             settings = for_task(model.kind, model.settings, task)
             path = settings[TEXTS]
             if path not in files:
                 files[path] = _text_file(path, stores, features)
-            known = files[path].sentences.directions
-            for side in ("positive", "negative") if is_zero_shot else ():
-                attribute = settings[side]
-                if attribute not in known:
-                    raise NotFound(
-                        f"models.{name}.{side}: the texts have no attribute {attribute!r}"
-                        f"{near(attribute, known)}",
-                        where=path,
-                        hint=f"one of {few([*known])}",
-                    )
+            if model.kind == ZERO_SHOT:
+                _check_attributes(name, settings, files[path])
     return files
+
+
+def _check_attributes(name: str, settings: Mapping[str, Any], texts: TextFile) -> None:
+    """Check that the texts have both attributes that a zero-shot model compares."""
+    known = texts.sentences.directions
+    for side in ("positive", "negative"):
+        attribute = settings[side]
+        if attribute not in known:
+            raise NotFound(
+                f"models.{name}.{side}: the texts have no attribute {attribute!r}"
+                f"{near(attribute, known)}",
+                where=settings[TEXTS],
+                hint=f"one of {few([*known])}",
+            )
 
 
 def _text_file(

@@ -323,9 +323,9 @@ class Draws:
 
 
 def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
-    """Return the pairs of a model and a baseline or a model, and of a model on two stores.
+    """Return the pairs of a model and another model or a baseline, and of a model on two stores.
 
-    The cells have the same tasks. Both sides are of the clips that both tested.
+    All cells must have the same tasks. Both sides of a pair are of the clips that both tested.
     """
     pairs = []
     for first, second in combinations(cells, 2):

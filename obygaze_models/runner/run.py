@@ -231,7 +231,10 @@ def _learning(store: StoreRun, evaluation: Evaluation, n_jobs: int) -> list[Resu
             for cell in model_cells(fewer, n_jobs, Quiet(), may_fail=True):
                 curve = (cell.train, cell.test, cell.model)
                 curves.setdefault(curve, {})[n_films] = cell
-    return [*chain(*(learning_rows(of, evaluation) for of in curves.values()))]
+    rows: list[ResultRow] = []
+    for points in curves.values():
+        rows += learning_rows(points, evaluation)
+    return rows
 
 
 def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
@@ -443,8 +446,9 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
     scores = fitted.score(run.vectors.features.of(held.test))
     y = run.labels[pair[1]][held.test] == 1
     starts_at_random = run.models[name].kind == PERCEPTRON
-    leak = run.leak(pair, held, fitted.found_on)
-    if not find_kind(run.models[name].kind).is_trained:
+    if find_kind(run.models[name].kind).is_trained:
+        leak = run.leak(pair, held, fitted.found_on)
+    else:
         leak = run.no_leak(pair, held)
     # Only a choice of a store asks for it, and of thousands of films it takes long.
     inner_ap = fitted.inner.precision if run.protocol.fit.choose_store else None
@@ -542,9 +546,10 @@ def _cells(
             if may_fail:
                 continue
             raise _without_fit(run, pair, name, list(skipped.values()))
-        is_trained = name not in UNTRAINED
         if are_models:
             is_trained = find_kind(run.models[name].kind).is_trained
+        else:
+            is_trained = name not in UNTRAINED
         cells.append(
             Cell(
                 *pair,

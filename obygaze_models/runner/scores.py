@@ -378,7 +378,7 @@ def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
             for fold, reason in on_stores[0].skipped.items()
             if fold not in names
         }
-        # Training films choose the store of what they do not train, too.
+        # Training films choose the store, also for a model that is not trained.
         of_model = replace(
             on_stores[0], tested=tested, skipped=skipped, is_trained=True
         )

@@ -583,8 +583,8 @@ def copies(run: Run, models: Sequence[CellRows]) -> str:
     worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
     return (
         f"{len(copied)} of {len(models)} cells are of clips with exactly the features of a "
-        "training clip (the same pictures or words under another name, or a few numbers that "
-        "coincide): "
+        "training clip (the same pictures or words under another name, or short vectors that "
+        "are equal by chance): "
         f"{worst.facts['copies']} of the {worst.n_clips} test {counted_as(run)}s of {worst.tasks} "
         f"({worst.store})."
     )
@@ -817,8 +817,8 @@ def without_words(run: Run, store: str, facts: Mapping[str, Any]) -> str:
         return ""
     n_clips = run.about["manifest"]["n_clips"]
     return (
-        f"{n_silent} of {n_clips} {counted_as(run)}s have no words in {store}, and so one vector:"
-        " they are not counted as copies of each other."
+        f"{n_silent} of {n_clips} {counted_as(run)}s have no words in {store}, so they all have the"
+        " same vector; they are not counted as copies of each other."
     )
 
 

@@ -30,9 +30,9 @@ from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import (
     CAV,
     DEFAULT_TASK,
+    KINDS,
     PERCEPTRON,
     PUBLISHED_TOLERANCE,
-    UNTRAINED_KINDS,
     default_settings,
     trainable,
 )
@@ -85,9 +85,9 @@ def training_protocol(
         stores: The features, which decide on the view of the labels.
     """
     is_class = is_own_code(name) or is_of_sklearn(name)
-    if name in UNTRAINED_KINDS:
+    if name in KINDS and not KINDS[name].is_trained:
         raise FixUsage(
-            f"{name} is not trained, so that there is nothing to save",
+            f"{name} is not trained, so there is no model to save",
             hint=f"obygaze run PROTOCOL.toml, with kind = {name!r} in a model of it",
         )
     if name not in trainable() and not is_class:

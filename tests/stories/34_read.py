@@ -188,5 +188,7 @@ def test_subtitles_of_another_film_make_nothing(ws: Workspace) -> None:
     ws("manifest import csv films.csv -o films")
     ws.write("said/other.srt", "1\n00:00:01,000 --> 00:00:02,000\nhello\n")
     refused = ws("extract words films -b minilm --subtitles said", code=1)
-    assert "of no film of the manifest: they are of other.srt" in refused.err
+    assert (
+        "no film of the manifest has subtitles: found those of other.srt" in refused.err
+    )
     assert not ws.path("stores").exists()

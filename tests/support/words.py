@@ -71,21 +71,22 @@ def save_language_model(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
-def save_encoder(folder: Path, seed: int = 0) -> Path:
-    """A tiny BERT with its tokenizer."""
-    from transformers import BertConfig, BertModel
+def save_encoder(folder: Path, family: str = "Bert", **settings: int) -> Path:
+    """A tiny encoder of a family of transformers, with its tokenizer."""
+    import transformers
 
     tokenizer = save_tokenizer(folder)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=32,
-    )
-    model = BertModel(config)
-    stir(model, seed)
+    sizes = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": 32,
+    }
+    config = getattr(transformers, f"{family}Config")(**{**sizes, **settings})
+    model = getattr(transformers, f"{family}Model")(config)
+    stir(model, 0)
     model.save_pretrained(folder)
     return folder
 

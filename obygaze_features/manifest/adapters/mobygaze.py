@@ -35,7 +35,7 @@ EXTRA = (
     *("annotator", "start_frame", "end_frame", "framerate"),
     *("movie_title", "clip_index", "comment"),
 )
-# What says what is said in which segment.
+# The columns of the id of a segment, and of what is said in it.
 TEXTS = ("imdb_key", "annotator", "clip_index", "subtitle")
 # The row, the number of the film, and what the notes of the data set say.
 LEFT_OUT = ("", "movie_id", "subtitle", "start_clip", "end_clip")
@@ -92,14 +92,16 @@ def _cells(row: TableRow) -> dict[str, str]:
 
 
 def texts_of_segments(csv: Path) -> dict[str, str]:
-    """Return what is said in each segment, by its id in the manifest; no manifest has it."""
+    """Return what is said in each segment, by the id that the segment has in the manifest."""
     violations = Violations(csv, NAMES)
     table = read_table(csv, required=TEXTS, violations=violations, content="segments")
-    texts = {}
+    texts: dict[str, str] = {}
     for row in table.rows:
+        segment = _id_of(row)
+        if segment in texts:
+            row.add("clip_index", f"the segment {segment} has several rows")
         strings = string_list(row["subtitle"])
-        text = row["subtitle"] if strings is None else " ".join(strings)
-        texts[_id_of(row)] = text
+        texts[segment] = row["subtitle"] if strings is None else " ".join(strings)
     violations.raise_if_any("this is not the table of MObyGaze")
     return texts
 

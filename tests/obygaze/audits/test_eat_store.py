@@ -14,7 +14,7 @@ from support.stores import a_recipe, made_store, some_ids, some_rows
 
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import open_store
+from obygaze_features.store import Recipe, open_store
 from obygaze_features.store.recipe import same_space, space_id_of
 
 HASH = "ef" * 32
@@ -109,6 +109,22 @@ def test_groups_by_expression_are_tested_within_films(place: Path) -> None:
     assert document["blocks"]["n_shared"] == 4
     # The texts have two attributes: they need not be named.
     assert eat(place, "toy").ok().json()["effect_size"] == document["effect_size"]
+
+
+def test_clips_of_a_store_of_words_have_the_levels_of_the_annotation(
+    place: Path,
+) -> None:
+    made_store(
+        place / "stores" / "said",
+        some_rows(N),
+        {"clip": open_store(place / "stores" / "toy").matrix("clip").values},
+        recipe=Recipe.of(**{**recipe().to_json(), "sampling": {"medium": "words"}}),
+    )
+    assert eat(place, "toy").ok().json()["view"] == "visual"
+    words = ("-C", place, "audit", "eat", "said", "toy", "--json")
+    text = ("--text", place / "texts.npz")
+    done = call_obygaze(*words, *text, "--x", "level == S", "--y", "level == EN")
+    assert done.ok().json()["view"] == "raw"
 
 
 def test_groups_by_lists_of_clips(place: Path) -> None:

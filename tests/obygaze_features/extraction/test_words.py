@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from support.checkpoints import stir, write_tiny_card
+from support.checkpoints import write_tiny_card
 from support.cli import call_obygaze
 from support.subtitled import write_subtitled
-from support.words import real_encoder, save_encoder, save_text_model, save_tokenizer
+from support.words import real_encoder, save_encoder, save_text_model
 
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
@@ -81,7 +81,7 @@ def test_a_store_has_vectors_and_numbers_of_words_and_is_sealed_at_once(
     assert made.exit_code == 3
     assert made.remarks == [
         "1 clip without words",
-        "the subtitles have others than the manifest: gone.srt",
+        "not in the manifest, and so not read: gone.srt",
     ]
     store = open_store("films.tiny", workspace=workspace)
     assert store.terms.licence == "CC0-1.0"
@@ -201,12 +201,12 @@ def test_bad_input_is_one_error_and_nothing_is_made(
 
     refused(said, "the folder has no subtitles")
     (said / "gone.srt").write_text(SRT.format("a"))
-    refused(said, "of no film of the manifest: they are of gone.srt")
+    refused(said, "no film of the manifest has subtitles: found those of gone.srt")
     (said / "lake.srt").write_text(SRT.format("a"))
     (said / "lake.vtt").write_text("WEBVTT\n\n00:01.000 --> 00:02.000\na\n")
     refused(said, "two files of the film lake")
     refused(said / "lake.srt", "expected a folder")
-    refused(workspace / "none", "no such subtitles")
+    refused(workspace / "none", "no such file or folder")
     (said / "lake.vtt").unlink()
     late = "1\n00:01:00,000 --> 00:01:02,000\na\n"
     (said / "lake.srt").write_text(late)
@@ -219,14 +219,19 @@ def test_bad_input_is_one_error_and_nothing_is_made(
     table = workspace / "table.csv"
     table.write_text("movie_id,text\nlake,a\n")
     refused(table, "must have the columns movie_id, start_s, end_s, text")
-    table.write_text("movie_id,start_s,end_s,text\nlake,1,x,a\nlake,3,2,a\n")
-    told = refused(table, "the cues cannot be read: 2 problems")
+    rows = "lake,1,x,a\nlake,1/0,2,a\nlake,3,2,a\n"
+    table.write_text(f"movie_id,start_s,end_s,text\n{rows}")
+    told = refused(table, "the cues cannot be read: 3 problems")
     assert told.details[0].startswith(f"{table}:2: column 'end_s'")
     table.write_text("clip_id,text\nlake-0,a\nlake-0,b\n")
     assert "already on line 2" in refused(table, "texts cannot be read").details[0]
     table.write_text("clip_id,text\ngone-0,a\n")
-    refused(table, "the texts are of no clip of the manifest")
-    with pytest.raises(FixUsage, match="tiny reads words, and takes nothing of a vid"):
+    refused(table, "no clip of the manifest has a text: found those of gone-0")
+    table.write_text("clip_id,text\nlake-0,a\nlake-1,a\nLake 1,a\nLake_1,b\n")
+    refused(table, "'Lake 1' and 'Lake_1' both become the clip 'Lake_1'")
+    table.write_text("clip_id,text\nlake-0,-\nlake-1,\n")
+    refused(table, r"nothing is said in 2 clips \(the text of the clip\)")
+    with pytest.raises(FixUsage, match="tiny reads words, not videos"):
         extract("films", "tiny", weights=[str(encoder)], workspace=workspace)
     (said / "lake.srt").write_text(SRT.format("a"))
     with pytest.raises(FixUsage, match="has no text model"):
@@ -250,6 +255,11 @@ def test_the_released_texts_of_mobygaze_are_read_and_no_manifest_has_them(
     store = open_store("mobygaze.tiny", workspace=workspace)
     ids = ["tt01-annotator1-0000", "tt01-annotator1-0001", "tt01-annotator2-0000"]
     assert store.matrix("n_words", clips=ids).values.tolist() == [3, 2, 0]
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join([*lines, lines[1].replace("sad", "happy")]))
+    with pytest.raises(ObygazeError, match="not the table of MObyGaze") as caught:
+        extract_words("mobygaze", "tiny", table, out="twice", workspace=workspace)
+    assert "tt01-annotator1-0000 has several rows" in caught.value.details[0]
 
 
 def test_rows_of_several_annotators_have_the_text_of_their_clip(
@@ -293,26 +303,16 @@ def test_roberta_is_the_mean_of_its_tokens_and_has_two_positions_less(
     workspace: Path,
 ) -> None:
     import torch
-    from transformers import RobertaConfig, RobertaModel
+    from transformers import RobertaModel
 
     folder = workspace / "roberta"
-    tokenizer = save_tokenizer(folder)
-    config = RobertaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=10,
-        pad_token_id=0,
-    )
-    model = RobertaModel(config).eval()
-    stir(model, 0)
-    model.save_pretrained(folder)
+    save_encoder(folder, "Roberta", max_position_embeddings=10, pad_token_id=0)
+    model = RobertaModel.from_pretrained(folder).eval()
     card = CARD.replace('"bert"', '"roberta"').replace('"tiny"', '"tinier"')
     (workspace / "backbones" / "tinier.toml").write_text(card.replace("8", "64"))
     tower = load_text_tower("tinier", folder, workspace=Workspace.of(workspace))
     assert tower.max_length == 8
+    tokenizer = tower.tokenizer
     texts = ["a sad man", "the happy dog on the bed", ""]
     for text, vector in zip(texts, tower.embed(texts), strict=True):
         with torch.inference_mode():

@@ -50,7 +50,7 @@ def test_a_file_whose_times_begin_late_has_its_own_zero(tmp_path: Path) -> None:
 
 def test_subtitles_that_are_pictures_are_no_words(tmp_path: Path) -> None:
     path = write_subtitled(tmp_path / "a.mkv", ["dvdsub"], SAID)
-    with pytest.raises(BadVideo, match=r"pictures \(.*\), and no text") as caught:
+    with pytest.raises(BadVideo, match=r"pictures \(.*\), not text") as caught:
         read_embedded(path)
     assert caught.value.reason == "no-words"
     assert caught.value.where == str(path)

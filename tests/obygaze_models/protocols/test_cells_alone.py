@@ -36,7 +36,9 @@ SPLITS = {"films unseen": (), "random folds": KFOLD}
 SHORT = ("models.mlp.max_epochs=3", "models.mlp.min_epochs=1", "report.compare=false")
 N_BASELINES = 6
 FEW = ("mlp", "ridge", "svm", "pcbm-lr", "choosy-pcbm")
-ONE_VECTOR = [name for name, kind in KINDS.items() if kind.reads == "clip"]
+ONE_VECTOR = [
+    name for name, kind in KINDS.items() if kind.reads == "clip" and kind.is_trained
+]
 ALL = (*ONE_VECTOR, "choosy", "choosy-pcbm")
 
 

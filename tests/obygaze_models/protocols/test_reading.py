@@ -431,7 +431,7 @@ def test_two_parts_of_one_name_are_refused(change: str) -> None:
             ),
             "splits.choose: has no meaning with validation = 'none'",
         ),
-        (("splits.folds=1",), "splits.folds: must be at least 2"),
+        (("splits.folds=1",), "splits.folds: must be at least 2, or 0"),
         (("balancing=rotated",), "balancing: needs published splits and a scheme"),
     ],
 )

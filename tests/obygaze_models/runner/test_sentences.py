@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,7 +17,6 @@ from support.experiments import (
     planted,
     quick,
     run_on,
-    scores_of,
     store_of,
     write_workspace,
 )
@@ -49,33 +48,29 @@ ONE_PAIR = (
 )
 
 
-@pytest.fixture(scope="module")
-def manifest() -> Manifest:
-    return films(6, 30, seed=3)
+class World(NamedTuple):
+    """Made-up films, a store of their words, and sentences about two classes."""
+
+    manifest: Manifest
+    X: NDArray[np.float32]
+    store: Store
+    vectors: dict[str, NDArray[np.float64]]
+    texts: Path
 
 
 @pytest.fixture(scope="module")
-def X(manifest: Manifest) -> NDArray[np.float32]:
-    return planted(manifest, width=WIDTH)
-
-
-@pytest.fixture(scope="module")
-def store(manifest: Manifest, X: NDArray[np.float32], tmp_path_factory: Any) -> Store:
-    path = tmp_path_factory.mktemp("words") / "s"
-    return store_of(path, manifest, X, recipe=recipe_of_words())
-
-
-@pytest.fixture(scope="module")
-def vectors() -> dict[str, NDArray[np.float32]]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    manifest = films(6, 30, seed=3)
+    X = planted(manifest, width=WIDTH)
+    folder = tmp_path_factory.mktemp("words")
+    store = store_of(folder / "s", manifest, X, recipe=recipe_of_words())
     rng = np.random.default_rng(5)
     sure = rng.normal(size=(3, WIDTH))
     sure[:, :4] += 2
-    return {"sure": sure, "plain": rng.normal(size=(2, WIDTH))}
-
-
-@pytest.fixture(scope="module")
-def texts(vectors: dict[str, Any], tmp_path_factory: Any) -> Path:
-    return write_sentences(tmp_path_factory.mktemp("texts") / "t.npz", vectors)
+    vectors = {"sure": sure, "plain": rng.normal(size=(2, WIDTH))}
+    return World(
+        manifest, X, store, vectors, write_sentences(folder / "t.npz", vectors)
+    )
 
 
 def zero_shot(texts: Path, *changes: str) -> list[str]:
@@ -96,9 +91,8 @@ def run(
     return run_on(tmp_path, protocol, manifest, {"x": store})
 
 
-def of_model(found: Run, name: str) -> Run:
-    rows = [row for row in found.predictions if row["model"] == name]
-    return type("One", (), {"predictions": rows})  # type: ignore[return-value]
+def predictions_of(found: Run, name: str) -> list[Any]:
+    return [row for row in found.predictions if row["model"] == name]
 
 
 def unit(rows: NDArray[Any]) -> NDArray[np.float64]:
@@ -108,21 +102,18 @@ def unit(rows: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def test_scores_are_a_plain_cosine_and_the_model_stands_beside_trained_ones(
-    tmp_path: Path,
-    manifest: Manifest,
-    store: Store,
-    texts: Path,
-    X: NDArray[np.float32],
-    vectors: dict[str, NDArray[np.float32]],
+    tmp_path: Path, world: World
 ) -> None:
+    manifest, X, store, vectors, texts = world
     found = run(tmp_path, manifest, store, *zero_shot(texts, *ONE_PAIR))
     sides = {name: unit(unit(rows).mean(axis=0)) for name, rows in vectors.items()}
     expected = unit(X) @ sides["sure"] - unit(X) @ sides["plain"]
     place = {clip.clip_id: number for number, clip in enumerate(manifest)}
-    scores = scores_of(of_model(found, "said"))
-    assert len(scores) > 50
-    for clip, score in scores.items():
-        assert score == pytest.approx(expected[place[clip]], abs=1e-6)
+    rows = predictions_of(found, "said")
+    assert len(rows) > 50
+    for row in rows:
+        clip = place[row["clip_id"]]
+        assert row["score"] == pytest.approx(expected[clip], abs=1e-6)
     said = the_cell(found, model="said")
     ridge = the_cell(found, model="ridge")
     assert (said.is_trained, ridge.is_trained) == (False, True)
@@ -137,8 +128,9 @@ def test_scores_are_a_plain_cosine_and_the_model_stands_beside_trained_ones(
 
 
 def test_permuted_training_labels_change_thresholds_only(
-    tmp_path: Path, manifest: Manifest, store: Store, texts: Path
+    tmp_path: Path, world: World
 ) -> None:
+    manifest, _, store, _, texts = world
     # Films that are never tested train: their labels do not come into any value else.
     never = [f"tt000000{number}" for number in (1, 2, 3)]
     changes = zero_shot(texts, *ONE_PAIR, f"splits.never={never!r}")
@@ -151,7 +143,7 @@ def test_permuted_training_labels_change_thresholds_only(
     )
     first = run(tmp_path, manifest, store, *changes, "splits.folds=3")
     second = run(tmp_path, others, store, *changes, "splits.folds=3")
-    assert of_model(first, "said").predictions == of_model(second, "said").predictions
+    assert predictions_of(first, "said") == predictions_of(second, "said")
 
     def values(found: Run, is_tuned: bool) -> list[Any]:
         rows = []
@@ -170,8 +162,9 @@ def test_permuted_training_labels_change_thresholds_only(
 
 
 def test_nothing_that_is_not_trained_leaks_or_has_a_curve_or_a_contrast(
-    tmp_path: Path, manifest: Manifest, store: Store, texts: Path
+    tmp_path: Path, world: World
 ) -> None:
+    manifest, _, store, _, texts = world
     leaky = (
         *("splits.kind=kfold", "splits.folds=3", "report.concepts=false"),
         *("report.learning_films=[2, 3]", "report.questions=[]", "leakage=warn"),
@@ -194,21 +187,20 @@ def test_nothing_that_is_not_trained_leaks_or_has_a_curve_or_a_contrast(
     assert not models(found, model="ridge")[0].has_interval("ap")
 
 
-def test_what_is_refused(
-    tmp_path: Path,
-    manifest: Manifest,
-    X: NDArray[np.float32],
-    store: Store,
-    texts: Path,
-) -> None:
+def test_what_is_refused(tmp_path: Path, world: World) -> None:
+    manifest, X, store, _, texts = world
+
     def refused(error: type[Exception], what: str, *changes: str) -> None:
         with pytest.raises(error, match=what):
             protocol = quick("honest", *zero_shot(texts, *changes))
             gather(protocol, manifest, "made-up", {"x": store})
 
     refused(NotFound, "no attribute 'suer'", "models.said.positive=suer")
-    refused(FixUsage, "as they are, and not scaled", "data.scale=standard")
-    refused(FixUsage, "as they are, and not scaled", "data.erase=['Body']")
+    refused(FixUsage, "must not be scaled or erased", "data.scale=standard")
+    bottleneck = (f"models.pcbm-lr.texts={texts}", 'grid.models=["pcbm-lr"]')
+    scaled = (*bottleneck, "data.scale=standard")
+    refused(FixUsage, "pcbm-lr compares the features with texts", *scaled)
+    refused(FixUsage, "must not be scaled or erased", "data.erase=['Body']")
     refused(NotFound, "no-such", f"models.said.texts={tmp_path / 'no-such.npz'}")
     other = write_sentences(
         tmp_path / "o.npz", {"sure": X[0], "plain": X[1]}, "cd" * 32
@@ -217,22 +209,21 @@ def test_what_is_refused(
     grid = 'models.said.positive.grid=["sure", "plain"]'
     with pytest.raises(FixInput) as caught:
         quick("honest", *zero_shot(texts), grid)
-    assert "takes no grid: nothing chooses it" in str(caught.value.details)
+    assert "must be one value, not a grid" in str(caught.value.details)
     with pytest.raises(FixInput) as caught:
         quick("honest", "models.said.kind=zero-shot", "models.said.texts=t.npz")
     assert len(caught.value.details) == 2
     with pytest.raises(FixInput) as caught:
         quick("honest", f"models.pcbm-lr.texts={texts}", "models.pcbm-lr.cross_fit=3")
-    assert "has no meaning beside texts" in str(caught.value.details)
+    assert "has no meaning with texts" in str(caught.value.details)
     with pytest.raises(FixUsage, match="zero-shot is not trained"):
         training_protocol("zero-shot", "EN_S", manifest)
-    with pytest.raises(FixInput, match="is not fitted"):
+    with pytest.raises(FixInput, match="is not trained"):
         build(ZERO_SHOT)
 
 
-def test_the_hash_of_the_texts_is_part_of_the_run(
-    tmp_path: Path, manifest: Manifest, store: Store, vectors: dict[str, Any]
-) -> None:
+def test_the_hash_of_the_texts_is_part_of_the_run(tmp_path: Path, world: World) -> None:
+    manifest, _, store, vectors, _ = world
     path = write_sentences(tmp_path / "t.npz", vectors)
     protocol = quick("honest", *zero_shot(path, *ONE_PAIR))
 
@@ -246,13 +237,9 @@ def test_the_hash_of_the_texts_is_part_of_the_run(
 
 
 def test_concept_vectors_of_sentences_are_the_same_in_every_fold(
-    tmp_path: Path,
-    manifest: Manifest,
-    store: Store,
-    texts: Path,
-    X: NDArray[np.float32],
-    vectors: dict[str, NDArray[np.float32]],
+    tmp_path: Path, world: World
 ) -> None:
+    manifest, X, store, vectors, texts = world
     changes = (f"models.pcbm-lr.texts={texts}", 'grid.models=["pcbm-lr"]', *ONE_PAIR)
     protocol = quick("honest", *changes)
     (stored,) = store_runs(gather(protocol, manifest, "made-up", {"x": store}))
@@ -281,8 +268,9 @@ def test_concept_vectors_of_sentences_are_the_same_in_every_fold(
 
 
 def test_a_run_imports_neither_torch_nor_transformers(
-    tmp_path: Path, manifest: Manifest, store: Store, texts: Path
+    tmp_path: Path, world: World
 ) -> None:
+    manifest, _, store, _, texts = world
     write_manifest(manifest, tmp_path / "manifests" / "made-up.toml")
     script = f"""
 import sys
@@ -305,8 +293,9 @@ assert not {{"torch", "transformers"}} & set(sys.modules)
 
 
 def test_a_bottleneck_of_sentences_is_kept_and_asks_for_the_words_of_new_films(
-    tmp_path: Path, manifest: Manifest, X: NDArray[np.float32], texts: Path
+    tmp_path: Path, world: World
 ) -> None:
+    manifest, X, _, _, texts = world
     write_workspace(tmp_path, manifest, X)
     store_of(tmp_path / "stores" / "said", manifest, X, recipe=recipe_of_words())
     changes = [f"model.texts={texts}", "report.replicates=4"]

@@ -48,8 +48,8 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     assert cell.facts["copies"] == (2 if len(same) == 2 else 0)
     texts = {warning.about: warning.text for warning in warnings_of(found)}
     assert texts["without words in said"] == (
-        f"{is_silent.sum()} of {len(manifest)} clips have no words in said, and so one vector:"
-        " they are not counted as copies of each other."
+        f"{is_silent.sum()} of {len(manifest)} clips have no words in said, so they all have the"
+        " same vector; they are not counted as copies of each other."
     )
     # The same vectors in a store that does not say how many words there are.
     plain = store_of(tmp_path / "plain", manifest, X)
