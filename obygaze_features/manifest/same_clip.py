@@ -107,12 +107,17 @@ def known_film(movie_id: str | None) -> str:
 
 def clip_of_cells(cells: Mapping[str, str]) -> Identity:
     """Return what a row of a table with results says of its clip."""
-    times = (number_of_cell(cells.get("start_s")), number_of_cell(cells.get("end_s")))
     return Identity(
         cells["clip_id"],
         known_film(cells.get("movie_id")),
-        in_either=None if times == (None, None) else times,
+        in_either=times_of_cells(cells),
     )
+
+
+def times_of_cells(cells: Mapping[str, str]) -> Times | None:
+    """Return the times in a row of a table with results or features; None if it has none."""
+    times = (number_of_cell(cells.get("start_s")), number_of_cell(cells.get("end_s")))
+    return None if times == (None, None) else times
 
 
 def require_films(films: Sequence[str], where: str) -> None:
