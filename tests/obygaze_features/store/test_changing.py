@@ -837,6 +837,20 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
     }
 
 
+def test_a_file_that_names_the_row_of_an_annotator_otherwise_is_listed(
+    workspace: Workspace,
+) -> None:
+    """An import makes `lake_1.ada` of `lake 1.ada`, which is a row of the clip `lake_1`."""
+    place = workspace.root / "stores" / "lake"
+    values = {"clip": np.ones((2, 4), np.float32)}
+    made_store(place, [Row("lake_1", "lake"), Row("lake_2", "lake")], values)
+    sent = workspace.root / "sent.npz"
+    ids = {"clip_id": ["lake 1.ada"], "movie_id": ["lake"]}
+    np.savez(sent, **ids, clip=np.ones((1, 4), np.float32))
+    made = subset(place, without=["lake_1"], reason="asked", workspace=workspace)
+    assert sent in [copy.path for copy in made.copies]
+
+
 def test_a_merger_never_takes_the_place_of_its_source(
     store: Path, workspace: Workspace, tmp_path: Path
 ) -> None:
