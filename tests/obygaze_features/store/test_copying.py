@@ -331,7 +331,7 @@ def test_a_publication(store: Path, workspace: Workspace, home: Path) -> None:
     made = push(store, out, no_licence=True)
     names = "croissant.json, CITATION.cff, features.parquet"
     assert made.notes[0].startswith(
-        f"removed there, since it was of the store or terms before: {names};"
+        f"removed there, since the store or its terms have changed: {names};"
     )
     assert "features.parquet" not in (out / "README.md").read_text("utf-8")
     assert not (out / "croissant.json").exists()
