@@ -53,23 +53,28 @@ def open_table(
     ids = [id_of_form(form, row, row.cells) for row in table.rows]
     films = [row.cells.get(FILM_KEY, "").strip() or None for row in table.rows]
     times = [times_of_cells(row.cells) or (None, None) for row in table.rows]
-    # Beside a word, the decimal commas of a column are still there.
-    point = "." if table.delimiter != "," else ","
-    columns = []
+    cells_of: dict[str, list[str]] = {}
     left_out = []
     # Levels and folds are no features.
     own = own_columns(table.columns)
     for name in filter(None, table.columns):
         if name in (*columns_of_ids, FILM_KEY, *TIME_KEYS):
             continue
-        cells = [row[name].strip().replace(",", point) for row in table.rows]
+        cells = [row[name].strip() for row in table.rows]
+        numbers = [cell for cell in cells if number_of_cell(cell) is not None]
+        has_points = any("." in cell for cell in numbers)
+        # Beside a word, the decimal commas of a column are still there.
+        if table.delimiter != "," and not has_points:
+            cells = [cell.replace(",", ".") for cell in cells]
         has_numbers = any(number_of_cell(cell) is not None for cell in cells)
         if has_numbers and name in own:
-            columns.append(name)
+            cells_of[name] = cells
         else:
             left_out.append(name)
-    rows = [_numbers(row, columns, point) for row in table.rows]
-    if not columns and not violations:
+    rows = []
+    for place, row in enumerate(table.rows):
+        rows.append(_numbers(row, {name: cells_of[name][place] for name in cells_of}))
+    if not cells_of and not violations:
         violations.add(None, None, "no column has numbers")
     hint = (
         "--id-key COLUMN names the column of ids, --id-key '{film}-{scene}' makes them of several;"
@@ -84,10 +89,10 @@ def open_table(
         origin=origin_of("xlsx" if is_workbook(path) else "csv", path),
         clip_ids=ids,
         movie_ids=films,
-        columns={ARRAY: ArrayColumn(ARRAY, _Rows(rows, (len(rows), len(columns))))},
+        columns={ARRAY: ArrayColumn(ARRAY, _Rows(rows, (len(rows), len(cells_of))))},
         notes=notes,
         times=times,
-        facts={"columns": ", ".join(columns)},
+        facts={"columns": ", ".join(cells_of)},
     )
 
 
@@ -103,12 +108,11 @@ class _Rows:
         return list(self.rows[places])
 
 
-def _numbers(row: TableRow, columns: Sequence[str], point: str) -> Values | BadRow:
+def _numbers(row: TableRow, cells: Mapping[str, str]) -> Values | BadRow:
     """Return the numbers of a row, or why there are none; add a violation for each word."""
     empty = []
     values = []
-    for name in columns:
-        cell = row[name].strip().replace(",", point)
+    for name, cell in cells.items():
         number = number_of_cell(cell)
         if not cell:
             empty.append(name)
