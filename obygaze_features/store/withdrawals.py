@@ -257,7 +257,7 @@ def rows_withdrawn_elsewhere(
         here: What the sentence calls the store, such as "in this copy".
     """
     withdrawn = withdrawn_elsewhere(_clips_with_features(store), workspace)
-    return [f"{withdrawn}, and have features {here}"] if withdrawn else []
+    return [f"{withdrawn}, still with features {here}"] if withdrawn else []
 
 
 def _clips_with_features(store: Store) -> Iterator[tuple[Identity, str]]:

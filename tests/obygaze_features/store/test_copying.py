@@ -569,10 +569,10 @@ def test_a_copy_of_what_was_withdrawn_here_is_said(
         "clip 9, clip 10, clip 11 (3 clips) were withdrawn from films"
     )
     sent = push("again", home / "out", no_licence=True, workspace=workspace)
-    assert "have features in what was sent" in sent.notes[-1]
+    assert "still with features in what was sent" in sent.notes[-1]
     for warnings in (
         verify("again", workspace=workspace).warnings,
         describe_store("again", workspace=workspace).warnings,
     ):
         (warning,) = warnings
-        assert "were withdrawn from films, and have features here" in warning
+        assert "were withdrawn from films, still with features here" in warning
