@@ -10,6 +10,7 @@ store.
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import chain, count
+from math import floor
 from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
@@ -289,6 +290,19 @@ def _starts_of(row: Identity, number: int) -> list[tuple[tuple[str, str], float,
         if row.video:
             starts.append((in_file, times[0], number))
     return starts
+
+
+def places_of(row: Identity) -> list[tuple[str, str, int]]:
+    """Return about where the clip of a row begins, in its film and in its file.
+
+    Rows with other ids and no such place in common are other clips. Times are cut into pieces of
+    twice the tolerance, and a start is in its piece and the next: nearly equal starts share one.
+    """
+    places = []
+    for (kind, name), start_s, _ in _starts_of(row, 0):
+        piece = floor(start_s / (2 * TOLERANCE_S))
+        places += [(kind, name, piece), (kind, name, piece + 1)]
+    return places
 
 
 def _rows_with_the_same_id(rows: Sequence[Identity]) -> list[int]:
