@@ -30,7 +30,8 @@ SCENES_OF_A_FILM = (
     *(("Look",),) * 2,
     ("Body", "Look"),
 )
-# A quarter of the scenes, with and without `Body`, have `Voice`, too: by their places above.
+# The places above of the scenes that have `Voice` too: a quarter of those with `Body`, and of those
+# without it.
 WITH_VOICE = (0, 6, 9)
 RATE = 16000
 ANNOTATORS = ("ada", "ben")

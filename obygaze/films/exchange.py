@@ -573,7 +573,9 @@ class _Importer:
     def _read_table(self, path: Path) -> None:
         marks = read_marks(path, fps=self.rates)
         for columns in _columns_left_out(further_columns(path)):
-            self.warnings.append(f"{path}: left out, since marks have none: {columns}")
+            self.warnings.append(
+                f"{path}: left out, since marks have no place for them: {columns}"
+            )
         for segment in marks.segments:
             rate = marks.rate_of(segment.movie_id)
             if segment.is_watched:

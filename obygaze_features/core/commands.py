@@ -215,8 +215,9 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that the first word names; an error suggests a similar one.
 
-        The first word of a summary is what a command does: where `info` shows a store, somebody
-        who types `show` means it.
+        The first word of a summary is what a command does: `store info` shows a store, so that who
+        types `store show` means it. Outside of a group, commands that show something are of
+        different things, and none is suggested.
         """
         name = args[0]
         names = self.list_commands(ctx)
@@ -225,9 +226,10 @@ class LazyGroup(click.Group):
             message = f"No such command {name!r}."
             doing_this = []
             for known, entry in self.table.items():
-                if entry.summary.split()[0].lower() == name.lower():
+                first_word, _, _ = entry.summary.partition(" ")
+                if first_word.lower() == name.lower():
                     doing_this.append(repr(known))
-            if doing_this:
+            if doing_this and not self.has_headings:
                 message += f" Did you mean {' or '.join(doing_this)}?"
                 names = []
             raise click.NoSuchCommand(name, message, names, ctx)

@@ -418,10 +418,8 @@ def imports_of(path: Path) -> Sequence[ast.Import | ast.ImportFrom]:
 def _imports_in(code: bytes) -> Sequence[ast.Import | ast.ImportFrom]:
     try:
         tree = ast.parse(code)
-    except (
-        SyntaxError,
-        ValueError,
-    ):  # the import of the file says what is wrong with it
+    except (SyntaxError, ValueError):
+        # The import of the file says what is wrong with it.
         return ()
     return tuple(
         node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)

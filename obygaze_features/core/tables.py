@@ -506,7 +506,10 @@ def _without_column(header: Sequence[str], cells: Sequence[str]) -> str:
 
 def number_of_cell(cell: str | None) -> float | None:
     """Return a cell as a number; None where it is none, or not finite."""
-    number = math.nan
+    # Python reads 1_2 as 12, and in a table it is a name.
+    if not cell or "_" in cell:
+        return None
     with suppress(ValueError):
-        number = float(cell or "")
-    return number if math.isfinite(number) else None
+        number = float(cell)
+        return number if math.isfinite(number) else None
+    return None

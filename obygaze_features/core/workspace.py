@@ -248,9 +248,8 @@ class Workspace:
             message = f"{name} is a file of features, not a store"
             hint = of_features
         elif is_manifest and named.suffix.lower() in VIDEO_SUFFIXES:
-            path = named
             message = f"{name} is a film, not a manifest of films"
-            films = shlex.quote(str(path.parent))
+            films = shlex.quote(str(named.parent))
             hint = f"obygaze manifest import folder {films}"
         elif is_manifest and named.is_dir():
             hint = f"obygaze manifest import folder {shlex.quote(name)}"

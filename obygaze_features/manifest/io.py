@@ -355,8 +355,8 @@ MERGED = (
     "; merged cells have a value in the first one only: write it into the others too"
 )
 OWN_CONCEPT = (
-    "in expressions, concept is the column concepts: --map concepts=concept, or --map NAME=concept"
-    " for another name"
+    "no column may be called concept, because expressions read it as concepts: --map"
+    " concepts=concept, or --map NAME=concept for another name"
 )
 OF_NO_FILE = (
     "without a file, start_s is a time in the film, and film_start_s says another one: name the"

@@ -52,9 +52,12 @@ def _checked(returned: ImportedManifest, note: str, name: str) -> ImportedManife
         columns.update(dict.fromkeys(clip.extra))
     manifest = Manifest(name, noted, clips, tuple(columns))
     check_manifest(manifest)
-    said: dict[str, Any] = {}
-    for key in ("warnings", "notes"):
-        sentences: Any = getattr(returned, key)
-        is_one = isinstance(sentences, str)
-        said[key] = (sentences,) if is_one else tuple(sentences)
-    return returned._replace(manifest=manifest, **said)
+    return returned._replace(
+        manifest=manifest,
+        warnings=_sentences(returned.warnings),
+        notes=_sentences(returned.notes),
+    )
+
+
+def _sentences(given: Any) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -10,6 +10,7 @@ store.
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import chain, count
+from math import floor
 from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
@@ -107,12 +108,17 @@ def known_film(movie_id: str | None) -> str:
 
 def clip_of_cells(cells: Mapping[str, str]) -> Identity:
     """Return what a row of a table with results says of its clip."""
-    times = (number_of_cell(cells.get("start_s")), number_of_cell(cells.get("end_s")))
     return Identity(
         cells["clip_id"],
         known_film(cells.get("movie_id")),
-        in_either=None if times == (None, None) else times,
+        in_either=times_of_cells(cells),
     )
+
+
+def times_of_cells(cells: Mapping[str, str]) -> Times | None:
+    """Return the times in a row of a table with results or features; None if it has none."""
+    times = (number_of_cell(cells.get("start_s")), number_of_cell(cells.get("end_s")))
+    return None if times == (None, None) else times
 
 
 def require_films(films: Sequence[str], where: str) -> None:
@@ -284,6 +290,19 @@ def _starts_of(row: Identity, number: int) -> list[tuple[tuple[str, str], float,
         if row.video:
             starts.append((in_file, times[0], number))
     return starts
+
+
+def places_of(row: Identity) -> list[tuple[str, str, int]]:
+    """Return about where the clip of a row begins, in its film and in its file.
+
+    Rows with other ids and no such place in common are other clips. Times are cut into pieces of
+    twice the tolerance, and a start is in its piece and the next: nearly equal starts share one.
+    """
+    places = []
+    for (kind, name), start_s, _ in _starts_of(row, 0):
+        piece = floor(start_s / (2 * TOLERANCE_S))
+        places += [(kind, name, piece), (kind, name, piece + 1)]
+    return places
 
 
 def _rows_with_the_same_id(rows: Sequence[Identity]) -> list[int]:

@@ -180,7 +180,7 @@ def with_edits(card: str, edits: Edits) -> bytes:
 
 
 def with_body(card: bytes, edits: Edits) -> bytes:
-    """Return a card with the text of another one, and what only the head of that has."""
+    """Return a card with the text of another card, and the keys that only the other's head has."""
     head, body = _parts(card)
     known = dict(_keys_of(head))
     for key, lines in _keys_of_persons(edits.head):
@@ -444,7 +444,7 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
     sentences.append(f"{taken}{by_rule}{rest}.")
     if medium != "words":
         sentences.append(f"Videos were decoded by {_named(value['decoder'])}.")
-    prepared = PREPARED[medium]
+    prepared = PREPARED.get(medium, "Inputs")
     settings = _words(value["preprocessing"])
     sentences.append(f"{prepared} were prepared with {settings}.")
     sentences.append(f"The features were computed with {_words(value['compute'])}.")

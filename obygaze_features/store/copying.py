@@ -155,7 +155,7 @@ def pull(
             _remove_copies(target)
             if card != older.card:
                 write_atomic(target / CARD, card)
-                notes.append("README.md has now what is new at the source")
+                notes.append("README.md was updated from the source")
             return Copied(str(target), store.seal, changes=changes, notes=notes)
     n_sent, n_bytes = _pull(store, target, older, card, progress or Quiet())
     _remove_copies(target)
@@ -452,7 +452,7 @@ def _push(
     removed = [name for name in published_there if name not in sent]
     if removed:
         notes.append(
-            f"removed there, since it was of the store or terms before: {', '.join(removed)};"
+            f"removed there, since the store or its terms have changed: {', '.join(removed)};"
             " --publish --creator NAME sends it anew"
         )
     card, note = _card_to_send(store, target, names_there, sent)

@@ -337,7 +337,10 @@ def _check_keys(rows: Sequence[Row], where: str) -> None:
 
 
 def _check_labels(job: Export) -> list[str]:
-    """Return a sentence on clips without a level; an error if none is here, or another clip is."""
+    """Return a sentence on clips without a level.
+
+    An error if the manifest has none of the clips, or another clip of the same id.
+    """
     labels = job.labels
     rows = job.rows
     if labels is None:

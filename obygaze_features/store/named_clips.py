@@ -95,7 +95,7 @@ def _as_stored(clip_id: str, film: str | None) -> Iterator[Identity]:
     yield from of_any_row(Identity(clip_id, known_film(film)))
     stored_id = as_id(clip_id)
     if stored_id != clip_id:
-        yield Identity(stored_id, known_film(film and as_id(film)))
+        yield from of_any_row(Identity(stored_id, known_film(film and as_id(film))))
 
 
 def _texts_of_npz(path: Path) -> dict[str, list[str]]:

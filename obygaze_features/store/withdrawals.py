@@ -22,6 +22,7 @@ from obygaze_features.manifest.same_clip import (
     Identity,
     Sameness,
     compare_clips,
+    places_of,
 )
 from obygaze_features.store.identity import OfManifest, identity_of
 from obygaze_features.store.layout import BEFORE
@@ -64,7 +65,7 @@ class Withdrawals:
     ) -> None:
         self.reason_of_film = reason_of_film
         self.clips = clips
-        self._clips_of_key: dict[tuple[str, ...], list[WithdrawnClip]] = {}
+        self._clips_of_key: dict[tuple[str | int, ...], list[WithdrawnClip]] = {}
         for clip in clips:
             for key in _keys_of(clip.identity):
                 self._clips_of_key.setdefault(key, []).append(clip)
@@ -147,7 +148,9 @@ class Withdrawals:
                     by_id = Found(clip.reason, UNKNOWN)
                 elif sameness.is_same:
                     return Found(clip.reason, SAME)
-                elif by_id.sameness is None:
+                elif (
+                    by_id.sameness is None and clip.identity.clip_id == identity.clip_id
+                ):
                     by_id = Found("", OTHER)
         reason = self.reason_of_film.get(movie_id or identity.movie_id)
         if reason is not None and by_id.sameness is not UNKNOWN:
@@ -155,12 +158,9 @@ class Withdrawals:
         return by_id
 
 
-def _keys_of(identity: Identity) -> list[tuple[str, ...]]:
+def _keys_of(identity: Identity) -> list[tuple[str | int, ...]]:
     """Return by what a clip can be found: rows without one in common are never the same clip."""
-    keys: list[tuple[str, ...]] = [(identity.clip_id,)]
-    if identity.video:
-        keys.append(("file", identity.video))
-    return keys
+    return [(identity.clip_id,), *places_of(identity)]
 
 
 def rows_of_their_clips(
@@ -257,7 +257,7 @@ def rows_withdrawn_elsewhere(
         here: What the sentence calls the store, such as "in this copy".
     """
     withdrawn = withdrawn_elsewhere(_clips_with_features(store), workspace)
-    return [f"{withdrawn}, and have features {here}"] if withdrawn else []
+    return [f"{withdrawn}, still with features {here}"] if withdrawn else []
 
 
 def _clips_with_features(store: Store) -> Iterator[tuple[Identity, str]]:

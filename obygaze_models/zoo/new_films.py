@@ -121,8 +121,8 @@ def _clips_named(
     raise FixInput(
         f"no manifest has the clips of the films in this folder{length}",
         where=text,
-        hint=f"{command}, or of a table of scenes obygaze manifest import csv TABLE -o {name} and"
-        f" obygaze manifest link {name} {quoted}; then the same command again",
+        hint=f"{command}, then the same command again; or, where a table has their scenes, obygaze"
+        f" manifest import csv TABLE -o {name} and obygaze manifest link {name} {quoted}",
     )
 
 

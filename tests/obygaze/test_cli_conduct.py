@@ -287,6 +287,7 @@ def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):
         (["store", "inof", "x"], "No such command 'inof'. Did you mean 'info'?"),
         (["store", "show", "x"], "No such command 'show'. Did you mean 'info'?"),
         (["models", "list"], "No such command 'list'. Did you mean 'ls'?"),
+        (["list"], "No such command 'list'."),
         (["manifest", "import", "cvs"], "No such command 'cvs'. Did you mean 'csv'?"),
         (["store", "info", "flims"], "no store called 'flims' (did you mean 'films'?)"),
         (

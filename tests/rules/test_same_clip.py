@@ -4,6 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.stores import made_store
 
 from obygaze_features.core.errors import FixInput
@@ -15,6 +17,7 @@ from obygaze_features.manifest.same_clip import (
     UNKNOWN,
     Identity,
     compare_clips,
+    places_of,
 )
 from obygaze_features.store.changing import subset
 from obygaze_features.store.identity import identity_of
@@ -109,6 +112,25 @@ def test_two_rows_are_the_same_clip_unless_film_or_times_contradict(
 ) -> None:
     assert compare_clips(one, other).sameness is sameness
     assert compare_clips(other, one).sameness is sameness
+
+
+STARTS = st.sampled_from([None, 0.0, 0.01, 0.02, 0.03, 0.039, 0.04, 0.06, 0.079, 0.099])
+SPANS = st.none() | st.tuples(STARTS, st.just(1.0))
+
+
+def rows(*ids: str) -> st.SearchStrategy[Identity]:
+    films, videos = st.sampled_from(["", "lake"]), st.sampled_from(["v", ""])
+    return st.builds(Identity, st.sampled_from(ids), films, SPANS, SPANS, SPANS, videos)
+
+
+@settings(max_examples=400, deadline=None)
+@given(rows("a", "a:1"), rows("b", "b:1"))
+def test_rows_of_one_clip_with_two_ids_begin_at_a_common_place(
+    one: Identity, other: Identity
+) -> None:
+    """A search compares rows with a common place alone."""
+    if compare_clips(one, other).sameness.is_same:
+        assert not set(places_of(one)).isdisjoint(places_of(other))
 
 
 def test_a_contradiction_names_both_values() -> None:

@@ -308,6 +308,7 @@ def test_the_demo_ends_with_a_report_where_posix_modules_are_absent(
     ws: Workspace,
 ) -> None:
     text, _ = start_without_posix(ws, [["demo", "-o", "tour"]]).communicate()
+    assert text.count("144 clips: 144 ok") == 2, text
     assert text.rstrip().endswith("exit code 0"), text
     assert FIGURE in ws.read("tour/runs/first/report.html")
 

@@ -55,7 +55,7 @@ def write_film(
 
 
 def damage_sound(path: Path, at_s: float) -> None:
-    """Flip the bits in the middle of the packet of sound that is heard at a time."""
+    """Write zeros into the middle of the packet of sound that is heard at a time."""
     import av
 
     whole = path.with_suffix(".whole.mkv")

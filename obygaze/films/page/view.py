@@ -185,8 +185,9 @@ def _with_predictions(
         seen_in = view_of_table(segments, shown.segments)
         if seen_in != "raw":
             raise FixInput(
-                f"the levels of {segments} are those of the {view_words(seen_in)}",
-                hint="the manifest that the view was made of",
+                f"the levels of {segments} are those of the {view_words(seen_in)}, and the page"
+                " shows levels as they were marked",
+                hint="name the manifest of which the view was made",
             )
         shown.table_of_marks(shown.segments)
     return shown

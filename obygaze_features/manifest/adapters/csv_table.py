@@ -1,6 +1,5 @@
 """Read any table of clips, with a mapping of its columns and words to those of a manifest."""
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import LIKE_IDS, FixInput, FixUsage, near
+from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import is_workbook
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
@@ -69,9 +68,6 @@ from obygaze_features.manifest.own_labels import counted_words
 from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN, span_in_film
 from obygaze_features.manifest.vocabulary import LEVELS, concepts
 
-# More films with one clip are no typing errors.
-MOST_RARE = 20
-_DIGITS = re.compile("[0-9]")
 # How the last row of a table is called if it is a row of totals.
 TOTALS = ("total", "totals", "sum", "summe", "gesamt", "all")
 
@@ -219,30 +215,7 @@ def _read(
     manifest = Manifest(name, header, clips, tuple(extra))
     in_ids = columns_of_form(chosen.id)
     kept = [column for column in own_columns(extra) if column not in in_ids]
-    notes = (*_notes(clips, kept), *_films_like_others(clips))
-    return ImportedManifest(manifest, tuple(warnings), notes), used
-
-
-def _films_like_others(clips: Sequence[Clip]) -> list[str]:
-    """Return a note on each film with one clip whose name is nearly that of a film with more.
-
-    Names that differ by a number, such as tt01 and tt02, are of two films.
-    """
-    n_of_film = Counter(clip.movie_id for clip in clips)
-    rare = [film for film, n_clips in n_of_film.items() if n_clips == 1]
-    if len(rare) > MOST_RARE:
-        return []
-    notes = []
-    for film in rare:
-        letters = _DIGITS.sub("", film)
-        others = []
-        for other, n_clips in n_of_film.items():
-            if n_clips > 1 and _DIGITS.sub("", other) != letters:
-                others.append(other)
-        meant = near(film, others, LIKE_IDS)
-        if meant:
-            notes.append(f"a film with one clip: {film}{meant}")
-    return notes
+    return ImportedManifest(manifest, tuple(warnings), _notes(clips, kept)), used
 
 
 def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:

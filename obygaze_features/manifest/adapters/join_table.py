@@ -90,8 +90,8 @@ class JoinedColumns:
         n_clips = count(self.n_by_id, "clip")
         reason = "films and times are not known on both sides"
         if not self.has_films:
-            reason = f"--map {FILM}=COLUMN compares their films too"
-        return [f"{n_clips} matched by their ids: {reason}"]
+            reason = f"with --map {FILM}=COLUMN, films are compared too"
+        return [f"{n_clips} matched by the id alone: {reason}"]
 
 
 def join_columns(

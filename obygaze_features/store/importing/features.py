@@ -396,12 +396,10 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
 
 
 def _identity_in(reader: Reader, place: int, clip_id: str) -> Identity:
-    """Return what files say of a clip: its film, unless the store of an export only guessed it."""
-    film = reader.movie_ids[place]
-    if film is None:
-        return Identity(clip_id)
+    """Return what files say of a clip: its times, and its film unless a store only guessed it."""
+    film = as_id(reader.movie_ids[place] or "")
     times = reader.times[place] if reader.times else ()
-    row = Row(reader.clip_ids[place], as_id(film), *times)
+    row = Row(reader.clip_ids[place], film, *times)
     return identity_of(row, reader.export)._replace(clip_id=clip_id)
 
 

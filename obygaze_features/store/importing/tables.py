@@ -14,9 +14,11 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.manifest.adapters.table_ids import columns_of_form, id_of_form
 from obygaze_features.manifest.model import own_columns
+from obygaze_features.manifest.same_clip import times_of_cells
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     ID_KEY,
+    TIME_KEYS,
     ArrayColumn,
     BadRow,
     Reader,
@@ -32,8 +34,9 @@ def open_table(
 ) -> Reader:
     """Open a CSV file or a spreadsheet; `id_key` is a column of ids, or a form of several columns.
 
-    A column without any number is left out, and one that manifests have, such as start_s and level.
-    In the others, a word is an error, and a clip with an empty cell has no features.
+    `movie_id`, `start_s` and `end_s` say which clip a row is about. Columns without a number are
+    left out, and those that only manifests have, such as `level`. In the others, a word is an
+    error, and a clip with an empty cell has no features.
     """
     if arrays:
         hint = f"leave it out: all columns of numbers are the array {ARRAY}"
@@ -48,30 +51,34 @@ def open_table(
         content="clips",
     )
     ids = [id_of_form(form, row, row.cells) for row in table.rows]
-    films: list[str | None] = [None] * len(ids)
-    if FILM_KEY in table.columns:
-        films = [row[FILM_KEY].strip() or None for row in table.rows]
-    # Beside a word, the decimal commas of a column are still there.
-    point = "." if table.delimiter != "," else ","
-    columns = []
+    films = [row.cells.get(FILM_KEY, "").strip() or None for row in table.rows]
+    times = [times_of_cells(row.cells) or (None, None) for row in table.rows]
+    cells_of: dict[str, list[str]] = {}
     left_out = []
-    # Times, levels and folds are no features.
+    # Levels and folds are no features.
     own = own_columns(table.columns)
     for name in filter(None, table.columns):
-        if name in (*columns_of_ids, FILM_KEY):
+        if name in (*columns_of_ids, FILM_KEY, *TIME_KEYS):
             continue
-        cells = [row[name].strip().replace(",", point) for row in table.rows]
+        cells = [row[name].strip() for row in table.rows]
+        numbers = [cell for cell in cells if number_of_cell(cell) is not None]
+        has_points = any("." in cell for cell in numbers)
+        # Beside a word, the decimal commas of a column are still there.
+        if table.delimiter != "," and not has_points:
+            cells = [cell.replace(",", ".") for cell in cells]
         has_numbers = any(number_of_cell(cell) is not None for cell in cells)
         if has_numbers and name in own:
-            columns.append(name)
+            cells_of[name] = cells
         else:
             left_out.append(name)
-    rows = [_numbers(row, columns, point) for row in table.rows]
-    if not columns and not violations:
+    rows = []
+    for place, row in enumerate(table.rows):
+        rows.append(_numbers(row, {name: cells_of[name][place] for name in cells_of}))
+    if not cells_of and not violations:
         violations.add(None, None, "no column has numbers")
     hint = (
         "--id-key COLUMN names the column of ids, --id-key '{film}-{scene}' makes them of several;"
-        " a column that is not a feature does not belong in this table"
+        " leave a cell empty where there is no number, and remove columns that are not features"
     )
     violations.raise_if_any("the table cannot be imported", hint)
     notes = []
@@ -82,9 +89,10 @@ def open_table(
         origin=origin_of("xlsx" if is_workbook(path) else "csv", path),
         clip_ids=ids,
         movie_ids=films,
-        columns={ARRAY: ArrayColumn(ARRAY, _Rows(rows, (len(rows), len(columns))))},
+        columns={ARRAY: ArrayColumn(ARRAY, _Rows(rows, (len(rows), len(cells_of))))},
         notes=notes,
-        facts={"columns": ", ".join(columns)},
+        times=times,
+        facts={"columns": ", ".join(cells_of)},
     )
 
 
@@ -100,12 +108,11 @@ class _Rows:
         return list(self.rows[places])
 
 
-def _numbers(row: TableRow, columns: Sequence[str], point: str) -> Values | BadRow:
+def _numbers(row: TableRow, cells: Mapping[str, str]) -> Values | BadRow:
     """Return the numbers of a row, or why there are none; add a violation for each word."""
     empty = []
     values = []
-    for name in columns:
-        cell = row[name].strip().replace(",", point)
+    for name, cell in cells.items():
         number = number_of_cell(cell)
         if not cell:
             empty.append(name)

@@ -661,7 +661,9 @@ def test_clips_without_a_label_and_further_columns_are_said(
     (told,) = export_segments(kind, table, folder=tmp_path / "other").warnings
     assert told == "the files do not say: the columns mood"
     (told,) = import_segments([table], "read").warnings
-    assert told.endswith(": left out, since marks have none: the columns mood")
+    assert told.endswith(
+        ": left out, since marks have no place for them: the columns mood"
+    )
 
 
 @pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])

@@ -296,6 +296,10 @@ def test_a_recipe_in_words() -> None:
         "Pixels were prepared with mean 0.5 0.25, size 224 x 224.",
         "The features were computed with dtype float32.",
     ]
+    sections = recipe.to_json()
+    sections["sampling"] = {"medium": "one of a later version"}
+    (prepared,) = recipe_sentences(Recipe.from_json(sections))[4:5]
+    assert prepared == "Inputs were prepared with mean 0.5 0.25, size 224 x 224."
     unknown = Recipe.unknown("npz", {"backbone": "x-clip", "origin": {"file": "a.npz"}})
     assert recipe_sentences(unknown) == [
         "How they were made is not known: they were imported. Stated at the import:"

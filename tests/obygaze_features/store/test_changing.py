@@ -837,6 +837,34 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
     }
 
 
+def test_other_clips_of_the_same_video_are_not_listed(workspace: Workspace) -> None:
+    """They were said to have the same ids."""
+    rows = []
+    for number in range(2):
+        row = Row(f"c{number}", "alba", 2.0 * number, 2.0 * number + 2)
+        rows.append(row._replace(video_bytes=7, video_hash="ab" * 8))
+    stores = workspace.root / "stores"
+    made_store(stores / "both", rows, {"clip": np.ones((2, 4), np.float32)})
+    made_store(stores / "other", rows[1:], {"clip": np.ones((1, 4), np.float32)})
+    made_store(stores / "same", rows[:1], {"clip": np.ones((1, 4), np.float32)})
+    made = subset(stores / "both", without=["c0"], reason="asked", workspace=workspace)
+    assert [copy.path.name for copy in made.copies[1:]] == ["same"]
+
+
+def test_a_file_that_names_the_row_of_an_annotator_otherwise_is_listed(
+    workspace: Workspace,
+) -> None:
+    """An import makes `lake_1.ada` of `lake 1.ada`, which is a row of the clip `lake_1`."""
+    place = workspace.root / "stores" / "lake"
+    values = {"clip": np.ones((2, 4), np.float32)}
+    made_store(place, [Row("lake_1", "lake"), Row("lake_2", "lake")], values)
+    sent = workspace.root / "sent.npz"
+    ids = {"clip_id": ["lake 1.ada"], "movie_id": ["lake"]}
+    np.savez(sent, **ids, clip=np.ones((1, 4), np.float32))
+    made = subset(place, without=["lake_1"], reason="asked", workspace=workspace)
+    assert sent in [copy.path for copy in made.copies]
+
+
 def test_a_merger_never_takes_the_place_of_its_source(
     store: Path, workspace: Workspace, tmp_path: Path
 ) -> None:

@@ -331,7 +331,7 @@ def test_a_publication(store: Path, workspace: Workspace, home: Path) -> None:
     made = push(store, out, no_licence=True)
     names = "croissant.json, CITATION.cff, features.parquet"
     assert made.notes[0].startswith(
-        f"removed there, since it was of the store or terms before: {names};"
+        f"removed there, since the store or its terms have changed: {names};"
     )
     assert "features.parquet" not in (out / "README.md").read_text("utf-8")
     assert not (out / "croissant.json").exists()
@@ -569,10 +569,10 @@ def test_a_copy_of_what_was_withdrawn_here_is_said(
         "clip 9, clip 10, clip 11 (3 clips) were withdrawn from films"
     )
     sent = push("again", home / "out", no_licence=True, workspace=workspace)
-    assert "have features in what was sent" in sent.notes[-1]
+    assert "still with features in what was sent" in sent.notes[-1]
     for warnings in (
         verify("again", workspace=workspace).warnings,
         describe_store("again", workspace=workspace).warnings,
     ):
         (warning,) = warnings
-        assert "were withdrawn from films, and have features here" in warning
+        assert "were withdrawn from films, still with features here" in warning

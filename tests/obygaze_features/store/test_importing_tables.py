@@ -72,17 +72,35 @@ def test_a_column_movie_id_has_the_films(tmp_path: Path) -> None:
     assert store.matrix("clip").values.tolist() == [[0.5], [2000.0]]
 
 
-def test_times_levels_and_folds_are_no_features(tmp_path: Path) -> None:
-    """A model that reads the level of a clip is always right."""
+def test_levels_folds_and_names_are_no_features(tmp_path: Path) -> None:
+    """A model that reads the level of a clip is always right; Python reads 1_2 as a number."""
     path = tmp_path / "n.csv"
     path.write_text(
-        "clip_id,start_s,level,fold:a,mine\nx,0,3,1,7\ny,2,0,2,8\n", "utf-8"
+        "clip_id,level,fold:a,shot,mine\nx,3,1,1_2,7\ny,0,2,1_3,8\n", "utf-8"
     )
     done = import_features("csv", path, tmp_path / "s", backbone="b")
-    left_out = "columns that are no features were left out: start_s, level, fold:a"
+    left_out = "columns that are no features were left out: level, fold:a, shot"
     assert left_out in done.remarks
     store = open_store(tmp_path / "s")
     assert store.matrix("clip").values.tolist() == [[7.0], [8.0]]
+
+
+def test_rows_with_the_times_of_other_clips_are_refused(tmp_path: Path) -> None:
+    """The times were left out, so that another cut of the film got these numbers."""
+    path = tmp_path / "n.csv"
+    path.write_text("clip_id,start_s,end_s,a\nx,0,2.5,7\ny,2.5,,8\n", "utf-8")
+    import_features("csv", path, tmp_path / "s", backbone="b")
+    store = open_store(tmp_path / "s")
+    assert [row[2:4] for row in store.rows] == [(0.0, 2.5), (2.5, None)]
+    clips = [Clip("x", "lake", start_s=0.0, end_s=2.5)]
+    clips.append(Clip("y", "lake", start_s=2.5, end_s=4.0))
+    cut = Manifest("films", Header("Made up"), clips)
+    done = import_features("csv", path, tmp_path / "t", manifest=cut, backbone="b")
+    assert not done.failed
+    clips[1] = Clip("y", "lake", start_s=3.0, end_s=4.0)
+    other = Manifest("films", Header("Made up"), clips)
+    with pytest.raises(FixInput, match=r"times: 3 s to 4 s and 2\.5 s to"):
+        import_features("csv", path, tmp_path / "u", manifest=other, backbone="b")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +112,15 @@ def test_times_levels_and_folds_are_no_features(tmp_path: Path) -> None:
                 "3: column 'Größe Gesicht': 'viel' is not a number",
                 "4: column 'Personen': 'k.A.' is not a number",
             ],
+        ),
+        # One thousand, or little more than one?
+        (
+            "Film;Szene;a\nx;1;1,234\nx;2;0.0\n",
+            ["2: column 'a': '1,234' is not a number"],
+        ),
+        (
+            "Film;Szene;a\nx;1;1,5\nx;2;k.A.\n",
+            ["3: column 'a': 'k.A.' is not a number"],
         ),
         ("Film,Szene,a\nx,1,\n", ["no column has numbers"]),
         ("Film,a\nx,1\n", ["1: column 'Szene': required column is missing"]),

@@ -449,15 +449,6 @@ def test_a_column_that_no_manifest_has_is_no_target(
     assert not (tmp_path / "manifests").exists()
 
 
-def test_a_film_that_is_written_in_two_ways_is_named(tmp_path: Path) -> None:
-    """One clip of a misspelt film is a film of its own; numbered films are not alike."""
-    films = ["Der Spiegel", "Der Spiegel", "Der Spigel", "tt01", "tt01", "tt02"]
-    rows = [f"c{number},{film}" for number, film in enumerate(films)]
-    lines = imported(tmp_path, "\n".join(["clip_id,movie_id", *rows]).encode())
-    alike = [line for line in lines if "did you mean" in line]
-    assert alike == ["a film with one clip: Der_Spigel (did you mean 'Der_Spiegel'?)"]
-
-
 def test_columns_that_mean_nothing_are_named(tmp_path: Path) -> None:
     """Times under other names were kept without a word, and clips had none."""
     data = b"clip_id,movie_id,fold:a,level,start,end\na,lake,0,S,0,2\n"
