@@ -231,7 +231,10 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     said = ws("models predict motion new/pier.mp4", code=2).text
     assert "Try: new, the folder that it is in" in said
     said = ws("models predict motion new", code=1).text
-    assert "or, where a table has their scenes, obygaze manifest import csv TABLE -o new" in said
+    assert (
+        "or, where a table has their scenes, obygaze manifest import csv TABLE -o new"
+        in said
+    )
     typed, scores = scores_of(ws, "new")
     assert typed == [
         "manifest windows new -o new --seconds 1",
