@@ -12,6 +12,7 @@ from typing import Any, Self
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.outside import safe_text
+from obygaze_features.store.joining import JOINED, part_names, parts_of
 
 # Machine, batch size and number of workers are left out: they do not determine the numbers.
 SECTIONS = (
@@ -114,6 +115,8 @@ class Recipe:
             # An unknown recipe may be without facts.
             _check_section(FACTS, value.get(FACTS, {}))
             return cls(text)
+        if parts_of(value):
+            return cls(text)
         for key in SECTIONS:
             if key not in value:
                 raise FixInput(f"{key} is missing in the recipe", where="recipe")
@@ -196,10 +199,13 @@ class Recipe:
 
     @property
     def title(self) -> str:
-        """A few words for lists: the backbone's name, or where unknown features came from."""
+        """A few words for lists: the backbone, where unknown features came from, or the parts."""
         value = self.to_json()
         imported_backbone = self.facts.get("backbone")
-        if imported_backbone:
+        parts = parts_of(value)
+        if parts:
+            title = f"{JOINED}: {' + '.join(part_names(parts))}"
+        elif imported_backbone:
             title = f"{imported_backbone}{IMPORTED}"
         elif self.is_unknown:
             title = f"{UNKNOWN_FACT} ({value.get('source', 'imported')})"

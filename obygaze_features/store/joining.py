@@ -1,0 +1,103 @@
+"""What a joined store is made of: vectors of several stores side by side, each a part of a row.
+
+Runs, models, searches and pages ask `joined_parts` whether features are joined, and `part_slices`
+where each part is in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.schema_check import Filled, Record, Sha256
+
+if TYPE_CHECKING:
+    from obygaze_features.store.recipe import Recipe
+
+# The only key of the recipe of a joined store.
+JOINED = "joined"
+# The only array of a joined store.
+JOINED_ARRAY = "clip"
+
+
+class JoinedPart(Record, frozen=True):
+    """One part of the rows of a joined store.
+
+    Args:
+        title: The title of its recipe, such as its backbone.
+        fingerprint: The fingerprint of its recipe.
+        array: The array of its store.
+        dtype: The number format of this array. float16 becomes float32, which changes no number.
+        width: How many numbers a row has of it.
+    """
+
+    title: Filled
+    fingerprint: Sha256
+    array: Filled
+    dtype: Literal["float16", "float32"]
+    width: Annotated[int, Meta(ge=1)]
+
+
+def joined_parts(recipe: Recipe) -> tuple[JoinedPart, ...]:
+    """Return the parts of a joined store, in their order in a row; none of any other store."""
+    return parts_of(recipe.to_json())
+
+
+def part_slices(parts: Sequence[JoinedPart]) -> list[slice]:
+    """Return where each part is in a row."""
+    slices = []
+    first = 0
+    for part in parts:
+        slices.append(slice(first, first + part.width))
+        first += part.width
+    return slices
+
+
+def part_names(parts: Sequence[JoinedPart]) -> list[str]:
+    """Return a name for each part, which no other part has: the title, if that is enough."""
+    names = []
+    for part in parts:
+        name = part.title
+        same_title = [other for other in parts if other.title == part.title]
+        if len(same_title) > 1:
+            name = f"{name}:{part.array}"
+        if len([other for other in same_title if other.array == part.array]) > 1:
+            name = f"{name}@{part.fingerprint[:8]}"
+        names.append(name)
+    return names
+
+
+def in_order(parts: Sequence[JoinedPart]) -> list[int]:
+    """Return the places of parts in the order that they have in a recipe, whoever joins them."""
+
+    def key(place: int) -> tuple[str, str, str]:
+        part = parts[place]
+        return (part.title, part.fingerprint, part.array)
+
+    return sorted(range(len(parts)), key=key)
+
+
+def recipe_of_parts(parts: Sequence[JoinedPart]) -> dict[str, Any]:
+    """Return the recipe of a joined store, as plain JSON."""
+    return {JOINED: [msgspec.to_builtins(part) for part in parts]}
+
+
+def parts_of(recipe: Mapping[str, Any]) -> tuple[JoinedPart, ...]:
+    """Return the parts in a recipe that may come from a stranger."""
+    if JOINED not in recipe:
+        return ()
+    where = f"recipe.{JOINED}"
+    try:
+        parts = msgspec.convert(recipe[JOINED], tuple[JoinedPart, ...])
+    except msgspec.ValidationError as error:
+        raise FixInput(f"invalid part: {error}", where=where) from error
+    names = {(part.fingerprint, part.array) for part in parts}
+    if len(names) < len(parts) or len(parts) < 2:
+        raise FixInput("expected at least two parts, each of them once", where=where)
+    if in_order(parts) != list(range(len(parts))):
+        raise FixInput("the parts are not in their order", where=where)
+    return parts
