@@ -33,6 +33,7 @@ class JoinedPart(Record, frozen=True):
         array: The array of its store.
         dtype: The number format of this array. float16 becomes float32, which changes no number.
         width: How many numbers a row has of it.
+        medium: What of a clip its model took, as the recipe of its store says it.
     """
 
     title: Filled
@@ -40,6 +41,7 @@ class JoinedPart(Record, frozen=True):
     array: Filled
     dtype: Literal["float16", "float32"]
     width: Annotated[int, Meta(ge=1)]
+    medium: str
 
 
 def joined_parts(recipe: Recipe) -> tuple[JoinedPart, ...]:

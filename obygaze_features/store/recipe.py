@@ -176,7 +176,13 @@ class Recipe:
 
     @property
     def medium(self) -> str:
-        """What of a clip a model took: "pictures", "sound" or "words"; "" where nobody knows."""
+        """What of a clip a model took: "pictures", "sound" or "words"; "" where nobody knows.
+
+        A joined store has that of its parts: "pictures and sound".
+        """
+        media = {part.medium: None for part in parts_of(self.to_json()) if part.medium}
+        if media:
+            return " and ".join(sorted(media))
         sampling = self.to_json().get("sampling")
         if not isinstance(sampling, dict):
             return ""
