@@ -170,7 +170,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
     films = run.table.films
     whole = nothing_held_out(run.table, clips)
     try:
-        bank = vectors.bank(settings, whole)
+        bank = vectors.of_fold(whole)[1].bank(settings, whole)
     except FixTraining:
         return {}
     names = [str(name) for name in bank.concepts_]
@@ -180,10 +180,11 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
         tested = np.flatnonzero(parts == part)
         held = _without(whole, clips[tested])
         try:
-            found = vectors.bank(settings, held)
+            _, of_fold = vectors.of_fold(held)
+            found = of_fold.bank(settings, held)
         except FixTraining:
             continue
-        of_rows = found.margins(vectors.machines.X)[tested]
+        of_rows = found.margins(of_fold.machines.X)[tested]
         for column, name in enumerate(map(str, found.concepts_)):
             if name in names:
                 margins[tested, names.index(name)] = of_rows[:, column]
