@@ -73,7 +73,7 @@ class ConceptVectors:
     banks: dict[bytes, ConceptBank] = field(default_factory=dict)
     # Of models of sentences, by the path of their texts.
     sentences: Mapping[str, Sentences] = field(default_factory=dict)
-    # Of joined features: what the last training rows gave, by these rows.
+    # Of joined features: what the last clips gave, by these clips.
     scaled: dict[bytes, tuple[PartScaling, ConceptVectors]] = field(
         default_factory=dict
     )
@@ -102,22 +102,23 @@ class ConceptVectors:
             self, features=features, scale=False, known={}, banks={}, scaled={}
         )
 
-    def of_fold(self, held: HeldOut) -> tuple[PartScaling | None, ConceptVectors]:
-        """Return the vectors of the features that fits in a fold read.
+    def with_scaled_parts(
+        self, clips: IntArray
+    ) -> tuple[PartScaling | None, ConceptVectors]:
+        """Return the vectors of joined features whose parts some clips scale; others stay as is.
 
-        The training rows scale the parts of joined features; the vectors of others are these.
-        Models that train on the same rows, one after another, find their vectors together.
+        What was scaled last is kept, for models that are fitted on the same clips one after
+        another. Vectors are found on the clips that scale the parts, so they have one key.
         """
         if not self.features.parts:
             return None, self
-        rows = self.features.row_of[held.train]
-        key = rows.tobytes()
+        key = clips.tobytes()
         if key not in self.scaled:
             self.scaled.clear()
-            X = self.features.X
-            scaling = PartScaling.of(X[rows], self.features.parts)
-            features = replace(self.features, X=scaling.scaled(X), parts=())
-            self.scaled[key] = scaling, self.reading(features)
+            scaling = PartScaling.of(self.features.of(clips), self.features.parts)
+            X = scaling.scaled(self.features.X)
+            features = replace(self.features, X=X, parts=())
+            self.scaled[key] = scaling, replace(self, features=features, scaled={})
         return self.scaled[key]
 
     def targets(self, against: Any) -> Targets:

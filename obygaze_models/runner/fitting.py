@@ -112,9 +112,10 @@ class FitContext:
         is_scaled = self.scale and not has_head
         return bool(self.features.parts or self.erase) or is_scaled
 
-    def fitted_to(self, held: HeldOut) -> "FitContext":
+    def fitted_to(self, held: HeldOut, *, has_head: bool = False) -> "FitContext":
         """Return the context of the features that steps make, which training rows fitted."""
-        part_scaling, vectors = self.vectors.of_fold(held)
+        clips = self.vectors.clips_to_find_on(held) if has_head else held.train
+        part_scaling, vectors = self.vectors.with_scaled_parts(clips)
         if part_scaling is not None:
             return replace(
                 self,
@@ -250,7 +251,7 @@ def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
         return _zero_shot(settled, held, context)
     has_head = bool(registry.find_kind(model.kind).head)
     if context.changes_features(has_head=has_head):
-        changed = context.fitted_to(held)
+        changed = context.fitted_to(held, has_head=has_head)
         return fit_model(settled, held, changed).after(changed)
     if has_head:
         return _fit_bottleneck(settled, held, context)

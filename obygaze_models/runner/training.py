@@ -266,8 +266,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         classes = []
         rows = NO_ROWS
         held = nothing_held_out(table, NO_ROWS)
-        held = replace(held, train=store.vectors.clips_to_find_on(held))
-        part_scaling, vectors = store.vectors.of_fold(held)
+        clips_of_vectors = store.vectors.clips_to_find_on(held)
+        part_scaling, vectors = store.vectors.with_scaled_parts(clips_of_vectors)
         margins = vectors.margins(settings, held)
         estimator: Any = margins.bank
         found_on = margins.found_on

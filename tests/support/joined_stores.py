@@ -26,6 +26,13 @@ def recipe_of(name: str) -> Recipe:
     return a_recipe(**changes)
 
 
+def part_of(name: str, X: NDArray[Any]) -> JoinedPart:
+    """The part of a joined store that is the array `clip` of a store of one sense."""
+    recipe = recipe_of(name)
+    fingerprint = recipe.fingerprint
+    return JoinedPart(name, fingerprint, "clip", "float32", X.shape[1], recipe.medium)
+
+
 def joined_stores(
     folder: Path,
     manifest: Manifest,
@@ -45,10 +52,7 @@ def joined_stores(
         stores[name] = store_of(
             folder / name, manifest, X, failed=failed, recipe=recipe
         )
-        medium = recipe.medium
-        parts.append(
-            JoinedPart(name, recipe.fingerprint, "clip", "float32", X.shape[1], medium)
-        )
+        parts.append(part_of(name, X))
     order = in_order(parts)
     parts = [parts[place] for place in order]
     names = [[*senses][place] for place in order]
