@@ -6,22 +6,29 @@ where each part is in a row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_check import Filled, Record, Sha256
 
 if TYPE_CHECKING:
+    from obygaze_features.store.layout import Array
     from obygaze_features.store.recipe import Recipe
 
 # The only key of the recipe of a joined store.
 JOINED = "joined"
 # The only array of a joined store.
 JOINED_ARRAY = "clip"
+JOINED_DTYPE = "float32"
+# What becomes float32 without a change of any number.
+DTYPES_OF_PARTS = ("float16", JOINED_DTYPE)
+# STORE:ARRAY. No URL ends so.
+_WITH_ARRAY = re.compile(r"(.+):([a-z][a-z0-9_]*)")
 
 
 class JoinedPart(Record, frozen=True):
@@ -31,7 +38,7 @@ class JoinedPart(Record, frozen=True):
         title: The title of its recipe, such as its backbone.
         fingerprint: The fingerprint of its recipe.
         array: The array of its store.
-        dtype: The number format of this array. float16 becomes float32, which changes no number.
+        dtype: The number format of this array, one of `DTYPES_OF_PARTS`.
         width: How many numbers a row has of it.
         medium: What of a clip its model took, as the recipe of its store says it.
     """
@@ -39,7 +46,7 @@ class JoinedPart(Record, frozen=True):
     title: Filled
     fingerprint: Sha256
     array: Filled
-    dtype: Literal["float16", "float32"]
+    dtype: str
     width: Annotated[int, Meta(ge=1)]
     medium: str
 
@@ -73,6 +80,33 @@ def part_names(parts: Sequence[JoinedPart]) -> list[str]:
     return names
 
 
+def split_array(text: str) -> tuple[str, str]:
+    """Return a store as it was named, without `:ARRAY`, and the array; "" if none is named."""
+    found = _WITH_ARRAY.fullmatch(text)
+    return (found[1], found[2]) if found else (text, "")
+
+
+def part_of(recipe: Recipe, array: Array) -> JoinedPart:
+    """Return the part that an array of vectors is."""
+    (width,) = array.shape
+    return JoinedPart(
+        recipe.title, recipe.fingerprint, array.name, array.dtype, width, recipe.medium
+    )
+
+
+def refuse_joined(
+    recipe: Recipe, where: str, hint: str = "the store of a part"
+) -> None:
+    """Raise an error for a joined store where the features of one model are needed."""
+    names = part_names(joined_parts(recipe))
+    if names:
+        raise FixUsage(
+            f"expected the features of one model, and this store joins {', '.join(names)}",
+            where=where,
+            hint=hint,
+        )
+
+
 def in_order(parts: Sequence[JoinedPart]) -> list[int]:
     """Return the places of parts in the order that they have in a recipe, whoever joins them."""
 
@@ -100,6 +134,10 @@ def parts_of(recipe: Mapping[str, Any]) -> tuple[JoinedPart, ...]:
     names = {(part.fingerprint, part.array) for part in parts}
     if len(names) < len(parts) or len(parts) < 2:
         raise FixInput("expected at least two parts, each of them once", where=where)
+    if any(part.dtype not in DTYPES_OF_PARTS for part in parts):
+        raise FixInput(
+            f"dtype must be one of {', '.join(DTYPES_OF_PARTS)}", where=where
+        )
     if in_order(parts) != list(range(len(parts))):
         raise FixInput("the parts are not in their order", where=where)
     return parts

@@ -240,7 +240,8 @@ class Recipe:
         self, other: Self, sides: tuple[str, str] = ("here", "there")
     ) -> list[RecipeDifference]:
         """Return each key, as a dotted path, on which two recipes differ; `sides` name them."""
-        return list(_differences("", self.to_json(), other.to_json(), sides))
+        ours, theirs = _by_part(self.to_json()), _by_part(other.to_json())
+        return list(_differences("", ours, theirs, sides))
 
     def require(
         self,
@@ -267,6 +268,18 @@ def _check_section(key: str, section: Any) -> None:
     """Raise an error unless a section of a recipe is a mapping."""
     if not isinstance(section, Mapping):
         raise FixInput(f"{key} has an invalid value in the recipe", where="recipe")
+
+
+def _by_part(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Return a recipe with the parts of a joined store by their names, in a few words each."""
+    parts = parts_of(recipe)
+    if not parts:
+        return recipe
+    words_of_part = {}
+    for name, part in zip(part_names(parts), parts, strict=True):
+        words = f"{part.array}, {part.width} {part.dtype}, {part.fingerprint}"
+        words_of_part[name] = words
+    return {JOINED: words_of_part}
 
 
 def _differences(

@@ -15,7 +15,12 @@ from obygaze_features.core.errors import LIKE_IDS, FixInput, FixUsage, NotFound,
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.joining import JoinedPart, joined_parts, part_names
+from obygaze_features.store.joining import (
+    JOINED,
+    JoinedPart,
+    joined_parts,
+    part_names,
+)
 from obygaze_features.store.layout import N_WORDS
 from obygaze_features.store.reading import NOT_IN_STORE
 from obygaze_features.store.recipe import IMPORTED
@@ -186,7 +191,12 @@ def read_store(
 
 
 def is_backbone(backbone: str, pattern: str) -> bool:
-    """Return whether a pattern such as `xclip-*` matches the backbone of a store."""
+    """Return whether a pattern such as `xclip-*` matches the backbone of a store.
+
+    No pattern matches a joined store, which has several.
+    """
+    if backbone.startswith(f"{JOINED}: "):
+        return False
     return fnmatch(backbone.casefold().removesuffix(IMPORTED), pattern.casefold())
 
 
