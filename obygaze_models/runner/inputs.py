@@ -204,7 +204,7 @@ def _remarks_on_media(
     if others:
         remarks["raw view"] = (
             f"The levels are those of the raw view, because the features of {_named(others)} are"
-            " not made of pictures: the visual view leaves out what pictures do not show."
+            " not made of pictures alone: the visual view leaves out what pictures do not show."
         )
     of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
     n_of_concept: Counter[str] = Counter()
