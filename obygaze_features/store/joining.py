@@ -95,7 +95,7 @@ def part_of(recipe: Recipe, array: Array) -> JoinedPart:
 
 
 def refuse_joined(
-    recipe: Recipe, where: str, hint: str = "the store of a part"
+    recipe: Recipe, where: str, hint: str = "the store of one of them"
 ) -> None:
     """Raise an error for a joined store where the features of one model are needed."""
     names = part_names(joined_parts(recipe))

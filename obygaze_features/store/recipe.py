@@ -240,7 +240,10 @@ class Recipe:
         self, other: Self, sides: tuple[str, str] = ("here", "there")
     ) -> list[RecipeDifference]:
         """Return each key, as a dotted path, on which two recipes differ; `sides` name them."""
-        ours, theirs = _by_part(self.to_json()), _by_part(other.to_json())
+        ours = _by_part(self.to_json())
+        theirs = _by_part(other.to_json())
+        if (JOINED in ours) != (JOINED in theirs):
+            ours, theirs = {"backbone": self.title}, {"backbone": other.title}
         return list(_differences("", ours, theirs, sides))
 
     def require(

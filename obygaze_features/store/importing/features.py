@@ -38,6 +38,7 @@ from obygaze_features.store.importing.reader import (
 )
 from obygaze_features.store.importing.tables import open_table
 from obygaze_features.store.importing.trees import open_npy, open_pth
+from obygaze_features.store.joining import JOINED
 from obygaze_features.store.layout import (
     DTYPES,
     MASK,
@@ -191,6 +192,7 @@ def import_features(
     _check_facts(facts or {})
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
+        _refuse_joined(reader)
         if pool is None:
             is_of_tokens = _features_of(reader) == ["tokens"] and reader.export is None
             pool = "also" if is_of_tokens else "none"
@@ -234,6 +236,16 @@ def import_features(
         warnings=warnings,
         withdrawn=[rows.clip_ids[n] for n in sorted(imported.withdrawn)],
     )
+
+
+def _refuse_joined(reader: Reader) -> None:
+    """Raise an error for an export of a joined store, of which an import would lose the parts."""
+    if reader.export is not None and JOINED in reader.export.recipe:
+        raise FixUsage(
+            "this is an export of a joined store, and an import does not know its parts",
+            where=reader.where,
+            hint="obygaze store join of the stores of the parts, or obygaze store pull",
+        )
 
 
 def _sources_of(reader: Reader, workspace: Workspace) -> list[Store]:
