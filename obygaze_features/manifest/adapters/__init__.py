@@ -132,8 +132,7 @@ class SavedManifest:
 
     def __str__(self) -> str:
         stats = self._stats
-        n_clips = count(stats.clips, stats.unit)
-        text = f"{self.path}: {n_clips} of {count(stats.n_films, 'film')}"
+        text = f"{self.path}: {stats.size}"
         counts = [f"{level} {n}" for level, n in stats.levels.items() if n]
         if counts and stats.without_level:
             counts.append(f"{NO_LEVEL} {stats.without_level}")
