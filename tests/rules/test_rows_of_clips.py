@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cli import call_obygaze
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.reading import open_store
-from tests.support.cli import call_obygaze
 
 WIDTH = 3
 FORMATS = ("npz", "hdf5", "parquet", "csv")

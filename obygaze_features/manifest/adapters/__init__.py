@@ -159,12 +159,16 @@ class SavedManifest:
             name = str(self.path)
         stats = self._stats
         notes += stats.notes
-        if stats.is_linked and stats.without_video < stats.clips:
+        quoted = shlex.quote(name)
+        if stats.unit == "segment":
+            labels = shlex.quote(f"{self.path.stem}-levels.csv")
             notes.append(
-                f"next: obygaze extract plan {shlex.quote(name)} -b descriptors"
+                f"next: obygaze manifest project {quoted} --every 10 -o {labels} for labels of"
+                f" clips, or obygaze manifest link {quoted} FOLDER"
             )
+        elif stats.is_linked and stats.without_video < stats.clips:
+            notes.append(f"next: obygaze extract plan {quoted} -b descriptors")
         else:
-            quoted = shlex.quote(name)
             notes.append(
                 f"next: obygaze manifest link {quoted} FOLDER, or with features alone"
                 f" obygaze store import FORMAT FILE --manifest {quoted} -o STORE"

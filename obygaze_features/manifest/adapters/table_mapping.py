@@ -245,6 +245,7 @@ def write_draft(target: str | Path, draft: str, error: FixInput) -> None:
         )
         return
     instead = f"--mapping {shown} in place of --write-mapping"
+    error.message = f"wrote {shown}, to be filled in; until then {error.message}"
     error.hint = f"fill in the lines with ? in {shown}, then {instead}"
 
 

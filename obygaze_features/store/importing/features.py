@@ -403,7 +403,9 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         n_rows = count(len(manifest), "row")
         notes.append(f"the manifest has {n_rows} of {count(n_clips, 'clip')}")
     if n_by_ids:
-        words = "matched by the ids alone: the files do not say of which films they are"
+        words = (
+            "matched by the ids alone: the files have no movie_id, which says the film"
+        )
         notes.append(f"{count(n_by_ids, unit)} {words}")
     return Clips(
         manifest=ManifestMark(manifest.name, rows.clips_sha256),

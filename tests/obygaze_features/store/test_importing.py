@@ -726,7 +726,7 @@ def test_how_many_clips_rest_on_their_ids_is_said(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, movie_id=films, X=X)
     notes = import_features("npz", file, tmp_path / "s", manifest=manifest).notes
     assert (
-        "2 clips matched by the ids alone: the files do not say of which films they are"
+        "2 clips matched by the ids alone: the files have no movie_id, which says the film"
         in notes
     )
 
