@@ -107,7 +107,9 @@ def first_command(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
         place: Its name or its file, as it is typed.
         stores: The stores, of which the first is predicted where clips have no label.
     """
-    tasks = [] if manifest.has_honest_tasks else own_tasks(manifest.clips)
+    tasks = [] if manifest.has_honest_tasks else _level_tasks(manifest)
+    if not manifest.has_honest_tasks:
+        tasks += own_tasks(manifest.clips)
     if not tasks and not manifest.has_honest_tasks:
         return f"obygaze models predict MODEL {shlex.quote(stores[0])}"
     line = ["obygaze", "run", "honest", "--manifest", place]
@@ -116,6 +118,14 @@ def first_command(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
     for task in tasks[:1]:
         line += ["--task", task]
     return shlex.join(line)
+
+
+def _level_tasks(manifest: Manifest) -> list[str]:
+    """Return the tasks of `honest` that two of its three levels allow."""
+    levels = set()
+    if not manifest.without_modality:
+        levels = {clip.level for clip in manifest.view()}
+    return [f"{level}_S" for level in ("EN", "HN") if {level, "S"} <= levels]
 
 
 def _may_be_labels(values: Collection[tuple[str, str]]) -> bool:

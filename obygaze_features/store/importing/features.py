@@ -37,7 +37,6 @@ from obygaze_features.store.importing.reader import (
     BadRow,
     ClipArrays,
     Reader,
-    RowsOfClips,
     Shape,
     Values,
     checked_shape,
@@ -589,8 +588,6 @@ def _recipe_of(
     if pool != "none":
         has_mask = any(stored.mask for stored in stored_arrays)
         vectors = "the real frames" if has_mask else "all tokens"
-        if any(isinstance(column, RowsOfClips) for column in reader.columns.values()):
-            vectors = "all rows of a clip"
         facts["pooling"] = f"{_pooling_of(pool)} over {vectors}, by the importer"
     return Recipe.unknown(source, facts)
 
