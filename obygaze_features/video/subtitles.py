@@ -44,8 +44,10 @@ def read_embedded(path: Path) -> Embedded:
             length_s = Fraction(shown.end_display_time, 1000)
             if packet.duration:
                 length_s = packet.duration * packet.time_base
-            lines = [part.dialogue.decode("utf-8", "replace") for part in shown]
-            cues.append(Cue(start_s, start_s + length_s, ass_text("\n".join(lines))))
+            lines = [
+                ass_text(part.dialogue.decode("utf-8", "replace")) for part in shown
+            ]
+            cues.append(Cue(start_s, start_s + length_s, "\n".join(lines)))
     return Embedded(cues, name)
 
 
