@@ -227,7 +227,8 @@ CASES = {
         "m.srt", srt(f"{ONE}at 12:30, or 12:45?"), ("at 12:30, or 12:45?", "", "")
     ),
     "entities": Case(
-        "m.srt", srt(f"{ONE}Tom &amp; Ann&nbsp;&#8211; caf&eacute; &lt;3"), ("Tom & Ann – café <3", "", "")
+        "m.srt", srt(f"{ONE}Tom &amp; Ann&nbsp;&#8211; caf&eacute; &lt;3"),
+        ("Tom & Ann – café <3", "", ""),
     ),
     "marks of direction": Case(
         "m.srt", srt(f"{ONE}\u202bשלום\u202c \u200fעולם\ufeff"), ("שלום עולם", "", "")
@@ -273,7 +274,8 @@ CASES = {
         ("a", "", ""),
     ),
     "karaoke": Case(
-        "m.ass", f"{ASS}{LINE}{{\\k20}}Hap{{\\kf15}}py {{\\K30}}day\n".encode(), ("Happy day", "", "")
+        "m.ass", f"{ASS}{LINE}{{\\k20}}Hap{{\\kf15}}py {{\\K30}}day\n".encode(),
+        ("Happy day", "", ""),
     ),
     "a shape between words": Case(
         "m.ass",
