@@ -919,7 +919,7 @@ class JoinedRows:
         self.rows: list[Row] = []
         self.makers: list[Maker] = []
         # The clips of which others have features, and this part has none.
-        self.without: dict[str, list[str]] = {name: [] for name in self.names}
+        self.without: list[list[str]] = [[] for _ in stores]
         # For each new row, the number of the row in each store; -1 where it has none.
         self.numbers = np.full((len(clips), len(stores)), -1)
         for rows in clips.values():
@@ -953,17 +953,17 @@ class JoinedRows:
         for place, name in enumerate(self.names):
             part = row_of_place.get(place)
             if part is None:
-                reason_of_missing[name] = NOT_IN_PART
+                reason_of_missing[place] = f"{name}: {NOT_IN_PART}"
             elif not part.is_ok:
-                reason_of_missing[name] = part.reason or part.status
+                reason_of_missing[place] = f"{name}: {part.reason or part.status}"
             elif part.reason:
                 remarks.append(f"{name}: {part.reason}")
         if reason_of_missing:
             if len(reason_of_missing) < len(self.names):
-                for name in reason_of_missing:
-                    self.without[name].append(row.clip_id)
-            reasons = [": ".join(pair) for pair in reason_of_missing.items()]
-            return row._replace(status=FAILED, reason="; ".join(reasons))
+                for place in reason_of_missing:
+                    self.without[place].append(row.clip_id)
+            reason = "; ".join(reason_of_missing.values())
+            return row._replace(status=FAILED, reason=reason)
         made_by = [_maker_of(each.row, self.stores[each.place]) for each in rows]
         maker = _common_maker([one for one in made_by if one is not None])
         place_of_maker = None if maker is None else _place_in(self.makers, maker)
@@ -993,7 +993,9 @@ class JoinedRows:
 
     def sentences(self) -> list[str]:
         """Return how many clips have no features for want of each part."""
-        remarks = {f"without {name}": clips for name, clips in self.without.items()}
+        remarks = {}
+        for store, clips in zip(self.stores, self.without, strict=True):
+            remarks[f"without features in {store.location}"] = clips
         return _sentences(remarks)
 
 

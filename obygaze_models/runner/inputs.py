@@ -3,7 +3,7 @@
 What cannot work is refused here, before anything is fitted.
 """
 
-import json
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -436,9 +436,8 @@ def _labels_of_tasks(
     first = refused[0]
     if not labels:
         raise first
-    only = json.dumps([*labels])
-    settings = f"--set 'grid.train={only}' --set 'grid.test={only}'"
-    hint = f"{settings} for the tasks that these clips have; {first.hint}"
+    words = [f"--task {shlex.quote(name)}" for name in labels]
+    hint = f"{' '.join(words)} for the tasks that these clips have; {first.hint}"
     raise FixInput(first.message, where=first.where, hint=hint)
 
 
