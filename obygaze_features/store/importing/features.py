@@ -44,6 +44,7 @@ from obygaze_features.store.importing.reader import (
 )
 from obygaze_features.store.importing.tables import open_table
 from obygaze_features.store.importing.trees import open_npy, open_pth
+from obygaze_features.store.joining import JOINED
 from obygaze_features.store.layout import (
     DTYPES,
     MASK,
@@ -198,6 +199,7 @@ def import_features(
     _check_facts(facts or {})
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
+        _refuse_joined(reader)
         if pool not in (None, "none") and reader.export is None:
             reader = with_rows_of_clips(reader)
         if pool is None:
@@ -244,6 +246,16 @@ def import_features(
         withdrawn=[rows.clip_ids[n] for n in sorted(imported.withdrawn)],
         unit=clips.unit,
     )
+
+
+def _refuse_joined(reader: Reader) -> None:
+    """Raise an error for an export of a joined store, of which an import would lose the parts."""
+    if reader.export is not None and JOINED in reader.export.recipe:
+        raise FixUsage(
+            "this is an export of a joined store, and an import does not know its parts",
+            where=reader.where,
+            hint="obygaze store join of the stores of the parts, or obygaze store pull",
+        )
 
 
 def _sources_of(reader: Reader, workspace: Workspace) -> list[Store]:

@@ -84,6 +84,7 @@ class ExportOrigin(msgspec.Struct, frozen=True):
         citation: What to cite for them.
         arrays: For each array, the names of its dimensions.
         left_out: What else the store has, in words.
+        recipe: How its features were made.
     """
 
     seal: str
@@ -92,6 +93,7 @@ class ExportOrigin(msgspec.Struct, frozen=True):
     citation: str = ""
     arrays: dict[str, tuple[str, ...]] = {}
     left_out: tuple[str, ...] = ()
+    recipe: dict[str, Any] = {}
 
 
 def read_export_origin(text: str) -> ExportOrigin | None:
