@@ -206,7 +206,8 @@ def _data(run: ReportRun) -> str:
     where = run.protocol["data"]["where"]
     parts.append(f"{text} with {where}" if where else text)
     for name, facts in run.about["stores"].items():
-        parts.append(f"features {name}: {facts['backbone']}")
+        made_by = " + ".join(facts.get("parts", [facts["backbone"]]))
+        parts.append(f"features {name}: {made_by}")
     return " · ".join(parts)
 
 
