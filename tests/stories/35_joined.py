@@ -130,6 +130,7 @@ def gain_in(ws: Workspace, run: str) -> tuple[float, float, float]:
     raise AssertionError(f"{run} has no gain")
 
 
+@pytest.mark.check("two experiments")
 def test_both_senses_gain_and_a_shuffled_one_does_not(ws: Workspace) -> None:
     rows = begin(ws)
     ws("store join seen heard -o both")
@@ -194,4 +195,4 @@ def test_a_kept_model_predicts_in_another_lab_from_its_own_join(ws: Workspace) -
     assert np.mean(of_s) > np.mean(of_en) + 0.2
     # One sense alone is not what the model reads.
     refused = lab("models predict theirs sound -o no.csv", code=5).text
-    print(refused)
+    assert f"expects features of joined: {HEARD} (imported) + {SEEN}" in refused
