@@ -39,8 +39,8 @@ from obygaze_models.evaluation.group_tests import ALPHA, MANY
 from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
 from obygaze_models.evaluation.shares import (
     MarkedFilms,
+    explained_by_scores,
     marks_for_half,
-    scores_help,
     share_of,
 )
 from obygaze_models.zoo.predicting import IN_SAMPLE
@@ -54,9 +54,8 @@ FIGURE_CAPTION = (
 LEAST_FILMS = 2
 SCORE = re.compile(r"(p|score):.+")
 WHY_NOT_COUNT = (
-    "its clips were not drawn by plan, and counting predictions, or clips that somebody chose, is"
-    " wrong: a model errs more often in films that it does not know, and its errors add up to a"
-    " share of their own"
+    "its clips were not drawn by plan, and counting predictions is wrong: nobody knows how many"
+    " errors a model makes in these films, and the count has the errors in it"
 )
 
 
@@ -98,8 +97,9 @@ class ShareAudit(ReportedAudit):
     """The share of the clips of films for which an expression holds.
 
     `times_marks` is by how many times more marks the interval would be half as wide, in these films
-    if `in_these_films`, else in as many times more films. `predictions_help` is None without
-    predictions; `agreement` is None unless several annotators marked the same clips.
+    if `in_these_films`, else in as many times more films. `explained` is the share of the variance
+    within films that predictions explain, None without predictions; they are used if it is above 0.
+    `agreement` is None unless several annotators marked the same clips.
     """
 
     source: str
@@ -108,7 +108,7 @@ class ShareAudit(ReportedAudit):
     differences: tuple[GroupDifference, ...]
     times_marks: float
     in_these_films: bool
-    predictions_help: bool | None
+    explained: float | None
     agreement: Mapping[str, Any] | None
     n_drawn: int
     n_withdrawn: int
@@ -128,7 +128,7 @@ class ShareAudit(ReportedAudit):
         """The share of all films in one sentence."""
         whole = self.shares[0]
         return (
-            f"In films such as these {whole.n_films}, {self.of} holds for a share of"
+            f"In films such as these {whole.n_films}, {self.of} holds for"
             f" {_with_interval(whole)} of the clips."
         )
 
@@ -148,7 +148,7 @@ class ShareAudit(ReportedAudit):
     def finding(self) -> Finding:
         """Return a row for each group, and sentences with the answer and what limits it."""
         headers = ["films", "n films", "clips", "marked", "share", "low", "high"]
-        has_predictions = self.predictions_help is not None
+        has_predictions = self.explained is not None
         if has_predictions:
             headers += ["width", "width without predictions"]
         rows = []
@@ -219,17 +219,19 @@ class ShareAudit(ReportedAudit):
             " clips that were drawn; other kinds of films can differ more. Long films count for"
             " more, as they have more clips."
         )
-        if self.predictions_help is not None:
-            widths = (
-                f"With the predictions, the interval is {_number(_width(whole))} wide, without them"
-                f" {_number(whole.width_of_marks)}"
-            )
-            if not self.predictions_help:
-                widths = (
-                    "The predictions explain nothing within films and were not used: the interval"
-                    f" is {_number(_width(whole))} wide"
+        if self.explained is not None:
+            width = _number(_width(whole))
+            if self.explained > 0:
+                yield (
+                    f"The predictions explain {100 * self.explained:.0f} % of the variance within"
+                    f" films: with them, the interval is {width} wide, without them"
+                    f" {_number(whole.width_of_marks)}."
                 )
-            yield f"{widths}. They do not change what the share is about."
+            else:
+                yield (
+                    "The predictions explain nothing within films and are not used: the interval"
+                    f" is {width} wide."
+                )
         if self.agreement is not None:
             values = self.agreement["gamma"]
             gammas = ", ".join(f"{_number(values[null])} ({null})" for null in NULLS)
@@ -312,10 +314,10 @@ def audit_share(
     if predictions is not None:
         scores = _read_scores(Path(predictions), marked, plan)
     films = _marked_films(films_with_marks, marked, plan, answers, scores)
-    slopes = films.slopes
-    helps = scores is not None and bool(scores_help(films))
-    if not helps:
-        slopes = np.zeros_like(slopes)
+    explained = None if scores is None else float(explained_by_scores(films))
+    slopes = (
+        films.slopes if explained and explained > 0 else np.zeros(len(films_with_marks))
+    )
     groups = _groups(films_with_marks, group_of_film)
     shares = []
     for group, in_group in {ALL: np.arange(len(films_with_marks)), **groups}.items():
@@ -329,7 +331,7 @@ def audit_share(
         differences=tuple(_differences_of(groups, films, slopes)),
         times_marks=times,
         in_these_films=in_these_films,
-        predictions_help=None if scores is None else helps,
+        explained=explained,
         agreement=measured,
         n_drawn=sum(film.n_drawn for film in plan.values()),
         n_withdrawn=len(drawn) - len(kept),

@@ -122,10 +122,16 @@ class Share:
         return np.asarray(self.high - self.low)
 
 
-def scores_help(films: MarkedFilms) -> NDArray[np.bool_]:
-    """Return whether scores explain some of the variance of the marks within films."""
-    with_scores = films.variance_within(films.slopes)
-    return np.asarray(with_scores < films.variance_within())
+def explained_by_scores(films: MarkedFilms) -> Floats:
+    """Return the share of the variance within films that scores explain; not above 0 is nothing.
+
+    The width of the interval is no measure of it: of few films, the narrower of two intervals would
+    be too narrow.
+    """
+    by_marks = films.variance_within()
+    is_known = by_marks > 0
+    left = films.variance_within(films.slopes) / np.where(is_known, by_marks, 1.0)
+    return np.where(is_known, 1 - left, 0.0)
 
 
 def share_of(films: MarkedFilms, slopes: Floats | float = 0.0) -> Share:
@@ -146,10 +152,11 @@ def share_of(films: MarkedFilms, slopes: Floats | float = 0.0) -> Share:
     # Without a film, the share would be another one by so much.
     changes = weights * (values - value[..., None]) / (1 - weights)
     variance = (n_films - 1) / n_films * (changes**2).sum(axis=-1)
-    n_effective = films.n_marked.sum(axis=-1)
     has_spread = (variance > 0) & (by_marks > 0) & (by_marks < 1)
-    n_effective = np.divide(
-        by_marks * (1 - by_marks), variance, out=n_effective, where=has_spread
+    n_effective = np.where(
+        has_spread,
+        by_marks * (1 - by_marks) / np.where(has_spread, variance, 1.0),
+        films.n_marked.sum(axis=-1),
     )
     value = np.clip(value, 0.0, 1.0)
     squared = special.stdtrit(n_films - 1, (1 + CONFIDENCE) / 2) ** 2 / n_effective

@@ -296,15 +296,17 @@ def finding_page(
     title: str,
     answer: str,
     sentences: Sequence[str],
+    limits: Sequence[str],
     figure: Figure,
     table: ResultTable,
 ) -> str:
-    """Return a page of one finding: its answer, a figure, what limits it, and a table."""
+    """Return a page of one finding: its answer, a figure, sentences, what limits it, a table."""
     return render_template(
         "finding.html",
         title=title,
         answer=answer,
         sentences=sentences,
+        limits=limits,
         figure=figure,
         table=table,
         light=COLORS,
