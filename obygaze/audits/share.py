@@ -5,6 +5,7 @@ of the films may make the interval narrower; they never replace marks.
 """
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
@@ -49,7 +50,7 @@ ALL = "all films"
 PAGE_HEADERS = ("films", "n films", "clips", "marked", "share")
 FIGURE_CAPTION = (
     "Each dot is the share of the clips, each line its interval of 95 % over films; to the right,"
-    " the marked clips and the films."
+    " how many clips were marked, in how many films."
 )
 LEAST_FILMS = 2
 SCORE = re.compile(r"(p|score):.+")
@@ -166,7 +167,7 @@ class ShareAudit(ReportedAudit):
         """Return the share of each group with its interval."""
         points = []
         for share in self.shares:
-            note = f"{share.n_marked} of {count(share.n_films, 'film')}"
+            note = f"{share.n_marked} marks, {count(share.n_films, 'film')}"
             points.append(
                 Point(share.group, share.share, (share.low, share.high), note)
             )
@@ -188,7 +189,12 @@ class ShareAudit(ReportedAudit):
         with drawing(plot) as figure:
             shown = Figure("shares", plot.title, FIGURE_CAPTION, figure)
             return finding_page(
-                finding.title, self.answer, finding.sentences[1:], shown, table
+                finding.title,
+                self.answer,
+                (self.for_half, *self._differences()),
+                tuple(self.limits),
+                shown,
+                table,
             )
 
     def _differences(self) -> Iterator[str]:
@@ -277,11 +283,12 @@ def audit_share(
     here = Workspace.of(workspace)
     drawn = read_manifest(manifest, workspace=workspace)
     if not is_drawn(drawn):
+        n_clips = min(5 * len(drawn.films), len(drawn))
         raise FixInput(
             f"no share of {drawn.name}: {WHY_NOT_COUNT}",
             where=drawn.name,
-            hint=f"obygaze manifest sample {drawn.name} -n 200 -o drawn, mark the drawn clips, then"
-            " this command with drawn",
+            hint=f"obygaze manifest sample {shlex.quote(drawn.name)} -n {n_clips} -o drawn, mark"
+            " the drawn clips, then this command with drawn",
         )
     plan = draw_plan(drawn)
     group_of_film = values_of_films(drawn, by) if by is not None else {}
@@ -307,7 +314,7 @@ def audit_share(
             f"expected marks of clips of at least {LEAST_FILMS} films, got marks in"
             f" {count(len(films_with_marks), 'film')}",
             where=drawn.name,
-            hint=f"obygaze view {drawn.name} --annotate NAME, then --marks"
+            hint=f"obygaze view {shlex.quote(drawn.name)} --annotate NAME, then --marks"
             f" segments/{drawn.name}.NAME.csv",
         )
     scores = None

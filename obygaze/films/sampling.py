@@ -9,6 +9,7 @@ film, and `draw_clips`, the number of clips of the film. It is `draw_plan` that 
 manifest is one.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -97,7 +98,8 @@ class DrawnClips:
             notes.append(
                 f"left out, because they were withdrawn: {count(self.n_withdrawn, 'clip')}"
             )
-        notes.append(f"next: obygaze view {self.manifest.name} --annotate NAME")
+        name = shlex.quote(self.manifest.name)
+        notes.append(f"next: obygaze view {name} --annotate NAME")
         return notes
 
 
