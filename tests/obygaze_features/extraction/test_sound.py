@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.extracted_stores import bytes_of
-from support.heard_films import RATE, damage_sound, noise, tone, write_film
-from support.sounds import only
+from support.heard_films import RATE, noise, tone, write_film
+from support.sounds import only, with_damage
 
 import obygaze as og
 from obygaze_features.backbones.actions import load_backbone
@@ -193,7 +193,9 @@ def test_sound_that_ends_early_is_a_remark_or_a_reason(tmp_path: Path) -> None:
 
 def test_damaged_sound_fails_or_counts_as_missing(tmp_path: Path) -> None:
     manifest = make_films(tmp_path, ("loud",))
-    damage_sound(tmp_path / "videos" / "loud.mkv", 2.5)
+    loud = tmp_path / "videos" / "loud.mkv"
+    # Packets have 1,152 samples: this one is heard at 2.5 s.
+    with_damage(loud, tmp_path / "damaged.mkv", 34).replace(loud)
     extract(tmp_path, manifest, "sound-descriptors", "descriptors")
     whole, damaged = og.open_store(tmp_path / "stores" / HEARD).rows
     assert whole.status == "ok"
