@@ -363,7 +363,7 @@ def _read(path: Path, video: OpenVideo, progress: OnProgress) -> VideoSource:
         if not film.index.agrees_with(out):
             film.index = film.index.without_times()
     if not film.index.frames:
-        raise source.without_pictures()
+        raise source.no_picture_error()
     film.takes_key_twice = _takes_key_twice(source)
     return source
 
