@@ -7,7 +7,7 @@ it, with `Identity.of_clip` for a clip of a manifest and `store.identity.identit
 store.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain, count
 from math import floor
@@ -104,6 +104,14 @@ class Identity(NamedTuple):
 def known_film(movie_id: str | None) -> str:
     """Return the film of a row; "" if the row says that it is not known."""
     return "" if movie_id is None or movie_id == UNKNOWN_FILM else movie_id
+
+
+def of_any_row(clip: Identity) -> Iterator[Identity]:
+    """Yield a clip, and the one that an annotator's row is about: `a-1` of `a-1.ann`."""
+    yield clip
+    about_id, _, _ = clip.clip_id.rpartition(".")
+    if about_id:
+        yield clip._replace(clip_id=about_id)
 
 
 def clip_of_cells(cells: Mapping[str, str]) -> Identity:
