@@ -167,7 +167,7 @@ def compare_clips(one: Identity, other: Identity) -> Comparison:
     if one.movie_id and other.movie_id and one.movie_id != other.movie_id:
         return Comparison(OTHER, f"film: {one.movie_id} and {other.movie_id}")
     compared_times = _comparable_times(one, other)
-    has_equal_times = any(_are_equal(*pair) for pair in compared_times)
+    has_equal_times = any(are_equal_times(*pair) for pair in compared_times)
     if compared_times and not has_equal_times:
         ours, theirs = compared_times[0]
         return Comparison(OTHER, f"times: {_shown(ours)} and {_shown(theirs)}")
@@ -191,7 +191,7 @@ def _with_other_ids(one: Identity, other: Identity) -> Sameness:
         is_same_file = has_equal_video and are_whole_files
         return _same_or_annotated(one, other) if is_same_file else OTHER
     if not any(
-        _are_equal(*pair) and None not in chain(*pair) for pair in compared_times
+        are_equal_times(*pair) and None not in chain(*pair) for pair in compared_times
     ):
         return OTHER
     are_times_in_film = bool(one.in_film and other.in_film)
@@ -228,7 +228,7 @@ def _has_common_time(ours: Times, theirs: Times) -> bool:
     )
 
 
-def _are_equal(ours: Times, theirs: Times) -> bool:
+def are_equal_times(ours: Times, theirs: Times) -> bool:
     """Return whether no time differs that is known on both sides."""
     for a, b in zip(ours, theirs, strict=True):
         if a is not None and b is not None and abs(a - b) > TOLERANCE_S:
