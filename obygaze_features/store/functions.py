@@ -190,6 +190,38 @@ def merge(
     """
 
 
+@done_in("obygaze_features.store.changing")
+def join(
+    stores: Annotated[Sequence[PathLike | Store], Option(metavar="STORE[:ARRAY]")],
+    path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
+    *,
+    licence: str = "",
+    progress: Annotated[Progress | None, Bar("join")] = None,
+    workspace: PathLike | None = None,
+) -> Changed:
+    """Make one store of several, with their vectors of each clip side by side.
+
+    What was seen, heard and said in a clip becomes one vector of it, the array clip, so that a
+    model can learn from all of it. The order of the stores does not matter.
+
+    A clip has features where all stores have them. Any other one is a failed row with the reason of
+    the part that is missing. Films or times of a clip that differ are an error. What one of the
+    stores lists as withdrawn is withdrawn in the new store. All citations are kept.
+
+    Args:
+        stores: The stores, near or far, each with an array that has one vector a clip, by default
+            the one that experiments take: pooled or clip.
+        path: The new store: a name or a folder.
+        licence: The licence of the new store, where those of the stores differ.
+        progress: Counts clips.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store join films.xclip films.wav2vec2 -o both
+        obygaze store join films.xclip:clip films.wav2vec2 films.words -o all-senses
+    """
+
+
 @done_in("obygaze_features.store.importing.features")
 def import_features(
     format: ImportFormat,

@@ -60,10 +60,9 @@ class FrameIndex:
     `clock_s` may still hold the times at which pictures change. `jump` is the first position at
     which the clock of the file was set back, as in recordings that were joined; -1 if it never was:
     then the times of pictures are those of counting. `broken` marks packets that are damaged,
-    `lost` those before which others are missing. `unused` has a number for each packet of which no
-    other picture needs anything, and -1 for the others; packets with one number are decoded or left
-    out together. `pts_are_times` tells that the container stores
-    when pictures are shown; in others the times of packets are guessed.
+    `lost` those before which others are missing, `unused` those of which no other picture needs
+    anything. `pts_are_times` tells that the container stores when pictures are shown; in others the
+    times of packets are guessed.
     """
 
     pts: Ints
@@ -78,7 +77,7 @@ class FrameIndex:
     last_s: float
     broken: Bools
     lost: Bools
-    unused: Ints
+    unused: Bools
     clock_s: Floats | None = None
     pts_are_times: bool = False
     jump: int = -1
@@ -186,14 +185,9 @@ class FrameIndex:
         return set(shown.tolist()).difference(early, run.left_out) | run.wanted
 
     def lightened(self, run: PacketRun) -> PacketRun:
-        """Return a run without the packets that nobody asked for and no other picture needs.
-
-        Those that have the number of a wanted one are decoded too.
-        """
-        numbers = self.unused[run.start : run.stop + 1]
-        wanted = self.unused[sorted(run.wanted)]
-        left_out = np.flatnonzero((numbers >= 0) & ~np.isin(numbers, wanted))
-        return replace(run, left_out=frozenset((left_out + run.start).tolist()))
+        """Return a run without the packets that nobody asked for and no other picture needs."""
+        unused = np.flatnonzero(self.unused[run.start : run.stop + 1]) + run.start
+        return replace(run, left_out=frozenset(unused.tolist()) - run.wanted)
 
     def without_keys(self, positions: Sequence[int]) -> Self:
         """Return the index with some packets that are no key frames after all."""
@@ -238,7 +232,10 @@ class FrameIndex:
         n_lost = np.append(0, np.cumsum(self.lost))
         has_broken: Bools = n_broken[stops] > n_broken[starts]
         has_lost: Bools = n_lost[stops] > n_lost[starts + 1]
-        n_in_stretch = np.bincount(self._stretches, weights=is_broken[self.order])
+        # The packet behind a damaged one may have another time, or its picture.
+        is_near = is_broken.copy()
+        is_near[1:] |= is_broken[:-1]
+        n_in_stretch = np.bincount(self._stretches, weights=is_near[self.order])
         ranks = self.ranks[positions]
         in_stretch = n_in_stretch[self._stretches[ranks]] > 0
         return has_broken | has_lost | ((ranks >= 0) & in_stretch)

@@ -29,7 +29,7 @@ from obygaze_features.video.damage import (
     gaps,
     lost_in_time,
 )
-from obygaze_features.video.h264 import H264Pictures, HevcPictures
+from obygaze_features.video.h264 import CodedPictures, H264Reader, HevcReader
 from obygaze_features.video.index import (
     NO_PTS,
     Bools,
@@ -44,9 +44,9 @@ DEFAULT_RATE = 25.0
 # Codecs with packets that show no picture.
 _WITH_HIDDEN_PACKETS = frozenset({"vp8", "vp9"})
 # Codecs of which packets tell on which pictures others are built.
-_WITH_REFERENCES: dict[str, type[H264Pictures] | type[HevcPictures]] = {
-    "h264": H264Pictures,
-    "hevc": HevcPictures,
+_WITH_REFERENCES: dict[str, type[H264Reader] | type[HevcReader]] = {
+    "h264": H264Reader,
+    "hevc": HevcReader,
 }
 _PACKET = np.dtype(
     [(name, np.int64) for name in ("pts", "dts", "size", "offset", "duration")]
@@ -228,7 +228,7 @@ class _Seen:
     broken: Bools
     lost: Bools
     is_broken: bool
-    pictures: H264Pictures | HevcPictures | None
+    pictures: CodedPictures | None
 
 
 def _with_errors_at_opening(path: Path, seen: _Seen, progress: OnProgress) -> _Seen:
@@ -263,8 +263,10 @@ def _read_packets(
     rows: list[tuple[int, ...]] = []
     broken = set[int]()
     after_gap = list[int]()
-    coded = _WITH_REFERENCES.get(codec)
-    pictures = coded(stream.codec_context.extradata) if coded else None
+    reader_of = _WITH_REFERENCES.get(codec)
+    pictures = None
+    if reader_of is not None:
+        pictures = CodedPictures(reader_of(stream.codec_context.extradata))
     # How many packets had been read when an error was reported.
     reported = set[int]()
     is_cut = False
@@ -370,7 +372,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     else:
         # The times of showing in AVI are guessed, but the length of each slot is known.
         clock_s = clock_of(table["dts"][shown], tick, None)
-    unused = np.full(len(pts), -1)
+    unused = np.zeros(len(pts), dtype=np.bool_)
     if seen.pictures is not None and order is not None:
         unused = seen.pictures.unused(order)
     last_s = 1 / rate if clock_s is None else float(np.median(np.diff(clock_s)))

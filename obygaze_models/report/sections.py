@@ -19,6 +19,7 @@ from obygaze_models.protocols.schedule import Pair
 from obygaze_models.protocols.schema import Question
 from obygaze_models.report.figures import (
     Figure,
+    figure_of_pair,
     figure_of_success,
     figure_of_tree,
     figures_of_tasks,
@@ -51,6 +52,7 @@ from obygaze_models.runner.summary import (
     on_same_clips,
     short,
     size_text,
+    stores_lacking_clips,
     verdict,
     view_text,
 )
@@ -107,6 +109,9 @@ def section_of_results(run: ReportRun) -> Section:
     if len(pairs) > 1 or not run.cells:
         for metric in run.metrics:
             section.tables.append(_table_of_tasks(run, metric))
+    if run.gain is not None:
+        # The first screen has that of the senses.
+        section.figures.append(figure_of_pair(run, pair_of_cell(run.gain.joined)))
     section.figures += figures_of_tasks(run)
     if run.cells:
         section.tables.append(_table_beside_guess(run))
@@ -749,7 +754,6 @@ def surest_errors(run: ReportRun, cell: CellRows) -> list[tuple[str, str, bool, 
 def section_of_made(run: ReportRun) -> Section:
     """Return what is needed to run the experiment again, and what to cite."""
     section = Section("made", "How it was made")
-    about = run.about
     protocol = run.protocol
     draws = f"{protocol['report']['replicates']:,} draws of films"
     section.sentences.append(
@@ -757,9 +761,8 @@ def section_of_made(run: ReportRun) -> Section:
         "every setting, and what was chosen in each fold."
     )
     section.sentences += protocol["report"]["notes"]
-    for name, facts in about["stores"].items():
-        if facts["missing"]:
-            section.tables.append(_table_of_missing(run, name, facts["missing"]))
+    for name, facts in stores_lacking_clips(run).items():
+        section.tables.append(_table_of_missing(run, name, facts["missing"]))
     sources = _table_of_sources(run)
     if sources.rows:
         section.tables.append(sources)

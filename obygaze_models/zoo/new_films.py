@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
+from obygaze_features.core.files import import_of_features
 from obygaze_features.core.workspace import STORE, PathLike, Workspace, is_url
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.adapters.folder import (
@@ -53,6 +54,11 @@ def features_for(
     if isinstance(named, Store):
         return named, None, ""
     manifest, others = _clips_named(model, named, here)
+    if manifest is None and import_of_features(Path(named)) and Path(named).is_file():
+        raise FixInput(
+            f"{os.fspath(named)} is a file of features, not a store",
+            hint=_what_imports(model, here, Path(named)),
+        )
     if manifest is None:
         return open_store(named, workspace=workspace), None, ""
     warn_of_other_videos(Path(named), manifest)
@@ -160,11 +166,16 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     return f"obygaze extract run {name} -b {shlex.quote(backbone)}"
 
 
-def _what_imports(model: SavedModel, here: Workspace, manifest: str) -> str:
+def _what_imports(
+    model: SavedModel, here: Workspace, file: Path | None = None, manifest: str = ""
+) -> str:
     """Return the command that imports features which a model of imported features reads.
 
     The facts that were stated with --fact stand in the stores of the recipe alone.
     """
+    if not _was_imported(model):
+        predict = f"obygaze models predict {shlex.quote(model.info.name)} FOLDER"
+        return f"{predict}, of the films: it reads features of {model.info.features.backbone}"
     recipe = _recipe_of(model, here)
     is_stated = recipe is not None and "backbone" in recipe.facts
     is_received = model.info.training.manifest not in here.names("manifests")
@@ -177,11 +188,20 @@ def _what_imports(model: SavedModel, here: Workspace, manifest: str) -> str:
         return _SAME_IMPORT
     facts = dict(recipe.facts)
     options = ["--backbone", facts.pop("backbone")]
+    # The import records it itself.
+    pooling = facts.pop("pooling", "")
+    if pooling:
+        options += ["--pool", "only-mean" if pooling.startswith("mean") else "only"]
     for key, value in facts.items():
         options += ["--fact", f"{key}={value}"]
+    command = "obygaze store import FORMAT FILE"
+    if file is not None:
+        command = import_of_features(file).removesuffix(" -o NAME")
+    if manifest:
+        options += ["--manifest", manifest]
     return (
-        f"obygaze store import FORMAT FILE --manifest {manifest} {shlex.join(options)} -o STORE,"
-        " as those of its training were imported, if the same model made these in the same way"
+        f"{command} {shlex.join(options)} -o STORE, as those of its training were imported, if the"
+        " same model made these in the same way"
     )
 
 
@@ -219,7 +239,7 @@ def other_store(model: SavedModel, store: Store, here: Workspace) -> str:
     """Return which stores a model reads, or what makes one, for one that it does not read."""
     clips = store.find_manifest(here)
     if store.recipe.is_unknown and _was_imported(model):
-        return _what_imports(model, here, clips.name if clips else "MANIFEST")
+        return _what_imports(model, here, None, clips.name if clips else "MANIFEST")
     fitting = _stores_that_fit(model, here, clips)
     if clips is not None and not fitting:
         return what_makes_features(model, clips, here)

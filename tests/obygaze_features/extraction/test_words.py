@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -21,6 +23,7 @@ from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.functions import extract, extract_words, search
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -69,6 +72,12 @@ def say(workspace: Path, **texts: str) -> str:
     for film, text in texts.items():
         (workspace / "said" / f"{film}.srt").write_text(SRT.format(text))
     return str(workspace / "said")
+
+
+def embed_long(tower: TextTower, texts: Sequence[str]) -> NDArray[np.float32]:
+    """The vectors of texts as a store has them."""
+    with clip_threads(2) as threads:
+        return tower.embed_long(texts, Quiet(), threads)
 
 
 def test_a_store_has_vectors_and_numbers_of_words_and_is_sealed_at_once(
@@ -146,7 +155,7 @@ def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(
         find_card("tiny", Workspace.of(workspace)), encoder, workspace=workspace
     )
     long = "the happy man riding the sad dog on a"
-    (vector,) = tower.embed_long([long], Quiet())
+    (vector,) = embed_long(tower, [long])
     halves = ["the happy man riding", "the sad dog on a"]
     four, five = tower.embed(halves).astype(np.float64)
     np.testing.assert_allclose(vector, (4 * four + 5 * five) / 9, atol=1e-6)
@@ -155,7 +164,7 @@ def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(
     with pytest.raises(FixInput, match="11 tokens, the tower takes 8"):
         tower.embed([long])
     # Without blanks there is no place but between letters.
-    (joined,) = tower.embed_long(["a" * 1 + "!" * 20], Quiet())
+    (joined,) = embed_long(tower, ["a" * 1 + "!" * 20])
     assert np.isfinite(joined).all()
 
 
@@ -178,10 +187,15 @@ def test_the_real_vectors_are_those_of_sentence_transformers(minilm: TextTower) 
     ]
     model = package.SentenceTransformer(str(real_encoder()), device="cpu")
     expected = model.encode(texts)
-    together = minilm.embed_long(texts, Quiet())
+    together = embed_long(minilm, texts)
     np.testing.assert_allclose(together, expected, atol=1e-6)
-    alone = [minilm.embed_long([text], Quiet())[0] for text in texts]
-    np.testing.assert_allclose(alone, together, atol=1e-6)
+    # To the bit: a clip that is in two stores must have the same numbers in both.
+    for some in (texts[:1], texts[::-1], [*texts[2:], *20 * ["Oh no."]]):
+        for text, vector in zip(some, embed_long(minilm, some), strict=True):
+            if text in texts:
+                np.testing.assert_array_equal(vector, together[texts.index(text)])
+    alone = [embed_long(minilm, [text])[0] for text in texts]
+    np.testing.assert_array_equal(alone, together)
     assert minilm.verified
     assert minilm.max_length == model.max_seq_length
 

@@ -20,7 +20,7 @@ from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN
 
 Typed = Callable[..., Result]
 COMMANDS = (
-    *("ls", "info", "verify", "subset", "merge"),
+    *("ls", "info", "verify", "subset", "merge", "join"),
     *("import", "export", "push", "pull", "card"),
 )
 
