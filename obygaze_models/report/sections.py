@@ -109,8 +109,8 @@ def section_of_results(run: ReportRun) -> Section:
     if len(pairs) > 1 or not run.cells:
         for metric in run.metrics:
             section.tables.append(_table_of_tasks(run, metric))
-    if run.gain is not None:
-        # The first screen has that of the senses.
+    if run.gain is not None and len({cell.model for cell in run.cells}) > 1:
+        # The first screen has the stores of one model.
         section.figures.append(figure_of_pair(run, pair_of_cell(run.gain.joined)))
     section.figures += figures_of_tasks(run)
     if run.cells:

@@ -25,6 +25,7 @@ from obygaze_features.manifest.adapters.folder import read as read_folder
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.identity import match
+from obygaze_features.store.joining import is_joined_title, joined_parts, part_names
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT, Recipe
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
             words = ["obygaze", "models", "predict", model.info.name, store]
             command = shlex.join([*words, "--manifest", manifest.name])
             return f"{command}, as {store} has {n_clips} of its {len(manifest)} clips"
+    if is_joined_title(wanted.backbone):
+        return _what_joins(model, manifest, here)
     if _was_imported(model):
         return _what_imports(model, here, manifest=manifest.name)
     recipe = _recipe_of(model, here)
@@ -164,6 +167,39 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
             f" as {_trained_on(model)}; then predict {cut}"
         )
     return f"obygaze extract run {name} -b {shlex.quote(backbone)}"
+
+
+def _what_joins(model: SavedModel, manifest: Manifest, here: Workspace) -> str:
+    """Return the command that joins the features of a manifest that a model reads.
+
+    A part of which no store has the clips of the manifest is named by its title.
+    """
+    recipe = _recipe_of(model, here)
+    if recipe is None:
+        return (
+            f"obygaze store join, with the stores of {manifest.name} that have these features:"
+            f" {model.info.features.backbone}"
+        )
+    parts = joined_parts(recipe)
+    words = []
+    missing = []
+    for part, title in zip(parts, part_names(parts), strict=True):
+        of_part = []
+        for name in here.names("stores"):
+            with suppress(ObygazeError, OSError):
+                store = open_store(name, workspace=here)
+                is_of_part = store.fingerprint == part.fingerprint
+                if is_of_part and _n_clips_in(store, manifest) == len(manifest):
+                    of_part.append(name)
+        words.append(f"{shlex.quote(of_part[0] if of_part else title)}:{part.array}")
+        if not of_part:
+            missing.append(title)
+    command = (
+        f"obygaze store join {' '.join(words)} -o {shlex.quote(manifest.name)}.joined"
+    )
+    if missing:
+        command += f", with a store of {manifest.name} for {' and '.join(missing)}"
+    return command
 
 
 def _what_imports(
@@ -233,6 +269,8 @@ def expected_features(model: SavedModel, store: Store, here: Workspace) -> str:
 def _was_imported(model: SavedModel) -> bool:
     """Return whether the features of the training were imported."""
     backbone = model.info.features.backbone
+    if is_joined_title(backbone):
+        return False
     return backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN_FACT)
 
 
