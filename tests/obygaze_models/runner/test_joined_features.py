@@ -366,7 +366,11 @@ def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
         return own(scaling, estimator)
 
     monkeypatch.setattr(PartScaling, "absorbed_by", absorbed_by)
-    changes = ("report.replicates=2", "report.concepts=false", *QUICK_TRAINING.get(kind, ()))
+    changes = (
+        "report.replicates=2",
+        "report.concepts=false",
+        *QUICK_TRAINING.get(kind, ()),
+    )
     _, model = og.train(
         kind,
         "joined",
