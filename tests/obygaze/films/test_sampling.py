@@ -16,6 +16,7 @@ from scipy import stats
 from support.cli import call_obygaze
 from support.stores import made_store
 
+from obygaze.films.page.view import open_site
 from obygaze.films.sampling import DrawnClips, draw_plan, is_drawn, sample_clips
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.workspace import Workspace
@@ -153,6 +154,17 @@ def test_withdrawn_clips_are_not_drawn_and_leave_an_earlier_draw(
     assert "f1-002" not in drawn.manifest
     assert drawn.n_withdrawn == 1
     assert drawn.manifest["f1-000"].extra["draw_clips"] == "3"
+
+
+def test_drawn_clips_are_marked_blind_without_being_asked(tmp_path: Path) -> None:
+    saved(tmp_path, manifest_of([3, 3]))
+    draw(tmp_path, 4)
+    notes: list[str] = []
+    for name, is_blind in (("films", False), ("drawn", True)):
+        site = open_site(name, annotate="eva", note=notes.append, workspace=tmp_path)
+        assert site.blind is is_blind
+    assert notes == ["drawn has drawn clips, which are marked blind"]
+    assert not open_site("drawn", workspace=tmp_path).blind
 
 
 @pytest.mark.parametrize(
