@@ -350,11 +350,26 @@ class CodedPictures:
         Args:
             shown: The positions of the pictures in the order of their times.
         """
-        orders = np.array(self._orders, np.int64)[shown]
         is_certain = self._has_read_all and self._gap_finder.is_certain
-        is_certain = is_certain and bool((np.diff(orders) > 0).all())
+        is_certain = is_certain and not self.contradicted(shown).any()
         unused: Bools = (np.array(self._layers) == self._highest_layer) & is_certain
         return unused
+
+    def contradicted(self, shown: Ints) -> Bools:
+        """Return which packets tell another place among their neighbours in the order of showing.
+
+        None does if any of them tells no place.
+
+        Args:
+            shown: As for `unused`.
+        """
+        contradicted = np.zeros(len(self._orders), dtype=np.bool_)
+        orders = np.array(self._orders, np.int64)[shown]
+        if self._has_read_all:
+            (is_back,) = np.nonzero(np.diff(orders) <= 0)
+            contradicted[shown[is_back]] = True
+            contradicted[shown[is_back + 1]] = True
+        return contradicted
 
 
 def _units(packet: memoryview | bytes, size_bytes: int) -> Iterator[bytes]:

@@ -611,18 +611,6 @@ def test_a_part_keeps_what_was_withdrawn_from_its_source(
     assert not has_planted(tmp_path / "both")
 
 
-def test_the_clip_of_a_film_is_not_withdrawn_for_a_film_of_its_name(
-    store: Path, workspace: Workspace
-) -> None:
-    """Film `alba` has one clip, and another film has a clip that is called `alba`."""
-    rows = rows_of()
-    rows[9] = rows[9]._replace(clip_id="alba")
-    rows[93] = rows[93]._replace(movie_id="alba")
-    both = write(workspace.root / "stores" / "both", rows)
-    with pytest.raises(FixInput, match="'alba' is the id of a film and of a clip"):
-        subset(both, without=["alba"], reason="asked", workspace=workspace)
-
-
 @pytest.mark.parametrize("is_known_by", ["video", "manifest"])
 def test_a_clip_is_withdrawn_with_the_rows_of_all_annotators(
     workspace: Workspace, is_known_by: str
