@@ -44,7 +44,7 @@ from obygaze_features.store.joining import (
     JOINED_ARRAY,
     JOINED_DTYPE,
     JoinedPart,
-    in_order,
+    canonical_order,
     part_names,
     part_of,
     part_slices,
@@ -574,7 +574,7 @@ def _common_arrays(stores: Sequence[Store]) -> Sequence[Array]:
     first = stores[0]
     arrays = list(first.record.arrays)
     for store in stores[1:]:
-        hint = "obygaze store info of both: only stores of one recipe are merged"
+        hint = "only stores of one recipe are merged: obygaze store info STORE"
         if first.recipe.is_unknown and store.recipe.is_unknown:
             hint = (
                 "if both were made in the same way, import both with the same --backbone"
@@ -807,7 +807,7 @@ def join(
             "a join needs at least two parts", hint="obygaze store join --help"
         )
     _check_different_parts(named)
-    named = [named[place] for place in in_order([one.part for one in named])]
+    named = [named[place] for place in canonical_order([one.part for one in named])]
     opened = [one.store for one in named]
     parts = [one.part for one in named]
     terms = _common_terms(opened, licence)
@@ -887,8 +887,8 @@ def _check_different_parts(named: Sequence[_NamedPart]) -> None:
                 f"this is the same part as {location_of_part[key]}: the array"
                 f" {part.array!r} of {part.title}",
                 where=store.location,
-                hint="name each part once; obygaze store merge puts the clips of two stores"
-                " of one recipe into one store",
+                hint="name each part once; for the clips of two stores of one recipe:"
+                " obygaze store merge --help",
             )
         location_of_part[key] = store.location
 
@@ -932,7 +932,7 @@ class JoinedRows:
                 f"no clip has features in all of {few(self.names)}",
                 where=", ".join(store.location for store in stores),
                 details=[f"{row.clip_id}: {row.reason}" for row in self.rows[:20]],
-                hint="stores of the same clips; obygaze store info STORE --clips lists their ids",
+                hint="stores of the same clips: obygaze store info STORE --clips",
             )
 
     def _row_of(self, rows: Sequence[_Merged]) -> Row:

@@ -49,6 +49,11 @@ _GROUP = 16
 _AT_ONCE = 2**18
 
 
+# Samples that are no numbers stay so, without a warning.
+_quiet = np.errstate(over="ignore", invalid="ignore")
+
+
+@_quiet
 def mixed(frames: Iterable[Any]) -> Samples:
     """Return decoded frames as one channel: the mean of all, with weights by their places."""
     parts = [np.zeros(0, np.float32)]
@@ -133,6 +138,7 @@ class Resampler:
             matrix = np.where(apart == inside, taps[half + inside], 0.0)
             self.groups.append((begin, first, matrix))
 
+    @_quiet
     def __call__(self, samples: Samples, n_new: int) -> Samples:
         """Return so many new samples, of the old ones with their margins."""
         if self.up == self.down:

@@ -13,7 +13,14 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.container import BadVideo, OnProgress, no_progress
 from obygaze_features.video.decoded_clip import MAX_CLIP_BYTES
 from obygaze_features.video.film import distrust, pictures_end_s
-from obygaze_features.video.index import CLOCK_SET_BACK, Floats, bounds_of, overshoot
+from obygaze_features.video.index import (
+    CLOCK_SET_BACK,
+    Bools,
+    Floats,
+    Ints,
+    bounds_of,
+    overshoot,
+)
 from obygaze_features.video.resample import Samples
 from obygaze_features.video.sound_index import (
     HIGHEST_RATE,
@@ -265,6 +272,11 @@ def _decoded(
     for part in source.samples(view.rate, before, stop):
         samples[at : at + len(part)] = part
         at += len(part)
+    # Files of float samples may have some that are no numbers.
+    is_wrong = ~np.isfinite(samples)
+    samples[is_wrong] = 0
+    wrong_s = (before + _runs(is_wrong)) / view.rate
+    damaged_s = np.concatenate([index.damaged_s, wrong_s])
     heard_s = index.heard_s
     edges_s = np.concatenate([[-np.inf], heard_s.ravel(), [np.inf]]).reshape(-1, 2)
     return DecodedSound(
@@ -275,10 +287,16 @@ def _decoded(
         start_s=begin_s,
         end_s=end_s,
         missing_s=_inside(edges_s, before / view.rate, end_s),
-        damaged_s=_inside(index.damaged_s, before / view.rate, end_s),
+        damaged_s=_inside(damaged_s, before / view.rate, end_s),
         bounds_s=(float(heard_s[0, 0]), float(heard_s[-1, 1])),
         stream=index.stream,
     )
+
+
+def _runs(marks: Bools) -> Ints:
+    """Return where each run of marks begins and stops, [n, 2]."""
+    changes = np.diff(marks, prepend=False, append=False)
+    return np.flatnonzero(changes).reshape(-1, 2)
 
 
 def _inside(stretches: Floats, start_s: float, end_s: float) -> Floats:

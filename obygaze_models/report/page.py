@@ -297,6 +297,28 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
     return list(files)
 
 
+def finding_page(
+    title: str,
+    answer: str,
+    sentences: Sequence[str],
+    limits: Sequence[str],
+    figure: Figure,
+    table: ResultTable,
+) -> str:
+    """Return a page of one finding: its answer, a figure, sentences, what limits it, a table."""
+    return render_template(
+        "finding.html",
+        title=title,
+        answer=answer,
+        sentences=sentences,
+        limits=limits,
+        figure=figure,
+        table=table,
+        light=COLORS,
+        dark=DARK_COLORS,
+    )
+
+
 def render_template(template: str, **values: Any) -> str:
     """Return a template of this package with values; text is escaped for the format."""
     return _environment().get_template(template).render(**values)

@@ -224,7 +224,8 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
             rows.append((run.label(cell), *values, *beside, leaked_of(cell)))
     note = (
         "Better: yes, if the interval of the difference is above 0 and its p among all differences "
-        "of the run is below .05; not certain, if only the interval is. Films: in how many of "
+        "of the run is below .05; not certain, if only the interval is; not shown, if the interval "
+        "holds 0, as where films are few or differ. Films: in how many of "
         f"them the {name} is above that of the guess. Leaked: test clips that also trained or "
         "chose."
     )

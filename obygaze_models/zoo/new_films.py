@@ -58,7 +58,7 @@ def features_for(
     if manifest is None and import_of_features(Path(named)) and Path(named).is_file():
         raise FixInput(
             f"{os.fspath(named)} is a file of features, not a store",
-            hint=_what_imports(model, here, Path(named)),
+            hint=_what_imports(model, here, file=Path(named)),
         )
     if manifest is None:
         return open_store(named, workspace=workspace), None, ""
@@ -148,12 +148,12 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     if is_joined_title(wanted.backbone):
         return _what_joins(model, manifest, here)
     if _was_imported(model):
-        return _what_imports(model, here, None, name)
+        return _what_imports(model, here, manifest=manifest.name)
     recipe = _recipe_of(model, here)
     backbone = wanted.backbone if recipe is None else recipe.backbone
     if recipe is not None and recipe.medium == "words":
         words_of = f"obygaze extract words {name} -b {shlex.quote(backbone)}"
-        return f"{words_of} --subtitles FOLDER, with the subtitles of the films"
+        return f"{words_of} --subtitles {recipe.words_of_clips}"
     if not has_video:
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
     grid = _grid_of(model, here)
@@ -203,7 +203,7 @@ def _what_joins(model: SavedModel, manifest: Manifest, here: Workspace) -> str:
 
 
 def _what_imports(
-    model: SavedModel, here: Workspace, file: Path | None = None, manifest: str = ""
+    model: SavedModel, here: Workspace, *, file: Path | None = None, manifest: str = ""
 ) -> str:
     """Return the command that imports features which a model of imported features reads.
 
@@ -220,8 +220,12 @@ def _what_imports(
             f"a store of the recipe {model.info.features.fingerprint[:12]}, from whoever trained"
             f" {model.info.name}: obygaze store pull ADDRESS -o STORE"
         )
+    command = "obygaze store import FORMAT FILE"
+    if file is not None:
+        command = import_of_features(file).removesuffix(" -o NAME")
     if not is_stated:
-        return _SAME_IMPORT
+        first = f"{command} -o NAME; but " if file is not None else ""
+        return f"{first}{_SAME_IMPORT}"
     facts = dict(recipe.facts)
     options = ["--backbone", facts.pop("backbone")]
     # The import records it itself.
@@ -230,11 +234,8 @@ def _what_imports(
         options += ["--pool", "only-mean" if pooling.startswith("mean") else "only"]
     for key, value in facts.items():
         options += ["--fact", f"{key}={value}"]
-    command = "obygaze store import FORMAT FILE"
-    if file is not None:
-        command = import_of_features(file).removesuffix(" -o NAME")
     if manifest:
-        options += ["--manifest", manifest]
+        options = ["--manifest", manifest, *options]
     return (
         f"{command} {shlex.join(options)} -o STORE, as those of its training were imported, if the"
         " same model made these in the same way"
@@ -277,7 +278,7 @@ def other_store(model: SavedModel, store: Store, here: Workspace) -> str:
     """Return which stores a model reads, or what makes one, for one that it does not read."""
     clips = store.find_manifest(here)
     if store.recipe.is_unknown and _was_imported(model):
-        return _what_imports(model, here, None, clips.name if clips else "MANIFEST")
+        return _what_imports(model, here, manifest=clips.name if clips else "MANIFEST")
     fitting = _stores_that_fit(model, here, clips)
     if clips is not None and not fitting:
         return what_makes_features(model, clips, here)
