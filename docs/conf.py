@@ -78,6 +78,7 @@ CONTENTS = {
             "api",
             "store",
             "files",
+            "stable",
             "performance",
         ],
         "Project": ["design/README", "/CONTRIBUTING", "/CHANGELOG"],

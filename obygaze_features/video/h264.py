@@ -1,18 +1,19 @@
 """Read from packets of H.264 and HEVC which pictures others are built on, and which are missing.
 
 Other pictures are built on reference pictures. In H.264, each has the number of the one before and
-1 more, modulo a power of two (`frame_num`), so that a gap tells what is missing. Nothing else is
-read of a packet than what is needed for it. The standards are ITU-T H.264, sections 7.3 and 7.4,
-and ITU-T H.265, section 7.4.2.2.
+1 more, modulo a power of two (`frame_num`), so that a gap tells what is missing. In both, a picture
+tells its place in the order of showing. Nothing else is read of a packet than what is needed for
+it. The standards are ITU-T H.264 and ITU-T H.265, sections 7.3 and 7.4.
 """
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from obygaze_features.video.index import Ints
+from obygaze_features.video.index import Bools, Ints
 
 # Types of NAL units: a picture or the first part of one, a picture that needs no other, parameters.
 _SLICE = 1
@@ -30,25 +31,36 @@ _HEAD = 32
 _HEVC_PARAMETERS = 32
 _HEVC_REFERENCES = 16
 _HEVC_WITHOUT_PICTURES = (35, 38, 39, 40)
+_HEVC_SPS = 33
+_HEVC_PPS = 34
+# Pictures that need no other, those of them at which the count of the order begins anew, those of
+# them that are at 0 of it; and pictures that are stored after such a one but shown before it.
+_HEVC_WHOLE = range(16, 24)
+_HEVC_ANEW = range(16, 21)
+_HEVC_IDR = (19, 20)
+_HEVC_LEADING = range(6, 10)
+_HEVC_PROFILE_BITS = 88
+_HEVC_LEVEL_BITS = 8
 
 
-@dataclass(frozen=True)
-class CodedPicture:
+class CodedPicture(NamedTuple):
     """What the first slice of a packet says; `is_field` tells that it is one field of a picture.
 
-    A packet of which nothing is used for another picture is `unused`. `order` tells when it is
-    shown, modulo `n_orders`; None in a stream that does not say it so.
+    A packet of which nothing is used for another picture of its temporal `layer` is `unused`.
+    `order` tells when it is shown, modulo `n_orders`; None in a stream that does not say it so. In
+    HEVC, pictures have no `frame_num`, and `n_frame_nums` is 0.
     """
 
     is_reference: bool
     is_idr: bool
-    is_field: bool
-    frame_num: int
-    n_frame_nums: int
-    may_have_gaps: bool
+    is_field: bool = False
+    frame_num: int = 0
+    n_frame_nums: int = 0
+    may_have_gaps: bool = False
     unused: bool = False
     order: int | None = None
     n_orders: int = 0
+    layer: int = 0
 
 
 @dataclass(frozen=True)
@@ -132,7 +144,7 @@ class H264Reader:
                 return None
         if picture is None or importance or picture.is_field:
             return picture
-        return replace(picture, unused=True)
+        return picture._replace(unused=True)
 
     def _read_parameters(self, unit: bytes) -> None:
         bits = _Bits(unit[1:])
@@ -170,6 +182,88 @@ class H264Reader:
         )
 
 
+class HevcReader:
+    """Reads the packets of a stream of HEVC like `H264Reader`.
+
+    Args:
+        extradata: The parameters in the header of the file, if it has any.
+    """
+
+    def __init__(self, extradata: bytes | None) -> None:
+        # Of each sequence, whether colours are separate and the bits of an order.
+        self._sequences: dict[int, tuple[bool, int]] = {}
+        # Of the parameters of pictures: the sequence, whether slices tell if they are shown, and
+        # how many bits are before the type of a slice.
+        self._pictures: dict[int, tuple[int, bool, int]] = {}
+        # The header of a file such as MP4 (ISO/IEC 14496-15, hvcC) tells the bytes of a size.
+        header = extradata or b""
+        has_sizes = len(header) > 21 and header[0] == 1
+        self._size_bytes = (header[21] & 3) + 1 if has_sizes else 0
+        units = _units_of_hevc_header if has_sizes else _units_by_start_code
+        # What is missing in a damaged header may come with the packets.
+        with suppress(ValueError, IndexError):
+            for unit in units(header):
+                self._read_parameters(unit)
+
+    def read(self, packet: memoryview | bytes) -> CodedPicture | None:
+        """Return what the picture in a packet says; None if the packet has none to read."""
+        first_slice = None
+        is_unused = True
+        try:
+            for unit in _units(packet, self._size_bytes):
+                kind = unit[0] >> 1 & 63
+                if kind in _HEVC_WITHOUT_PICTURES:
+                    continue
+                is_unused &= kind < _HEVC_REFERENCES and kind % 2 == 0
+                # The pictures of a second view are in a layer of another kind.
+                if unit[0] & 1 or unit[1] >> 3:
+                    is_unused = False
+                elif kind >= _HEVC_PARAMETERS:
+                    self._read_parameters(unit)
+                elif first_slice is None:
+                    first_slice = unit[:_HEAD]
+            return self._read_slice(first_slice, is_unused) if first_slice else None
+        except (ValueError, KeyError, IndexError):
+            # The packet is damaged, or parameters are missing: the decoder will say so.
+            return None
+
+    def _read_parameters(self, unit: bytes) -> None:
+        kind = unit[0] >> 1 & 63
+        bits = _Bits(unit[2:])
+        if kind == _HEVC_SPS:
+            name, parameters = _hevc_sequence_parameters(bits)
+            self._sequences[name] = parameters
+        elif kind == _HEVC_PPS:
+            name = bits.golomb()
+            sequence = bits.golomb()
+            _has_dependent_slices = bits.flag()
+            says_if_shown = bits.flag()
+            self._pictures[name] = (sequence, says_if_shown, bits.number(3))
+
+    def _read_slice(self, head: bytes, is_unused: bool) -> CodedPicture:
+        kind = head[0] >> 1
+        layer = (head[1] & 7) - 1
+        bits = _Bits(head[2:])
+        if not bits.flag():
+            raise ValueError("the first slice of the picture is missing")
+        if kind in _HEVC_WHOLE:
+            _forgets_earlier_pictures = bits.flag()
+        sequence, says_if_shown, n_reserved = self._pictures[bits.golomb()]
+        has_separate_colours, log2_max_order = self._sequences[sequence]
+        bits.number(n_reserved)
+        _slice_type = bits.golomb()
+        bits.number(says_if_shown + 2 * has_separate_colours)
+        is_used = kind >= _HEVC_REFERENCES or kind % 2 == 1
+        return CodedPicture(
+            is_reference=layer == 0 and is_used and kind not in _HEVC_LEADING,
+            is_idr=kind in _HEVC_ANEW,
+            unused=is_unused,
+            order=0 if kind in _HEVC_IDR else bits.number(log2_max_order),
+            n_orders=1 << log2_max_order,
+            layer=layer,
+        )
+
+
 class GapFinder:
     """Tells whether a reference picture is missing before a picture; they come in their order.
 
@@ -185,7 +279,7 @@ class GapFinder:
         last = self._last
         if picture.is_reference:
             self._last = picture.frame_num
-        if last is None or picture.is_idr:
+        if last is None or picture.is_idr or not picture.n_frame_nums:
             return False
         expected = {(last + 1) % picture.n_frame_nums}
         if picture.is_field or not picture.is_reference:
@@ -198,17 +292,22 @@ class GapFinder:
         return picture.frame_num != 1 and not picture.may_have_gaps
 
 
-class H264Pictures:
-    """Reads packets of H.264 in their order: which pictures nothing refers to, and what is missing.
+class CodedPictures:
+    """Reads packets in their order: which pictures nothing refers to, and what is missing.
+
+    A picture that its own temporal layer does not use may be used by a higher one, so that only
+    those of the highest layer count.
 
     Args:
-        extradata: The parameters in the header of the file, if it has any.
+        reader: The reader of the codec.
     """
 
-    def __init__(self, extradata: bytes | None) -> None:
-        self._reader = H264Reader(extradata)
+    def __init__(self, reader: H264Reader | HevcReader) -> None:
+        self._reader = reader
         self._gap_finder = GapFinder()
-        self._unused: list[bool] = []
+        self._highest_layer = 0
+        # The layer of each picture that its layer does not use; -1 for others.
+        self._layers: list[int] = []
         # When each picture is shown, in the order that their numbers tell.
         self._orders: list[int] = []
         self._order_of_reference = 0
@@ -218,12 +317,15 @@ class H264Pictures:
     def is_after_gap(self, packet: memoryview | bytes) -> bool:
         """Read the next packet; return whether a reference picture is missing before it."""
         picture = self._reader.read(packet)
-        self._unused.append(picture is not None and picture.unused)
         self._orders.append(self._order_of(picture))
-        return picture is not None and self._gap_finder.is_after_gap(picture)
+        self._layers.append(picture.layer if picture and picture.unused else -1)
+        if picture is None:
+            return False
+        self._highest_layer = max(self._highest_layer, picture.layer)
+        return self._gap_finder.is_after_gap(picture)
 
     def _order_of(self, picture: CodedPicture | None) -> int:
-        """Return the place of a picture in the order of showing (8.2.1.1)."""
+        """Return the place of a picture in the order of showing (8.2.1.1; in HEVC 8.3.1)."""
         if picture is None or picture.order is None:
             self._has_read_all = False
             return 0
@@ -240,64 +342,35 @@ class H264Pictures:
             self._order_of_reference = order
         return order
 
-    def unused(self, shown: Ints) -> Ints:
-        """Return a number for each packet that no other picture needs, and -1 for the others.
+    def unused(self, shown: Ints) -> Bools:
+        """Return for each packet whether no other picture needs it.
 
-        All have -1 if a number is missing, or if the times disagree with the order in the packets.
+        None counts as such if a number is missing, or if the times disagree with the order in the
+        packets: two that changed places may be reported only where the other one is decoded.
 
         Args:
             shown: The positions of the pictures in the order of their times.
         """
-        orders = np.array(self._orders, np.int64)[shown]
         is_certain = self._has_read_all and self._gap_finder.is_certain
-        is_certain = is_certain and bool((np.diff(orders) > 0).all())
-        unused = np.array(self._unused, np.bool_) & is_certain
-        return np.where(unused, np.arange(len(unused)), -1)
+        is_certain = is_certain and not self.contradicted(shown).any()
+        unused: Bools = (np.array(self._layers) == self._highest_layer) & is_certain
+        return unused
 
+    def contradicted(self, shown: Ints) -> Bools:
+        """Return which packets tell another place among their neighbours in the order of showing.
 
-class HevcPictures:
-    """Reads packets of HEVC: which pictures nothing refers to.
+        None does if any of them tells no place.
 
-    A picture that its own temporal layer does not use may be used by a higher one, so that only
-    those of the highest layer count.
-
-    Args:
-        extradata: The parameters in the header of the file, if it has any.
-    """
-
-    def __init__(self, extradata: bytes | None) -> None:
-        # The header of a file such as MP4 (ISO/IEC 14496-15, hvcC) tells the bytes of a size.
-        has_sizes = extradata is not None and len(extradata) > 21 and extradata[0] == 1
-        self._size_bytes = (extradata[21] & 3) + 1 if extradata and has_sizes else 0
-        self._highest = 0
-        # The layer of each picture that its layer does not use; -1 for others.
-        self._layers: list[int] = []
-
-    def is_after_gap(self, packet: memoryview | bytes) -> bool:
-        """Read the next packet; what is missing before it, the decoder will say."""
-        layers = set[int]()
-        for unit in _units(packet, self._size_bytes):
-            kind = unit[0] >> 1 & 63
-            if kind in _HEVC_WITHOUT_PICTURES:
-                continue
-            is_slice = kind < _HEVC_PARAMETERS and len(unit) > 1
-            layer = (unit[1] & 7) - 1 if is_slice else 0
-            self._highest = max(self._highest, layer)
-            is_unused = is_slice and kind < _HEVC_REFERENCES and kind % 2 == 0
-            # The pictures of a second view are in a layer of another kind.
-            is_first_view = is_slice and not (unit[0] & 1 or unit[1] >> 3)
-            layers.add(layer if is_unused and is_first_view else -1)
-        self._layers.append(min(layers, default=-1))
-        return False
-
-    def unused(self, shown: Ints) -> Ints:
-        """Return a number for each packet that no other picture needs, and -1 for the others.
-
-        Neighbours have one number: nothing of them is read that tells whether they changed places.
+        Args:
+            shown: As for `unused`.
         """
-        del shown
-        unused = np.array(self._layers, np.int64) == self._highest
-        return np.where(unused, np.cumsum(~unused), -1)
+        contradicted = np.zeros(len(self._orders), dtype=np.bool_)
+        orders = np.array(self._orders, np.int64)[shown]
+        if self._has_read_all:
+            (is_back,) = np.nonzero(np.diff(orders) <= 0)
+            contradicted[shown[is_back]] = True
+            contradicted[shown[is_back + 1]] = True
+        return contradicted
 
 
 def _units(packet: memoryview | bytes, size_bytes: int) -> Iterator[bytes]:
@@ -321,6 +394,18 @@ def _units_of_header(extradata: bytes) -> Iterator[bytes]:
     for mask in (31, 255):
         n_units = extradata[at] & mask if at < len(extradata) else 0
         at += 1
+        for _ in range(n_units):
+            size = int.from_bytes(extradata[at : at + 2])
+            yield extradata[at + 2 : at + 2 + size]
+            at += 2 + size
+
+
+def _units_of_hevc_header(extradata: bytes) -> Iterator[bytes]:
+    """Yield the parameters in the header of a file such as MP4 (ISO/IEC 14496-15, hvcC)."""
+    at = 23
+    for _ in range(extradata[22]):
+        n_units = int.from_bytes(extradata[at + 1 : at + 3])
+        at += 3
         for _ in range(n_units):
             size = int.from_bytes(extradata[at : at + 2])
             yield extradata[at + 2 : at + 2 + size]
@@ -390,3 +475,30 @@ def _skip_scaling_list(bits: _Bits, size: int) -> None:
             change = (code + 1) // 2 if code % 2 else -(code // 2)
             following = (last + change) % 256
         last = following or last
+
+
+def _hevc_sequence_parameters(bits: _Bits) -> tuple[int, tuple[bool, int]]:
+    """Read a sequence parameter set of HEVC; return its number and what is needed of it."""
+    _number_of_video = bits.number(4)
+    n_layers_above = bits.number(3)
+    _is_nested = bits.flag()
+    bits.number(_HEVC_PROFILE_BITS + _HEVC_LEVEL_BITS)
+    if n_layers_above:
+        says_of_layers = bits.number(16)
+        for layer in range(n_layers_above):
+            if says_of_layers >> (15 - 2 * layer) & 1:
+                bits.number(_HEVC_PROFILE_BITS)
+            if says_of_layers >> (14 - 2 * layer) & 1:
+                bits.number(_HEVC_LEVEL_BITS)
+    name = bits.golomb()
+    chroma_format = bits.golomb()
+    has_separate_colours = chroma_format == 3 and bits.flag()
+    _width = bits.golomb()
+    _height = bits.golomb()
+    is_cropped = bits.flag()
+    if is_cropped:
+        for _ in range(4):
+            bits.golomb()
+    _bit_depth_of_luma = bits.golomb()
+    _bit_depth_of_chroma = bits.golomb()
+    return name, (has_separate_colours, bits.golomb() + 4)

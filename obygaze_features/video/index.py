@@ -60,10 +60,9 @@ class FrameIndex:
     `clock_s` may still hold the times at which pictures change. `jump` is the first position at
     which the clock of the file was set back, as in recordings that were joined; -1 if it never was:
     then the times of pictures are those of counting. `broken` marks packets that are damaged,
-    `lost` those before which others are missing. `unused` has a number for each packet of which no
-    other picture needs anything, and -1 for the others; packets with one number are decoded or left
-    out together. `pts_are_times` tells that the container stores
-    when pictures are shown; in others the times of packets are guessed.
+    `lost` those before which others are missing, `unused` those of which no other picture needs
+    anything, `contradicted` those that tell another order than their times. `pts_are_times` tells
+    that the container stores when pictures are shown; in others the times of packets are guessed.
     """
 
     pts: Ints
@@ -78,10 +77,16 @@ class FrameIndex:
     last_s: float
     broken: Bools
     lost: Bools
-    unused: Ints
+    unused: Bools
+    contradicted: Bools
     clock_s: Floats | None = None
     pts_are_times: bool = False
     jump: int = -1
+
+    @property
+    def is_certain(self) -> bool:
+        """Return whether the order of pictures is known without decoding them."""
+        return self.timed and not self.contradicted.any()
 
     @property
     def has_clock(self) -> bool:
@@ -186,14 +191,9 @@ class FrameIndex:
         return set(shown.tolist()).difference(early, run.left_out) | run.wanted
 
     def lightened(self, run: PacketRun) -> PacketRun:
-        """Return a run without the packets that nobody asked for and no other picture needs.
-
-        Those that have the number of a wanted one are decoded too.
-        """
-        numbers = self.unused[run.start : run.stop + 1]
-        wanted = self.unused[sorted(run.wanted)]
-        left_out = np.flatnonzero((numbers >= 0) & ~np.isin(numbers, wanted))
-        return replace(run, left_out=frozenset((left_out + run.start).tolist()))
+        """Return a run without the packets that nobody asked for and no other picture needs."""
+        unused = np.flatnonzero(self.unused[run.start : run.stop + 1]) + run.start
+        return replace(run, left_out=frozenset(unused.tolist()) - run.wanted)
 
     def without_keys(self, positions: Sequence[int]) -> Self:
         """Return the index with some packets that are no key frames after all."""
@@ -238,7 +238,13 @@ class FrameIndex:
         n_lost = np.append(0, np.cumsum(self.lost))
         has_broken: Bools = n_broken[stops] > n_broken[starts]
         has_lost: Bools = n_lost[stops] > n_lost[starts + 1]
-        n_in_stretch = np.bincount(self._stretches, weights=is_broken[self.order])
+        # The packet behind one that a decoder reports may have another time, or its picture. What
+        # is before the first key frame only lacks what it is built on.
+        is_near = is_broken.copy()
+        first_whole = int(np.argmin(is_broken))
+        behind = np.array([at + 1 for at in damage if at > first_whole], np.int64)
+        is_near[behind[behind < len(is_near)]] = True
+        n_in_stretch = np.bincount(self._stretches, weights=is_near[self.order])
         ranks = self.ranks[positions]
         in_stretch = n_in_stretch[self._stretches[ranks]] > 0
         return has_broken | has_lost | ((ranks >= 0) & in_stretch)
@@ -251,8 +257,11 @@ class FrameIndex:
         """
         numbers = np.arange(self.frames)
         times = self.pts[self.order]
-        if self.clock_s is None or not self.pts_are_times or (times == NO_PTS).any():
+        if self.clock_s is None:
             return numbers
+        if (times == NO_PTS).any():
+            # Where some times are missing, all are computed from the first and the last one.
+            return np.zeros_like(numbers) if self.pts_are_times else numbers
         by_time = np.argsort(times, kind="stable")
         is_last = np.maximum.accumulate(by_time) == numbers
         stretches: Ints = np.cumsum(is_last) - is_last
@@ -353,13 +362,14 @@ def clock_of(ticks: Ints, tick_s: float, origin_s: float | None) -> Floats | Non
     else:
         first = int(with_time[0])
         last = int(with_time[-1])
-        step = float(ticks[last] - ticks[first]) / (last - first)
+        earliest = ticks[with_time].min()
+        step = float(ticks[with_time].max() - earliest) / (last - first)
         if step <= 0:
             return None
-        clock = ticks[first] + (np.arange(len(ticks)) - first) * step
+        clock = earliest + (np.arange(len(ticks)) - first) * step
     clock *= tick_s
-    start = float(clock[0])
-    return clock - (start if origin_s is None else min(origin_s, start))
+    first_s = float(clock[0])
+    return clock - (first_s if origin_s is None else min(origin_s, first_s))
 
 
 def each_second(times_s: Floats, rate: float) -> Ints:

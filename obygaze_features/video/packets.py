@@ -27,9 +27,10 @@ from obygaze_features.video.damage import (
     ends_inside_a_packet,
     first_doubtful_byte,
     gaps,
+    in_doubtful_clusters,
     lost_in_time,
 )
-from obygaze_features.video.h264 import H264Pictures, HevcPictures
+from obygaze_features.video.h264 import CodedPictures, H264Reader, HevcReader
 from obygaze_features.video.index import (
     NO_PTS,
     Bools,
@@ -44,9 +45,9 @@ DEFAULT_RATE = 25.0
 # Codecs with packets that show no picture.
 _WITH_HIDDEN_PACKETS = frozenset({"vp8", "vp9"})
 # Codecs of which packets tell on which pictures others are built.
-_WITH_REFERENCES: dict[str, type[H264Pictures] | type[HevcPictures]] = {
-    "h264": H264Pictures,
-    "hevc": HevcPictures,
+_WITH_REFERENCES: dict[str, type[H264Reader] | type[HevcReader]] = {
+    "h264": H264Reader,
+    "hevc": HevcReader,
 }
 _PACKET = np.dtype(
     [(name, np.int64) for name in ("pts", "dts", "size", "offset", "duration")]
@@ -197,7 +198,11 @@ def read_packets(
         # The container counts pictures: all behind a missing one would be at other times.
         # How long the last one lasts is only guessed by FFmpeg.
         n_absent = stream.frames - int(table["dts"][-1]) - 1
-        seen.broken |= table["offset"] >= first_doubtful_byte(path, n_absent)
+        seen.broken |= table["offset"] >= first_doubtful_byte(
+            path, n_absent, len(container.streams)
+        )
+    if "matroska" in container.format.name and seen.is_broken:
+        seen.broken |= in_doubtful_clusters(path, table["offset"])
     if container.format.name == "mpegts" and ends_inside_a_packet(path):
         seen.broken[-1] = True
     index = _index_of(seen, container, stream)
@@ -228,7 +233,7 @@ class _Seen:
     broken: Bools
     lost: Bools
     is_broken: bool
-    pictures: H264Pictures | HevcPictures | None
+    pictures: CodedPictures | None
 
 
 def _with_errors_at_opening(path: Path, seen: _Seen, progress: OnProgress) -> _Seen:
@@ -263,8 +268,10 @@ def _read_packets(
     rows: list[tuple[int, ...]] = []
     broken = set[int]()
     after_gap = list[int]()
-    coded = _WITH_REFERENCES.get(codec)
-    pictures = coded(stream.codec_context.extradata) if coded else None
+    reader_of = _WITH_REFERENCES.get(codec)
+    pictures = None
+    if reader_of is not None:
+        pictures = CodedPictures(reader_of(stream.codec_context.extradata))
     # How many packets had been read when an error was reported.
     reported = set[int]()
     is_cut = False
@@ -370,9 +377,11 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     else:
         # The times of showing in AVI are guessed, but the length of each slot is known.
         clock_s = clock_of(table["dts"][shown], tick, None)
-    unused = np.full(len(pts), -1)
+    unused = np.zeros(len(pts), dtype=np.bool_)
+    contradicted = unused
     if seen.pictures is not None and order is not None:
         unused = seen.pictures.unused(order)
+        contradicted = seen.pictures.contradicted(order)
     last_s = 1 / rate if clock_s is None else float(np.median(np.diff(clock_s)))
     if order is not None:
         last_s = int(table["duration"][table["duration"] != 0][-1:].sum()) * tick
@@ -390,6 +399,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
         broken=seen.broken,
         lost=lost,
         unused=unused,
+        contradicted=contradicted,
         clock_s=clock_s,
         pts_are_times=pts_are_times,
         jump=jump,

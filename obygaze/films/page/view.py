@@ -155,7 +155,7 @@ def _with_predictions(
 ) -> Site:
     """Return a page with what models and other annotators say of its clips."""
     from obygaze.films.decisions import Explainer
-    from obygaze.films.labels import table_path, view_of_table
+    from obygaze.films.labels import header_of_table, table_path
     from obygaze_features.manifest.model import view_words
     from obygaze_features.store import open_store
     from obygaze_models.models.bottleneck import Bottleneck
@@ -186,7 +186,7 @@ def _with_predictions(
     )
     _ = shown.ids_in_store  # an error for a store of other clips
     if segments and shown.segments:
-        seen_in = view_of_table(segments, shown.segments)
+        seen_in = header_of_table(segments, shown.segments).view
         if seen_in != "raw":
             raise FixInput(
                 f"the levels of {segments} are those of the {view_words(seen_in)}, and the page"
