@@ -77,6 +77,7 @@ CONTENTS = {
             "api",
             "store",
             "files",
+            "stable",
             "performance",
         ],
         "Project": ["design/README", "/CONTRIBUTING", "/CHANGELOG"],

@@ -44,7 +44,7 @@ from obygaze_features.store.joining import (
     JOINED_ARRAY,
     JOINED_DTYPE,
     JoinedPart,
-    in_order,
+    canonical_order,
     part_names,
     part_of,
     part_slices,
@@ -807,7 +807,7 @@ def join(
             "a join needs at least two parts", hint="obygaze store join --help"
         )
     _check_different_parts(named)
-    named = [named[place] for place in in_order([one.part for one in named])]
+    named = [named[place] for place in canonical_order([one.part for one in named])]
     opened = [one.store for one in named]
     parts = [one.part for one in named]
     terms = _common_terms(opened, licence)

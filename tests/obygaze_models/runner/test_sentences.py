@@ -314,7 +314,8 @@ def test_a_bottleneck_of_sentences_is_kept_and_asks_for_the_words_of_new_films(
     write_manifest(new, tmp_path / "manifests" / "new.toml")
     with pytest.raises(ObygazeError) as caught:
         og.predict("kept", "new", workspace=tmp_path)
-    assert "obygaze extract words new -b toy --subtitles FOLDER" in str(caught.value)
+    # By the rule of the training clips: words that are found otherwise are another recipe.
+    assert "obygaze extract words new -b toy --subtitles TABLE" in str(caught.value)
 
 
 # ---- worlds of films ------------------------------------------------------------------------
