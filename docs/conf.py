@@ -64,6 +64,7 @@ CONTENTS = {
             "guide/questions",
             "guide/concepts",
             "guide/films",
+            "guide/how-much",
             "guide/audits",
             "guide/cluster",
             "python",
