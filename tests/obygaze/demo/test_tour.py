@@ -60,6 +60,14 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
         row["model"]: row["better?"] for row in _table(folder, "summary", "heard")
     }
     assert is_better == {"ridge (desc)": "not shown", "ridge (sound)": "yes"}
+    # Of two concepts, pictures show one and sound has the other.
+    page = (folder / "runs" / "joined" / "report.html").read_text(encoding="utf-8")
+    first_screen = page[page.index("<header>") : page.index("</header>")]
+    assert (
+        "seen and heard together say more than the best of them alone" in first_screen
+    )
+    (gain,) = _table(folder, "questions", "joined")
+    assert float(gain["difference low"]) > 0
     # Each printed command works as it is typed.
     last = document["commands"][-1].replace(made_in, str(tmp_path))
     assert call_obygaze(*shlex.split(last)[1:], cwd=tmp_path).code == 0
