@@ -375,9 +375,7 @@ def _with_marks(
     pairs = pairs_of(projected.projection, projected.spans)
     shared = [pair for pair in pairs if pair.n]
     measured = agreement(shared, permutations=0) if shared else None
-    # Films without marks are in the sentences of the audit.
-    warnings = [text for text in projected.warnings if "without segments" not in text]
-    return drawn.with_clips(clips), tuple(warnings), measured
+    return drawn.with_clips(clips), projected.warnings, measured
 
 
 def _expression(

@@ -65,11 +65,12 @@ def sample_clips(
     force: bool = False,
     workspace: PathLike | None = None,
 ) -> DrawnClips:
-    """Draw clips within films at random, to be marked, and keep how probable each draw was.
+    """Draw clips within films at random, to be marked.
 
     Each film gets the same number of clips, if it has so many. The new manifest has the drawn clips
-    alone, for `obygaze view NAME --annotate`, which shows no scores and no labels of them, and for
-    `audit share`. The same command with a larger -n adds clips to it: what was marked stays.
+    alone, and how probable each draw was. It is for `obygaze view NAME --annotate`, which shows no
+    scores and no labels of drawn clips, and for `audit share`. The same command with a larger -n
+    adds clips to it: what was marked stays.
 
     Args:
         manifest: The clips or windows of films, which are not changed.

@@ -153,7 +153,7 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     backbone = wanted.backbone if recipe is None else recipe.backbone
     if recipe is not None and recipe.medium == "words":
         words_of = f"obygaze extract words {name} -b {shlex.quote(backbone)}"
-        return f"{words_of} --subtitles FOLDER, with the subtitles of the films"
+        return f"{words_of} --subtitles {recipe.words_of_clips}"
     if not has_video:
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
     grid = _grid_of(model, here)

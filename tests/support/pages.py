@@ -19,17 +19,21 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from support.cli import ROOT, call_obygaze, environment
+from support.demo import demo
 
 RUN = ("console", "python")
 SHOWN = ("text", "csv", "toml", "json", "bibtex", "yaml", "mermaid")
 # A command prints such a line every half minute, on a slow machine only.
 PROGRESS = re.compile(r"(?m)^[^:\n]+: [^:\n]+ of [^:\n]+, \d+ s(, \d+ s to go.*)?\n")
+# Made once, because it takes half a minute.
+DEMO = "obygaze demo\n"
 # What a shell does more than to split a line into words, outside of single quotes.
 SHELL = re.compile(r"[|&;<>()$*?~`#]")
 MARK = re.compile(
@@ -166,10 +170,14 @@ def run_block(block: Block, workspace: Path) -> None:
 
 def _typed(block: Block, workspace: Path, env: dict[str, str]) -> tuple[int, str]:
     """Run a block in a process of its own; return its exit code, and both streams as one."""
+    commands = block.commands
+    if commands.startswith(DEMO):
+        shutil.copytree(demo() / "demo", workspace / "demo")
+        commands = commands.removeprefix(DEMO)
     done = subprocess.run(
-        [sys.executable, "-c", block.commands]
+        [sys.executable, "-c", commands]
         if block.language == "python"
-        else ["bash", "-euo", "pipefail", "-c", block.commands],
+        else ["bash", "-euo", "pipefail", "-c", commands],
         cwd=workspace,
         env=environment(env),
         stdin=subprocess.DEVNULL,

@@ -191,6 +191,11 @@ def test_the_subtitles_that_were_read_are_named_and_are_no_part_of_the_recipe(
     table.write_text("clip_id,text\nlake-0,a man\n")
     (origin,) = made(table, "texts").record.origins
     assert origin == Origin("texts.csv", sha256(table).decode())
+    # What gives new films features of the same recipe.
+    assert first.recipe.words_of_clips.startswith("FOLDER")
+    assert open_store("texts", workspace=workspace).recipe.words_of_clips.startswith(
+        "TABLE, with the columns clip_id and text"
+    )
     # The video has the subtitles inside.
     video = workspace / "videos" / "lake.mkv"
     write_subtitled(video, ["subrip"], [(1.0, 2.0, "a man")])

@@ -62,7 +62,7 @@ class TestShipped:
                 "paper-baselines",
                 "obygaze12-subconstructs",
             ),
-            *("honest", "honest-frames"),
+            *("honest", "honest-frames", "honest-fusion"),
             *("mobygaze-visual", "mobygaze-words"),
             *(
                 "mediaeval2015-valence",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -232,8 +233,6 @@ def test_the_gain_is_joined_minus_chosen(run: Run) -> None:
 def test_the_sentence_says_only_what_the_interval_says(
     run: Run, low: float, high: float, p_all: float, chosen: str, meaning: str
 ) -> None:
-    from dataclasses import replace
-
     gain = gain_of(run, cells_of(run))
     assert gain is not None
     row = {
@@ -402,6 +401,33 @@ def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
     # The factors are in use: without them, the scores are others.
     assert np.ptp(scaling.factors) > 0.1 * scaling.factors.max()
+
+
+def test_films_without_joined_features_are_told_what_to_join(workspace: Path) -> None:
+    og.train(
+        "ridge",
+        "joined",
+        MANIFEST.name,
+        changes=["report.replicates=2"],
+        output="first",
+        n_jobs=1,
+        workspace=workspace,
+    )
+    clips = []
+    for clip in MANIFEST:
+        later = f"later-{clip.clip_id}"
+        clips.append(replace(clip, clip_id=later, movie_id=f"later-{clip.movie_id}"))
+    later = replace(MANIFEST, name="later", clips=tuple(clips))
+    write_manifest(later, workspace / "manifests" / "later.toml")
+    X = senses()["seen"]
+    place = workspace / "stores" / "later-seen"
+    store_of(place, later, X, recipe=recipe_of("seen"))
+    with pytest.raises(FixInput, match="no store has features of later") as error:
+        og.predict("first", "later", workspace=workspace)
+    assert error.value.hint == (
+        "obygaze store join heard:clip later-seen:clip -o later.joined, with a store of later for"
+        " heard"
+    )
 
 
 def test_a_model_with_another_factor_is_not_saved(
