@@ -426,7 +426,9 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
     column = columns[-1]
     of_clip: dict[str, float] = {}
     scores_of_film: dict[str, list[float]] = {}
+    lines: dict[str, int] = {}
     for row in table.rows:
+        row.unique("clip_id", lines)
         score = number_of_cell(row[column])
         clip = drawn.by_id.get(row["clip_id"])
         if clip is not None:

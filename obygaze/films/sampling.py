@@ -166,6 +166,7 @@ def is_drawn(manifest: Manifest) -> bool:
 
 def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     """Return how many clips of each film were drawn; an error where the columns contradict it."""
+    _require_a_row_for_each(manifest.clips, manifest.name)
     cells_of_film: dict[str, set[tuple[str, str]]] = {}
     for clip in manifest:
         cells = (clip.extra[PROBABILITY], clip.extra[CLIPS_OF_FILM])
@@ -187,6 +188,16 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     return films
 
 
+def _require_a_row_for_each(clips: Sequence[Clip], where: str) -> None:
+    """Raise an error for several rows about one clip: it would count more than others."""
+    if len(clips_of_rows(clips)) < len(clips):
+        raise FixInput(
+            "several rows are about one clip: a draw has a row for each clip",
+            where=where,
+            hint="marks of several annotators: a table for each, obygaze audit share --marks",
+        )
+
+
 def _clips_to_draw_from(
     source: Manifest, workspace: Workspace
 ) -> tuple[dict[str, list[Clip]], int]:
@@ -194,11 +205,7 @@ def _clips_to_draw_from(
     clips = list(source)
     if not isinstance(source.clips, Windows):
         require_films([clip.movie_id for clip in clips], source.name)
-        if len(clips_of_rows(clips)) < len(clips):
-            raise FixInput(
-                "several rows are about one clip: clips are drawn from a row for each",
-                where=source.name,
-            )
+        _require_a_row_for_each(clips, source.name)
     kept = not_withdrawn(clips, workspace)
     clips_of_film: dict[str, list[Clip]] = {}
     for clip in kept:
