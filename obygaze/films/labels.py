@@ -29,6 +29,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.model import Header, view_words
+from obygaze_features.manifest.vocabulary import canonical_concept
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
@@ -78,8 +79,18 @@ class ProjectedLabels:
         summary = f"{counted}: {counts}, {unlabelled}"
         if self.output is None:
             return [summary]
-        command = f"obygaze manifest import csv {shlex.quote(str(self.output))} -o NAME"
-        notes = [f"wrote {self.output}", summary, f"next: {command}"]
+        command = f"next: obygaze manifest import csv {shlex.quote(str(self.output))}"
+        own: dict[str, None] = {}
+        for row in projection.merged:
+            own.update(dict.fromkeys(row.concepts))
+        asked = [concept for concept in own if canonical_concept(concept) is None]
+        if asked:
+            mapping = shlex.quote(str(self.output.with_suffix(".toml")))
+            command += (
+                f" --write-mapping {mapping}, which asks what {few(asked, 3)} is; then"
+            )
+            command += f" --mapping {mapping}"
+        notes = [f"wrote {self.output}", summary, f"{command} -o NAME"]
         if self.without_rate:
             films = few(self.without_rate, 5)
             notes.append(f"without times, the frame rate is not known: {films}")

@@ -103,7 +103,7 @@ def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
     step = 1 if any(map(str.strip, lines[1::2])) else 2
     for timing, said in _with_times(lines):
         is_last = timing + 1 + len(said) == len(lines)
-        if not is_last and said[-step:] and said[-step].strip().isdecimal():
+        if not is_last and len(said) >= step and said[-step].strip().isdecimal():
             said = said[:-step]
         yield _cue(_SRT, lines[timing], said, f"{path}:{timing + 1}")
 

@@ -26,6 +26,7 @@ from obygaze_features.manifest.model import Clip, Manifest, Windows, unannotated
 from obygaze_features.manifest.spans import Span, span_in_file
 from obygaze_features.manifest.times import IN_A_ROW, film_times
 from obygaze_features.store.importing.reader import origin_of
+from obygaze_features.store.recipe import RULE_OF_TEXTS
 from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
@@ -37,7 +38,6 @@ CUES = ("movie_id", "start_s", "end_s", "text")
 TEXTS = ("clip_id", "text")
 # How the words of a clip are found, for the recipe.
 RULE_OF_CUES = "each cue that overlaps the clip, whole"
-RULE_OF_TEXTS = "the text of the clip"
 
 
 @dataclass(frozen=True)

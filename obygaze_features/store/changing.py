@@ -44,7 +44,7 @@ from obygaze_features.store.joining import (
     JOINED_ARRAY,
     JOINED_DTYPE,
     JoinedPart,
-    in_order,
+    canonical_order,
     part_names,
     part_of,
     part_slices,
@@ -574,7 +574,7 @@ def _common_arrays(stores: Sequence[Store]) -> Sequence[Array]:
     first = stores[0]
     arrays = list(first.record.arrays)
     for store in stores[1:]:
-        hint = "obygaze store info of both: only stores of one recipe are merged"
+        hint = "only stores of one recipe are merged: obygaze store info STORE"
         if first.recipe.is_unknown and store.recipe.is_unknown:
             hint = (
                 "if both were made in the same way, import both with the same --backbone"
@@ -807,7 +807,7 @@ def join(
             "a join needs at least two parts", hint="obygaze store join --help"
         )
     _check_different_parts(named)
-    named = [named[place] for place in in_order([one.part for one in named])]
+    named = [named[place] for place in canonical_order([one.part for one in named])]
     opened = [one.store for one in named]
     parts = [one.part for one in named]
     terms = _common_terms(opened, licence)
@@ -887,8 +887,8 @@ def _check_different_parts(named: Sequence[_NamedPart]) -> None:
                 f"this is the same part as {location_of_part[key]}: the array"
                 f" {part.array!r} of {part.title}",
                 where=store.location,
-                hint="name each part once; obygaze store merge puts the clips of two stores"
-                " of one recipe into one store",
+                hint="name each part once; for the clips of two stores of one recipe:"
+                " obygaze store merge --help",
             )
         location_of_part[key] = store.location
 
@@ -919,7 +919,7 @@ class JoinedRows:
         self.rows: list[Row] = []
         self.makers: list[Maker] = []
         # The clips of which others have features, and this part has none.
-        self.without: dict[str, list[str]] = {name: [] for name in self.names}
+        self.without: list[list[str]] = [[] for _ in stores]
         # For each new row, the number of the row in each store; -1 where it has none.
         self.numbers = np.full((len(clips), len(stores)), -1)
         for rows in clips.values():
@@ -932,7 +932,7 @@ class JoinedRows:
                 f"no clip has features in all of {few(self.names)}",
                 where=", ".join(store.location for store in stores),
                 details=[f"{row.clip_id}: {row.reason}" for row in self.rows[:20]],
-                hint="stores of the same clips; obygaze store info STORE --clips lists their ids",
+                hint="stores of the same clips: obygaze store info STORE --clips",
             )
 
     def _row_of(self, rows: Sequence[_Merged]) -> Row:
@@ -953,17 +953,17 @@ class JoinedRows:
         for place, name in enumerate(self.names):
             part = row_of_place.get(place)
             if part is None:
-                reason_of_missing[name] = NOT_IN_PART
+                reason_of_missing[place] = f"{name}: {NOT_IN_PART}"
             elif not part.is_ok:
-                reason_of_missing[name] = part.reason or part.status
+                reason_of_missing[place] = f"{name}: {part.reason or part.status}"
             elif part.reason:
                 remarks.append(f"{name}: {part.reason}")
         if reason_of_missing:
             if len(reason_of_missing) < len(self.names):
-                for name in reason_of_missing:
-                    self.without[name].append(row.clip_id)
-            reasons = [": ".join(pair) for pair in reason_of_missing.items()]
-            return row._replace(status=FAILED, reason="; ".join(reasons))
+                for place in reason_of_missing:
+                    self.without[place].append(row.clip_id)
+            reason = "; ".join(reason_of_missing.values())
+            return row._replace(status=FAILED, reason=reason)
         made_by = [_maker_of(each.row, self.stores[each.place]) for each in rows]
         maker = _common_maker([one for one in made_by if one is not None])
         place_of_maker = None if maker is None else _place_in(self.makers, maker)
@@ -993,7 +993,9 @@ class JoinedRows:
 
     def sentences(self) -> list[str]:
         """Return how many clips have no features for want of each part."""
-        remarks = {f"without {name}": clips for name, clips in self.without.items()}
+        remarks = {}
+        for store, clips in zip(self.stores, self.without, strict=True):
+            remarks[f"without features in {store.location}"] = clips
         return _sentences(remarks)
 
 

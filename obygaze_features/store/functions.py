@@ -250,7 +250,8 @@ def import_features(
     the same --backbone and --fact have the same recipe: they can be merged, and a model of one
     takes the other. Without --backbone, no other file has the recipe. Clips without usable features
     are failed rows. The arrays of all clips have one shape, unless --pool only makes one vector of
-    each. Numbers become float32; several float16 vectors a clip stay float16. An array
+    each; with --pool, a clip may have several rows, such as frames, one below the other. Numbers
+    become float32; several float16 vectors a clip stay float16. An array
     called mask says which frames are real, time_s and asked_s when they are: they come with the
     arrays of frames, and --pool leaves padding out.
 

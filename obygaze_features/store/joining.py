@@ -51,6 +51,11 @@ class JoinedPart(Record, frozen=True):
     medium: str
 
 
+def is_joined_title(title: str) -> bool:
+    """Return whether the title of a recipe is that of a joined store."""
+    return title.startswith(f"{JOINED}: ")
+
+
 def joined_parts(recipe: Recipe) -> tuple[JoinedPart, ...]:
     """Return the parts of a joined store, in their order in a row; none of any other store."""
     return parts_of(recipe.to_json())
@@ -107,7 +112,7 @@ def refuse_joined(
         )
 
 
-def in_order(parts: Sequence[JoinedPart]) -> list[int]:
+def canonical_order(parts: Sequence[JoinedPart]) -> list[int]:
     """Return the places of parts in the order that they have in a recipe, whoever joins them."""
 
     def key(place: int) -> tuple[str, str, str]:
@@ -138,6 +143,6 @@ def parts_of(recipe: Mapping[str, Any]) -> tuple[JoinedPart, ...]:
         raise FixInput(
             f"dtype must be one of {', '.join(DTYPES_OF_PARTS)}", where=where
         )
-    if in_order(parts) != list(range(len(parts))):
+    if canonical_order(parts) != list(range(len(parts))):
         raise FixInput("the parts are not in their order", where=where)
     return parts

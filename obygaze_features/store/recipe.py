@@ -31,6 +31,8 @@ CLAIM = ("checkpoint", "revision", UNVERIFIED)
 
 # The output of a text model. A store of words has it.
 TEXT = "text"
+# How the words of a clip are found where a table has them; otherwise they are in cues.
+RULE_OF_TEXTS = "the text of the clip"
 # What the contrastive head of each family compares with text. Its other arrays were never trained
 # for that.
 JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
@@ -187,6 +189,14 @@ class Recipe:
         if not isinstance(sampling, dict):
             return ""
         return str(sampling.get("medium", "pictures"))
+
+    @property
+    def words_of_clips(self) -> str:
+        """What `extract words --subtitles` reads, for features of the same rule."""
+        rule = self.to_json()["sampling"].get("rule")
+        if rule == RULE_OF_TEXTS:
+            return "TABLE, with the columns clip_id and text"
+        return "FOLDER, with the subtitles of the films"
 
     @property
     def grid(self) -> Mapping[str, float]:

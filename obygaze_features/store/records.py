@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.core.schema_check import Record, Sha256
 from obygaze_features.manifest.model import UNKNOWN_FILM as UNKNOWN_FILM
 from obygaze_features.store.joining import JOINED_ARRAY, JOINED_DTYPE, parts_of
@@ -317,7 +317,7 @@ def _check_version(data: bytes, expected: str, where: str) -> None:
     if head.format != expected:
         raise _damaged(f"format must be {expected!r}", where)
     if head.version != VERSION:
-        raise Corrupt(
+        raise Mismatch(
             f"this is version {head.version} of the format, and this program reads {VERSION}",
             where=where,
         )

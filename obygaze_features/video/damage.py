@@ -1,11 +1,12 @@
 """Find packets that are missing or cut, from what a container says of them, without decoding."""
 
+import mmap
 import os
 from pathlib import Path
 
 import numpy as np
 
-from obygaze_features.video.index import NO_PTS, Floats, FrameIndex, Ints
+from obygaze_features.video.index import NO_PTS, Bools, Floats, FrameIndex, Ints
 
 _TS_SYNC_BYTE = 0x47
 # A gap longer than this many steps is one in which a picture is missing.
@@ -19,6 +20,23 @@ _AVI_LISTS = (b"RIFF", b"LIST")
 _AVI_TABLE = b"idx1"
 _AVI_PICTURES = (b"dc", b"db")
 _AVI_SOUND = b"wb"
+# The chunks of a stream have its number and one of these; others may stand between them.
+_AVI_KINDS = (*_AVI_PICTURES, _AVI_SOUND, b"tx", b"pc", b"sb")
+_AVI_BETWEEN = (*_AVI_LISTS, b"JUNK", _AVI_TABLE)
+# The name of a cluster of Matroska, and of what it has: its time and place, silent tracks, blocks,
+# what fills it up, and a checksum.
+_CLUSTER = b"\x1f\x43\xb6\x75"
+_IN_CLUSTER = (
+    b"\xe7",
+    b"\xa7",
+    b"\xab",
+    b"\x58\x54",
+    b"\xa0",
+    b"\xa3",
+    b"\xaf",
+    b"\xec",
+    b"\xbf",
+)
 # Containers interpolate the times of some packets, so that a gap may be seen some pictures late.
 _LATE = 16
 
@@ -91,15 +109,21 @@ def gaps(times: Ints | Floats) -> Ints:
     return np.flatnonzero(is_regular & (steps > GAP * step))
 
 
-def first_doubtful_byte(path: Path, n_absent: int) -> int:
+def first_doubtful_byte(path: Path, n_absent: int, n_streams: int) -> int:
     """Return the byte of an AVI file from which pictures may be missing; its size if none are.
 
     Each chunk of the file tells where the next one begins. `n_absent` tells how many more pictures
     the header counts than there are up to the last one. Empty chunks, which repeat it, are some.
     """
+    numbers = [b"%02d" % number for number in range(n_streams)]
+    in_streams = {number + kind for number in numbers for kind in _AVI_KINDS}
     name = b""
     n_repeats = 0
     last = 0
+    # The chunk before the first one, behind a picture, that may be one of a stream with another
+    # name now. Some programs add chunks of their own, so that alone it says nothing.
+    before_other = 0
+    has_picture = False
     at = 0
     end = 0
     with path.open("rb") as stream:
@@ -111,22 +135,73 @@ def first_doubtful_byte(path: Path, n_absent: int) -> int:
             name = head[:4]
             # Names such as "ID3 " and "_PMX" are in use too.
             if not name.translate(None, b" _").isalnum():
-                return last
+                return before_other or last
+            is_known = name in in_streams or name in _AVI_BETWEEN or name[:2] == b"ix"
+            if has_picture and not is_known:
+                before_other = before_other or last
             size = int.from_bytes(head[4:], "little")
             # Pictures that are gone behind empty chunks or sound may come before the last picture.
             if size and name[2:] != _AVI_SOUND:
                 last = at
             if name[2:] in _AVI_PICTURES:
+                has_picture = True
                 n_repeats = 0 if size else n_repeats + 1
             end = at + (12 if name in _AVI_LISTS else 8 + size)
             at = end + end % 2
     has_table = name == _AVI_TABLE
     # Some programs do not fill up the last chunk to an even size.
     if end > n_bytes and not has_table:
-        return last
+        return before_other or last
+    if n_absent <= n_repeats:
+        return n_bytes
     is_cut = n_bytes < n_declared and not has_table
-    # Whole chunks were taken out, and nothing tells where.
-    return 0 if n_absent > n_repeats and not is_cut else n_bytes
+    # Or else whole chunks were taken out, and nothing tells where.
+    return before_other or (last if is_cut else 0)
+
+
+def in_doubtful_clusters(path: Path, offsets: Ints) -> Bools:
+    """Return which places in a file of Matroska are in a cluster that contradicts itself.
+
+    A reader goes on where it finds a name, perhaps in the middle of another packet than the one
+    that it was in, and reports something only at the end of the cluster or of the file.
+    """
+    is_doubtful = np.zeros(len(offsets), dtype=np.bool_)
+    with (
+        path.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        at = data.find(_CLUSTER)
+        while at >= 0:
+            following = data.find(_CLUSTER, at + len(_CLUSTER))
+            stop = following if following >= 0 else len(data)
+            if not _fills_its_cluster(data, at + len(_CLUSTER), stop):
+                is_doubtful |= (offsets >= at) & (offsets < stop)
+            at = following
+    return is_doubtful
+
+
+def _fills_its_cluster(data: mmap.mmap, at: int, stop: int) -> bool:
+    """Return whether the elements of a cluster fill it, or all that the file has of it."""
+    at, end = _element(data, at)
+    # In a film that is broadcast, the size of a cluster is not known.
+    end = stop if end < 0 else end
+    while at < min(end, len(data)):
+        names = [name for name in _IN_CLUSTER if data[at : at + len(name)] == name]
+        if not names:
+            return False
+        _, at = _element(data, at + len(names[0]))
+        if at < 0:
+            return False
+    return at == end or end > len(data)
+
+
+def _element(data: mmap.mmap, at: int) -> tuple[int, int]:
+    """Return where an element begins and ends of which the size is here; -1 if it is not known."""
+    n_bytes = 9 - data[at].bit_length() if at < len(data) else 1
+    unknown = (1 << 7 * n_bytes) - 1
+    size = int.from_bytes(data[at : at + n_bytes]) & unknown
+    start = at + n_bytes
+    return start, -1 if size == unknown else start + size
 
 
 def ends_inside_a_packet(path: Path) -> bool:

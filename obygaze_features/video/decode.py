@@ -135,7 +135,7 @@ class _ClipDecoder:
         source = self.source
         index = source.film.index
         self.is_light = index.timed and not source.film.damaged
-        canvas = self._canvas(index if index.timed else exact_index(source))
+        canvas = self._canvas(index if index.is_certain else exact_index(source))
         self._decode(canvas)
         return self._finish(canvas)
 

@@ -208,7 +208,7 @@ def probe(path: Path | str, *, decode: bool = False) -> VideoInfo:
 def make_index(path: Path, indexes: Path, progress: OnProgress = no_progress) -> None:
     """Make the index of a film if it is missing; without times, decode the film for it."""
     with open_film(path, indexes, progress) as source:
-        if not source.film.index.timed:
+        if not source.film.index.is_certain:
             decoded_order(source)
 
 
@@ -217,7 +217,7 @@ def film_index(path: Path, indexes: Path) -> tuple[FrameIndex, tuple[int, int]]:
     with open_film(path, indexes) as source:
         index = source.film.index
         shape = source.decoder.height, source.decoder.width
-        return index if index.timed else exact_index(source), shape
+        return index if index.is_certain else exact_index(source), shape
 
 
 def exact_index(source: VideoSource) -> FrameIndex:
@@ -226,12 +226,16 @@ def exact_index(source: VideoSource) -> FrameIndex:
     Its key frames are those that both the container and the decoder call so, or the decoder if the
     container knows none.
     """
-    index = source.film.index
+    film = source.film
+    index = film.index
     decoded = decoded_order(source)
     out = decoded.positions.tolist()
     if len(set(out)) < len(out):
         message = "several of its pictures are in one packet"
         raise BadVideo(message, path=source.path, stage="open", reason="order")
+    if index.timed and (film.damaged or not index.agrees_with(out)):
+        # The packets are right about their order, so that their times are wrong.
+        index.broken[index.contradicted] = True
     key = np.zeros_like(index.key)
     key[decoded.positions] = decoded.key
     exact = index.corrected(out, set(decoded.damage.tolist()))

@@ -8,7 +8,8 @@ it. The standards are ITU-T H.264 and ITU-T H.265, sections 7.3 and 7.4.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,8 +43,7 @@ _HEVC_PROFILE_BITS = 88
 _HEVC_LEVEL_BITS = 8
 
 
-@dataclass(frozen=True)
-class CodedPicture:
+class CodedPicture(NamedTuple):
     """What the first slice of a packet says; `is_field` tells that it is one field of a picture.
 
     A packet of which nothing is used for another picture of its temporal `layer` is `unused`.
@@ -144,7 +144,7 @@ class H264Reader:
                 return None
         if picture is None or importance or picture.is_field:
             return picture
-        return replace(picture, unused=True)
+        return picture._replace(unused=True)
 
     def _read_parameters(self, unit: bytes) -> None:
         bits = _Bits(unit[1:])
@@ -207,25 +207,25 @@ class HevcReader:
 
     def read(self, packet: memoryview | bytes) -> CodedPicture | None:
         """Return what the picture in a packet says; None if the packet has none to read."""
-        picture = None
+        first_slice = None
         is_unused = True
-        for unit in _units(packet, self._size_bytes):
-            kind = unit[0] >> 1 & 63
-            if kind in _HEVC_WITHOUT_PICTURES:
-                continue
-            is_unused &= kind < _HEVC_REFERENCES and kind % 2 == 0
-            try:
+        try:
+            for unit in _units(packet, self._size_bytes):
+                kind = unit[0] >> 1 & 63
+                if kind in _HEVC_WITHOUT_PICTURES:
+                    continue
+                is_unused &= kind < _HEVC_REFERENCES and kind % 2 == 0
                 # The pictures of a second view are in a layer of another kind.
                 if unit[0] & 1 or unit[1] >> 3:
                     is_unused = False
                 elif kind >= _HEVC_PARAMETERS:
                     self._read_parameters(unit)
-                elif picture is None:
-                    picture = self._read_slice(unit[:_HEAD])
-            except (ValueError, KeyError, IndexError):
-                # The packet is damaged, or parameters are missing: the decoder will say so.
-                return None
-        return replace(picture, unused=is_unused) if picture is not None else None
+                elif first_slice is None:
+                    first_slice = unit[:_HEAD]
+            return self._read_slice(first_slice, is_unused) if first_slice else None
+        except (ValueError, KeyError, IndexError):
+            # The packet is damaged, or parameters are missing: the decoder will say so.
+            return None
 
     def _read_parameters(self, unit: bytes) -> None:
         kind = unit[0] >> 1 & 63
@@ -240,7 +240,7 @@ class HevcReader:
             says_if_shown = bits.flag()
             self._pictures[name] = (sequence, says_if_shown, bits.number(3))
 
-    def _read_slice(self, head: bytes) -> CodedPicture:
+    def _read_slice(self, head: bytes, is_unused: bool) -> CodedPicture:
         kind = head[0] >> 1
         layer = (head[1] & 7) - 1
         bits = _Bits(head[2:])
@@ -257,6 +257,7 @@ class HevcReader:
         return CodedPicture(
             is_reference=layer == 0 and is_used and kind not in _HEVC_LEADING,
             is_idr=kind in _HEVC_ANEW,
+            unused=is_unused,
             order=0 if kind in _HEVC_IDR else bits.number(log2_max_order),
             n_orders=1 << log2_max_order,
             layer=layer,
@@ -350,11 +351,26 @@ class CodedPictures:
         Args:
             shown: The positions of the pictures in the order of their times.
         """
-        orders = np.array(self._orders, np.int64)[shown]
         is_certain = self._has_read_all and self._gap_finder.is_certain
-        is_certain = is_certain and bool((np.diff(orders) > 0).all())
+        is_certain = is_certain and not self.contradicted(shown).any()
         unused: Bools = (np.array(self._layers) == self._highest_layer) & is_certain
         return unused
+
+    def contradicted(self, shown: Ints) -> Bools:
+        """Return which packets tell another place among their neighbours in the order of showing.
+
+        None does if any of them tells no place.
+
+        Args:
+            shown: As for `unused`.
+        """
+        contradicted = np.zeros(len(self._orders), dtype=np.bool_)
+        orders = np.array(self._orders, np.int64)[shown]
+        if self._has_read_all:
+            (is_back,) = np.nonzero(np.diff(orders) <= 0)
+            contradicted[shown[is_back]] = True
+            contradicted[shown[is_back + 1]] = True
+        return contradicted
 
 
 def _units(packet: memoryview | bytes, size_bytes: int) -> Iterator[bytes]:

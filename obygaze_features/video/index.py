@@ -61,8 +61,8 @@ class FrameIndex:
     which the clock of the file was set back, as in recordings that were joined; -1 if it never was:
     then the times of pictures are those of counting. `broken` marks packets that are damaged,
     `lost` those before which others are missing, `unused` those of which no other picture needs
-    anything. `pts_are_times` tells that the container stores when pictures are shown; in others the
-    times of packets are guessed.
+    anything, `contradicted` those that tell another order than their times. `pts_are_times` tells
+    that the container stores when pictures are shown; in others the times of packets are guessed.
     """
 
     pts: Ints
@@ -78,9 +78,15 @@ class FrameIndex:
     broken: Bools
     lost: Bools
     unused: Bools
+    contradicted: Bools
     clock_s: Floats | None = None
     pts_are_times: bool = False
     jump: int = -1
+
+    @property
+    def is_certain(self) -> bool:
+        """Return whether the order of pictures is known without decoding them."""
+        return self.timed and not self.contradicted.any()
 
     @property
     def has_clock(self) -> bool:
@@ -232,9 +238,12 @@ class FrameIndex:
         n_lost = np.append(0, np.cumsum(self.lost))
         has_broken: Bools = n_broken[stops] > n_broken[starts]
         has_lost: Bools = n_lost[stops] > n_lost[starts + 1]
-        # The packet behind a damaged one may have another time, or its picture.
+        # The packet behind one that a decoder reports may have another time, or its picture. What
+        # is before the first key frame only lacks what it is built on.
         is_near = is_broken.copy()
-        is_near[1:] |= is_broken[:-1]
+        first_whole = int(np.argmin(is_broken))
+        behind = np.array([at + 1 for at in damage if at > first_whole], np.int64)
+        is_near[behind[behind < len(is_near)]] = True
         n_in_stretch = np.bincount(self._stretches, weights=is_near[self.order])
         ranks = self.ranks[positions]
         in_stretch = n_in_stretch[self._stretches[ranks]] > 0
@@ -248,8 +257,11 @@ class FrameIndex:
         """
         numbers = np.arange(self.frames)
         times = self.pts[self.order]
-        if self.clock_s is None or not self.pts_are_times or (times == NO_PTS).any():
+        if self.clock_s is None:
             return numbers
+        if (times == NO_PTS).any():
+            # Where some times are missing, all are computed from the first and the last one.
+            return np.zeros_like(numbers) if self.pts_are_times else numbers
         by_time = np.argsort(times, kind="stable")
         is_last = np.maximum.accumulate(by_time) == numbers
         stretches: Ints = np.cumsum(is_last) - is_last
@@ -350,13 +362,14 @@ def clock_of(ticks: Ints, tick_s: float, origin_s: float | None) -> Floats | Non
     else:
         first = int(with_time[0])
         last = int(with_time[-1])
-        step = float(ticks[last] - ticks[first]) / (last - first)
+        earliest = ticks[with_time].min()
+        step = float(ticks[with_time].max() - earliest) / (last - first)
         if step <= 0:
             return None
-        clock = ticks[first] + (np.arange(len(ticks)) - first) * step
+        clock = earliest + (np.arange(len(ticks)) - first) * step
     clock *= tick_s
-    start = float(clock[0])
-    return clock - (start if origin_s is None else min(origin_s, start))
+    first_s = float(clock[0])
+    return clock - (first_s if origin_s is None else min(origin_s, first_s))
 
 
 def each_second(times_s: Floats, rate: float) -> Ints:

@@ -27,6 +27,7 @@ from obygaze_features.video.damage import (
     ends_inside_a_packet,
     first_doubtful_byte,
     gaps,
+    in_doubtful_clusters,
     lost_in_time,
 )
 from obygaze_features.video.h264 import CodedPictures, H264Reader, HevcReader
@@ -197,7 +198,11 @@ def read_packets(
         # The container counts pictures: all behind a missing one would be at other times.
         # How long the last one lasts is only guessed by FFmpeg.
         n_absent = stream.frames - int(table["dts"][-1]) - 1
-        seen.broken |= table["offset"] >= first_doubtful_byte(path, n_absent)
+        seen.broken |= table["offset"] >= first_doubtful_byte(
+            path, n_absent, len(container.streams)
+        )
+    if "matroska" in container.format.name and seen.is_broken:
+        seen.broken |= in_doubtful_clusters(path, table["offset"])
     if container.format.name == "mpegts" and ends_inside_a_packet(path):
         seen.broken[-1] = True
     index = _index_of(seen, container, stream)
@@ -373,8 +378,10 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
         # The times of showing in AVI are guessed, but the length of each slot is known.
         clock_s = clock_of(table["dts"][shown], tick, None)
     unused = np.zeros(len(pts), dtype=np.bool_)
+    contradicted = unused
     if seen.pictures is not None and order is not None:
         unused = seen.pictures.unused(order)
+        contradicted = seen.pictures.contradicted(order)
     last_s = 1 / rate if clock_s is None else float(np.median(np.diff(clock_s)))
     if order is not None:
         last_s = int(table["duration"][table["duration"] != 0][-1:].sum()) * tick
@@ -392,6 +399,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
         broken=seen.broken,
         lost=lost,
         unused=unused,
+        contradicted=contradicted,
         clock_s=clock_s,
         pts_are_times=pts_are_times,
         jump=jump,

@@ -55,8 +55,8 @@ def read_embedded(path: Path) -> Embedded:
                 ass_text(part.dialogue.decode("utf-8", "replace")) for part in shown
             ]
             cues.append(Cue(start_s, start_s + length_s, "\n".join(lines)))
-        length_s = declared_length(container, video.stream)
-    return Embedded(cues, name, length_s)
+        video_s = declared_length(container, video.stream)
+    return Embedded(cues, name, video_s)
 
 
 def length_of(path: Path) -> float:

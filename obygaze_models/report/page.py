@@ -206,7 +206,8 @@ def _data(run: ReportRun) -> str:
     where = run.protocol["data"]["where"]
     parts.append(f"{text} with {where}" if where else text)
     for name, facts in run.about["stores"].items():
-        parts.append(f"features {name}: {facts['backbone']}")
+        made_by = " + ".join(facts.get("parts", [facts["backbone"]]))
+        parts.append(f"features {name}: {made_by}")
     return " · ".join(parts)
 
 
@@ -294,6 +295,28 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
             )
         write_atomic(path, data)
     return list(files)
+
+
+def finding_page(
+    title: str,
+    answer: str,
+    sentences: Sequence[str],
+    limits: Sequence[str],
+    figure: Figure,
+    table: ResultTable,
+) -> str:
+    """Return a page of one finding: its answer, a figure, sentences, what limits it, a table."""
+    return render_template(
+        "finding.html",
+        title=title,
+        answer=answer,
+        sentences=sentences,
+        limits=limits,
+        figure=figure,
+        table=table,
+        light=COLORS,
+        dark=DARK_COLORS,
+    )
 
 
 def render_template(template: str, **values: Any) -> str:

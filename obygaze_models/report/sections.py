@@ -109,8 +109,8 @@ def section_of_results(run: ReportRun) -> Section:
     if len(pairs) > 1 or not run.cells:
         for metric in run.metrics:
             section.tables.append(_table_of_tasks(run, metric))
-    if run.gain is not None:
-        # The first screen has that of the senses.
+    if run.gain is not None and len({cell.model for cell in run.cells}) > 1:
+        # The first screen has the stores of one model.
         section.figures.append(figure_of_pair(run, pair_of_cell(run.gain.joined)))
     section.figures += figures_of_tasks(run)
     if run.cells:
@@ -224,7 +224,8 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
             rows.append((run.label(cell), *values, *beside, leaked_of(cell)))
     note = (
         "Better: yes, if the interval of the difference is above 0 and its p among all differences "
-        "of the run is below .05; not certain, if only the interval is. Films: in how many of "
+        "of the run is below .05; not certain, if only the interval is; not shown, if the interval "
+        "holds 0, as where films are few or differ. Films: in how many of "
         f"them the {name} is above that of the guess. Leaked: test clips that also trained or "
         "chose."
     )

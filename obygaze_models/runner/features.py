@@ -16,8 +16,8 @@ from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.joining import (
-    JOINED,
     JoinedPart,
+    is_joined_title,
     joined_parts,
     part_names,
 )
@@ -195,7 +195,7 @@ def is_backbone(backbone: str, pattern: str) -> bool:
 
     No pattern matches a joined store, which has several.
     """
-    if backbone.startswith(f"{JOINED}: "):
+    if is_joined_title(backbone):
         return False
     return fnmatch(backbone.casefold().removesuffix(IMPORTED), pattern.casefold())
 
@@ -391,11 +391,9 @@ def _with_common_clips(
 ) -> list[Features]:
     """Return the features of all stores, of the clips that all of them have."""
     names = [store.name for store in features]
-    single = [store for store in features if not store.parts]
-    if len(single) < 2:
+    if len(names) < 2:
         raise FixUsage(
-            "fit.choose_store needs two stores or more, got"
-            f" {len(single)} that is not joined",
+            f"fit.choose_store needs two stores or more, got {len(names)}",
             hint="--store NAME=STORE for each",
         )
     is_common = np.all([store.present for store in features], axis=0)

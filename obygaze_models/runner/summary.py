@@ -414,7 +414,12 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     if 1 < n_films < cell.n_films:
         classes = "positive clips" if metric == AP.name else "clips of both classes"
         text += f" that have {classes}"
-    beginning = BEGINNINGS.get(verdict(difference_row(run.shown_results, cell, guess)))
+    difference = difference_row(run.shown_results, cell, guess)
+    verdict_on_guess = verdict(difference)
+    if difference and verdict_on_guess == NOT_SHOWN and n_better == n_films:
+        interval = f"[{short(difference['low'])}, {short(difference['high'])}]"
+        text += f", but the interval of the difference over films, {interval}, holds 0"
+    beginning = BEGINNINGS.get(verdict_on_guess)
     if beginning is not None:
         text = f"{beginning.format(model=model)}: {text[0].lower()}{text[1:]}"
     return f"{text}."

@@ -403,6 +403,11 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
         )
     if "annotators" in table.remarks:
         notes.append(table.remarks["annotators"])
+    if "parts" in origin:
+        notes.append(
+            "The coefficients have a factor for each part of the features, by which all parts of"
+            " the training clips have the same total variance."
+        )
     return ModelInfo(
         **facts,
         features=FeatureSpec(

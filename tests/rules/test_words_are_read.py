@@ -194,6 +194,9 @@ CASES = {
     "an empty line after each line": Case(
         "m.srt", srt(f"{ONE}yes, 2", f"{TWO}no").replace(b"\n", b"\n\n"), ("yes, 2", "no", "")
     ),
+    "cues without numbers and words, and empty lines": Case(
+        "m.srt", srt(f"{ONE[2:]}{TWO[2:]}b").replace(b"\n", b"\n\n"), ("", "b", "")
+    ),
     "a NUL character": Case(
         "m.srt", srt(f"{ONE}a", f"{TWO}b\0c"), refused="line 7 has a NUL character"
     ),

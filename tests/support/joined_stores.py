@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Recipe, Row, Store
-from obygaze_features.store.joining import JoinedPart, in_order, recipe_of_parts
+from obygaze_features.store.joining import JoinedPart, canonical_order, recipe_of_parts
 from support.experiments import store_of
 from support.stores import a_recipe, made_store
 
@@ -53,7 +53,7 @@ def joined_stores(
             folder / name, manifest, X, failed=failed, recipe=recipe
         )
         parts.append(part_of(name, X))
-    order = in_order(parts)
+    order = canonical_order(parts)
     parts = [parts[place] for place in order]
     names = [[*senses][place] for place in order]
     rows = []

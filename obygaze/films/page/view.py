@@ -60,12 +60,13 @@ def open_site(
         model: Explain the decisions of this saved bottleneck.
         segments: Show the segments of this CSV, or of the manifest of this name, too.
         annotate: Mark segments, saved under this name.
-        blind: Show no predictions and no marks of others.
+        blind: Show no predictions and no marks of others; drawn clips are always marked so.
         note: Is called with a sentence on what was made.
         workspace: The workspace, if it is not the current one.
     """
     from obygaze.films.marks import MarkTable
     from obygaze.films.page.site import Site
+    from obygaze.films.sampling import is_drawn
     from obygaze.films.vocabulary import read_vocabulary, vocabulary_path
     from obygaze_features.manifest.adapters.folder import (
         is_folder_of_videos,
@@ -117,6 +118,9 @@ def open_site(
         # A vocabulary that cannot be read is an error before anything is marked.
         read_vocabulary(vocabulary_path(path.parent, clips.name), concepts)
         marks = MarkTable(path, annotate, clips.films, concepts)
+        if is_drawn(clips) and not blind:
+            blind = True
+            note(f"{clips.name} has drawn clips, which are marked blind")
     site = Site(opened_workspace, clips, marks=marks, blind=blind)
     if blind:
         return site

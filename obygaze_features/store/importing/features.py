@@ -254,7 +254,7 @@ def _refuse_joined(reader: Reader) -> None:
         raise FixUsage(
             "this is an export of a joined store, and an import does not know its parts",
             where=reader.where,
-            hint="obygaze store join of the stores of the parts, or obygaze store pull",
+            hint="for the stores of its parts: obygaze store join --help",
         )
 
 

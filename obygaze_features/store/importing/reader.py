@@ -311,8 +311,8 @@ class RowsOfClips:
         """Return the places of clips by their shapes, where all rows of a clip have one."""
         shape_of_row: dict[int, Shape] = {}
         shapes, first_problem = self.rows.shapes(range(int(self.starts[-1])))
-        for shape, rows in shapes.items():
-            shape_of_row.update(dict.fromkeys(rows, shape))
+        for shape_of_rows, rows in shapes.items():
+            shape_of_row.update(dict.fromkeys(rows, shape_of_rows))
         places_of_shape: dict[Shape, list[int]] = {}
         for place in places:
             rows_of_clip = self._rows_of(place).tolist()

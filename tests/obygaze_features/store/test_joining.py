@@ -109,7 +109,10 @@ def test_a_clip_that_lacks_a_part_is_said_and_counted(here: Workspace) -> None:
     seen_store(here)
     heard_store(here)
     made = join(["seen", "heard"], "both", workspace=here.root)
-    assert made.warnings == ("2 clips without wav2vec2: tt0000100-003, tt0000100-005",)
+    heard = here.root / "stores/heard"
+    assert made.warnings == (
+        f"2 clips without features in {heard}: tt0000100-003, tt0000100-005",
+    )
     reasons = open_store(made.path).presence(["tt0000100-003", "tt0000100-005"])[1]
     assert {clip: str(reason) for clip, reason in reasons.items()} == {
         "tt0000100-003": "failed: wav2vec2: no-sound: no sound",

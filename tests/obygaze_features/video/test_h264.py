@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from hypothesis import given
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from obygaze_features.video.h264 import (
     CodedPicture,
+    CodedPictures,
     GapFinder,
-    H264Pictures,
     H264Reader,
-    HevcPictures,
+    HevcReader,
 )
 
 BASELINE, HIGH, HIGH_444 = 66, 100, 244
@@ -268,9 +268,9 @@ def test_no_packet_is_unused_if_any_number_is_not_the_next(
 ) -> None:
     """Also where it is no gap, or where a packet cannot be read or is shown at another place."""
     stream = Stream(HIGH, 1, False, (), 8, 0, False, True, 0, 0)
-    reader = H264Pictures(header(*stream.parameters(), 4))
+    reader = CodedPictures(H264Reader(header(*stream.parameters(), 4)))
     n_frame_nums = 2**stream.log2_max_frame_num
-    is_certain = True
+    is_certain = has_read_all = True
     last = n_since_idr = 0
     for picture in pictures:
         # The numbers of shorter counts are not always the next ones.
@@ -281,30 +281,151 @@ def test_no_packet_is_unused_if_any_number_is_not_the_next(
         is_certain &= picture.is_idr or frame_num in numbers
         last = frame_num if picture.is_reference else last
         order = n_since_idr % 2**LOG2_MAX_ORDER
-        coded = replace(picture, frame_num=frame_num, order=order)
+        coded = picture._replace(frame_num=frame_num, order=order)
         reader.is_after_gap(by_sizes([stream.slice_of(coded)], 4))
     shown = np.arange(len(pictures))
+    swapped = []
     if data.draw(st.booleans(), label="swapped"):
         place = data.draw(st.integers(1, len(pictures) - 1), label="place")
-        shown[[place - 1, place]] = shown[[place, place - 1]]
+        swapped = [place - 1, place]
+        shown[swapped] = shown[swapped[::-1]]
         is_certain = False
     if data.draw(st.booleans(), label="unreadable"):
         reader.is_after_gap(b"")
-        is_certain = False
+        is_certain = has_read_all = False
     unused = [is_certain and not picture.is_reference for picture in pictures]
-    assert (reader.unused(shown) >= 0).tolist()[: len(pictures)] == unused
+    assert reader.unused(shown).tolist()[: len(pictures)] == unused
+    contradicted = np.flatnonzero(reader.contradicted(shown)).tolist()
+    assert contradicted == (swapped if has_read_all else [])
 
 
-VPS, SPS_OF_HEVC, DELIMITER, END, SEI_OF_HEVC = 32, 33, 35, 36, 39
+VPS, SPS_OF_HEVC, PPS_OF_HEVC, DELIMITER, END, SEI_OF_HEVC = 32, 33, 34, 35, 36, 39
 # A slice of each type that ITU-T H.265 names (table 7-1), by whether its own layer may use it.
 UNUSED_SLICES = (0, 2, 4, 6, 8, 10, 12, 14)
 USED_SLICES = (1, 3, 5, 7, 9, 16, 17, 18, 19, 20, 21)
+IDR_OF_HEVC = (19, 20)
+LEADING = (6, 7, 8, 9)
 
 
-def hevc_unit(kind: int, temporal_layer: int, view: int = 0) -> bytes:
-    """A NAL unit: its header of two bytes (7.3.1.2), and anything."""
-    bits = "0" + number(kind, 6) + number(view, 6) + number(temporal_layer + 1, 3)
-    return int(bits, 2).to_bytes(2) + bytes([0xAB, 0xCD, 0xEF] * 9)
+def hevc_unit(kind: int, bits: str, layer: int = 0, view: int = 0) -> bytes:
+    """A NAL unit: its header of two bytes (7.3.1.2), and the bits."""
+    head = "0" + number(kind, 6) + number(view, 6) + number(layer + 1, 3)
+    return int(head, 2).to_bytes(2) + unit(0, bits)[1:]
+
+
+@dataclass(frozen=True)
+class HevcStream:
+    """What the parameters of a stream of HEVC say."""
+
+    layers_above: tuple[tuple[bool, bool], ...]
+    chroma_format: int
+    has_separate_colours: bool
+    is_cropped: bool
+    log2_max_order: int
+    says_if_shown: bool
+    n_reserved: int
+    sequence: int
+    picture: int
+
+    def parameters(self) -> tuple[bytes, bytes]:
+        """Return the sequence and the picture parameter sets (7.3.2.2, 7.3.2.3 and 7.3.3)."""
+        bits = number(3, 4) + number(len(self.layers_above), 3) + "1"
+        bits += "01" * 44 + number(93, 8)
+        for has_profile, has_level in self.layers_above:
+            bits += number(has_profile, 1) + number(has_level, 1)
+        if self.layers_above:
+            bits += "00" * (8 - len(self.layers_above))
+        for has_profile, has_level in self.layers_above:
+            bits += "0" * 88 * has_profile + "1" * 8 * has_level
+        bits += golomb(self.sequence) + golomb(self.chroma_format)
+        if self.chroma_format == 3:
+            bits += number(self.has_separate_colours, 1)
+        bits += golomb(1920) + golomb(1080)
+        bits += "1" + golomb(0) * 3 + golomb(4) if self.is_cropped else "0"
+        bits += golomb(0) + golomb(2) + golomb(self.log2_max_order - 4) + "101"
+        of_pictures = golomb(self.picture) + golomb(self.sequence) + "1"
+        of_pictures += number(self.says_if_shown, 1) + number(self.n_reserved, 3)
+        return hevc_unit(SPS_OF_HEVC, bits), hevc_unit(PPS_OF_HEVC, of_pictures + "01")
+
+    def slice_of(
+        self, kind: int, order: int, layer: int, view: int = 0, first: str = "1"
+    ) -> bytes:
+        """Return the beginning of a slice (7.3.6.1)."""
+        bits = first + ("0" if kind >= 16 else "") + golomb(self.picture)
+        bits += "1" * self.n_reserved + golomb(1) + "1" * self.says_if_shown
+        if self.has_separate_colours and self.chroma_format == 3:
+            bits += "10"
+        if kind not in IDR_OF_HEVC:
+            bits += number(order % 2**self.log2_max_order, self.log2_max_order)
+        # What follows is of no interest.
+        return hevc_unit(kind, bits + "10" * 300, layer, view)
+
+
+def hevc_header(parameters: Iterable[bytes], n_bytes: int) -> bytes:
+    """The parameters in the header of MP4 (hvcC), one array for each."""
+    head = bytes([1, *range(20), 0xFC | n_bytes - 1])
+    arrays = [
+        bytes([content[0] >> 1, 0, 1]) + by_sizes([content], 2)
+        for content in parameters
+    ]
+    return head + bytes([len(arrays)]) + b"".join(arrays)
+
+
+hevc_streams = st.builds(
+    HevcStream,
+    st.lists(st.tuples(st.booleans(), st.booleans()), max_size=6).map(tuple),
+    st.integers(0, 3),
+    st.booleans(),
+    st.booleans(),
+    st.integers(4, 16),
+    st.booleans(),
+    st.integers(0, 7),
+    st.integers(0, 15),
+    st.integers(0, 63),
+)
+
+
+@given(
+    stream=hevc_streams,
+    kind=st.sampled_from(UNUSED_SLICES + USED_SLICES),
+    order=st.integers(0, 2**16 - 1),
+    layer=st.integers(0, 2),
+    size_bytes=st.sampled_from([0, 2, 4]),
+    has_header=st.booleans(),
+)
+def test_what_is_written_by_the_standard_of_hevc_is_read(
+    stream: HevcStream,
+    kind: int,
+    order: int,
+    layer: int,
+    size_bytes: int,
+    has_header: bool,
+) -> None:
+    parameters = stream.parameters()
+    units = [hevc_unit(SEI_OF_HEVC, "01" * 40), stream.slice_of(kind, order, layer)]
+    if not size_bytes:
+        reader = HevcReader(by_start_codes(parameters) if has_header else None)
+        packet = b"" if has_header else by_start_codes(parameters)
+        packet += by_start_codes(units)
+    else:
+        reader = HevcReader(hevc_header(parameters, size_bytes))
+        packet = by_sizes(units, size_bytes)
+    n_orders = 2**stream.log2_max_order
+    assert reader.read(packet) == CodedPicture(
+        is_reference=layer == 0 and kind in set(USED_SLICES) - set(LEADING),
+        is_idr=16 <= kind <= 20,
+        # The decoder needs the parameters in a packet later.
+        unused=kind in UNUSED_SLICES and (has_header or size_bytes > 0),
+        order=0 if kind in IDR_OF_HEVC else order % n_orders,
+        n_orders=n_orders,
+        layer=layer,
+    )
+    # What is cut, has no parameters or lacks its first slice is no picture that can be read.
+    assert HevcReader(None).read(by_start_codes(units)) is None
+    assert reader.read(packet[: packet.index(units[-1]) + 1]) is None
+    later = stream.slice_of(kind, order, layer, first="0")
+    packet = by_sizes([later], size_bytes) if size_bytes else by_start_codes([later])
+    assert reader.read(packet) is None
 
 
 @given(
@@ -325,28 +446,31 @@ def hevc_unit(kind: int, temporal_layer: int, view: int = 0) -> bytes:
 def test_pictures_of_hevc_that_nothing_uses_are_those_of_the_highest_layer(
     pictures: list[tuple[list[int], int, int, int | None]], has_sizes: bool
 ) -> None:
-    reader = HevcPictures(bytes([1, *range(20), 0xFF]) if has_sizes else None)
+    stream = HevcStream((), 1, False, False, 8, False, 0, 0, 0)
+    parameters = stream.parameters()
+    header = hevc_header(parameters, 4) if has_sizes else by_start_codes(parameters)
+    reader = CodedPictures(HevcReader(header))
     highest = max(layer for _, layer, _, _ in pictures)
     expected = []
-    for kinds, layer, view, other in pictures:
-        units = [hevc_unit(kind, layer, view) for kind in kinds]
-        if other is not None:
-            units.insert(0, hevc_unit(other, 0))
+    n_since_idr = 0
+    for kinds, layer, has_view, other in pictures:
+        # At some key pictures the count begins anew.
+        n_since_idr = 0 if 16 <= kinds[0] <= 20 else n_since_idr + 1
+        units = [stream.slice_of(kind, n_since_idr, layer) for kind in kinds]
+        if has_view:
+            units.append(stream.slice_of(0, n_since_idr, layer, view=1))
+        if other == SPS_OF_HEVC:
+            units.insert(0, parameters[0])
+        elif other is not None:
+            units.insert(0, hevc_unit(other, "01" * 40))
         reader.is_after_gap(by_sizes(units, 4) if has_sizes else by_start_codes(units))
-        is_unused = set(kinds) <= set(UNUSED_SLICES) and view == 0
+        is_unused = set(kinds) <= set(UNUSED_SLICES) and not has_view
         has_more = other not in (None, DELIMITER, SEI_OF_HEVC)
         expected.append(is_unused and layer == highest and not has_more)
-    numbers = reader.unused(np.arange(len(pictures)))
-    assert (numbers >= 0).tolist() == expected
-    # What stands between two neighbours has another number.
-    for place in range(1, len(pictures)):
-        if expected[place - 1] and expected[place]:
-            assert numbers[place - 1] == numbers[place]
-    separated = [n for n, kept in zip(numbers, expected, strict=True) if kept]
-    assert len(set(separated)) == sum(
-        is_unused and not before
-        for before, is_unused in itertools.pairwise([False, *expected])
-    )
+    shown = np.arange(len(pictures))
+    assert reader.unused(shown).tolist() == expected
+    # If the times say another order, none is left out.
+    assert len(pictures) == 1 or not reader.unused(shown[::-1]).any()
 
 
 def test_where_gaps_are_allowed_or_fields_share_a_number_none_is_found() -> None:

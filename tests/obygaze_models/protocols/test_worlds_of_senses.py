@@ -20,7 +20,7 @@ from support.joined_stores import part_of
 from obygaze_features.core.console import Quiet
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
-from obygaze_features.store.joining import in_order
+from obygaze_features.store.joining import canonical_order
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.features import CHOSEN, Features
@@ -90,7 +90,7 @@ def cells_of(
         origin = {"location": name, "sha256": name, "backbone": name}
         stores.append(Features(name, X, rows, {}, origin))
     parts = [part_of(name, X) for name, X in values.items()]
-    order = in_order(parts)
+    order = canonical_order(parts)
     parts = [parts[place] for place in order]
     X = np.concatenate([values[part.title] for part in parts], axis=1)
     origin = {"location": "joined", "sha256": "joined", "backbone": "joined"}
