@@ -24,6 +24,7 @@ from obygaze.films.sampling import (
     draw_plan,
     is_drawn,
     not_withdrawn,
+    require_column,
     values_of_films,
 )
 from obygaze.films.vocabulary import modalities_of
@@ -36,6 +37,7 @@ from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Clip, Manifest, require_numbers
 from obygaze_features.manifest.same_clip import Identity, clip_of_cells, compare_clips
+from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
 from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
 from obygaze_models.evaluation.shares import (
@@ -300,15 +302,8 @@ def audit_share(
         marked, warnings, measured = _with_marks(marked, marks, manifest, workspace)
     expression = _expression(of, marked, marks, here)
     answers = {clip.clip_id: expression.holds(clip.values) for clip in marked}
-    films_with_marks = [
-        film
-        for film in drawn.films
-        if any(
-            answers[clip.clip_id] is not None
-            for clip in marked
-            if clip.movie_id == film
-        )
-    ]
+    with_marks = {clip.movie_id for clip in marked if answers[clip.clip_id] is not None}
+    films_with_marks = [film for film in drawn.films if film in with_marks]
     if len(films_with_marks) < LEAST_FILMS:
         raise FixInput(
             f"expected marks of clips of at least {LEAST_FILMS} films, got marks in"
@@ -391,7 +386,11 @@ def _expression(
     if marks is not None:
         paths = [table_path(name, workspace) for name in table_names(marks)]
         concepts.update(dict.fromkeys(modalities_of(paths)))
+    if not concepts:
+        concepts = dict.fromkeys(concepts_of_papers())
     expression = parse(of, vocabulary=concepts, where=of, of_empty=None)
+    for column in expression.compared:
+        require_column(marked, column)
     require_numbers(expression, marked.clips, marked.name)
     return expression
 

@@ -13,7 +13,6 @@ import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,24 @@ from msgspec import structs
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.notebook import unknown_name
+from obygaze_features.core.tables import number_of_cell, whole_number
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.io import (
     manifest_sha256,
     read_manifest,
     update_manifest,
     write_manifest,
 )
-from obygaze_features.manifest.model import DRAW_COLUMNS, Clip, Manifest, Windows
+from obygaze_features.manifest.model import (
+    CLIP_COLUMNS,
+    DRAW_COLUMNS,
+    Clip,
+    Manifest,
+    Windows,
+    own_columns,
+)
 from obygaze_features.manifest.same_clip import (
     Identity,
     clips_of_rows,
@@ -165,11 +174,8 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     films = {}
     for film, all_cells in cells_of_film.items():
         probability, n_clips = next(iter(all_cells))
-        try:
-            of_film = int(n_clips)
-            n_drawn = round(Fraction(probability) * of_film)
-        except ValueError:
-            of_film = n_drawn = 0
+        of_film = whole_number(n_clips) or 0
+        n_drawn = round((number_of_cell(probability) or 0.0) * of_film)
         if len(all_cells) > 1 or not n_rows[film] <= n_drawn <= of_film:
             raise FixInput(
                 f"the columns {PROBABILITY} and {CLIPS_OF_FILM} of the film {film} are not those"
@@ -252,6 +258,7 @@ def values_of_films(manifest: Manifest, column: str) -> dict[str, list[str]]:
 
     Clips with an empty cell have those of the others of their film.
     """
+    require_column(manifest, column)
     values_of_film: dict[str, list[str]] = {film: [] for film in manifest.films}
     for clip in manifest:
         values = sorted(clip.values(column))
@@ -265,6 +272,13 @@ def values_of_films(manifest: Manifest, column: str) -> dict[str, list[str]]:
             )
         values_of_film[clip.movie_id] = values or known
     return values_of_film
+
+
+def require_column(manifest: Manifest, column: str) -> None:
+    """Raise an error that names the manifest unless it has a column."""
+    known = (*own_columns(manifest.columns), *CLIP_COLUMNS, *CONCEPTS)
+    if column not in (*known, *manifest.columns):
+        raise unknown_name("column", column, known, where=manifest.name)
 
 
 def _random_number(seed: int, own_id: str) -> bytes:

@@ -174,13 +174,11 @@ def marks_for_half(films: MarkedFilms) -> tuple[float, bool]:
     share = share_of(films)
     by_clips = float(films.variance_within())
     variance = float(share.error**2)
-    if (
-        variance == 0
-    ):  # Wilson's interval of 0 clips in n, or of all: its width is about 1 / n
-        return 2.0, True
     left = by_clips - 0.75 * variance
-    if left > 0:
-        times = by_clips / left
-        if np.all(times * films.n_marked <= films.sizes):
-            return times, True
+    times = by_clips / left if left > 0 else np.inf
+    if variance == 0:
+        # Wilson's interval of no clip in n, or of all, is about 1 / n wide.
+        times = 2.0
+    if np.all(times * films.n_marked <= films.sizes):
+        return times, True
     return 4.0, False

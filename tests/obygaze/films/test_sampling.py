@@ -177,6 +177,7 @@ def test_drawn_clips_are_marked_blind_without_being_asked(tmp_path: Path) -> Non
         ("film", 4, "films of 3 of 6 clips are not known"),
         ("drawn", 4, "these clips are a sample themselves"),
         ("groups", 4, "have several values in the column group"),
+        ("column", 4, "no column 'grp' (did you mean 'group'?)"),
         ("taken", 4, "this manifest is no sample"),
         ("seed", 4, "an earlier draw of this name has clips that this one would lose"),
         ("moved", 4, "times: "),
@@ -202,6 +203,8 @@ def test_what_cannot_be_drawn_is_refused(
         clips[:3] = [replace(clip, movie_id="unknown") for clip in clips[:3]]
     elif change == "groups":
         clips[0] = replace(clips[0], extra={"group": "b"})
+    elif change == "column":
+        more = {"by": "grp"}
     manifest = manifest.with_clips(clips)
     saved(tmp_path, manifest)
     if change == "drawn":
@@ -223,7 +226,14 @@ def test_what_cannot_be_drawn_is_refused(
 
 @pytest.mark.parametrize(
     ("probability", "n_clips"),
-    [("0.1", "5"), ("often", "5"), ("0.5", "0"), ("1.5", "5"), ("nan", "5")],
+    [
+        ("0.1", "5"),
+        ("often", "5"),
+        ("0.5", "0"),
+        ("1.5", "5"),
+        ("nan", "5"),
+        ("1/0", "5"),
+    ],
 )
 def test_columns_that_are_those_of_no_draw_are_refused(
     probability: str, n_clips: str
