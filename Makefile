@@ -26,7 +26,8 @@ SEARCHED = $(addprefix tests/rules/test_, side_by_side.py marks_are_read.py) \
 	$(addprefix tests/stories/, 02_killed.py 31_any_machine.py) \
 	$(addprefix tests/obygaze/films/page/test_, browser_marks.py killed_server.py) \
 	tests/obygaze_features/extraction/test_extracting.py \
-	$(addprefix tests/obygaze_features/video/test_, exact.py film.py generated.py lost_packets.py) \
+	$(addprefix tests/obygaze_features/video/test_, exact.py film.py generated.py lost_packets.py \
+	sound.py) \
 	tests/obygaze_features/store/test_hostile.py \
 	tests/obygaze_models/runner/test_nothing_learns.py
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt

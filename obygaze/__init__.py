@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from obygaze.audits import audit_levels as audit_levels
     from obygaze.audits import audit_mediaeval as audit_mediaeval
     from obygaze.audits import audit_reliability as audit_reliability
+    from obygaze.audits import audit_share as audit_share
     from obygaze.audits.maps import audit_boxes as audit_boxes
     from obygaze.audits.maps import compare_conditions as compare_conditions
     from obygaze.audits.maps import write_concept_maps as write_concept_maps
@@ -84,6 +85,7 @@ else:
             "audit_levels",
             "audit_mediaeval",
             "audit_reliability",
+            "audit_share",
         ),
         "obygaze.audits.maps": (
             "audit_boxes",

@@ -87,6 +87,10 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
         "obygaze.films.labels:project_segments",
         "Turn experts' segments into clip labels.",
     ),
+    "manifest sample": (
+        "obygaze.films.functions:sample_clips",
+        "Draw clips within films at random, to be marked.",
+    ),
     "manifest agree": (
         "obygaze.films.functions:measure_agreement",
         "Measure the agreement of the annotators.",

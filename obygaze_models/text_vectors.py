@@ -19,6 +19,7 @@ from obygaze_features.manifest.same_clip import Identity, rows_of_clips
 from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.identity import identities_of
 from obygaze_features.store.importing.npz import read_arrays
+from obygaze_features.store.joining import refuse_joined
 from obygaze_features.store.recipe import same_space, space_of_array
 from obygaze_models.evaluation.permutation import Floats
 
@@ -232,6 +233,7 @@ def _identities(
 
 def check_spaces(store: Store, array: str, texts: TextTable) -> None:
     """Raise an error unless the texts are in the embedding space of an array."""
+    refuse_joined(store.recipe, store.location)
     shape = store.array(array).shape
     space = space_of_array(store.recipe, array)
     if space is not None and texts.space_id:

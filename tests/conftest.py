@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +53,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 for _name in _FROM_OUTSIDE:
     os.environ.pop(_name, None)
 os.environ.update(_SETTINGS, OBYGAZE_TESTS_SHARED=_SHARED)
+# Each process that collects the tests would rewrite the asserts of them all anew.
+sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -62,6 +66,31 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("ci", derandomize=True, database=None, **common)
     settings.register_profile("here", **common)
     settings.load_profile("ci" if os.environ.get("CI") else "here")
+    if config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        _begin_elsewhere_than_other_workers(config)
+
+
+def _begin_elsewhere_than_other_workers(config: pytest.Config) -> None:
+    """Have each worker collect its own share first: it finds the bytecode of the other ones."""
+    worker: dict[str, Any] = getattr(config, "workerinput", {})
+    if worker:
+        tests = Path(__file__).parent
+        patterns = config.getini("python_files")
+        files = sorted({file for name in patterns for file in tests.rglob(name)})
+        number = int(worker["workerid"].removeprefix("gw"))
+        begin = len(files) * number // worker["workercount"]
+        config.args = [str(file) for file in files[begin:] + files[:begin]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of all workers in one order."""
+    items.sort(key=lambda item: item.path)
+
+
+def pytest_collection_finish() -> None:
+    """Leave all that was imported out of later searches for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

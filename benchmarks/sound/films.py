@@ -234,13 +234,14 @@ def copy(
             if not packet.size or stream.index not in streams:
                 continue
             numbers[stream.index] += 1
-            is_key_picture = stream.type == "video" and packet.is_keyframe
-            has_begun |= is_key_picture and packet.dts * stream.time_base >= cut_s
-            if cut_s and not has_begun:
-                continue
-            shift = round(cut_s / stream.time_base)
-            packet.pts -= shift
-            packet.dts -= shift
+            if cut_s:
+                is_key_picture = stream.type == "video" and packet.is_keyframe
+                has_begun |= is_key_picture and packet.dts * stream.time_base >= cut_s
+                if not has_begun:
+                    continue
+                shift = round(cut_s / stream.time_base)
+                packet.pts -= shift
+                packet.dts -= shift
             if change is not None:
                 packet = change(stream, numbers[stream.index], packet)
             packet.stream = streams[stream.index]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from obygaze.audits.functions import audit_levels as audit_levels
     from obygaze.audits.functions import audit_mediaeval as audit_mediaeval
     from obygaze.audits.functions import audit_reliability as audit_reliability
+    from obygaze.audits.functions import audit_share as audit_share
     from obygaze.audits.result import Audit as Audit
 
 if not TYPE_CHECKING:
@@ -28,6 +29,7 @@ if not TYPE_CHECKING:
             "audit_levels",
             "audit_mediaeval",
             "audit_reliability",
+            "audit_share",
         ),
         "obygaze.audits.result": ("Audit",),
     }

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import click
 
-from obygaze.audits.result import Audit, DrawnAudit
+from obygaze.audits.result import Audit, DrawnAudit, ReportedAudit
 from obygaze_features.core.function_commands import FunctionGroup, command_of
 
 HERE = "obygaze.audits.functions"
-DRAWN = ("eat", "captions")
+# The audits with a figure, and with a page, too.
+KINDS = {"eat": DrawnAudit, "captions": DrawnAudit, "share": ReportedAudit}
 AUDITS = {
     "eat": (
         f"{HERE}:audit_eat",
@@ -25,6 +26,10 @@ AUDITS = {
     "reliability": (
         f"{HERE}:audit_reliability",
         "Measure the agreement of annotators, or of prompts: Krippendorff's and Cronbach's alpha.",
+    ),
+    "share": (
+        f"{HERE}:audit_share",
+        "Estimate in how many clips of films something is, from clips drawn by plan and marked.",
     ),
     "captions": (
         f"{HERE}:audit_captions",
@@ -47,7 +52,7 @@ AUDITS = {
 
 def audit_command(function: Callable[..., Audit], name: str) -> click.Command:
     """Return the command of a function that returns an audit, with the options of its files."""
-    kind = DrawnAudit if name in DRAWN else Audit
+    kind = KINDS.get(name, Audit)
     return command_of(function, name, then=kind.write)
 
 

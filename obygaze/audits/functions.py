@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from obygaze.audits.texts import TextSource, WordLists
 from obygaze_features.core.lazy import done_in
 from obygaze_features.core.options import PYTHON_ONLY, Option
+from obygaze_features.core.workspace import PathLike
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from obygaze.audits.levels import LevelAudit
     from obygaze.audits.mediaeval import MediaEvalAudit
     from obygaze.audits.reliability import ReliabilityAudit
+    from obygaze.audits.share import ShareAudit
     from obygaze_features.manifest.model import Manifest
     from obygaze_features.store.reading import Store
 
@@ -282,4 +284,46 @@ def audit_mediaeval(
     Commands:
         obygaze audit mediaeval --qrels violence.qrels --run run1.txt --json
         obygaze audit mediaeval --manifest liris-accede --run affect.txt
+    """
+
+
+@done_in("obygaze.audits.share")
+def audit_share(
+    manifest: PathLike,
+    *,
+    marks: Annotated[
+        PathLike | Sequence[PathLike] | None,
+        Option(metavar="PATH", is_repeated=True),
+    ] = None,
+    of: Annotated[str, Option(metavar="EXPRESSION")] = "level == S",
+    predictions: Annotated[PathLike | None, Option(metavar="PATH")] = None,
+    by: Annotated[str | None, Option(metavar="COLUMN")] = None,
+    workspace: PathLike | None = None,
+) -> ShareAudit:
+    """Estimate in how many clips of films something is, from clips drawn by plan and marked.
+
+    The clips are those of `manifest sample`. The share is that of all clips of the films, with an
+    interval over films: it speaks of films of which these are a draw. Groups of films are compared
+    by exchanging whole films, with Holm's correction. Levels and concepts are taken as they were
+    marked.
+
+    Predictions of all clips of the films, by any model, can make the interval narrower. They are
+    used if they explain something within films, and never counted.
+
+    Args:
+        manifest: The manifest of the drawn clips.
+        marks: A table of marks of the page, or several of them. Without one, the clips have their
+            labels in the manifest.
+        of: What is counted, such as "level == S", "Look in concept" or "mood == sad".
+        predictions: CSV of clips with scores, as `models predict` writes it.
+        by: A column of films whose values are the groups.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        audit = audit_share("drawn", marks="segments/drawn.eva.csv", by="decade")
+
+    Commands:
+        obygaze audit share drawn --marks segments/drawn.eva.csv --report share.html
+        obygaze audit share drawn --marks segments/drawn.eva.csv --predictions scores.csv
+        obygaze audit share drawn --marks segments/drawn.eva.csv --of 'Look in concept' --by decade
     """

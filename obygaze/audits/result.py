@@ -2,7 +2,8 @@
 
 import textwrap
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,8 +123,45 @@ class DrawnAudit(Audit):
         return written
 
 
+class ReportedAudit(DrawnAudit):
+    """An audit with a figure and a page."""
+
+    @abstractmethod
+    def page(self) -> str:
+        """Return the page as HTML."""
+
+    def write(
+        self,
+        *,
+        table: str | Path | None = None,
+        force: bool = False,
+        figure: str | Path | None = None,
+        report: str | Path | None = None,
+    ) -> list[Path]:
+        """Write the audit to the given files and return the paths that were written.
+
+        Args:
+            table: The CSV file for the table, at full precision.
+            force: Replace files that have other contents.
+            figure: Draw PATH.svg and PATH.png; a PATH with .svg, .png or .pdf is one file.
+            report: The HTML file for a page with the answer, the figure and the table.
+        """
+        written = super().write(table=table, force=force, figure=figure)
+        if report is not None:
+            write_new(Path(report), self.page().encode("utf-8"), force=force)
+            written.append(Path(report))
+        return written
+
+
 def save_plot(plot: Plot, path: Path, *, force: bool = True) -> tuple[Path, ...]:
     """Draw the first 40 rows into a file, or as SVG and PNG, and return the paths."""
+    with drawing(plot) as figure:
+        return save(figure, path, force=force)
+
+
+@contextmanager
+def drawing(plot: Plot) -> Iterator[Any]:
+    """Yield the first 40 rows as a figure."""
     points = plot.points[:MAX_ROWS]
     n_all = len(plot.points)
     with canvas(WIDTH, 65 + 20 * max(len(points), 1)) as (figure, axes):
@@ -150,4 +188,4 @@ def save_plot(plot: Plot, path: Path, *, force: bool = True) -> tuple[Path, ...]
         if n_all > MAX_ROWS:
             title += f" ({MAX_ROWS} of {n_all} rows)"
         axes.set_title(title)
-        return save(figure, path, force=force)
+        yield figure

@@ -163,7 +163,7 @@ def _sound(scene: DemoScene) -> npt.NDArray[np.float32]:
         phase = 2 * np.pi * pitch * at_s + 2 * np.sin(2 * np.pi * 5 * at_s)
         overtones = [np.sin(number * phase) / number for number in (1, 2, 3)]
         swells = 0.6 + 0.4 * np.sin(2 * np.pi * 2 * at_s)
-        samples += random.uniform(0.002, 0.015) * swells * np.sum(overtones, axis=0)
+        samples += random.uniform(0.006, 0.02) * swells * np.sum(overtones, axis=0)
     return samples.astype(np.float32)
 
 

@@ -27,7 +27,8 @@ PLANTED = """\
 # What to find on the page: the concept Body changes the colours of the pictures, and models find it
 # in films that they have not seen. The concept Look changes nothing, and no model finds it. The
 # concept Voice can only be heard: in the report of the run "heard", pictures miss it, and
-# sound-descriptors find it."""
+# sound-descriptors find it. In the report of the run "joined", pictures and sound together find
+# more clips with one of both concepts than one of them alone."""
 
 
 def write_demo(folder: PathLike = "demo") -> None:
@@ -76,7 +77,7 @@ def demo(ctx: click.Context, session: Session, folder: Path | None) -> None:
         session.console.note(f"making {len(scenes)} clips of twelve films ...")
         write_tables(scenes, folder)
         render_films(scenes, folder / "videos")
-        for name in ("mapping.toml", "first.toml", "heard.toml"):
+        for name in ("mapping.toml", "first.toml", "heard.toml", "joined.toml"):
             write_atomic(folder / name, DATA.joinpath(name).read_bytes())
         save_tiny_xclip(folder)
         commands = _run_steps(ctx.find_root().command, folder, session.console)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from obygaze.films.projection import ClipSpan as ClipSpan
     from obygaze.films.projection import Projection as Projection
     from obygaze.films.projection import project as project
+    from obygaze.films.sampling import sample_clips as sample_clips
 
 if not TYPE_CHECKING:
     _EXPORTS = {
@@ -28,5 +29,6 @@ if not TYPE_CHECKING:
         "obygaze.films.labels": ("project_segments",),
         "obygaze.films.mark_tables": ("Marks", "Segment", "read_marks"),
         "obygaze.films.projection": ("ClipSpan", "Projection", "project"),
+        "obygaze.films.sampling": ("sample_clips",),
     }
     __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)

@@ -51,6 +51,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.model import LEVELS, own_columns
+from obygaze_features.manifest.own_labels import label_columns
 
 Ints = NDArray[np.int64]
 Values = dict[str, float | None]
@@ -276,18 +277,36 @@ class Agreement:
             "assumed_watched": [list(pair) for pair in self.assumed],
         }
 
+    @property
+    def _has_ns(self) -> bool:
+        """Whether an annotator said NS, so that what is without NS is something else."""
+        pairs = self.measures["pairs"]
+        return any(pair["without_ns"]["n"] < pair["n"] for pair in pairs)
+
     def __str__(self) -> str:
-        means = table(("mean", *NULLS), _mean_rows(self.measures))
+        means = _mean_rows(self.measures)
         headers = ["film", "pair", "watched", "clips", *NULLS, "alpha"]
+        n_columns = len(headers)
         headers += ["without NS", *NULLS]
         pairs = [_pair_row(pair, self.assumed) for pair in self.measures["pairs"]]
-        alphas = table(("mean", "films", "pairs"), _alpha_rows(self.measures))
-        return f"{means}\n\n{alphas}\n\n{table(headers, pairs)}"
+        alphas = _alpha_rows(self.measures)
+        if not self._has_ns:
+            means = [row for row in means if "without NS" not in str(row[0])]
+            alphas = alphas[:1]
+            headers = headers[:n_columns]
+            pairs = [row[:n_columns] for row in pairs]
+        tables = (
+            table(("mean", *NULLS), means),
+            table(("mean", "films", "pairs"), alphas),
+            table(headers, pairs),
+        )
+        return "\n\n".join(tables)
 
     @property
     def notes(self) -> list[str]:
         """What the mean of Krippendorff's alpha means, and of which pairs the means are."""
-        return [_meaning(self.measures["alpha"]), *_pairs_of_means(self.measures)]
+        meaning = _meaning(self.measures["alpha"])
+        return [meaning, *_pairs_of_means(self.measures, has_ns=self._has_ns)]
 
 
 def measure_agreement(
@@ -338,7 +357,7 @@ def _refuse_ratings(segments: Tables, workspace: PathLike | None) -> None:
                 where=manifest.name,
                 hint=f"{audit} --column level --cluster movie_id",
             )
-        own = own_columns(manifest.columns)
+        own = label_columns(manifest.clips) or own_columns(manifest.columns)
         if own and not has_levels:
             options = f"--raters COLUMN,COLUMN, of the columns {few(own)}"
             if "annotator" in manifest.columns:
@@ -346,7 +365,8 @@ def _refuse_ratings(segments: Tables, workspace: PathLike | None) -> None:
                     f"--column {' or '.join(map(shlex.quote, own))} --cluster movie_id"
                 )
             raise FixInput(
-                "agreement is measured on levels, and no clip has one",
+                "agree measures levels on a time line, and no clip has a level; of words or ratings"
+                " of your own, audit reliability measures the agreement",
                 where=manifest.name,
                 hint=f"{audit} {options}",
             )
@@ -399,15 +419,15 @@ def _meaning(alpha: float | None) -> str:
     return f"{scale}. Krippendorff's alpha is {alpha:.3f}: {answer}."
 
 
-def _pairs_of_means(measures: Mapping[str, Any]) -> list[str]:
+def _pairs_of_means(measures: Mapping[str, Any], *, has_ns: bool) -> list[str]:
     """Return a sentence if the means that stand side by side are not of the same pairs."""
     pairs = measures["pairs"]
     parts = []
     numbers: set[int] = set()
-    for title, records in (
-        ("all levels", pairs),
-        ("without NS", [pair["without_ns"] for pair in pairs]),
-    ):
+    records_of = {"all levels": pairs}
+    if has_ns:
+        records_of["without NS"] = [pair["without_ns"] for pair in pairs]
+    for title, records in records_of.items():
         gammas = [record["gamma"] for record in records]
         shown = []
         for null in NULLS:

@@ -2,10 +2,11 @@
 
 import shlex
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from itertools import count as count_from
 from pathlib import Path
+from types import MappingProxyType
 
 from obygaze.films.mark_tables import (
     FILM_SECONDS,
@@ -170,14 +171,25 @@ def _frames_of_clip(row: TableRow, times: FilmTimes) -> tuple[int, int] | None:
     return first, max(first, last)
 
 
-def equal_clips(marks: Marks, seconds: Fraction) -> tuple[ClipSpan, ...]:
-    """Return clips of equal length that cover the marked part of each film.
+def equal_clips(
+    marks: Marks, seconds: Fraction, n_frames: Mapping[str, int] = MappingProxyType({})
+) -> tuple[ClipSpan, ...]:
+    """Return clips of equal length that cover each film, or its marked part.
 
     The clips begin at multiples of `seconds`, rounded to whole frames. The first holds the first
-    marked frame of the film; a rest at the end that is shorter than a clip is left out.
+    marked frame of a film of unknown length; a rest at the end that is shorter than a clip is left
+    out.
+
+    Args:
+        marks: The marks.
+        seconds: The length of a clip.
+        n_frames: The number of frames of films whose length is known.
     """
     clips: list[ClipSpan] = []
     for film, (first, last) in _marked_parts(marks).items():
+        if film in n_frames:
+            first = 0
+            last = max(last, n_frames[film] - 1)
         rate = marks.rate_of(film)
         frames_per_clip = seconds * rate
         if frames_per_clip < 1:
@@ -196,16 +208,20 @@ def equal_clips(marks: Marks, seconds: Fraction) -> tuple[ClipSpan, ...]:
     return tuple(clips)
 
 
-def where_films_end(marks: Marks) -> str:
-    """Return a sentence on where films end for clips of equal length."""
+def where_films_end(marks: Marks, known: Collection[str] = ()) -> list[str]:
+    """Return a sentence on where films end for clips of equal length, if some are not known."""
     ends = []
     for film, (_, last) in _marked_parts(marks).items():
         end_s = float((last + 1) / marks.rate_of(film))
-        ends.append(f"{film} at {clock(end_s, 1)}")
-    return (
+        if film not in known:
+            ends.append(f"{film} at {clock(end_s, 1)}")
+    if not ends:
+        return []
+    return [
         "the tables do not say how long a film is, so the clips of --every end at its last segment"
-        f" ({few(ends, 3)}), without a rest that is shorter than a clip"
-    )
+        f" ({few(ends, 3)}), without a rest that is shorter than a clip; of films that a manifest"
+        " is linked to, they end with the video"
+    ]
 
 
 def _marked_parts(marks: Marks) -> Mapping[str, tuple[int, int]]:

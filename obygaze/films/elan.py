@@ -33,6 +33,8 @@ from obygaze_features.manifest.model import LEVELS, clock
 from obygaze_features.manifest.vocabulary import concept_meaning, concepts
 
 LANGUAGE = "eng"
+# A mark without a level says nothing of its clips, and the time of no mark is an easy negative.
+EMPTY = 'write what it is in ELAN, or its level in [levels], such as "" = "EN"'
 UNLINKED = f'write "{UNUSED}" for it in [tiers], or link it in ELAN'
 
 
@@ -268,8 +270,11 @@ class ElanDocument:
 
     def _problems_of(self, tier: Tier, text: str) -> Iterator[str]:
         """Yield what is wrong with the text of an annotation."""
-        if tier.role == "levels" and text and self.mapping.level(text) is None:
-            yield f"{text!r} is not one of {', '.join(LEVELS)}"
+        if tier.role == "levels" and self.mapping.level(text) is None:
+            if text:
+                yield f"{text!r} is not one of {', '.join(LEVELS)}"
+            elif not tier.is_own:
+                yield f"an annotation without a text; {EMPTY}"
         if tier.role == "concepts" and not tier.is_own:
             for word in tier.words(text, self.mapping.separator):
                 if self.mapping.concept(word) is None:

@@ -16,7 +16,13 @@ from typing import Annotated, Any, Literal, get_args
 
 from obygaze.films.clip_spans import warn_of_clips_in_a_row
 from obygaze.films.elan import UNLINKED, ElanDocument, write_elan
-from obygaze.films.film_rates import FilmRates, Fps, compare_with_video, video_of_film
+from obygaze.films.film_rates import (
+    FilmRates,
+    Fps,
+    compare_with_video,
+    fps_words,
+    video_of_film,
+)
 from obygaze.films.mark_tables import (
     WATCHED,
     FilmSegments,
@@ -38,7 +44,15 @@ from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import TABLE_ENDINGS, write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import TableRow, number_of_cell, open_file, read_table
+from obygaze_features.core.tables import (
+    OF_WORDS,
+    SUBTITLES,
+    USE_OF_WORDS,
+    TableRow,
+    number_of_cell,
+    open_file,
+    read_table,
+)
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
@@ -490,7 +504,9 @@ def import_segments(
         _check_tiers([*documents.values()], mapping)
     except FixInput as error:
         if write_mapping is not None and error.details:
-            given = " ".join(shlex.quote(str(file)) for file in files)
+            given = shlex.join(map(str, files))
+            for rate in fps_words(fps):
+                given += f" --fps {shlex.quote(str(rate))}"
             target = shlex.quote(str(write_mapping))
             reread = f"obygaze manifest import segments {given} --mapping {target} -o"
             tiers: list[Tier] = []
@@ -523,9 +539,12 @@ def _check_tiers(documents: Sequence[ElanDocument], mapping: TierMapping) -> Non
     names: set[str] = set()
     for document in documents:
         names.update(tier.name for tier in document.tiers)
+    is_all_known = all(tier.role for document in documents for tier in document.tiers)
     for table in ("tiers", "annotators"):
         for name in getattr(mapping, table):
-            if name not in names:
+            # A mapping of several files may have tiers that this one has not.
+            is_of_others = is_all_known and name in mapping.tiers
+            if name not in names and not is_of_others:
                 raise FixInput(
                     f"[{table}] of the mapping names the tier {name!r}, which no file has",
                     hint=f"the tiers of the files: {few(sorted(names), 10)}",
@@ -568,7 +587,11 @@ class _Importer:
             self._read_film(path)
         else:
             shown = ", ".join((ELAN, VTT, *TABLE_ENDINGS))
-            raise FixUsage(f"expected a file named {shown}", where=str(path))
+            expected = f"expected a file named {shown}"
+            if path.suffix.lower() in SUBTITLES:
+                problem = f"{OF_WORDS}; {expected}"
+                raise FixUsage(problem, where=str(path), hint=USE_OF_WORDS)
+            raise FixUsage(expected, where=str(path))
 
     def _read_table(self, path: Path) -> None:
         marks = read_marks(path, fps=self.rates)
@@ -677,6 +700,15 @@ class _Importer:
         sources = tuple(map(source_of, paths))
         header = Header(name, modality_of, unit="segment", sources=sources)
         manifest = Manifest(name, header, tuple(self.clips), EXTRA)
+        without = []
+        for clip in self.clips:
+            if not clip.level and clip.extra["comment"] != WATCHED:
+                without.append(clip.clip_id)
+        if without:
+            self.warnings.append(
+                f"{count(len(without), 'segment')} without a level, which manifest project and"
+                f" agree refuse: {few(without, 3)}"
+            )
         notes = [
             f"{film}: {frame_rate_text(rate)} frames per second, as its video"
             for film, rate in self.rates_of_videos.items()

@@ -39,6 +39,13 @@ Fps: TypeAlias = Annotated[
 ]
 
 
+def fps_words(fps: Fps) -> Sequence[float | str | Fraction]:
+    """Return the rates that are given, each for all films or as `FILM=RATE`."""
+    if fps is None:
+        return ()
+    return [fps] if isinstance(fps, str | float | int | Fraction) else fps
+
+
 class FilmRates:
     """The frame rates of films, by their videos or as somebody gives them with `--fps`.
 
@@ -54,12 +61,7 @@ class FilmRates:
         self.of_film: dict[str, Fraction] = {}
         self._asked: dict[str, None] = {}
         self._films_of_all: dict[str, None] = {}
-        words: Sequence[float | str | Fraction] = ()
-        if isinstance(fps, str | float | int | Fraction):
-            words = [fps]
-        elif fps is not None:
-            words = fps
-        for word in words:
+        for word in fps_words(fps):
             film, sign, written = str(word).rpartition("=")
             rate = frame_rate(written)
             earlier = self.of_film.setdefault(film, rate) if sign else self.of_all
@@ -147,13 +149,23 @@ class FilmRates:
         Of several copies of a film, one has the marks.
         """
         videos = self._videos_of_film(film)
+        for video in (self._videos_of_rate(film, rate) or videos)[:1]:
+            compare_with_video(film, picture, video, rate, where)
+
+    def n_frames(self, film: str, rate: Fraction) -> int:
+        """Return how many frames the video of a film has; 0 where that is not known."""
+        for video in self._videos_of_rate(film, rate):
+            return round(exact_seconds(rate_and_length(video)[1]) * rate)
+        return 0
+
+    def _videos_of_rate(self, film: str, rate: Fraction) -> list[Path]:
+        """Return the videos of a film that have a rate."""
         of_this_rate = []
-        for video in videos:
+        for video in self._videos_of_film(film):
             rate_of_video = video_rate(video)
             if rate_of_video and abs(rate_of_video - rate) <= OTHER_RATE * rate:
                 of_this_rate.append(video)
-        for video in (of_this_rate or videos)[:1]:
-            compare_with_video(film, picture, video, rate, where)
+        return of_this_rate
 
     def _videos_of_film(self, film: str) -> list[Path]:
         """Return the videos of a film, which a table of marks may name by its title."""

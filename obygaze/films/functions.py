@@ -13,6 +13,7 @@ from obygaze_features.core.workspace import PathLike
 
 if TYPE_CHECKING:
     from obygaze.films.agreement import Agreement
+    from obygaze.films.sampling import DrawnClips
 
 
 @done_in("obygaze.films.agreement")
@@ -50,4 +51,37 @@ def measure_agreement(
         obygaze manifest agree segments.csv --clips clips.csv
         obygaze manifest agree mobygaze --clips clips.csv --json --permutations 99999
         obygaze manifest agree segments/films.ada.csv segments/films.ben.csv --clips c.csv
+    """
+
+
+@done_in("obygaze.films.sampling")
+def sample_clips(
+    manifest: PathLike,
+    n_clips: Annotated[int, Option("-n", metavar="CLIPS", least=1)],
+    name: Annotated[str, Option("-o --output", metavar="NAME")],
+    *,
+    by: Annotated[str | None, Option(metavar="COLUMN")] = None,
+    seed: Annotated[int, Option(least=0)] = 0,
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> DrawnClips:
+    """Draw clips within films at random, to be marked.
+
+    Each film gets the same number of clips, if it has so many. The new manifest has the drawn clips
+    alone, and how probable each draw was. It is for `obygaze view NAME --annotate`, which shows no
+    scores and no labels of drawn clips, and for `audit share`. The same command with a larger -n
+    adds clips to it: what was marked stays.
+
+    Args:
+        manifest: The clips or windows of films, which are not changed.
+        n_clips: How many clips are drawn, together with those of an earlier draw of this name.
+        name: Name of the manifest of the drawn clips.
+        by: A column of films: each of its groups gets the same number of clips.
+        seed: The seed of the draw.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest sample films -n 200 -o drawn
+        obygaze manifest sample films -n 200 --by decade -o by-decade
     """

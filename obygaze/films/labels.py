@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -27,7 +28,8 @@ from obygaze_features.core.files import write_new
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.model import view_words
+from obygaze_features.manifest.model import Header, view_words
+from obygaze_features.manifest.vocabulary import canonical_concept
 
 _LENGTH = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,6})?")
 Tables = Annotated[PathLike | Sequence[PathLike], Option(is_repeated=True)]
@@ -77,7 +79,18 @@ class ProjectedLabels:
         summary = f"{counted}: {counts}, {unlabelled}"
         if self.output is None:
             return [summary]
-        notes = [f"wrote {self.output}", summary]
+        command = f"next: obygaze manifest import csv {shlex.quote(str(self.output))}"
+        own: dict[str, None] = {}
+        for row in projection.merged:
+            own.update(dict.fromkeys(row.concepts))
+        asked = [concept for concept in own if canonical_concept(concept) is None]
+        if asked:
+            mapping = shlex.quote(str(self.output.with_suffix(".toml")))
+            command += (
+                f" --write-mapping {mapping}, which asks what {few(asked, 3)} is; then"
+            )
+            command += f" --mapping {mapping}"
+        notes = [f"wrote {self.output}", summary, f"{command} -o NAME"]
         if self.without_rate:
             films = few(self.without_rate, 5)
             notes.append(f"without times, the frame rate is not known: {films}")
@@ -161,15 +174,27 @@ def project_tables(
         if rate is not None:
             where = ", ".join(map(str, names))
             rates.compare(segment.movie_id, segment.end_frame, rate, where)
-    views = set(map(view_of_table, names, paths))
+    known: set[str] = set()
+    views = set()
+    for name, path in zip(names, paths, strict=True):
+        header = header_of_table(name, path)
+        views.add(header.view)
+        for concept, modality in header.concepts.items():
+            if modality != "unknown":
+                known.add(concept)
     if len(views) > 1:
         raise FixInput(
             f"the levels of these tables are those of different views: {', '.join(sorted(views))}",
             where=", ".join(map(str, names)),
             hint="the manifests that the views were made of",
         )
+    n_frames: dict[str, int] = {}
     if clips is None:
-        spans = equal_clips(marks, length_s)
+        for film in dict.fromkeys(segment.movie_id for segment in marks.segments):
+            n_frames_of_film = rates.n_frames(film, marks.rate_of(film))
+            if n_frames_of_film:
+                n_frames[film] = n_frames_of_film
+        spans = equal_clips(marks, length_s, n_frames)
     else:
         path = table_path(clips, workspace)
         spans = read_clip_spans(path, marks)
@@ -194,7 +219,7 @@ def project_tables(
         )
     warnings = [
         *rates.warnings(),
-        *_warnings(projection, unknown_concepts(concepts, paths)),
+        *_warnings(projection, unknown_concepts(concepts - known, paths)),
     ]
     warnings += [
         f"the levels of the segments are those of the {view_words(view)}"
@@ -202,7 +227,7 @@ def project_tables(
         if view != "raw"
     ]
     if every is not None:
-        warnings.append(where_films_end(marks))
+        warnings += where_films_end(marks, n_frames)
     films_of_clips = {span.movie_id for span in spans}
     films = {segment.movie_id for segment in marks.segments} - films_of_clips
     if films:
@@ -249,7 +274,8 @@ def _warnings(projection: Projection, unknown: Sequence[str]) -> list[str]:
             [f"{annotator} in {film}" for film, annotator in projection.assumed], 3
         )
         warnings.append(
-            f"nothing says what was watched, so the whole film counts as watched: {named}"
+            "nothing says what was watched, so the whole film counts as watched, and clips"
+            f" without a mark as EN: {named}"
         )
     if projection.unseen:
         n_clips = count(len(projection.unseen), "clip")
@@ -269,11 +295,11 @@ def table_path(name: PathLike, workspace: PathLike | None) -> Path:
     return manifest.with_suffix(".csv")
 
 
-def view_of_table(name: PathLike, path: Path) -> str:
-    """Return the view of the levels in a table: that of the manifest whose rows they are."""
+def header_of_table(name: PathLike, path: Path) -> Header:
+    """Return the header of the manifest whose rows are a table, or an empty one."""
     if path == Path(name):  # a table, which may have any file beside it
-        return "raw"
-    return read_manifest(path.with_suffix(".toml")).header.view
+        return Header(path.stem)
+    return read_manifest(path.with_suffix(".toml")).header
 
 
 def _levels_text(projection: Projection) -> str:

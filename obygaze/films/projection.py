@@ -29,12 +29,10 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.own_labels import OF_PROJECTION
 from obygaze_features.manifest.spans import Span
 
-CSV_COLUMNS = (
-    *("clip_id", "movie_id", "level", "concepts"),
-    *("overlap_frames", "clip_frames"),
-)
+CSV_COLUMNS = ("clip_id", "movie_id", "level", "concepts", *OF_PROJECTION)
 DEFAULT_THRESHOLD = Fraction(1, 5)
 # A clip is a negative if most of it was seen.
 SEEN_SHARE = Fraction(4, 5)

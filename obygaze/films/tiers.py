@@ -166,7 +166,8 @@ def draft_of_tiers(tiers: Sequence[Tier], mapping: TierMapping, reread: str) -> 
         "",
         "[tiers]",
         f"# One of {', '.join(ROLES)}. Tiers of concepts and comments are",
-        "# linked to one of levels. A table [annotators] may name who made a tier.",
+        "# linked to one of levels: concepts are a few words that come again, comments any text.",
+        "# A table [annotators] may name who made a tier.",
         *toml_lines(mapping.tiers),
     ]
     unknown = {tier.name: tier for tier in tiers if not tier.role}
@@ -195,24 +196,38 @@ def _asked_words(
     tiers: Iterable[Tier], role: str, mapping: TierMapping, sign: str
 ) -> list[str]:
     """Return the lines that ask for the words of tiers that have a role, or may have it."""
-    lines = []
-    asked: set[str] = set()
+    unknown_of: dict[str, dict[str, str]] = {}
+    with_role = set()
     for tier in tiers:
         if not tier.may_be(role):
             continue
         words: list[str] = []
-        for text in tier.texts:
+        for annotation in tier.annotations.values():
+            text = annotation.text
             words += tier.words(text, sign) if role == "concepts" else [text]
-        unknown = {}
+        # A tier of one name is the same in all files.
+        unknown = unknown_of.setdefault(tier.name, {})
+        if tier.role:
+            with_role.add(tier.name)
         for word in words:
-            if word not in asked and not _is_known(word, tier.role, mapping):
+            is_of_mark = not word and tier.is_own
+            if not is_of_mark and not _is_known(word, tier.role, mapping):
                 unknown[word] = "?"
-        if unknown and (tier.role or len(unknown) <= MOST_WORDS):
-            lines += [f"# {toml_string(tier.name)}:", *toml_lines(unknown)]
+    lines = []
+    asked: set[str] = set()
+    for name, words_of_tier in unknown_of.items():
+        unknown = {word: "?" for word in words_of_tier if word not in asked}
+        if unknown and (name in with_role or len(unknown) <= MOST_WORDS):
+            lines.append(f"# {toml_string(name)}:")
+            if "" in unknown:
+                lines.append("# Annotations without a text:")
+            lines += toml_lines(
+                dict(sorted(unknown.items(), key=lambda one: bool(one[0])))
+            )
             asked.update(unknown)
         elif unknown:
             many = f"{len(unknown)} words, which a draft has once [tiers] says {role}"
-            lines.append(f"# {toml_string(tier.name)}: {many}")
+            lines.append(f"# {toml_string(name)}: {many}")
     return lines
 
 

@@ -20,6 +20,7 @@ from obygaze_features.store import (
     open_store,
     write_store,
 )
+from obygaze_features.store.joining import refuse_joined
 from obygaze_features.store.layout import MASK, OF_FRAMES
 from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import RowColumns
@@ -42,6 +43,7 @@ def random_directions(width: int, n: int = 20) -> Directions:
 
 def token_grid(store: Store) -> tuple[int, int, int]:
     """Return the steps in time, the rows and the columns of the spatial tokens of a store."""
+    refuse_joined(store.recipe, store.location)
     recipe = store.recipe.to_json()
     grid = recipe.get("backbone", {}).get("geometry", {}).get("grid", (0, 0, 0))
     if 0 in grid:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from obygaze_features.backbones.card import Card
+from obygaze_features.backbones.card import Card, reads_words
 from obygaze_features.backbones.cards import find_card, find_cards
 from obygaze_features.backbones.weights import (
     TOKENIZERS,
@@ -228,6 +228,9 @@ def load_backbone(
     card = _card_of(name, workspace)
     placement = Placement(device, dtype, card.input.attention)
     check_device(card, device)
+    if card.family.medium == "words":
+        # Before its weights are asked for.
+        raise reads_words(card)
     files = find_weights(card, weights, download=download)
     return load_from(card, files, placement)
 

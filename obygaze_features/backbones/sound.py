@@ -20,7 +20,7 @@ from obygaze_features.backbones.backbone import (
     Backbone,
     Placement,
     TorchModel,
-    as_tensor,
+    on_device,
 )
 from obygaze_features.backbones.card import PARTS, Card, ClipMedium, Sound
 from obygaze_features.backbones.geometry import Geometry
@@ -200,7 +200,7 @@ class TorchSound(SoundBackbone, TorchModel):
                 ]
             )
             vectors = torch.cat([steps.vectors.double() for steps in heard_pieces])
-            weights = self._on_device(part_weights(moments, n_samples))
+            weights = on_device(part_weights(moments, n_samples), self.placement.device)
             outputs = {
                 "steps-mean": vectors.mean(dim=0),
                 "steps-max": vectors.amax(dim=0),
@@ -209,7 +209,7 @@ class TorchSound(SoundBackbone, TorchModel):
             if heard_pieces[0].whole is not None:
                 wholes = torch.stack([steps.whole.double() for steps in heard_pieces])
                 lengths = np.array([piece.stop - piece.start for piece in pieces])
-                shares = self._on_device(lengths / n_samples)
+                shares = on_device(lengths / n_samples, self.placement.device)
                 outputs["vector-mean"] = shares @ wholes
         return {name: values.float()[None] for name, values in outputs.items()}
 
@@ -225,10 +225,7 @@ class TorchSound(SoundBackbone, TorchModel):
 
     def _input(self, values: npt.NDArray[np.float32]) -> Tensor:
         """Return one input of the module, as a batch of one."""
-        return self._on_device(values[None]).to(self.dtype)
-
-    def _on_device(self, values: npt.NDArray[Any]) -> Tensor:
-        return as_tensor(values).to(self.placement.device)
+        return on_device(values[None], self.placement.device).to(self.dtype)
 
 
 def _as_processor(sound: Sound, files: WeightFiles) -> Sound:

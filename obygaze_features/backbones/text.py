@@ -1,7 +1,9 @@
 """Text towers, whose vectors share a space with clips, and the prompts that they embed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -44,6 +46,9 @@ SHIPPED = {
     for path in sorted(Path(__file__).with_name("prompts").glob("*.toml"))
 }
 BATCH = 32
+# Texts are padded to a multiple of it.
+LENGTH_STEP = 8
+TokenIds = Sequence[int]
 _NOT_VALID = "this prompt set is not valid"
 
 
@@ -156,7 +161,7 @@ class TextTower:
                 raise FixInput(
                     f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}",
                 )
-        vectors = self._vectors(texts, list(map(len, token_ids)), Quiet())
+        vectors = self._vectors(token_ids, Quiet(), map)
         # CLIP returns the vector of the end token, or of the first token if there is no end token.
         # Texts that differ in capitals only have the same tokens, and so the same vector.
         n_different = len(set(map(tuple, token_ids)))
@@ -167,27 +172,29 @@ class TextTower:
         return vectors
 
     def embed_long(
-        self, texts: Sequence[str], progress: Progress
+        self, texts: Sequence[str], progress: Progress, threads: Executor
     ) -> npt.NDArray[np.float32]:
         """Return one vector for each text of any length.
 
         A text that is too long for the model is divided into pieces. Its vector is the mean of
         those of the pieces, weighted by their tokens. Equal texts have equal vectors.
+
+        Args:
+            texts: The texts.
+            progress: Counts the pieces.
+            threads: They compute batches, each with one thread of torch.
         """
         unique = list(dict.fromkeys(texts))
-        pieces: list[str] = []
-        n_tokens: list[int] = []
+        pieces: list[TokenIds] = []
         pieces_of_text = {}
         for text, ids in zip(unique, self.token_ids(unique), strict=True):
             first = len(pieces)
-            for piece, length in self._pieces(text, len(ids)):
-                pieces.append(piece)
-                n_tokens.append(length)
+            pieces += self._pieces(text, ids)
             pieces_of_text[text] = slice(first, len(pieces))
         progress.expect(len(pieces), "texts")
-        vectors = self._vectors(pieces, n_tokens, progress).astype(np.float64)
+        vectors = self._vectors(pieces, progress, threads.map).astype(np.float64)
         n_special = self.tokenizer.num_special_tokens_to_add()
-        weights = np.maximum(np.array(n_tokens) - n_special, 1)
+        weights = np.maximum(np.array(list(map(len, pieces))) - n_special, 1)
         rows = []
         for text in texts:
             of_text = pieces_of_text[text]
@@ -211,23 +218,21 @@ class TextTower:
     def _normalises(self) -> bool:
         return self.card.words is not None and self.card.words.normalise
 
-    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+    def token_ids(self, texts: Sequence[str]) -> list[TokenIds]:
         """Return the numbers of the tokens of each text."""
+        cased = [each.lower() for each in texts] if self.text.lower else list(texts)
         with silenced():
-            ids: list[list[int]] = self.tokenizer(self._cased(texts))["input_ids"]
+            ids: list[TokenIds] = self.tokenizer(cased)["input_ids"]
         return ids
 
-    def _cased(self, texts: Sequence[str]) -> list[str]:
-        return [each.lower() for each in texts] if self.text.lower else list(texts)
-
-    def _pieces(self, text: str, n_tokens: int) -> list[tuple[str, int]]:
-        """Return the pieces of a text that the model takes, each with its number of tokens.
+    def _pieces(self, text: str, token_ids: TokenIds) -> list[TokenIds]:
+        """Return the tokens of the pieces of a text that the model takes.
 
         A text that is too long is halved between words, or between letters where it has no blanks,
         and so is each half that is still too long.
         """
-        if n_tokens <= self.max_length:
-            return [(text, n_tokens)]
+        if len(token_ids) <= self.max_length:
+            return [token_ids]
         words = text.split()
         joint = " " if len(words) > 1 else ""
         parts = words if joint else list(text)
@@ -235,30 +240,49 @@ class TextTower:
         halves = [joint.join(parts[:middle]), joint.join(parts[middle:])]
         pieces = []
         for half, ids in zip(halves, self.token_ids(halves), strict=True):
-            pieces += self._pieces(half, len(ids))
+            pieces += self._pieces(half, ids)
         return pieces
 
     def _vectors(
-        self, texts: Sequence[str], lengths: Sequence[int], progress: Progress
+        self, token_ids: Sequence[TokenIds], progress: Progress, run: Callable[..., Any]
     ) -> npt.NDArray[np.float32]:
-        """Return one vector for each text; texts of similar lengths are computed together."""
-        order = np.argsort(lengths, kind="stable")
-        vectors: list[npt.NDArray[Any]] = []
-        cased = self._cased(texts)
-        for start in range(0, len(order), BATCH):
-            batch = [cased[number] for number in order[start : start + BATCH]]
-            vectors.append(self._embed_batch(batch))
-            progress.advance(len(batch))
-        in_order = np.concatenate(vectors).astype(np.float32)
-        return in_order[np.argsort(order)]
+        """Return one vector for each text; `run` is `map`, or that of threads.
 
-    def _embed_batch(self, texts: Sequence[str]) -> npt.NDArray[Any]:
+        Texts of one padded length are computed together. Where torch computes with one thread, the
+        bits of a vector then do not depend on the other texts.
+        """
+        lengths = [self._padded_length(len(ids)) for ids in token_ids]
+        order = sorted(range(len(lengths)), key=lengths.__getitem__)
+        batches = []
+        for _, group in groupby(order, key=lengths.__getitem__):
+            numbers = list(group)
+            for start in range(0, len(numbers), BATCH):
+                batches.append(numbers[start : start + BATCH])
+        encoded = []
+        for batch in batches:
+            with silenced():
+                tokens = self.tokenizer.pad(
+                    {"input_ids": [token_ids[number] for number in batch]},
+                    padding="max_length",
+                    max_length=lengths[batch[0]],
+                    return_tensors="pt",
+                )
+            encoded.append(tokens)
+        vectors: dict[int, npt.NDArray[Any]] = {}
+        for batch, found in zip(batches, run(self._embed, encoded), strict=True):
+            vectors.update(zip(batch, found, strict=True))
+            progress.advance(len(batch))
+        return np.array([vectors[number] for number in range(len(lengths))], np.float32)
+
+    def _padded_length(self, n_tokens: int) -> int:
+        """Return the length to which a text is padded."""
+        if self.text.padded:
+            return self.max_length
+        return min(-(-n_tokens // LENGTH_STEP) * LENGTH_STEP, self.max_length)
+
+    def _embed(self, encoded: Mapping[str, Any]) -> npt.NDArray[Any]:
         import torch
 
-        padding: dict[str, Any] = {"padding": True}
-        if self.text.padded:
-            padding = {"padding": "max_length", "max_length": self.max_length}
-        encoded = self.tokenizer(texts, return_tensors="pt", **padding)
         tokens = {
             key: encoded[key]
             for key in ("input_ids", "attention_mask")

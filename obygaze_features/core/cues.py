@@ -18,9 +18,12 @@ _VTT = re.compile(r"(?:([0-9]{2,6}):)?([0-5][0-9]):([0-5][0-9]\.[0-9]{3})")
 _SRT = re.compile(r"([0-9]{1,6}):([0-5]?[0-9]):([0-5]?[0-9](?:[.,][0-9]{1,3})?)")
 _ASS = re.compile(r"([0-9]{1,6}):([0-5][0-9]):([0-5][0-9]\.[0-9]{2,3})")
 _ARROW = "-->"
-# Shapes, which SubStation Alpha draws with letters and numbers; then what else is in braces.
-_DRAWING = re.compile(r"\{[^{}]*\\p[1-9][^{}]*\}.*?(?=\{[^{}]*\\p0|\Z)", re.DOTALL)
-_BRACES = re.compile(r"\{[^{}]*\}")
+# A line whose arrow another program has broken, as in 0:00:01,000 -> 0:00:02,000: nobody says that.
+_CLOCK = r"(?:[0-9]{1,6}:){1,2}[0-9]{1,2}[.,][0-9]{1,3}"
+_TWO_TIMES = re.compile(rf"{_CLOCK}[^0-9]{{0,9}}{_CLOCK}")
+# What SubStation Alpha has in braces: `\p1` in them begins a shape, drawn with letters and numbers.
+_BRACES = re.compile(r"(\{[^{}]*\})")
+_DRAWS = re.compile(r"\\p([0-9])")
 _OVERRIDES = re.compile(r"\{\\[^{}]*\}")
 _BREAKS = re.compile(r"\\[Nnh]|<br ?/?>", re.IGNORECASE)
 _TAGS = re.compile(r"</?[A-Za-z][^<>]*>|<[0-9:.]+>")
@@ -79,7 +82,7 @@ def n_words(text: str) -> int:
 def read_cues(path: Path) -> list[Cue]:
     """Return the cues of a file in the order of the file; an error names the line."""
     violations = Violations(path)
-    lines = [line.strip() for _, line in text_lines(path, violations)]
+    lines = [line.rstrip("\r\n") for _, line in text_lines(path, violations)]
     violations.raise_if_any("these subtitles cannot be read")
     cues = list(READERS[path.suffix.lower()](lines, path))
     if not cues:
@@ -96,10 +99,12 @@ def vtt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
 
 def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
     """Yield the cues of SubRip; a cue, which may have empty lines, ends at the next number."""
+    # Some programs write an empty line after each line, also after the numbers.
+    step = 1 if any(map(str.strip, lines[1::2])) else 2
     for timing, said in _with_times(lines):
         is_last = timing + 1 + len(said) == len(lines)
-        if not is_last and said and said[-1].isdecimal():
-            said = said[:-1]
+        if not is_last and len(said) >= step and said[-step].strip().isdecimal():
+            said = said[:-step]
         yield _cue(_SRT, lines[timing], said, f"{path}:{timing + 1}")
 
 
@@ -107,7 +112,7 @@ def ass_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
     """Yield the lines of dialogue of SubStation Alpha, without what it draws."""
     section = ""
     columns: list[str] = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(map(str.strip, lines), start=1):
         if line.startswith("["):
             section = line.lower()
         kind, _, rest = line.partition(":")
@@ -130,7 +135,15 @@ def ass_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
 
 def ass_text(text: str) -> str:
     """Return a text of SubStation Alpha without what it draws, and without what is in braces."""
-    return _BRACES.sub("", _DRAWING.sub(" ", text))
+    parts = []
+    is_shape = False
+    for place, part in enumerate(_BRACES.split(text)):
+        if place % 2:
+            for digit in _DRAWS.findall(part):
+                is_shape = digit != "0"
+        else:
+            parts.append(" " if is_shape else part)
+    return "".join(parts)
 
 
 READERS: Mapping[str, Callable[[Sequence[str], Path], Iterator[Cue]]] = {
@@ -164,6 +177,12 @@ def _cue(form: re.Pattern[str], timing: str, said: Sequence[str], where: str) ->
         exact = Fraction(seconds.replace(",", "."))
         times.append(3600 * int(hours) + 60 * int(minutes) + exact)
     start_s, end_s = times
+    for line in said:
+        if _TWO_TIMES.match(line.replace(" ", "")):
+            raise FixInput(
+                f"expected words or {_ARROW} between two times, got {line[:60]!r}",
+                where=where,
+            )
     if end_s < start_s:
         raise FixInput(f"the cue ends before it begins: {timing}", where=where)
     return Cue(start_s, end_s, "\n".join(said), timing, where)

@@ -59,6 +59,10 @@ NO_TABLES = {
 }
 # Files with marks in films, which `manifest import segments` reads.
 MARKS = (".eaf", ".vtt")
+# Files of words alone.
+SUBTITLES = (".srt", ".ass")
+OF_WORDS = "the file has subtitles, what is said in a film"
+USE_OF_WORDS = "obygaze extract words MANIFEST -b minilm --subtitles FOLDER"
 # A word with a small letter with an accent: on a Mac, its byte is a capital or a sign. Or one that
 # begins with a capital whose byte is a sign on a Mac and under DOS. Or an English apostrophe.
 _OF_WINDOWS = re.compile(
@@ -286,8 +290,11 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
     start = stream.read(64).removeprefix(codecs.BOM_UTF8).lstrip()
     stream.seek(0)
     hint = import_of_features(path)
-    if path.suffix.lower() in MARKS:
+    ending = path.suffix.lower()
+    if ending in MARKS:
         hint = f"obygaze manifest import segments {shlex.quote(str(path))} -o NAME"
+    elif ending in SUBTITLES:
+        raise FixInput(f"{path}:1: this is no table: {OF_WORDS}", hint=USE_OF_WORDS)
     for first_bytes, content in NO_TABLES.items():
         if start.startswith(first_bytes):
             problem = f"{path}:1: this is no table: the file is {content}"

@@ -14,6 +14,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.store.identity import identities_of
+from obygaze_features.store.joining import refuse_joined
 from obygaze_features.store.recipe import same_space, space_of_array
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def search(
     if out is not None:
         check_table_name(out)
     store = open_store(store, workspace=here.root)
+    refuse_joined(store.recipe, store.location)
     if not array:
         array = "clip" if "clip" in store.feature_arrays else store.feature_arrays[0]
     if (text is None) == (like is None):

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -10,17 +10,27 @@ from typing import NamedTuple
 from obygaze_features.core.console import count, few
 from obygaze_features.core.cues import READERS, Cue, read_cues, spoken
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.files import file_facts
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import CsvTable, TableRow, header_of, read_table
-from obygaze_features.extraction.clips import NO_VIDEO_NAMED, Failure
+from obygaze_features.extraction.clips import (
+    NO_VIDEO_NAMED,
+    Failure,
+    Source,
+    stored_hash,
+)
 from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
 from obygaze_features.manifest.io import WRITTEN_SECONDS, as_id, ids_of_names
 from obygaze_features.manifest.model import Clip, Manifest, Windows, unannotated_id
 from obygaze_features.manifest.spans import Span, span_in_file
 from obygaze_features.manifest.times import IN_A_ROW, film_times
+from obygaze_features.store.importing.reader import origin_of
+from obygaze_features.store.recipe import RULE_OF_TEXTS
+from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
+from obygaze_features.video.index import overshoot
 from obygaze_features.video.subtitles import length_of, read_embedded
 
 EMBEDDED = "embedded"
@@ -28,7 +38,6 @@ CUES = ("movie_id", "start_s", "end_s", "text")
 TEXTS = ("clip_id", "text")
 # How the words of a clip are found, for the recipe.
 RULE_OF_CUES = "each cue that overlaps the clip, whole"
-RULE_OF_TEXTS = "the text of the clip"
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,8 @@ class ClipTexts:
         texts: What is said; the empty text where nothing is.
         failures: The status and the reason of each clip of which it is not known.
         streams: Which subtitles of its video were read, where it has several.
+        videos: The video that was read.
+        origins: The folder or the table that was read.
         unused: What the source has of other films or clips.
     """
 
@@ -47,6 +58,8 @@ class ClipTexts:
     texts: Mapping[str, str]
     failures: Mapping[str, Failure] = field(default_factory=dict)
     streams: Mapping[str, str] = field(default_factory=dict)
+    videos: Mapping[str, Source] = field(default_factory=dict)
+    origins: Sequence[Origin] = ()
     unused: Sequence[str] = ()
 
 
@@ -65,10 +78,14 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
             hint="the manifest of the clips",
         )
     path = Path(subtitles)
+    where = subtitles
+    read_files = None
     if subtitles == EMBEDDED:
         words = _of_videos(manifest)
+        where = manifest.name
     elif path.is_dir():
         files, unused = _files_of_films(path, manifest)
+        read_files = list(files.values())
         cues_of_film = {film: read_cues(file) for film, file in files.items()}
         words = _of_films(manifest, cues_of_film, unused, str(path))
     elif not path.is_file():
@@ -85,8 +102,11 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
             n_clips = count(len(words.texts), manifest.header.unit)
             reasons.add(f"nothing is said in {n_clips} ({words.rule})")
         problem = f"no clip has any words: {'; '.join(sorted(reasons))}"
-        raise FixInput(problem, where=subtitles)
-    return words
+        raise FixInput(problem, where=where)
+    if subtitles == EMBEDDED:
+        return words
+    read = origin_of("subtitles", path, read_files)
+    return replace(words, origins=[Origin(path.resolve().name, read["sha256"])])
 
 
 class Utterance(NamedTuple):
@@ -154,11 +174,14 @@ def _of_films(
         _check_within(cues, film, length_s)
         utterances = _utterances(cues)
         for clip in clips:
-            if clip.clip_id in spans:
-                texts[clip.clip_id] = _words_in(utterances, spans[clip.clip_id])
-            else:
+            span = spans.get(clip.clip_id)
+            if span is None:
                 reason = "no-words: the place of the clip in its film is not known"
                 failures[clip.clip_id] = Failure(FAILED, reason)
+            elif too_long := _too_long(span, length_s):
+                failures[clip.clip_id] = too_long
+            else:
+                texts[clip.clip_id] = _words_in(utterances, span)
     return ClipTexts(RULE_OF_CUES, texts, failures, unused=unused)
 
 
@@ -198,6 +221,12 @@ def _length(video: Path) -> float:
         return length_of(video)
     except BadVideo:
         return 0.0
+
+
+def _too_long(span: Span, length_s: float) -> Failure | None:
+    """Return the failure of a clip that ends too long after its film, as for its pictures."""
+    problem = overshoot(length_s, *span) if length_s else None
+    return None if problem is None else Failure(FAILED, f"too-long: {problem}")
 
 
 def _check_within(cues: Iterable[Cue], film: str, length_s: float) -> None:
@@ -241,22 +270,32 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
         clips_of_video.setdefault(clip.video, []).append(clip)
     texts: dict[str, str] = {}
     streams: dict[str, str] = {}
-    failures = {}
+    videos: dict[str, Source] = {}
+    failures: dict[str, Failure] = {}
     no_video = clips_of_video.pop("", [])
     failures.update(dict.fromkeys(_ids(no_video), NO_VIDEO_NAMED))
     for video, clips in clips_of_video.items():
+        path = Path(manifest.header.video_root, video)
+        n_bytes, quick_hash = file_facts(path) or (None, "")
         try:
-            embedded = read_embedded(Path(manifest.header.video_root, video))
+            embedded = read_embedded(path)
         except BadVideo as error:
             failure = Failure(FAILED, f"{error.reason}: {error.message}")
             failures.update(dict.fromkeys(_ids(clips), failure))
             continue
         utterances = _utterances(embedded.cues)
         streams.update(dict.fromkeys(_ids(clips), embedded.stream))
+        source = Source(n_bytes, stored_hash(quick_hash))
+        videos.update(dict.fromkeys(_ids(clips), source))
         for clip in clips:
-            span = span_in_file(clip) or (-math.inf, math.inf)
-            texts[clip.clip_id] = _words_in(utterances, span)
-    return ClipTexts(RULE_OF_CUES, texts, failures, streams)
+            span = span_in_file(clip)
+            too_long = span and _too_long(span, embedded.length_s)
+            if too_long:
+                failures[clip.clip_id] = too_long
+            else:
+                span = span or (-math.inf, math.inf)
+                texts[clip.clip_id] = _words_in(utterances, span)
+    return ClipTexts(RULE_OF_CUES, texts, failures, streams, videos)
 
 
 # --- Tables

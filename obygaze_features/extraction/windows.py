@@ -19,7 +19,7 @@ from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex, Ints, SampledRanks, sample
 from obygaze_features.video.pool import DecodePool, DecodeResult, in_order
-from obygaze_features.video.sound import DecodedSound, SoundView
+from obygaze_features.video.sound import SAMPLE_BYTES, DecodedSound, SoundView
 from obygaze_features.video.worker import ClipView, DecodeJob
 
 # The pictures of a part: about as many as this, but at least those up to the next key frame, if
@@ -28,6 +28,8 @@ from obygaze_features.video.worker import ClipView, DecodeJob
 PART_BYTES = 128_000_000
 _SHARE_OF_A_PART = 4
 MOST_BYTES = 4_000_000_000
+# The sound that is decoded together, unless a window has more.
+SOUND_BYTES = 32_000_000
 # A rate is constant if no picture is further from its place than this share of a picture.
 JITTER = 0.25
 
@@ -75,10 +77,11 @@ def decode_windows(
             yield DecodeResult(job, {}, error, 0.0)
         return
     sweep = _Sweep(grid, index, pool, job, most_bytes)
-    sound = sweep.submit_sound(windows, sound_views)
-    for wanted, result in zip(windows, sweep.results(windows, size), strict=True):
+    sounds = sweep.sounds(windows, sound_views)
+    results = sweep.results(windows, size)
+    for wanted, sound, result in zip(windows, sounds, results, strict=True):
         if sound is not None:
-            result = sweep.with_sound(result, wanted, sound.result())
+            result = sweep.with_sound(result, wanted, sound)
         # The index decides where windows begin: of a film that is replaced meanwhile, all
         # windows count as those of the film before.
         yield replace(result, file_facts=indexed.file_facts)
@@ -186,17 +189,26 @@ class _Sweep:
                 self.parts.popleft()
             yield self._result(window, seconds)
 
-    def submit_sound(
+    def sounds(
         self, windows: Sequence[WantedWindow], views: tuple[SoundView, ...]
-    ) -> Future[DecodeResult] | None:
-        """Begin to decode the sound from the first window to the last; None if none is wanted."""
+    ) -> Iterator[DecodeResult | None]:
+        """Yield for each window a result whose sound contains its own; None if none is wanted."""
         if not views:
-            return None
+            yield from [None] * len(windows)
+            return
+        bytes_of_second = sum(view.rate for view in views) * SAMPLE_BYTES
+        most_bytes = min(SOUND_BYTES, self.most_bytes // _SHARE_OF_A_PART)
         spans_s = [self._span_on_clip_clock(window.number) for window in windows]
-        start_s = min(start_s for start_s, _ in spans_s)
-        end_s = max(end_s for _, end_s in spans_s)
-        job = replace(self.job, views=views, start_s=start_s, end_s=end_s)
-        return self.pool.submit(job)
+        pieces = cut_spans(spans_s, most_bytes / bytes_of_second)
+
+        def submit(piece: Sequence[tuple[float, float]]) -> Future[DecodeResult]:
+            start_s = min(start_s for start_s, _ in piece)
+            end_s = max(end_s for _, end_s in piece)
+            job = replace(self.job, views=views, start_s=start_s, end_s=end_s)
+            return self.pool.submit(job)
+
+        for piece, result in in_order(submit, pieces, 2):
+            yield from [result] * len(piece)
 
     def with_sound(
         self, result: DecodeResult, window: WantedWindow, sound: DecodeResult
@@ -348,6 +360,18 @@ class _Sweep:
         total = len(window.ranks)
         times = {"time_s": clip.time_s - zero, "asked_s": clip.asked_s - zero}
         return replace(clip, **times, span_s=window.span_s, total=total)
+
+
+def cut_spans(
+    spans_s: Sequence[tuple[float, float]], most_s: float
+) -> list[list[tuple[float, float]]]:
+    """Cut spans that follow each other into pieces of at most so many seconds, or of one span."""
+    pieces: list[list[tuple[float, float]]] = []
+    for span_s in spans_s:
+        if not pieces or span_s[1] - pieces[-1][0][0] > most_s:
+            pieces.append([])
+        pieces[-1].append(span_s)
+    return pieces
 
 
 def cut_at_keys(ranks: Ints, keys: Ints, least: int, most: int) -> list[Ints]:

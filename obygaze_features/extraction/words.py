@@ -16,8 +16,10 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.console import ProgressBars, count, few, progress_bars
 from obygaze_features.core.cues import n_words
-from obygaze_features.core.machine import cpu_name, package_versions
+from obygaze_features.core.machine import cpu_name, package_versions, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.extraction.clips import Source
+from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.subtitles import ClipTexts, words_of_clips
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
@@ -93,6 +95,7 @@ def extract_words(
         ),
         manifest=ManifestMark(clips.name, rows.clips_sha256),
         makers=[_maker()],
+        origins=words.origins,
         terms=Terms(clips.header.licence, clips.header.citation),
     )
     remarks = []
@@ -132,12 +135,18 @@ def _rows_of(
             row = row._replace(status=failure.status, reason=failure.reason)
         else:
             reason = words.streams.get(clip.clip_id, "") if n_words(text) else SILENT
-            row = row._replace(status=OK, reason=reason)
+            video = words.videos.get(clip.clip_id, Source())
+            row = row._replace(
+                status=OK,
+                reason=reason,
+                video_bytes=video.n_bytes,
+                video_hash=video.quick_hash,
+            )
             texts.append(text)
             rows_of_texts.append(number)
         rows.append(row)
-    with bars("words", len(texts)) as bar:
-        vectors = tower.embed_long(texts, bar)
+    with bars("words", len(texts)) as bar, clip_threads(usable_cores()) as threads:
+        vectors = tower.embed_long(texts, bar, threads)
     values = {
         "clip": np.zeros((len(rows), vectors.shape[1]), np.float32),
         N_WORDS: np.zeros(len(rows), np.int32),

@@ -40,6 +40,7 @@ from obygaze_features.manifest.model import (
     Windows,
     ascii_id,
 )
+from obygaze_features.manifest.same_clip import are_equal_times
 from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN, named_file
 from obygaze_features.manifest.windows import CUT_COLUMNS, CutFilm
 
@@ -409,7 +410,7 @@ def clips_of_table(
         clip = Clip(*ids, scene, video, start_s, end_s, level, names, extra)
         clips.append(clip)
         is_of_no_file = not named_file(clip) and None not in (start_s, *times_in_film)
-        if is_of_no_file and times_in_film != (start_s, end_s):
+        if is_of_no_file and not are_equal_times(times_in_film, (start_s, end_s)):
             row.add("start_s", OF_NO_FILE)
     return tuple(clips)
 

@@ -61,9 +61,12 @@ CLIP_COLUMNS = (
 FOLD_PREFIX = "fold:"
 # The file that a table names for a clip, while `video` is the file that `link` found.
 NAME_COLUMN = "video_name"
+# What `manifest sample` says of a clip: how probable its draw was, and of how many in its film.
+DRAW_COLUMNS = ("draw_probability", "draw_clips")
 # The columns of a manifest that another command reads, beside fold:NAME.
 TARGETS = (
     *CLIP_COLUMNS,
+    *DRAW_COLUMNS,
     *("annotator", "movie_title", "comment", "framerate"),
     *("start_frame", "end_frame", "film_start_s", "film_end_s"),
 )

@@ -9,6 +9,8 @@ from obygaze_features.core.console import count
 from obygaze_features.manifest.expression import NUMBER, plain_value
 from obygaze_features.manifest.model import Clip, Manifest, own_columns, unannotated_id
 
+# What `manifest project` writes of the mark that made a level: how much of a clip it covers.
+OF_PROJECTION = ("overlap_frames", "clip_frames")
 # The words of a column of yes and no; the first of them is positive.
 YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
 MOST_WORDS = 12  # of a column that becomes a task for each word
@@ -18,15 +20,27 @@ MOST_NUMBERS = 4
 
 
 def own_tasks(clips: Sequence[Clip]) -> list[str]:
-    """Return a task for each own column that may be a label; clips have the same columns.
+    """Return a task for each own column that may be a label; clips have the same columns."""
+    return [task for _, task, _ in _ranked_tasks(clips)]
+
+
+def label_columns(clips: Sequence[Clip]) -> list[str]:
+    """Return the own columns that may be labels."""
+    return [column for _, _, column in _ranked_tasks(clips)]
+
+
+def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
+    """Return rank, task and column of each own column that may be a label, in their order.
 
     Yes or no and ratings come first, then ratings of which some cells are no numbers, which a run
     lists; then columns of other words, which may be remarks, and numbers with decimals, which may
     be lengths.
     """
-    ranked: list[tuple[int, str]] = []
+    ranked: list[tuple[int, str, str]] = []
     columns = own_columns(clips[0].extra) if clips else []
     for column in columns:
+        if column in OF_PROJECTION:
+            continue
         cells: list[str] = []
         # The number of a clip is in the rows of all its annotators, and no label.
         clips_of_film: dict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -39,21 +53,21 @@ def own_tasks(clips: Sequence[Clip]) -> list[str]:
             continue
         words = sorted(set(cells))
         if is_yes_and_no(words):
-            ranked.append((0, column))
+            ranked.append((0, column, column))
         elif has_numbers(cells):
             numbers = [cell for cell in cells if NUMBER.fullmatch(cell)]
             is_measure = any("." in cell for cell in numbers)
             rank = MOST_WORDS + 2 if is_measure else 1
             is_to_correct = len(numbers) < len(cells)
             task = f"{column}>={limit_of(numbers)}"
-            ranked.append((rank + is_to_correct, task))
+            ranked.append((rank + is_to_correct, task, column))
         elif 2 < len(words) <= MOST_WORDS:
-            ranked.append((len(words) + 1, column))
+            ranked.append((len(words) + 1, column, column))
         elif len(words) == 2:
             # The rarer word is most often what is looked for, and not its negation.
             rarer = min(reversed(words), key=cells.count)
-            ranked.append((3, f"{column}={rarer}"))
-    return [task for _, task in sorted(ranked, key=lambda one: one[0])]
+            ranked.append((3, f"{column}={rarer}", column))
+    return sorted(ranked, key=lambda one: one[0])
 
 
 def counted_words(clips: Sequence[Clip], column: str) -> str:
@@ -93,7 +107,9 @@ def first_command(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
         place: Its name or its file, as it is typed.
         stores: The stores, of which the first is predicted where clips have no label.
     """
-    tasks = [] if manifest.has_honest_tasks else own_tasks(manifest.clips)
+    tasks = [] if manifest.has_honest_tasks else _level_tasks(manifest)
+    if not manifest.has_honest_tasks:
+        tasks += own_tasks(manifest.clips)
     if not tasks and not manifest.has_honest_tasks:
         return f"obygaze models predict MODEL {shlex.quote(stores[0])}"
     line = ["obygaze", "run", "honest", "--manifest", place]
@@ -102,6 +118,14 @@ def first_command(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
     for task in tasks[:1]:
         line += ["--task", task]
     return shlex.join(line)
+
+
+def _level_tasks(manifest: Manifest) -> list[str]:
+    """Return the tasks of `honest` that two of its three levels allow."""
+    levels = set()
+    if not manifest.without_modality:
+        levels = {clip.level for clip in manifest.view()}
+    return [f"{level}_S" for level in ("EN", "HN") if {level, "S"} <= levels]
 
 
 def _may_be_labels(values: Collection[tuple[str, str]]) -> bool:

@@ -7,7 +7,7 @@ it, with `Identity.of_clip` for a clip of a manifest and `store.identity.identit
 store.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain, count
 from math import floor
@@ -106,6 +106,14 @@ def known_film(movie_id: str | None) -> str:
     return "" if movie_id is None or movie_id == UNKNOWN_FILM else movie_id
 
 
+def of_any_row(clip: Identity) -> Iterator[Identity]:
+    """Yield a clip, and the one that an annotator's row is about: `a-1` of `a-1.ann`."""
+    yield clip
+    about_id, _, _ = clip.clip_id.rpartition(".")
+    if about_id:
+        yield clip._replace(clip_id=about_id)
+
+
 def clip_of_cells(cells: Mapping[str, str]) -> Identity:
     """Return what a row of a table with results says of its clip."""
     return Identity(
@@ -159,7 +167,7 @@ def compare_clips(one: Identity, other: Identity) -> Comparison:
     if one.movie_id and other.movie_id and one.movie_id != other.movie_id:
         return Comparison(OTHER, f"film: {one.movie_id} and {other.movie_id}")
     compared_times = _comparable_times(one, other)
-    has_equal_times = any(_are_equal(*pair) for pair in compared_times)
+    has_equal_times = any(are_equal_times(*pair) for pair in compared_times)
     if compared_times and not has_equal_times:
         ours, theirs = compared_times[0]
         return Comparison(OTHER, f"times: {_shown(ours)} and {_shown(theirs)}")
@@ -183,7 +191,7 @@ def _with_other_ids(one: Identity, other: Identity) -> Sameness:
         is_same_file = has_equal_video and are_whole_files
         return _same_or_annotated(one, other) if is_same_file else OTHER
     if not any(
-        _are_equal(*pair) and None not in chain(*pair) for pair in compared_times
+        are_equal_times(*pair) and None not in chain(*pair) for pair in compared_times
     ):
         return OTHER
     are_times_in_film = bool(one.in_film and other.in_film)
@@ -220,7 +228,7 @@ def _has_common_time(ours: Times, theirs: Times) -> bool:
     )
 
 
-def _are_equal(ours: Times, theirs: Times) -> bool:
+def are_equal_times(ours: Times, theirs: Times) -> bool:
     """Return whether no time differs that is known on both sides."""
     for a, b in zip(ours, theirs, strict=True):
         if a is not None and b is not None and abs(a - b) > TOLERANCE_S:

@@ -85,8 +85,7 @@ class Stats:
 
     def __repr__(self) -> str:
         levels = ", ".join(f"{n} {level}" for level, n in self.levels.items() if n)
-        size = f"{count(self.clips, self.unit)} of {count(self.n_films, 'film')}"
-        return short_repr("Stats", size, levels, f"{self.without_video} no video")
+        return short_repr("Stats", self.size, levels, f"{self.without_video} no video")
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as one JSON document."""
@@ -94,11 +93,25 @@ class Stats:
         del document["unit"], document["title"], document["is_linked"]
         return document
 
+    @property
+    def size(self) -> str:
+        """How many clips of how many films; of several annotators, also how many rows."""
+        films = count(self.n_films, "film")
+        size = f"{count(self.different_clips, self.unit)} of {films}"
+        if self.different_clips < self.clips:
+            return f"{count(self.clips, 'row')} of annotators on {size}"
+        return size
+
+    @property
+    def _counted(self) -> str:
+        """What the tables count."""
+        is_of_rows = self.different_clips < self.clips
+        return "rows" if is_of_rows else f"{self.unit}s"
+
     def __str__(self) -> str:
-        unit = self.unit
         parts = [
-            f"{count(self.clips, unit)} of {count(self.n_films, 'film')}, {view_words(self.view)},"
-            f" {self.without_video} without video{self._not_linked()}",
+            f"{self.size}, {view_words(self.view)}, {self.without_video} without video"
+            f"{self._not_linked()}",
         ]
         if self._has_levels or not self.own_columns:
             parts.append(self._level_table())
@@ -113,15 +126,9 @@ class Stats:
 
     @property
     def notes(self) -> list[str]:
-        """The words of the levels that were counted, and how many clips the rows are about."""
+        """The words of the levels that were counted."""
         counted = [level for level, n_clips in self.levels.items() if n_clips]
-        notes = [level_words(counted)] if counted else []
-        if self.different_clips < self.clips:
-            n_clips = count(self.different_clips, self.unit)
-            notes.append(
-                f"annotators have rows of the same {self.unit}s: {n_clips} in all"
-            )
-        return notes
+        return [level_words(counted)] if counted else []
 
     @property
     def _has_levels(self) -> bool:
@@ -143,7 +150,7 @@ class Stats:
             percent = f"{100 * (n_clips / self.clips):.1f} %" if self.clips else None
             mean = self.concepts_per_clip.get(level)
             rows.append((level, n_clips, percent, mean))
-        headers = ("level", "clips", "share", f"concepts a {self.unit}")
+        headers = ("level", self._counted, "share", f"concepts a {self._counted[:-1]}")
         return table(headers, rows)
 
     def _concept_table(self) -> str:
@@ -174,7 +181,7 @@ class Stats:
         counted = [*LEVELS, NO_LEVEL] if self.without_level else LEVELS
         if not self._has_levels:
             counted = []
-        headers = ("film", f"{self.unit}s", *counted, "title", "year", "genres")
+        headers = ("film", self._counted, *counted, "title", "year", "genres")
         lines = [table(headers, rows), *self._genre_lines()]
         return "\n".join(lines)
 
@@ -196,7 +203,7 @@ class Stats:
             n_clips = sum(fold.clips for fold in folds.values())
             extent = f"{min(shares):.3f} to {max(shares):.3f}"
             rows.append((name, len(folds), n_clips, extent))
-        return table(("split", "folds", "clips", "share of S by fold"), rows)
+        return table(("split", "folds", self._counted, "share of S by fold"), rows)
 
 
 def compute_stats(

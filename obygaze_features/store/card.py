@@ -20,6 +20,11 @@ from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.outside import safe_text, visible
 from obygaze_features.core.rendering import render
+from obygaze_features.store.joining import (
+    JoinedPart,
+    joined_parts,
+    part_slices,
+)
 from obygaze_features.store.layout import Array
 from obygaze_features.store.recipe import FACTS, SECTIONS, UNVERIFIED, Recipe
 from obygaze_features.store.records import Maker, StoreRecord
@@ -412,6 +417,9 @@ PREPARED = {"pictures": "Pixels", "sound": "Samples", "words": "Texts"}
 def recipe_sentences(recipe: Recipe) -> list[str]:
     """Return how the numbers were made, one sentence for each section."""
     value = recipe.to_json()
+    parts = joined_parts(recipe)
+    if parts:
+        return _sentences_of_parts(parts)
     if recipe.is_unknown:
         facts = _words(value.get(FACTS, {})) or "nothing"
         return [
@@ -451,6 +459,20 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
     others = {key: value[key] for key in value if key not in SECTIONS}
     if others:
         sentences.append(f"Also recorded: {_words(others)}.")
+    return sentences
+
+
+def _sentences_of_parts(parts: Sequence[JoinedPart]) -> list[str]:
+    """Return where the numbers of each part of a joined store are."""
+    sentences = [
+        "Vectors of several stores are side by side, each on the scale of its own store."
+    ]
+    for part, place in zip(parts, part_slices(parts), strict=True):
+        made_of = f"made of {part.medium}, " if part.medium else ""
+        sentences.append(
+            f"The numbers {place.start} to {place.stop - 1} are the array {part.array} of"
+            f" {part.title} ({made_of}fingerprint {_word(part.fingerprint)})."
+        )
     return sentences
 
 

@@ -1,7 +1,10 @@
-"""Make stores of the rows of other stores: a subset, a merger, a store without withdrawn clips."""
+"""Make stores of the rows of other stores.
+
+A subset, a merger, a join of vectors side by side, a store without withdrawn clips.
+"""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +39,20 @@ from obygaze_features.store.finding import (
     text_of_copies,
 )
 from obygaze_features.store.identity import identity_of
-from obygaze_features.store.layout import ROWS_CSV, Array, with_companions
+from obygaze_features.store.joining import (
+    DTYPES_OF_PARTS,
+    JOINED_ARRAY,
+    JOINED_DTYPE,
+    JoinedPart,
+    canonical_order,
+    part_names,
+    part_of,
+    part_slices,
+    recipe_of_parts,
+    refuse_joined,
+    split_array,
+)
+from obygaze_features.store.layout import ROWS_CSV, VECTORS, Array, with_companions
 from obygaze_features.store.making import (
     FinishedFile,
     Written,
@@ -46,6 +62,7 @@ from obygaze_features.store.making import (
 )
 from obygaze_features.store.placing import finish_waiting, next_of, seal_at
 from obygaze_features.store.reading import Store, StoreName, location_of, open_store
+from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
     UNKNOWN_FILM,
     WITHOUT_MANIFEST,
@@ -55,7 +72,7 @@ from obygaze_features.store.records import (
     Origin,
     Replaced,
 )
-from obygaze_features.store.rows import WITHDRAWN, Row, RowColumns
+from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, Row, RowColumns
 from obygaze_features.store.sealing import file_of_store
 from obygaze_features.store.withdrawals import (
     Withdrawals,
@@ -66,6 +83,8 @@ from obygaze_features.store.withdrawals import (
 
 # Rows that are in two stores are compared so many at a time.
 _COMPARED_ROWS = 256
+# The reason of a part of a joined row where its store does not have the clip.
+NOT_IN_PART = "no clip of that id in its store"
 
 
 @dataclass(frozen=True)
@@ -177,25 +196,37 @@ def subset(
             where=opened.location,
         )
     source.show(progress, chosen)
-    return _written(target, source, chosen, opened.record.manifest, opened.terms, here)
+    source.rows, makers = _with_own_makers(source.stores, source)
+    return _written(
+        target,
+        source,
+        here,
+        arrays=chosen,
+        recipe=opened.recipe,
+        manifest=opened.record.manifest,
+        makers=makers,
+        terms=opened.terms,
+    )
 
 
 def _written(
     target: Path,
-    source: "PickedRows",
-    arrays: Sequence[Array],
-    manifest: ManifestMark,
-    terms: Terms,
+    source: "PickedRows | JoinedRows",
     workspace: Workspace,
+    *,
+    arrays: Sequence[Array],
+    recipe: Recipe,
+    manifest: ManifestMark,
+    makers: Sequence[Maker],
+    terms: Terms,
     warnings: Iterable[str] = (),
 ) -> Changed:
     """Write a new store of rows of others; warn of clips withdrawn from stores of the workspace."""
-    source.rows, makers = _with_own_makers(source.stores, source)
     written = write_store(
         target,
         source,
         arrays=arrays,
-        recipe=source.stores[0].recipe,
+        recipe=recipe,
         manifest=manifest,
         makers=makers,
         replaces=changes_that_withdrew(source.stores),
@@ -226,16 +257,27 @@ def _with_own_makers(
     makers: list[Maker] = []
     rows = []
     for place, row in zip(source.places.tolist(), source.rows, strict=True):
-        if row.maker is not None:
-            store = stores[place]
-            if not 0 <= row.maker < len(store.record.makers):
-                raise store.listed.damaged(ROWS_CSV, "a row has an unknown maker")
-            maker = store.record.makers[row.maker]
-            if maker not in makers:
-                makers.append(maker)
-            row = row._replace(maker=makers.index(maker))
+        maker = _maker_of(row, stores[place])
+        if maker is not None:
+            row = row._replace(maker=_place_in(makers, maker))
         rows.append(row)
     return rows, makers
+
+
+def _maker_of(row: Row, store: Store) -> Maker | None:
+    """Return what computed a row of a store; None if nobody says."""
+    if row.maker is None:
+        return None
+    if not 0 <= row.maker < len(store.record.makers):
+        raise store.listed.damaged(ROWS_CSV, "a row has an unknown maker")
+    return store.record.makers[row.maker]
+
+
+def _place_in(makers: list[Maker], maker: Maker) -> int:
+    """Return the place of a maker in a list, to which it is added if it is not there."""
+    if maker not in makers:
+        makers.append(maker)
+    return makers.index(maker)
 
 
 def _chosen_rows(
@@ -497,12 +539,21 @@ def merge(
     arrays = _common_arrays(opened)
     terms = _common_terms(opened, licence)
     _check_kinds(opened)
-    manifest = _common_manifest(opened)
-    source, sentences = _merged_rows(opened, arrays)
+    clips, sentences = _clips_of(opened)
+    source = _merged_rows(opened, clips, arrays)
     source.show(progress, arrays)
-    if not manifest.sha256:
-        manifest = ManifestMark(manifest.name, source.columns().clips_sha256)
-    return _written(target, source, arrays, manifest, terms, here, sentences)
+    source.rows, makers = _with_own_makers(opened, source)
+    return _written(
+        target,
+        source,
+        here,
+        arrays=arrays,
+        recipe=opened[0].recipe,
+        manifest=_common_manifest(opened, source.columns()),
+        makers=makers,
+        terms=terms,
+        warnings=sentences,
+    )
 
 
 def _check_different(stores: Sequence[Store]) -> None:
@@ -523,7 +574,7 @@ def _common_arrays(stores: Sequence[Store]) -> Sequence[Array]:
     first = stores[0]
     arrays = list(first.record.arrays)
     for store in stores[1:]:
-        hint = "obygaze store info of both: only stores of one recipe are merged"
+        hint = "only stores of one recipe are merged: obygaze store info STORE"
         if first.recipe.is_unknown and store.recipe.is_unknown:
             hint = (
                 "if both were made in the same way, import both with the same --backbone"
@@ -580,17 +631,20 @@ def _kinds_of(store: Store) -> set[Kind]:
 
 
 class _Merged(NamedTuple):
-    """A row of a merger: the row as one of the stores has it, and which store that is."""
+    """A row of a clip of several stores: the row as one of them has it, and which store that is."""
 
     row: Row
     place: int
     number: int
 
 
-def _merged_rows(
-    stores: Sequence[Store], arrays: Sequence[Array]
-) -> tuple[PickedRows, list[str]]:
-    """Return the rows of all stores, each clip once, and what a person should know of them."""
+def _clips_of(
+    stores: Sequence[Store],
+) -> tuple[dict[str, list[_Merged]], list[str]]:
+    """Return the rows that stores have of each clip, and what a person should know of them.
+
+    A row of a clip that one of the stores lists as withdrawn is withdrawn.
+    """
     withdrawals = Withdrawals.of(stores)
     rows_of_clip: dict[str, list[_Merged]] = {}
     had_features: dict[str, None] = {}
@@ -619,9 +673,35 @@ def _merged_rows(
             if reason:
                 row = row._replace(status=WITHDRAWN, reason=reason)
             known.append(_Merged(row, place, number))
+    lost = []
+    for clip in had_features:
+        if not any(each.row.is_ok for each in rows_of_clip[clip]):
+            lost.append(clip)
+    remarks = {
+        "with features in one of the stores, withdrawn in the new one": lost,
+        "taken for the same in two stores by their ids alone": list(by_ids),
+    }
+    return rows_of_clip, _sentences(remarks)
+
+
+def _sentences(remarks: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a sentence for each remark that is about some clips, with the first of them."""
+    sentences = []
+    for words, clips in remarks.items():
+        if clips:
+            sentences.append(f"{count(len(clips), 'clip')} {words}: {few(clips, 3)}")
+    return sentences
+
+
+def _merged_rows(
+    stores: Sequence[Store],
+    clips: Mapping[str, Sequence[_Merged]],
+    arrays: Sequence[Array],
+) -> PickedRows:
+    """Return the rows of all stores, each clip once."""
     merged: list[_Merged] = []
     pairs = []
-    for rows in rows_of_clip.values():
+    for rows in clips.values():
         best = next((each for each in rows if each.row.is_ok), rows[0])
         for other in rows:
             if other.row.is_ok and other is not best:
@@ -633,21 +713,8 @@ def _merged_rows(
         np.array([each.place for each in merged], np.int64),
         np.array([each.number for each in merged], np.int64),
     )
-    lost = [
-        each.row.clip_id
-        for each in merged
-        if each.row.clip_id in had_features and not each.row.is_ok
-    ]
     _check_equal(source, pairs, arrays)
-    remarks = {
-        "with features in one of the stores, withdrawn in the new one": lost,
-        "taken for the same in two stores by their ids alone": list(by_ids),
-    }
-    sentences = []
-    for words, clips in remarks.items():
-        if clips:
-            sentences.append(f"{count(len(clips), 'clip')} {words}: {few(clips, 3)}")
-    return source, sentences
+    return source
 
 
 def _completed(best: _Merged, rows: Sequence[_Merged], stores: Sequence[Store]) -> Row:
@@ -688,8 +755,8 @@ def _check_equal(
                         )
 
 
-def _common_manifest(stores: Sequence[Store]) -> ManifestMark:
-    """Return the manifest of all stores, or its name alone, "" if there are several.
+def _common_manifest(stores: Sequence[Store], rows: RowColumns) -> ManifestMark:
+    """Return the manifest of all stores, or that of the new rows, "" if there are several.
 
     Where a store was imported without a manifest, its films may be guesses, also afterwards.
     """
@@ -697,9 +764,10 @@ def _common_manifest(stores: Sequence[Store]) -> ManifestMark:
     if len(manifests) == 1:
         return manifests.pop()
     names = {manifest.name for manifest in manifests}
+    name = names.pop() if len(names) == 1 else ""
     if WITHOUT_MANIFEST in names:
-        return ManifestMark(WITHOUT_MANIFEST, "")
-    return ManifestMark(names.pop() if len(names) == 1 else "", "")
+        name = WITHOUT_MANIFEST
+    return ManifestMark(name, rows.clips_sha256)
 
 
 def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
@@ -717,3 +785,243 @@ def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
         )
     citations = dict.fromkeys(each.citation for each in terms if each.citation)
     return Terms(licence or licences[0], "\n".join(citations))
+
+
+# --- Joining ---
+
+
+def join(
+    stores: Sequence[StoreName],
+    path: str | os.PathLike[str],
+    *,
+    licence: str = "",
+    progress: Progress | None = None,
+    workspace: str | os.PathLike[str] | None = None,
+) -> Changed:
+    """Make a store that has the vectors of several stores side by side."""
+    here = Workspace.of(workspace)
+    target = new_store(here, path)
+    named = [_NamedPart.of(store, here) for store in stores]
+    if len(named) < 2:
+        raise FixUsage(
+            "a join needs at least two parts", hint="obygaze store join --help"
+        )
+    _check_different_parts(named)
+    named = [named[place] for place in canonical_order([one.part for one in named])]
+    opened = [one.store for one in named]
+    parts = [one.part for one in named]
+    terms = _common_terms(opened, licence)
+    clips, sentences = _clips_of(opened)
+    source = JoinedRows(opened, parts, clips)
+    width = sum(part.width for part in parts)
+    array = Array.of(JOINED_ARRAY, JOINED_DTYPE, (width,))
+    source.show(progress)
+    return _written(
+        target,
+        source,
+        here,
+        arrays=[array],
+        recipe=Recipe.from_json(recipe_of_parts(parts)),
+        manifest=_common_manifest(opened, source.columns()),
+        makers=source.makers,
+        terms=terms,
+        warnings=[*sentences, *source.sentences()],
+    )
+
+
+class _NamedPart(NamedTuple):
+    """A store that a user names for a join, and which part of a row it gives."""
+
+    store: Store
+    part: JoinedPart
+
+    @classmethod
+    def of(cls, name: StoreName, workspace: Workspace) -> Self:
+        """Return the part of a name, which may end with `:ARRAY`."""
+        array_name = ""
+        if isinstance(name, str):
+            name, array_name = split_array(name)
+        store = open_store(name, workspace=workspace)
+        refuse_joined(
+            store.recipe, store.location, "the stores of all parts, in one join"
+        )
+        if store.recipe.grid:
+            raise FixUsage(
+                "the rows of this store are windows of films, and a join is of clips",
+                where=store.location,
+            )
+        array = store.array(array_name or _only_vector(store))
+        is_vector = array.name in store.feature_arrays and len(array.shape) == 1
+        if not is_vector or array.dtype not in DTYPES_OF_PARTS:
+            shape = " x ".join(map(str, array.shape)) or "one number"
+            raise FixUsage(
+                f"a part of a join is a vector of {' or '.join(DTYPES_OF_PARTS)} for each clip,"
+                f" got the array {array.name!r} with {shape} of {array.dtype}",
+                where=store.location,
+                hint="STORE:ARRAY for another array of the store",
+            )
+        return cls(store, part_of(store.recipe, array))
+
+
+def _only_vector(store: Store) -> str:
+    """Return the array of vectors that experiments would take, or the only array of features."""
+    for name in VECTORS:
+        if name in store.feature_arrays:
+            return name
+    if len(store.feature_arrays) != 1:
+        raise FixUsage(
+            f"expected the name of an array, one of {', '.join(store.feature_arrays)}",
+            where=store.location,
+            hint="STORE:ARRAY",
+        )
+    return store.feature_arrays[0]
+
+
+def _check_different_parts(named: Sequence[_NamedPart]) -> None:
+    """Raise an error for a part that is there twice."""
+    location_of_part: dict[tuple[str, str], str] = {}
+    for store, part in named:
+        key = (part.fingerprint, part.array)
+        if key in location_of_part:
+            raise FixUsage(
+                f"this is the same part as {location_of_part[key]}: the array"
+                f" {part.array!r} of {part.title}",
+                where=store.location,
+                hint="name each part once; for the clips of two stores of one recipe:"
+                " obygaze store merge --help",
+            )
+        location_of_part[key] = store.location
+
+
+class JoinedRows:
+    """The rows of several stores side by side, as a `RowSource`.
+
+    A row is ok where all stores have features of its clip. The others are failed, with the name of
+    each part that is missing and its reason, or withdrawn.
+
+    Args:
+        stores: The stores.
+        parts: The part of each store.
+        clips: The rows that the stores have of each clip.
+    """
+
+    progress: Progress = Quiet()
+
+    def __init__(
+        self,
+        stores: Sequence[Store],
+        parts: Sequence[JoinedPart],
+        clips: Mapping[str, Sequence[_Merged]],
+    ) -> None:
+        self.stores = stores
+        self.parts = parts
+        self.names = part_names(parts)
+        self.rows: list[Row] = []
+        self.makers: list[Maker] = []
+        # The clips of which others have features, and this part has none.
+        self.without: list[list[str]] = [[] for _ in stores]
+        # For each new row, the number of the row in each store; -1 where it has none.
+        self.numbers = np.full((len(clips), len(stores)), -1)
+        for rows in clips.values():
+            for _, place, number in rows:
+                self.numbers[len(self.rows), place] = number
+            self.rows.append(self._row_of(rows))
+        self.is_ok = np.array([row.is_ok for row in self.rows], dtype=bool)
+        if not self.is_ok.any():
+            raise FixInput(
+                f"no clip has features in all of {few(self.names)}",
+                where=", ".join(store.location for store in stores),
+                details=[f"{row.clip_id}: {row.reason}" for row in self.rows[:20]],
+                hint="stores of the same clips: obygaze store info STORE --clips",
+            )
+
+    def _row_of(self, rows: Sequence[_Merged]) -> Row:
+        """Return the new row of a clip."""
+        row = _completed(rows[0], rows, self.stores)
+        row = row._replace(
+            video_bytes=_only([each.row.video_bytes for each in rows]),
+            video_hash=_only([each.row.video_hash or None for each in rows]) or "",
+            pictures=_only([each.row.pictures for each in rows]),
+            maker=None,
+        )
+        for each in rows:
+            if each.row.status == WITHDRAWN:
+                return row._replace(status=WITHDRAWN, reason=each.row.reason)
+        row_of_place = {each.place: each.row for each in rows}
+        remarks = []
+        reason_of_missing = {}
+        for place, name in enumerate(self.names):
+            part = row_of_place.get(place)
+            if part is None:
+                reason_of_missing[place] = f"{name}: {NOT_IN_PART}"
+            elif not part.is_ok:
+                reason_of_missing[place] = f"{name}: {part.reason or part.status}"
+            elif part.reason:
+                remarks.append(f"{name}: {part.reason}")
+        if reason_of_missing:
+            if len(reason_of_missing) < len(self.names):
+                for place in reason_of_missing:
+                    self.without[place].append(row.clip_id)
+            reason = "; ".join(reason_of_missing.values())
+            return row._replace(status=FAILED, reason=reason)
+        made_by = [_maker_of(each.row, self.stores[each.place]) for each in rows]
+        maker = _common_maker([one for one in made_by if one is not None])
+        place_of_maker = None if maker is None else _place_in(self.makers, maker)
+        return row._replace(status=OK, reason="; ".join(remarks), maker=place_of_maker)
+
+    def columns(self) -> RowColumns:
+        """Return all rows of the new store."""
+        return RowColumns.of(self.rows)
+
+    def show(self, progress: Progress | None) -> None:
+        """Let a progress bar count the rows while they are written."""
+        if progress is not None:
+            progress.expect(len(self.rows))
+            self.progress = progress
+
+    def read(self, array: Array, first: int, after: int) -> Values:
+        """Return rows; only those that are ok are read."""
+        self.progress.advance(after - first)
+        values = fill_rows(array, after - first)
+        is_ok = self.is_ok[first:after]
+        numbers = self.numbers[first:after][is_ok]
+        for place, columns in enumerate(part_slices(self.parts)):
+            store = self.stores[place]
+            part = self.parts[place]
+            values[is_ok, columns] = store.read(part.array, numbers[:, place])
+        return values
+
+    def sentences(self) -> list[str]:
+        """Return how many clips have no features for want of each part."""
+        remarks = {}
+        for store, clips in zip(self.stores, self.without, strict=True):
+            remarks[f"without features in {store.location}"] = clips
+        return _sentences(remarks)
+
+
+def _only(values: Sequence[Any]) -> Any:
+    """Return the value of all that are known; None if none is, or if they differ."""
+    known = {value for value in values if value is not None}
+    return known.pop() if len(known) == 1 else None
+
+
+def _common_maker(makers: Sequence[Maker]) -> Maker | None:
+    """Return what computed all parts of a row; None if nobody says it of any."""
+    if not makers:
+        return None
+    versions: dict[str, list[str]] = {}
+    for maker in makers:
+        for package, version in maker.versions.items():
+            versions.setdefault(package, []).append(version)
+    return Maker(
+        _listed(maker.program for maker in makers),
+        _listed(maker.device for maker in makers),
+        _listed(maker.device_name for maker in makers),
+        _listed(maker.precision for maker in makers),
+        {package: _listed(versions[package]) for package in sorted(versions)},
+    )
+
+
+def _listed(words: Iterable[str]) -> str:
+    """Return words that are not empty, each once."""
+    return " and ".join(dict.fromkeys(filter(None, words)))

@@ -26,6 +26,10 @@ COMMANDS = {
         f"{_HERE}:merge",
         "Make one store of several, which have one recipe and equal arrays.",
     ),
+    "join": (
+        f"{_HERE}:join",
+        "Make one store of several, with their vectors of each clip side by side.",
+    ),
     "import": (
         f"{_HERE}:import_features",
         "Make a store from features in another format.",

@@ -45,11 +45,10 @@ from obygaze_features.store.named_clips import (
     clips_in_page,
     clips_in_table,
     has_scores,
-    of_any_row,
 )
 from obygaze_features.store.placing import next_of, seal_at
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import Replaced
+from obygaze_features.store.records import UNKNOWN_FILM, Replaced
 from obygaze_features.store.withdrawals import Withdrawals
 
 # Tables of a store, or of one that is being made, in which the ids stand.
@@ -70,6 +69,7 @@ _TABLE_OF_FOLDER = {RUN: "predictions.csv", MODEL: "training-clips.csv"}
 BY_IDS = "known by its ids alone"
 OTHERS = "the same ids, with other films or times: look at it"
 UNREADABLE = "it cannot be read: look at it"
+WINDOWS = "windows of its film, some of which may show it: look at it"
 _REMARKS = {SAME: "", UNKNOWN: BY_IDS, OTHER: OTHERS}
 
 
@@ -94,7 +94,7 @@ class Copy(NamedTuple):
 
         "" where a person looks first.
         """
-        if self.remark in (OTHERS, UNREADABLE):
+        if self.remark in (OTHERS, UNREADABLE, WINDOWS):
             return ""
         if self.withdrawal:
             return self.withdrawal
@@ -238,9 +238,8 @@ def _copy_of_finished(
     for row in store.rows:
         if not row.is_ok:
             continue
-        clips = of_any_row(identity_of(row, store.record))
-        all_found = [withdrawals.find(clip, row.movie_id) for clip in clips]
-        found = next((one for one in all_found if one.reason), all_found[0])
+        identity = identity_of(row, store.record)
+        found = withdrawals.find_row(identity, row.movie_id)
         if found.reason:
             n_withdrawn += 1
             of_film = withdrawals.reason_of_film.get(row.movie_id)
@@ -248,8 +247,14 @@ def _copy_of_finished(
             _, _, reason = (of_film or found.reason).partition(": ")
             names_of_reason.setdefault(reason, {})[name] = None
         has_same_ids |= found.sameness is OTHER
+    if not n_withdrawn and has_same_ids:
+        return Copy(path, kind, remark=OTHERS)
     if not n_withdrawn:
-        return Copy(path, kind, remark=OTHERS) if has_same_ids else None
+        # A window is another clip, though it may have pictures of this one.
+        films = {clip.movie_id for clip in withdrawals.clips} - {"", UNKNOWN_FILM}
+        shown = films.intersection(row.movie_id for row in store.rows if row.is_ok)
+        has_windows = bool(store.recipe.grid) and bool(shown)
+        return Copy(path, kind, remark=WINDOWS) if has_windows else None
     is_unchanging = BEFORE in path.name or path.name.endswith(NEXT)
     if is_unchanging or path.is_symlink() or path.name.startswith("."):
         return Copy(path, kind)

@@ -190,6 +190,38 @@ def merge(
     """
 
 
+@done_in("obygaze_features.store.changing")
+def join(
+    stores: Annotated[Sequence[PathLike | Store], Option(metavar="STORE[:ARRAY]")],
+    path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
+    *,
+    licence: str = "",
+    progress: Annotated[Progress | None, Bar("join")] = None,
+    workspace: PathLike | None = None,
+) -> Changed:
+    """Make one store of several, with their vectors of each clip side by side.
+
+    What was seen, heard and said in a clip becomes one vector of it, the array clip, so that a
+    model can learn from all of it. The order of the stores does not matter.
+
+    A clip has features where all stores have them. Any other one is a failed row with the reason of
+    the part that is missing. Films or times of a clip that differ are an error. What one of the
+    stores lists as withdrawn is withdrawn in the new store. All citations are kept.
+
+    Args:
+        stores: The stores, near or far, each with an array that has one vector a clip, by default
+            the one that experiments take: pooled or clip.
+        path: The new store: a name or a folder.
+        licence: The licence of the new store, where those of the stores differ.
+        progress: Counts clips.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze store join films.xclip films.wav2vec2 -o both
+        obygaze store join films.xclip:clip films.wav2vec2 films.words -o all-senses
+    """
+
+
 @done_in("obygaze_features.store.importing.features")
 def import_features(
     format: ImportFormat,
@@ -218,7 +250,8 @@ def import_features(
     the same --backbone and --fact have the same recipe: they can be merged, and a model of one
     takes the other. Without --backbone, no other file has the recipe. Clips without usable features
     are failed rows. The arrays of all clips have one shape, unless --pool only makes one vector of
-    each. Numbers become float32; several float16 vectors a clip stay float16. An array
+    each; with --pool, a clip may have several rows, such as frames, one below the other. Numbers
+    become float32; several float16 vectors a clip stay float16. An array
     called mask says which frames are real, time_s and asked_s when they are: they come with the
     arrays of frames, and --pool leaves padding out.
 

@@ -22,6 +22,7 @@ from obygaze_features.manifest.same_clip import (
     Identity,
     clip_of_cells,
     known_film,
+    of_any_row,
 )
 from obygaze_features.store.importing.npz import header_of_npy
 from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY
@@ -69,14 +70,6 @@ def clips_in_page(folder: Path) -> Iterator[Identity]:
     for quoted in set(_TEXT_OF_JSON.findall(text)):
         with suppress(ValueError):
             yield from of_any_row(Identity(json.loads(quoted)))
-
-
-def of_any_row(clip: Identity) -> Iterator[Identity]:
-    """Yield a clip, and the one that an annotator's row is about: `a-1` of `a-1.ann`."""
-    yield clip
-    about_id, _, _ = clip.clip_id.rpartition(".")
-    if about_id:
-        yield clip._replace(clip_id=about_id)
 
 
 def _of_columns(columns: Mapping[str, Sequence[str]]) -> Iterator[Identity]:

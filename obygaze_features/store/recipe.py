@@ -12,6 +12,7 @@ from typing import Any, Self
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.outside import safe_text
+from obygaze_features.store.joining import JOINED, part_names, parts_of
 
 # Machine, batch size and number of workers are left out: they do not determine the numbers.
 SECTIONS = (
@@ -30,6 +31,8 @@ CLAIM = ("checkpoint", "revision", UNVERIFIED)
 
 # The output of a text model. A store of words has it.
 TEXT = "text"
+# How the words of a clip are found where a table has them; otherwise they are in cues.
+RULE_OF_TEXTS = "the text of the clip"
 # What the contrastive head of each family compares with text. Its other arrays were never trained
 # for that.
 JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
@@ -114,6 +117,8 @@ class Recipe:
             # An unknown recipe may be without facts.
             _check_section(FACTS, value.get(FACTS, {}))
             return cls(text)
+        if parts_of(value):
+            return cls(text)
         for key in SECTIONS:
             if key not in value:
                 raise FixInput(f"{key} is missing in the recipe", where="recipe")
@@ -173,11 +178,25 @@ class Recipe:
 
     @property
     def medium(self) -> str:
-        """What of a clip a model took: "pictures", "sound" or "words"; "" where nobody knows."""
+        """What of a clip a model took: "pictures", "sound" or "words"; "" where nobody knows.
+
+        A joined store has that of its parts: "pictures and sound".
+        """
+        media = {part.medium: None for part in parts_of(self.to_json()) if part.medium}
+        if media:
+            return " and ".join(sorted(media))
         sampling = self.to_json().get("sampling")
         if not isinstance(sampling, dict):
             return ""
         return str(sampling.get("medium", "pictures"))
+
+    @property
+    def words_of_clips(self) -> str:
+        """What `extract words --subtitles` reads, for features of the same rule."""
+        rule = self.to_json()["sampling"].get("rule")
+        if rule == RULE_OF_TEXTS:
+            return "TABLE, with the columns clip_id and text"
+        return "FOLDER, with the subtitles of the films"
 
     @property
     def grid(self) -> Mapping[str, float]:
@@ -196,10 +215,13 @@ class Recipe:
 
     @property
     def title(self) -> str:
-        """A few words for lists: the backbone's name, or where unknown features came from."""
+        """A few words for lists: the backbone, where unknown features came from, or the parts."""
         value = self.to_json()
         imported_backbone = self.facts.get("backbone")
-        if imported_backbone:
+        parts = parts_of(value)
+        if parts:
+            title = f"{JOINED}: {' + '.join(part_names(parts))}"
+        elif imported_backbone:
             title = f"{imported_backbone}{IMPORTED}"
         elif self.is_unknown:
             title = f"{UNKNOWN_FACT} ({value.get('source', 'imported')})"
@@ -228,7 +250,11 @@ class Recipe:
         self, other: Self, sides: tuple[str, str] = ("here", "there")
     ) -> list[RecipeDifference]:
         """Return each key, as a dotted path, on which two recipes differ; `sides` name them."""
-        return list(_differences("", self.to_json(), other.to_json(), sides))
+        ours = _by_part(self.to_json())
+        theirs = _by_part(other.to_json())
+        if (JOINED in ours) != (JOINED in theirs):
+            ours, theirs = {"backbone": self.title}, {"backbone": other.title}
+        return list(_differences("", ours, theirs, sides))
 
     def require(
         self,
@@ -255,6 +281,18 @@ def _check_section(key: str, section: Any) -> None:
     """Raise an error unless a section of a recipe is a mapping."""
     if not isinstance(section, Mapping):
         raise FixInput(f"{key} has an invalid value in the recipe", where="recipe")
+
+
+def _by_part(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Return a recipe with the parts of a joined store by their names, in a few words each."""
+    parts = parts_of(recipe)
+    if not parts:
+        return recipe
+    words_of_part = {}
+    for name, part in zip(part_names(parts), parts, strict=True):
+        words = f"{part.array}, {part.width} {part.dtype}, {part.fingerprint}"
+        words_of_part[name] = words
+    return {JOINED: words_of_part}
 
 
 def _differences(

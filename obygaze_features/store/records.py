@@ -11,9 +11,10 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.core.schema_check import Record, Sha256
 from obygaze_features.manifest.model import UNKNOWN_FILM as UNKNOWN_FILM
+from obygaze_features.store.joining import JOINED_ARRAY, JOINED_DTYPE, parts_of
 from obygaze_features.store.layout import (
     CHECKS,
     CRC_BYTES,
@@ -316,7 +317,7 @@ def _check_version(data: bytes, expected: str, where: str) -> None:
     if head.format != expected:
         raise _damaged(f"format must be {expected!r}", where)
     if head.version != VERSION:
-        raise Corrupt(
+        raise Mismatch(
             f"this is version {head.version} of the format, and this program reads {VERSION}",
             where=where,
         )
@@ -332,6 +333,12 @@ def _check_store(store: StoreRecord, where: str) -> None:
     """Raise an error unless the fingerprint, the counts and the list of files are right."""
     if Recipe.from_json(store.recipe).fingerprint != store.fingerprint:
         raise _damaged("`fingerprint` is not that of the recipe", where)
+    parts = parts_of(store.recipe)
+    if parts:
+        expected = (JOINED_ARRAY, JOINED_DTYPE, (sum(part.width for part in parts),))
+        arrays = [(array.name, array.dtype, array.shape) for array in store.arrays]
+        if arrays != [expected]:
+            raise _damaged("`arrays` are not those of the joined parts", where)
     rows = store.rows
     if rows.ok + rows.failed + rows.no_video + rows.withdrawn != rows.total:
         raise _damaged("the counts in `rows` do not add up", where)

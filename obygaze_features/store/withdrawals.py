@@ -2,11 +2,13 @@
 
 Extraction, import, merge, copies, `info`, `verify` and the list of what is still to be removed ask
 `Withdrawals`. A film that was withdrawn as a whole counts for all of its clips. Another clip that
-only has the id of a withdrawn one is not withdrawn; where nobody can know it, it is.
+only has the id of a withdrawn one is not withdrawn; where nobody can know it, it is. The row
+`a-1.ann` may be that of an annotator about the clip `a-1`: stores have no more of it than the id.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -22,6 +24,7 @@ from obygaze_features.manifest.same_clip import (
     Identity,
     Sameness,
     compare_clips,
+    of_any_row,
     places_of,
 )
 from obygaze_features.store.identity import OfManifest, identity_of
@@ -66,9 +69,15 @@ class Withdrawals:
         self.reason_of_film = reason_of_film
         self.clips = clips
         self._clips_of_key: dict[tuple[str | int, ...], list[WithdrawnClip]] = {}
+        # Of rows of annotators, the clips that they are about.
+        self._clips_of_about_id: dict[str, list[WithdrawnClip]] = {}
         for clip in clips:
             for key in _keys_of(clip.identity):
                 self._clips_of_key.setdefault(key, []).append(clip)
+            for about in islice(of_any_row(clip.identity), 1, None):
+                self._clips_of_about_id.setdefault(about.clip_id, []).append(
+                    clip._replace(identity=about)
+                )
 
     @classmethod
     def of(cls, stores: Sequence[Store]) -> Self:
@@ -131,7 +140,17 @@ class Withdrawals:
             row: The row.
             source: Of what it is a row; without it, its film is known.
         """
-        return self.find(identity_of(row, source), row.movie_id).reason
+        return self.find_row(identity_of(row, source), row.movie_id).reason
+
+    def find_row(self, identity: Identity, movie_id: str = "") -> Found:
+        """Return what is known of the clip of a row of a store, which may be an annotator's."""
+        found = self.find(identity, movie_id)
+        for about in islice(of_any_row(identity), 1, None):
+            # Rows whose ids only begin with the same word may be of clips without times.
+            found_about = self._find(about, movie_id, self._with_keys_of(about))
+            if found_about.reason and not found.reason:
+                return found_about
+        return found
 
     def find(self, identity: Identity, movie_id: str = "") -> Found:
         """Return whether a clip was withdrawn, how sure that is, and why.
@@ -140,18 +159,28 @@ class Withdrawals:
             identity: What is known of the clip.
             movie_id: Its film, also if that is only guessed.
         """
-        by_id = Found()
+        clips = self._with_keys_of(identity)
+        clips += self._clips_of_about_id.get(identity.clip_id, ())
+        return self._find(identity, movie_id, clips)
+
+    def _with_keys_of(self, identity: Identity) -> list[WithdrawnClip]:
+        clips: list[WithdrawnClip] = []
         for key in _keys_of(identity):
-            for clip in self._clips_of_key.get(key, ()):
-                sameness = compare_clips(clip.identity, identity).sameness
-                if sameness is UNKNOWN:
-                    by_id = Found(clip.reason, UNKNOWN)
-                elif sameness.is_same:
-                    return Found(clip.reason, SAME)
-                elif (
-                    by_id.sameness is None and clip.identity.clip_id == identity.clip_id
-                ):
-                    by_id = Found("", OTHER)
+            clips += self._clips_of_key.get(key, ())
+        return clips
+
+    def _find(
+        self, identity: Identity, movie_id: str, clips: Iterable[WithdrawnClip]
+    ) -> Found:
+        by_id = Found()
+        for clip in clips:
+            sameness = compare_clips(clip.identity, identity).sameness
+            if sameness is UNKNOWN:
+                by_id = Found(clip.reason, UNKNOWN)
+            elif sameness.is_same:
+                return Found(clip.reason, SAME)
+            elif by_id.sameness is None and clip.identity.clip_id == identity.clip_id:
+                by_id = Found("", OTHER)
         reason = self.reason_of_film.get(movie_id or identity.movie_id)
         if reason is not None and by_id.sameness is not UNKNOWN:
             return Found(reason, SAME)
@@ -210,7 +239,11 @@ def stores_with_withdrawals(workspace: Workspace) -> dict[str, Store]:
 
 
 def withdrawn_elsewhere(
-    clips: Iterable[tuple[Identity, str]], workspace: Workspace, noun: str = "clip"
+    clips: Iterable[tuple[Identity, str]],
+    workspace: Workspace,
+    noun: str = "clip",
+    *,
+    are_rows: bool = False,
 ) -> str:
     """Return that clips were withdrawn from stores of a workspace; "" if none was.
 
@@ -219,6 +252,7 @@ def withdrawn_elsewhere(
             which no clip is known has an identity without an id.
         workspace: The workspace.
         noun: What they are: clips, or films.
+        are_rows: Whether they are rows of a store, some of which may be an annotator's.
     """
     stores = stores_with_withdrawals(workspace)
     if not stores:
@@ -228,10 +262,9 @@ def withdrawn_elsewhere(
     names = []
     for name, store in stores.items():
         withdrawals = Withdrawals.of([store])
+        find = withdrawals.find_row if are_rows else withdrawals.find
         found = [
-            clip.clip_id or film
-            for clip, film in known
-            if withdrawals.find(clip, film).reason
+            clip.clip_id or film for clip, film in known if find(clip, film).reason
         ]
         if found:
             withdrawn.update(dict.fromkeys(found))
@@ -256,7 +289,8 @@ def rows_withdrawn_elsewhere(
         workspace: The workspace, in which the others are.
         here: What the sentence calls the store, such as "in this copy".
     """
-    withdrawn = withdrawn_elsewhere(_clips_with_features(store), workspace)
+    clips = _clips_with_features(store)
+    withdrawn = withdrawn_elsewhere(clips, workspace, are_rows=True)
     return [f"{withdrawn}, still with features {here}"] if withdrawn else []
 
 

@@ -227,7 +227,7 @@ class _ClipDecoder:
             span = (first, last + 1) if last < index.frames else (0, 0)
             message = f"picture {last} is missing; the film has {index.frames}"
         if not index.frames:
-            raise self.source.without_pictures()
+            raise self.source.no_picture_error()
         if span[0] >= span[1]:
             raise BadVideo(
                 message, path=self.source.path, stage="decode", reason="outside"

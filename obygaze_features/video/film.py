@@ -65,8 +65,8 @@ class FileState(NamedTuple):
 
 
 _FILMS: dict[FileState, IndexedFilm] = {}
-# Of small files, what their sound needs to know of their pictures.
-_CLOCKS: dict[FileState, tuple[float, bool]] = {}
+# Of small files, when their last picture ends.
+_ENDS_S: dict[FileState, float] = {}
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def open_film(
         identity = state_of(path, indexes)
         if indexes is None and identity.n_bytes <= KEEP_BYTES:
             source = _read(path, video, progress)
-            _remember(_CLOCKS, identity, _clock_of(source.film.index))
+            _remember(_ENDS_S, identity, _end_of(source.film.index))
             yield source
             return
         film = _FILMS.get(identity)
@@ -164,27 +164,24 @@ def _remember(films: dict[FileState, T], identity: FileState, known: T) -> None:
         films.pop(oldest, None)
 
 
-def picture_clock(
+def pictures_end_s(
     path: Path, indexes: Path | None, progress: OnProgress = no_progress
-) -> tuple[float, bool]:
-    """Return when the last picture of a film ends, and whether times mean something in it.
-
-    Without pictures the end is NaN.
-    """
-    known = _CLOCKS.get(state_of(path, indexes))
+) -> float:
+    """Return when the last picture of a film ends; NaN if it has no pictures."""
+    known = _ENDS_S.get(state_of(path, indexes))
     if known is not None:
         return known
     try:
         with open_film(path, indexes, progress) as source:
-            return _clock_of(source.film.index)
+            return _end_of(source.film.index)
     except FilmChanged:
         raise
     except BadVideo:
-        return math.nan, True
+        return math.nan
 
 
-def _clock_of(index: FrameIndex) -> tuple[float, bool]:
-    return float(index.times_s[-1]) + index.last_s, index.has_clock
+def _end_of(index: FrameIndex) -> float:
+    return float(index.times_s[-1]) + index.last_s
 
 
 def probe(path: Path | str, *, decode: bool = False) -> VideoInfo:
@@ -366,7 +363,7 @@ def _read(path: Path, video: OpenVideo, progress: OnProgress) -> VideoSource:
         if not film.index.agrees_with(out):
             film.index = film.index.without_times()
     if not film.index.frames:
-        raise source.without_pictures()
+        raise source.no_picture_error()
     film.takes_key_twice = _takes_key_twice(source)
     return source
 

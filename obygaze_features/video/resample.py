@@ -1,7 +1,8 @@
 """Sound as numbers: the channels of decoded frames mixed into one, and another rate.
 
-Libraries change their filters with their releases. The filter here is a fixed table, and sums are
-made in float64, always of the same samples in the same order.
+Libraries change their filters with their releases. The filter here is a fixed table. Its numbers
+and the samples are rounded to so few bits that float64 holds their sums exactly: these are the same
+in any order, and so from any library for matrices.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from obygaze_features.core.files import sha256_bytes
@@ -38,8 +40,20 @@ _TYPES = {
 _ZEROS = 10
 _BETA = 6.0
 _ROLL_OFF = 0.92
+# Sums of products of such steps have at most 53 bits, unless samples are above 3.
+_TAP_STEP = 2.0**-26
+_SAMPLE_STEP = np.float32(2.0**-24)
+# How many new samples are made together, and how many multiplications at once: for so few, no
+# library starts threads.
+_GROUP = 16
+_AT_ONCE = 2**18
 
 
+# Samples that are no numbers stay so, without a warning.
+_quiet = np.errstate(over="ignore", invalid="ignore")
+
+
+@_quiet
 def mixed(frames: Iterable[Any]) -> Samples:
     """Return decoded frames as one channel: the mean of all, with weights by their places."""
     parts = [np.zeros(0, np.float32)]
@@ -80,6 +94,9 @@ def _mean(channels: Sequence[NDArray[Any]], names: Sequence[str]) -> Samples:
             if dtype.kind == "u":
                 values = values - np.float32(128)
             mean += values * np.float32(weight * scale / total)
+    mean /= _SAMPLE_STEP
+    np.rint(mean, out=mean)
+    mean *= _SAMPLE_STEP
     return mean
 
 
@@ -93,7 +110,9 @@ def _weight(name: str) -> float:
 class Resampler:
     """Changes the rate of sections that begin at a whole second, the same from every beginning.
 
-    A section needs `margin` samples more on both sides.
+    A section needs `margin` samples more on both sides. After a period of new samples, the old ones
+    have the same places again. The new samples of a period are made in groups: each group is the
+    product of the old samples around it and a matrix.
     """
 
     def __init__(self, rate: int, new_rate: int) -> None:
@@ -102,22 +121,39 @@ class Resampler:
         self.down = rate // common
         half = _ZEROS * max(self.up, self.down)
         self.margin = -(-half // self.up)
-        centre = self.margin * self.up + half
-        # With zeros before it, the filter is centred on the first new sample.
-        n_before = -centre % self.down
-        self.first = (centre + n_before) // self.down
-        self.taps = np.append(np.zeros(n_before), _taps(half, self.up, self.down))
+        self.period = self.up * -(-_GROUP // self.up)
+        self.old_period = self.period * self.down // self.up
+        taps = _taps(half, self.up, self.down)
+        # Of each group: its first new sample, its first old one, and the matrix.
+        self.groups: list[tuple[int, int, Floats]] = []
+        for begin in range(0, self.period, _GROUP):
+            stop = min(begin + _GROUP, self.period)
+            # Places are counted in steps that both rates have.
+            new_places = np.arange(begin, stop) * self.down
+            first = self.margin + -((half - int(new_places[0])) // self.up)
+            last = self.margin + (int(new_places[-1]) + half) // self.up
+            old_places = (np.arange(first, last + 1) - self.margin) * self.up
+            apart = new_places - old_places[:, None]
+            inside = np.clip(apart, -half, half)
+            matrix = np.where(apart == inside, taps[half + inside], 0.0)
+            self.groups.append((begin, first, matrix))
 
+    @_quiet
     def __call__(self, samples: Samples, n_new: int) -> Samples:
         """Return so many new samples, of the old ones with their margins."""
         if self.up == self.down:
             return samples[self.margin : self.margin + n_new]
-        # Its import takes a second.
-        from scipy.signal import upfirdn
-
-        new = upfirdn(self.taps, samples.astype(np.float64), self.up, self.down)
-        part: Samples = new[self.first : self.first + n_new].astype(np.float32)
-        return part
+        old = np.pad(samples, (0, self.old_period))
+        n_periods = -(-n_new // self.period)
+        new = np.empty((n_periods, self.period), np.float32)
+        for begin, first, matrix in self.groups:
+            windows = sliding_window_view(old, len(matrix))[first :: self.old_period]
+            columns = slice(begin, begin + matrix.shape[1])
+            n_rows = max(1, _AT_ONCE // matrix.size)
+            for row in range(0, n_periods, n_rows):
+                rows = slice(row, min(row + n_rows, n_periods))
+                new[rows, columns] = windows[rows].astype(np.float64) @ matrix
+        return new.ravel()[:n_new]
 
 
 def _taps(half: int, up: int, down: int) -> Floats:
@@ -125,8 +161,9 @@ def _taps(half: int, up: int, down: int) -> Floats:
     cutoff = _ROLL_OFF / max(up, down)
     taps = np.sinc(np.arange(-half, half + 1) * cutoff) * np.kaiser(2 * half + 1, _BETA)
     # Each new sample is a sum over every `up`-th tap.
-    scaled: Floats = taps * (up / taps.sum())
-    return scaled
+    taps *= up / taps.sum()
+    rounded: Floats = np.rint(taps / _TAP_STEP) * _TAP_STEP
+    return rounded
 
 
 @cache
@@ -141,8 +178,7 @@ def resampling_sha256() -> str:
 
     Recipes contain it: it changes if the library resamples to other samples.
     """
-    wave = ((np.arange(9600) * 37 + np.arange(9600) ** 2) % 2003 / 1001.5 - 1).astype(
-        np.float32
-    )
+    numbers = (np.arange(9600) * 37 + np.arange(9600) ** 2) % 2003 - 1001
+    wave = (numbers / 1024).astype(np.float32)
     results = [resampler(rate, 16000)(wave, 2000) for rate in (48000, 44100, 8000)]
     return sha256_bytes(b"".join(result.tobytes() for result in results))

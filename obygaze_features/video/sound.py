@@ -1,7 +1,9 @@
 """The sound of a clip: what a model hears, and where sound is missing or damaged."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,14 +12,25 @@ import numpy as np
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video.container import BadVideo, OnProgress, no_progress
 from obygaze_features.video.decoded_clip import MAX_CLIP_BYTES
-from obygaze_features.video.film import distrust
-from obygaze_features.video.index import CLOCK_SET_BACK, Floats, bounds_of, overshoot
+from obygaze_features.video.film import distrust, pictures_end_s
+from obygaze_features.video.index import (
+    CLOCK_SET_BACK,
+    Bools,
+    Floats,
+    Ints,
+    bounds_of,
+    overshoot,
+)
 from obygaze_features.video.resample import Samples
-from obygaze_features.video.sound_index import SoundSource, forget_sound, sound_source
+from obygaze_features.video.sound_index import (
+    HIGHEST_RATE,
+    LOWEST_RATE,
+    SoundSource,
+    forget_sound,
+    sound_source,
+)
 from obygaze_features.video.source import FilmChanged
 
-# Sections have margins that are enough for the filters of rates from this on.
-LOWEST_RATE = 1000
 # What models of speech need for their first step.
 FEWEST_SAMPLES = 400
 SAMPLE_BYTES = 4
@@ -34,8 +47,10 @@ class SoundView:
 
     def __post_init__(self) -> None:
         """Check the rate and the time before."""
-        if self.rate < LOWEST_RATE:
-            raise FixUsage(f"rate must be at least {LOWEST_RATE}, got {self.rate}")
+        if not LOWEST_RATE <= self.rate <= HIGHEST_RATE:
+            raise FixUsage(
+                f"rate must be {LOWEST_RATE} to {HIGHEST_RATE}, got {self.rate}"
+            )
         if self.before_s < 0:
             raise FixUsage(f"before_s must be at least 0, got {self.before_s:g}")
 
@@ -197,7 +212,9 @@ def decode_sounds(
     for index_folder in (folder, folder, None):
         try:
             source = sound_source(Path(path), index_folder, progress)
-            return {view: _decoded(source, view, start_s, end_s) for view in views}
+            pictures_end = partial(pictures_end_s, Path(path), index_folder, progress)
+            part_s = _part_of(source, start_s, end_s, pictures_end)
+            return {view: _decoded(source, view, *part_s) for view in views}
         except FilmChanged as error:
             # An index that was read by seeking is used once more, from the beginning of the file.
             if not error.film.table.seekable:
@@ -207,37 +224,59 @@ def decode_sounds(
     raise changed
 
 
+def _part_of(
+    source: SoundSource,
+    start_s: float | None,
+    end_s: float | None,
+    pictures_end: Callable[[], float],
+) -> tuple[float, float]:
+    """Return where a part begins and ends.
+
+    The end of the pictures takes a pass over them, and few parts need it.
+    """
+    index = source.film
+    if not index.has_clock:
+        raise BadVideo(CLOCK_SET_BACK, path=source.path, stage="decode", reason="clock")
+    begin_s, stop_s = bounds_of(start_s, end_s)
+    begin_s = max(begin_s, 0.0)
+    is_within = overshoot(index.end_s, start_s, stop_s) is None
+    if is_within and begin_s < stop_s < math.inf:
+        return begin_s, stop_s
+    end_of_pictures_s = pictures_end()
+    film_end_s = float(np.fmax(end_of_pictures_s, index.end_s))
+    if stop_s == math.inf:
+        stop_s = end_of_pictures_s if end_of_pictures_s > 0 else index.end_s
+    reason = "too-long"
+    message = overshoot(film_end_s, start_s, stop_s)
+    if stop_s <= begin_s:
+        reason = "outside"
+        message = f"the part is outside the film, which ends at {film_end_s:.2f} s"
+    if message is not None:
+        raise BadVideo(message, path=source.path, stage="decode", reason=reason)
+    return begin_s, stop_s
+
+
 def _decoded(
-    source: SoundSource, view: SoundView, start_s: float | None, end_s: float | None
+    source: SoundSource, view: SoundView, begin_s: float, end_s: float
 ) -> DecodedSound:
     """Return the sound of a part of an open film."""
     index = source.film
-    is_part = end_s is not None or (start_s or 0) > 0
-    begin_s = max(bounds_of(start_s, end_s)[0], 0.0)
-    film_end_s = np.fmax(index.pictures_end_s, index.end_s)
-    message = overshoot(film_end_s, start_s, end_s)
-    if end_s is None:
-        end_s = index.pictures_end_s if index.pictures_end_s > 0 else index.end_s
-    reason = "too-long"
-    if is_part and not index.has_clock:
-        reason = "clock"
-        message = CLOCK_SET_BACK
-    elif end_s <= begin_s:
-        reason = "outside"
-        message = f"the part is outside the film, which ends at {film_end_s:.2f} s"
     first, stop = (round(at_s * view.rate) for at_s in (begin_s, end_s))
     before = max(first - view.n_before, 0)
     n_bytes = (stop - before) * SAMPLE_BYTES
     if n_bytes > MAX_CLIP_BYTES:
-        reason = "too-large"
         message = f"the sound would take {n_bytes / 1e9:.1f} GB of memory"
-    if message is not None:
-        raise BadVideo(message, path=source.path, stage="decode", reason=reason)
+        raise BadVideo(message, path=source.path, stage="decode", reason="too-large")
     samples = np.empty(stop - before, np.float32)
     at = 0
     for part in source.samples(view.rate, before, stop):
         samples[at : at + len(part)] = part
         at += len(part)
+    # Files of float samples may have some that are no numbers.
+    is_wrong = ~np.isfinite(samples)
+    samples[is_wrong] = 0
+    wrong_s = (before + _runs(is_wrong)) / view.rate
+    damaged_s = np.concatenate([index.damaged_s, wrong_s])
     heard_s = index.heard_s
     edges_s = np.concatenate([[-np.inf], heard_s.ravel(), [np.inf]]).reshape(-1, 2)
     return DecodedSound(
@@ -248,10 +287,16 @@ def _decoded(
         start_s=begin_s,
         end_s=end_s,
         missing_s=_inside(edges_s, before / view.rate, end_s),
-        damaged_s=_inside(index.damaged_s, before / view.rate, end_s),
+        damaged_s=_inside(damaged_s, before / view.rate, end_s),
         bounds_s=(float(heard_s[0, 0]), float(heard_s[-1, 1])),
         stream=index.stream,
     )
+
+
+def _runs(marks: Bools) -> Ints:
+    """Return where each run of marks begins and stops, [n, 2]."""
+    changes = np.diff(marks, prepend=False, append=False)
+    return np.flatnonzero(changes).reshape(-1, 2)
 
 
 def _inside(stretches: Floats, start_s: float, end_s: float) -> Floats:

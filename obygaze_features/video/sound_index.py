@@ -38,7 +38,6 @@ from obygaze_features.video.film import (
     FileState,
     Values,
     index_file,
-    picture_clock,
     read_or_make,
     state_of,
 )
@@ -47,15 +46,20 @@ from obygaze_features.video.packets import PacketTable
 from obygaze_features.video.resample import Samples, mixed, resampler
 from obygaze_features.video.source import ERR_DETECT, PacketReader
 
-SCHEMA = "obygaze-sound-index/1"
+SCHEMA = "obygaze-sound-index/2"
 SECTION_S = 10
 # A decoder begins so long before the first sample that is used, and a section has so much more on
 # both sides as a resampler may need.
 BEFORE_S = 1
 MARGIN_S = 0.02
+# The rates for which these margins are enough, and a section is not too large.
+LOWEST_RATE = 1000
+HIGHEST_RATE = 1_000_000
 # Samples are counted; where the clock of the file differs by more than this, counting begins anew.
 DRIFT_S = 0.01
 DRIFT_TICKS = 2
+# A clock that goes back by more than this is set back; by less, packets overlap.
+SET_BACK_S = 0.1
 # A packet that is damaged may spoil so many after it.
 SPOILT = 3
 # How many sections of a film stay in memory, for the clips that are next to each other.
@@ -76,9 +80,8 @@ class SoundIndex:
 
     `first` is the number of its first sample, counted from the beginning of the clock of clips,
     `samples` how many it has; `damaged` marks those that are damaged. `stream` names the stream if
-    the film has several sounds. `pictures_end_s` is when the last picture ends, NaN if there is
-    none; `has_clock` tells that the times of a part mean something. With `takes_new_decoders`, a
-    decoder made of the facts that PyAV tells is like the one of the file.
+    the film has several sounds. With `takes_new_decoders`, a decoder made of the facts that PyAV
+    tells is like the one of the file.
     """
 
     pts: Ints
@@ -89,8 +92,6 @@ class SoundIndex:
     damaged: Bools
     rate: int
     stream: str
-    pictures_end_s: float
-    has_clock: bool
     takes_new_decoders: bool
     folder: Path | None = None
 
@@ -108,6 +109,16 @@ class SoundIndex:
     def damaged_s(self) -> Floats:
         """Return the stretches [n, 2] of time of which the samples are damaged."""
         return self._stretches(self.damaged & (self.samples > 0))
+
+    @cached_property
+    def has_clock(self) -> bool:
+        """Return whether a sample can be found by its time: the clock is never set back."""
+        # A damaged packet may have any time.
+        whole = (self.samples > 0) & ~self.damaged
+        first = self.first[whole]
+        stop = first + self.samples[whole]
+        back = np.maximum.accumulate(stop)[:-1] - first[1:]
+        return not (back > SET_BACK_S * self.rate).any()
 
     @property
     def end_s(self) -> float:
@@ -152,7 +163,7 @@ def make_sound_index(
 
     def make() -> Values:
         with open_sound(path) as opened:
-            index = _read(path, opened, None, indexes, progress)
+            index = _read(path, opened, None, progress)
         values = {name: getattr(index, name) for name in names}
         return values | {"made_of": np.array(made_of)}
 
@@ -168,7 +179,6 @@ def _read(
     path: Path,
     opened: OpenVideo,
     packets: list[Any] | None,
-    indexes: Path | None,
     progress: OnProgress,
 ) -> SoundIndex:
     """Decode the sound of an open file once; keep its packets if `packets` is a list."""
@@ -198,9 +208,12 @@ def _read(
     if not samples.any():
         message = "no sound can be decoded"
         raise BadVideo(message, path=path, stage="decode", reason="no-sound")
+    if not LOWEST_RATE <= rows.rate <= HIGHEST_RATE:
+        message = f"its sound has {rows.rate:,} samples a second, {LOWEST_RATE:,} to"
+        message += f" {HIGHEST_RATE:,} can be used"
+        raise BadVideo(message, path=path, stage="decode", reason="no-sound")
     tick_s = float(stream.time_base)
     times = np.array(rows.time)
-    pictures_end_s, has_clock = picture_clock(path, indexes, progress)
     return SoundIndex(
         pts=np.array(rows.pts),
         checksum=np.array(rows.checksum),
@@ -210,8 +223,6 @@ def _read(
         damaged=damaged,
         rate=rows.rate,
         stream=_name_of(container, stream),
-        pictures_end_s=pictures_end_s,
-        has_clock=has_clock,
         takes_new_decoders=rows.takes_new_decoders,
     )
 
@@ -509,7 +520,7 @@ def sound_source(
     if indexes is None:
         packets = [] if identity.n_bytes <= KEEP_BYTES else None
         with open_sound(path) as opened:
-            index = _read(path, opened, packets, None, progress)
+            index = _read(path, opened, packets, progress)
     else:
         index = make_sound_index(path, indexes, progress)
     close = ExitStack()

@@ -294,9 +294,9 @@ class VideoSource(PacketReader):
                 self.begins_on_grey = self.first == start and not is_whole
                 self.geometry = geometry_of(frame, self.stream)
                 return
-        raise self.without_pictures()
+        raise self.no_picture_error()
 
-    def without_pictures(self) -> BadVideo:
+    def no_picture_error(self) -> BadVideo:
         """Return the error for a video in which no picture can be decoded."""
         message = "no picture can be decoded"
         return BadVideo(message, path=self.path, stage="decode", reason="no-frames")

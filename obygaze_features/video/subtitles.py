@@ -16,10 +16,17 @@ from obygaze_features.video.packets import declared_length
 
 
 class Embedded(NamedTuple):
-    """The cues of a video, and which of its streams they are, if there are several of text."""
+    """The cues of a video.
+
+    Attributes:
+        cues: The cues.
+        stream: Which of its streams they are, if there are several of text.
+        length_s: How many seconds the video has, as its header says; 0 if it does not.
+    """
 
     cues: list[Cue]
-    stream: str = ""
+    stream: str
+    length_s: float
 
 
 def read_embedded(path: Path) -> Embedded:
@@ -44,9 +51,12 @@ def read_embedded(path: Path) -> Embedded:
             length_s = Fraction(shown.end_display_time, 1000)
             if packet.duration:
                 length_s = packet.duration * packet.time_base
-            lines = [part.dialogue.decode("utf-8", "replace") for part in shown]
-            cues.append(Cue(start_s, start_s + length_s, ass_text("\n".join(lines))))
-    return Embedded(cues, name)
+            lines = [
+                ass_text(part.dialogue.decode("utf-8", "replace")) for part in shown
+            ]
+            cues.append(Cue(start_s, start_s + length_s, "\n".join(lines)))
+        video_s = declared_length(container, video.stream)
+    return Embedded(cues, name, video_s)
 
 
 def length_of(path: Path) -> float:

@@ -19,6 +19,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Literal
 
@@ -267,6 +268,7 @@ def own_baselines(names: Iterable[str]) -> list[str]:
     return [name for name in names if name not in BASELINES]
 
 
+@cache
 def _kind_of_part(part: Part) -> ModelKind:
     """Return the kind of an own class: its settings are the parameters of the class."""
     class_settings = {}

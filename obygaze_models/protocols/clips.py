@@ -433,5 +433,8 @@ def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> st
         if len(both):
             opposite.append(f"{count(len(both), 'clip')} ({name})")
     if opposite:
-        text += f"; positive for one and negative for another: {few(opposite)}"
+        text += (
+            f"; positive for one and negative for another: {few(opposite)}, where the one score of"
+            " a clip is wrong for one of them, so that no model reaches 1"
+        )
     return f"{text}."

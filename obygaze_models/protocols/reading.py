@@ -48,6 +48,8 @@ from obygaze_models.protocols.schema import (
 
 MAX_BYTES = 1_000_000
 BEST_OF_FOLDS = "best_of_folds"
+# What says which clips are taken, and as what.
+CHOICES_OF_CLIPS = frozenset(("data", "data.where", "data.view"))
 # What says which tasks are run.
 CHOICES_OF_TASKS = ("grid.train", "grid.test", "grid.pairs", "report.contrast")
 
@@ -104,6 +106,9 @@ def parse_protocol(
     document = read_toml(data, where, max_bytes=MAX_BYTES)
     document.require_schema(PROTOCOL_SCHEMA, "protocol")
     in_file = set(_tables_in(document.tree, "tasks"))
+    if not CHOICES_OF_CLIPS.isdisjoint(key for key, _ in parsed_changes):
+        # The values of a paper are of the clips that its protocol takes.
+        document.tree.pop("paper", None)
     overrides = {}
     for key, value in parsed_changes:
         overrides[key] = f"--set {key}"

@@ -25,6 +25,7 @@ from obygaze_features.core.figures import (
     wrapped,
 )
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
 from obygaze_models.protocols.schedule import Pair
@@ -39,6 +40,7 @@ from obygaze_models.report.tables import Heading, slug
 from obygaze_models.runner.rows import NodeRow, SuccessRow
 from obygaze_models.runner.summary import (
     CellRows,
+    Gain,
     counted_as,
     film_values,
     short,
@@ -104,6 +106,20 @@ def figure_of_pair(run: ReportRun, pair: Pair) -> Figure:
     return _figure_of_cells(
         run, f"films-{slug(*dict.fromkeys(pair))}", title, rows, run.ranking
     )
+
+
+def figure_of_senses(run: ReportRun, gain: Gain) -> Figure:
+    """Return each store alone, the one that training films choose, the gain, and joined."""
+    rows: list[CellRow] = [(cell.store, cell) for cell in gain.single]
+    rows.append(("chosen on training films", gain.chosen))
+    rows.append(
+        Heading(f"gain, {gain.joined.store} minus chosen: {gain.text(run.ranking)}")
+    )
+    rows.append((gain.joined.store, gain.joined))
+    model = label_of(gain.joined.model)
+    pair = pair_of_cell(gain.joined)
+    title = f"{metric_name(run.ranking)} of {model} by store, {pair_name(*pair)}"
+    return _figure_of_cells(run, "senses", title, rows, run.ranking)
 
 
 def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:

@@ -23,11 +23,13 @@ from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import RANDOM
 from obygaze_models.runner.summary import (
     CellRows,
+    Gain,
     asked_cell,
     best_guess,
     cells_of,
     compared_metric,
     difference_row,
+    gain_of,
     on_same_clips,
 )
 from obygaze_models.runner.tables import RUN_AGAIN, RUN_FILE, Run, read_folder
@@ -103,6 +105,11 @@ class ReportRun(Run):
     def main(self) -> CellRows | None:
         """The cell that the first screen is about."""
         return asked_cell(self, self.all_cells)
+
+    @cached_property
+    def gain(self) -> Gain | None:
+        """What joined features say more than the best single store; None without such a run."""
+        return gain_of(self, self.all_cells)
 
     @cached_property
     def stores(self) -> list[str]:

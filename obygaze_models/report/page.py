@@ -20,7 +20,7 @@ from obygaze_features.core.own_results import OwnFolder, check_file
 from obygaze_features.core.rendering import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
-from obygaze_models.report.figures import Figure, figure_of_pair
+from obygaze_models.report.figures import Figure, figure_of_pair, figure_of_senses
 from obygaze_models.report.lookup import (
     ReportRun,
     explaining,
@@ -165,7 +165,11 @@ def write_report(
 
 def chapter_of(run: ReportRun) -> Chapter:
     """Return what a page says about a run."""
-    figure = None if run.main is None else figure_of_pair(run, pair_of_cell(run.main))
+    figure = None
+    if run.gain is not None:
+        figure = figure_of_senses(run, run.gain)
+    elif run.main is not None:
+        figure = figure_of_pair(run, pair_of_cell(run.main))
     return Chapter(
         run,
         run.folder.name,
@@ -202,7 +206,8 @@ def _data(run: ReportRun) -> str:
     where = run.protocol["data"]["where"]
     parts.append(f"{text} with {where}" if where else text)
     for name, facts in run.about["stores"].items():
-        parts.append(f"features {name}: {facts['backbone']}")
+        made_by = " + ".join(facts.get("parts", [facts["backbone"]]))
+        parts.append(f"features {name}: {made_by}")
     return " · ".join(parts)
 
 
@@ -290,6 +295,28 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
             )
         write_atomic(path, data)
     return list(files)
+
+
+def finding_page(
+    title: str,
+    answer: str,
+    sentences: Sequence[str],
+    limits: Sequence[str],
+    figure: Figure,
+    table: ResultTable,
+) -> str:
+    """Return a page of one finding: its answer, a figure, sentences, what limits it, a table."""
+    return render_template(
+        "finding.html",
+        title=title,
+        answer=answer,
+        sentences=sentences,
+        limits=limits,
+        figure=figure,
+        table=table,
+        light=COLORS,
+        dark=DARK_COLORS,
+    )
 
 
 def render_template(template: str, **values: Any) -> str:

@@ -19,6 +19,7 @@ from obygaze_models.protocols.schedule import Pair
 from obygaze_models.protocols.schema import Question
 from obygaze_models.report.figures import (
     Figure,
+    figure_of_pair,
     figure_of_success,
     figure_of_tree,
     figures_of_tasks,
@@ -51,6 +52,7 @@ from obygaze_models.runner.summary import (
     on_same_clips,
     short,
     size_text,
+    stores_lacking_clips,
     verdict,
     view_text,
 )
@@ -107,6 +109,9 @@ def section_of_results(run: ReportRun) -> Section:
     if len(pairs) > 1 or not run.cells:
         for metric in run.metrics:
             section.tables.append(_table_of_tasks(run, metric))
+    if run.gain is not None and len({cell.model for cell in run.cells}) > 1:
+        # The first screen has the stores of one model.
+        section.figures.append(figure_of_pair(run, pair_of_cell(run.gain.joined)))
     section.figures += figures_of_tasks(run)
     if run.cells:
         section.tables.append(_table_beside_guess(run))
@@ -219,7 +224,8 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
             rows.append((run.label(cell), *values, *beside, leaked_of(cell)))
     note = (
         "Better: yes, if the interval of the difference is above 0 and its p among all differences "
-        "of the run is below .05; not certain, if only the interval is. Films: in how many of "
+        "of the run is below .05; not certain, if only the interval is; not shown, if the interval "
+        "holds 0, as where films are few or differ. Films: in how many of "
         f"them the {name} is above that of the guess. Leaked: test clips that also trained or "
         "chose."
     )
@@ -749,7 +755,6 @@ def surest_errors(run: ReportRun, cell: CellRows) -> list[tuple[str, str, bool, 
 def section_of_made(run: ReportRun) -> Section:
     """Return what is needed to run the experiment again, and what to cite."""
     section = Section("made", "How it was made")
-    about = run.about
     protocol = run.protocol
     draws = f"{protocol['report']['replicates']:,} draws of films"
     section.sentences.append(
@@ -757,9 +762,8 @@ def section_of_made(run: ReportRun) -> Section:
         "every setting, and what was chosen in each fold."
     )
     section.sentences += protocol["report"]["notes"]
-    for name, facts in about["stores"].items():
-        if facts["missing"]:
-            section.tables.append(_table_of_missing(run, name, facts["missing"]))
+    for name, facts in stores_lacking_clips(run).items():
+        section.tables.append(_table_of_missing(run, name, facts["missing"]))
     sources = _table_of_sources(run)
     if sources.rows:
         section.tables.append(sources)

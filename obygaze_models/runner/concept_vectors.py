@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.files import canonical_json
 from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.models.common import FixTraining, Scaling
+from obygaze_models.models.joined import PartScaling
 from obygaze_models.models.registry import BANK, TEXTS, build_bank, solver_of
 from obygaze_models.models.sentences import Sentences
 from obygaze_models.protocols.clips import ClipTable
@@ -72,6 +73,10 @@ class ConceptVectors:
     banks: dict[bytes, ConceptBank] = field(default_factory=dict)
     # Of models of sentences, by the path of their texts.
     sentences: Mapping[str, Sentences] = field(default_factory=dict)
+    # Of joined features: what the last clips gave, by these clips.
+    scaled: dict[bytes, tuple[PartScaling, ConceptVectors]] = field(
+        default_factory=dict
+    )
 
     @cached_property
     def machines(self) -> Machines:
@@ -93,7 +98,28 @@ class ConceptVectors:
 
     def reading(self, features: Features) -> ConceptVectors:
         """Return those of other features of the same clips, of which none is found yet."""
-        return replace(self, features=features, scale=False, known={}, banks={})
+        return replace(
+            self, features=features, scale=False, known={}, banks={}, scaled={}
+        )
+
+    def with_scaled_parts(
+        self, clips: IntArray
+    ) -> tuple[PartScaling | None, ConceptVectors]:
+        """Return the vectors of joined features whose parts some clips scale; others stay as is.
+
+        What was scaled last is kept, for models that are fitted on the same clips one after
+        another. Vectors are found on the clips that scale the parts, so they have one key.
+        """
+        if not self.features.parts:
+            return None, self
+        key = clips.tobytes()
+        if key not in self.scaled:
+            self.scaled.clear()
+            scaling = PartScaling.of(self.features.of(clips), self.features.parts)
+            X = scaling.scaled(self.features.X)
+            features = replace(self.features, X=X, parts=())
+            self.scaled[key] = scaling, replace(self, features=features, scaled={})
+        return self.scaled[key]
 
     def targets(self, against: Any) -> Targets:
         """Return 1 for a positive, 0 for a negative, -1 for no example; a column for a concept."""
@@ -110,6 +136,7 @@ class ConceptVectors:
     def forget_margins(self) -> None:
         """Forget margins, which take much memory; and vectors, once these are many."""
         self.known.clear()
+        self.scaled.clear()
         if len(self.banks) > MOST_BANKS:
             self.banks.clear()
 

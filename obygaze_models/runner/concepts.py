@@ -21,7 +21,7 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, TEXTS, find_kind
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schema import Model
-from obygaze_models.runner.concept_vectors import MIN_CLIPS, Targets
+from obygaze_models.runner.concept_vectors import MIN_CLIPS, ConceptVectors, Targets
 from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import HeldOut, nothing_held_out
 from obygaze_models.runner.rows import ConceptRow, NodeRow
@@ -170,7 +170,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
     films = run.table.films
     whole = nothing_held_out(run.table, clips)
     try:
-        bank = vectors.bank(settings, whole)
+        bank = _scaled(vectors, whole).bank(settings, whole)
     except FixTraining:
         return {}
     names = [str(name) for name in bank.concepts_]
@@ -180,10 +180,11 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
         tested = np.flatnonzero(parts == part)
         held = _without(whole, clips[tested])
         try:
-            found = vectors.bank(settings, held)
+            of_fold = _scaled(vectors, held)
+            found = of_fold.bank(settings, held)
         except FixTraining:
             continue
-        of_rows = found.margins(vectors.machines.X)[tested]
+        of_rows = found.margins(of_fold.machines.X)[tested]
         for column, name in enumerate(map(str, found.concepts_)):
             if name in names:
                 margins[tested, names.index(name)] = of_rows[:, column]
@@ -231,6 +232,11 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
             "p_holm": quality.p_holm,
         }
     return qualities
+
+
+def _scaled(vectors: ConceptVectors, held: HeldOut) -> ConceptVectors:
+    """Return the vectors of a fold; those of joined features scale the parts there."""
+    return vectors.with_scaled_parts(vectors.clips_to_find_on(held))[1]
 
 
 def _without(whole: HeldOut, rows: IntArray) -> HeldOut:

@@ -15,6 +15,12 @@ from obygaze_features.core.errors import LIKE_IDS, FixInput, FixUsage, NotFound,
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
+from obygaze_features.store.joining import (
+    JoinedPart,
+    is_joined_title,
+    joined_parts,
+    part_names,
+)
 from obygaze_features.store.layout import N_WORDS
 from obygaze_features.store.reading import NOT_IN_STORE
 from obygaze_features.store.recipe import IMPORTED
@@ -50,6 +56,7 @@ class Features:
         origin: What run.json says about the store.
         store_ids: The id that the store has for each clip of the table.
         copies: The number of its group for each clip whose features another clip has too.
+        parts: The parts of joined features; none of others.
     """
 
     name: str
@@ -59,6 +66,7 @@ class Features:
     origin: Mapping[str, Any] = field(default_factory=dict)
     store_ids: Sequence[str] = ()
     copies: Mapping[str, int] = field(default_factory=dict)
+    parts: Sequence[JoinedPart] = ()
 
     @property
     def present(self) -> BoolArray:
@@ -161,6 +169,9 @@ def read_store(
         "manifest": store.record.manifest.name,
         "sha256": digest,
     }
+    parts = joined_parts(store.recipe)
+    if parts:
+        origin["parts"] = part_names(parts)
     if data.segments:
         origin |= {"rule": data.rule, "reduce": data.reduce}
     if without_words:
@@ -175,11 +186,17 @@ def read_store(
         origin,
         store_ids,
         _equal_clips(row_hashes, ids, table.clip_of, without_words),
+        parts,
     )
 
 
 def is_backbone(backbone: str, pattern: str) -> bool:
-    """Return whether a pattern such as `xclip-*` matches the backbone of a store."""
+    """Return whether a pattern such as `xclip-*` matches the backbone of a store.
+
+    No pattern matches a joined store, which has several.
+    """
+    if is_joined_title(backbone):
+        return False
     return fnmatch(backbone.casefold().removesuffix(IMPORTED), pattern.casefold())
 
 

@@ -21,6 +21,7 @@ from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predicti
 from obygaze_models.models import registry
 from obygaze_models.models.common import FixTraining, Scaling, as_float32
 from obygaze_models.models.erasure import Leace, fit_eraser
+from obygaze_models.models.joined import PartScaling
 from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many
 from obygaze_models.models.sentences import ZeroShot
 from obygaze_models.protocols.clips import ClipTable, LabelArray
@@ -76,6 +77,8 @@ class FitContext:
         vectors: Its concept vectors.
         scale: Whether features are scaled by the training clips of each fold.
         erase: The concepts that are erased from the features, by the training clips of each fold.
+        steps: What changed these features, fitted on training rows.
+        part_scaling: The step that scaled the parts of joined features.
     """
 
     task: str
@@ -84,6 +87,8 @@ class FitContext:
     vectors: ConceptVectors
     scale: bool = False
     erase: Sequence[str] = ()
+    steps: Sequence[Callable[[Any], Any]] = ()
+    part_scaling: PartScaling | None = None
 
     @property
     def table(self) -> ClipTable:
@@ -99,8 +104,26 @@ class FitContext:
         """Return the class of some clips."""
         return self.labels[rows].astype(np.int64)
 
-    def fitted_to(self, held: HeldOut) -> tuple[list[Any], "FitContext"]:
-        """Return the steps that change features, fitted on training rows, and what they make."""
+    def changes_features(self, *, has_head: bool = False) -> bool:
+        """Whether steps change the features of a fit; `has_head` is a bottleneck.
+
+        Concept vectors of heads are found on more rows, and scaled as those.
+        """
+        is_scaled = self.scale and not has_head
+        return bool(self.features.parts or self.erase) or is_scaled
+
+    def fitted_to(self, held: HeldOut, *, has_head: bool = False) -> "FitContext":
+        """Return the context of the features that steps make, which training rows fitted."""
+        clips = self.vectors.clips_to_find_on(held) if has_head else held.train
+        part_scaling, vectors = self.vectors.with_scaled_parts(clips)
+        if part_scaling is not None:
+            return replace(
+                self,
+                features=vectors.features,
+                vectors=vectors,
+                steps=[part_scaling.scaled],
+                part_scaling=part_scaling,
+            )
         steps: list[Any] = []
         X = self.features.X
         rows = self.features.row_of[held.train]
@@ -114,14 +137,14 @@ class FitContext:
             X = eraser.transform(X)
         steps.append(as_float32)
         features = replace(self.features, X=as_float32(X))
-        changed = replace(
+        return replace(
             self,
             features=features,
             vectors=self.vectors.reading(features),
             scale=False,
             erase=(),
+            steps=steps,
         )
-        return steps, changed
 
     def _eraser(self, X: Any, rows: IntArray) -> Leace:
         names = self.table.concept_names
@@ -150,6 +173,7 @@ class Fitted:
         found_on: The clips that concept vectors were found on, also in fits that chose settings.
         inner: Scores of training rows by fits without them.
         steps: What changes the features of the store before the estimator reads them.
+        part_scaling: The step among them that scales the parts of joined features.
         settled: The model with every choice made; None for a perceptron.
     """
 
@@ -159,12 +183,25 @@ class Fitted:
     found_on: IntArray = field(default_factory=NO_ROWS.copy)
     inner: InnerScores = field(default_factory=InnerScores)
     steps: Sequence[Callable[[Any], Any]] = ()
+    part_scaling: PartScaling | None = None
     settled: Model | None = None
 
     @property
     def gives_probabilities(self) -> bool:
         """Whether scores are probabilities."""
         return self.threshold == 0.5
+
+    def after(self, changed: FitContext) -> "Fitted":
+        """Return the fit of changed features as one that reads those of the store."""
+        chosen = dict(self.chosen)
+        if changed.part_scaling is not None:
+            chosen["part_factors"] = changed.part_scaling.factors.tolist()
+        return replace(
+            self,
+            chosen=chosen,
+            steps=changed.steps,
+            part_scaling=changed.part_scaling,
+        )
 
     def score(self, X: Any) -> FloatArray:
         """Return the score of each row of features, as a store holds them."""
@@ -213,10 +250,9 @@ def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     if model.kind == registry.ZERO_SHOT:
         return _zero_shot(settled, held, context)
     has_head = bool(registry.find_kind(model.kind).head)
-    # Concept vectors of heads are found on more rows, and scaled as those.
-    if context.erase or (context.scale and not has_head):
-        steps, changed = context.fitted_to(held)
-        return replace(fit_model(settled, held, changed), steps=steps)
+    if context.changes_features(has_head=has_head):
+        changed = context.fitted_to(held, has_head=has_head)
+        return fit_model(settled, held, changed).after(changed)
     if has_head:
         return _fit_bottleneck(settled, held, context)
     if model.kind == "svm":
@@ -449,10 +485,10 @@ def fit_perceptrons(
     Each takes the best of the settings that the model offers.
     """
     refuse_one_class(context.labels, folds[0])
-    if context.scale or context.erase:
-        steps, changed = context.fitted_to(folds[0])
+    if context.changes_features():
+        changed = context.fitted_to(folds[0])
         fits = fit_perceptrons(model, folds, changed, seed)
-        return [replace(fitted, steps=steps) for fitted in fits]
+        return [fitted.after(changed) for fitted in fits]
     features = context.features
     labels = context.labels.astype(np.int64)[features.present]
     jobs = [

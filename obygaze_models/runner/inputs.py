@@ -3,7 +3,7 @@
 What cannot work is refused here, before anything is fitted.
 """
 
-import json
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +27,12 @@ from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, read_texts
+from obygaze_features.store.joining import (
+    JOINED,
+    JoinedPart,
+    joined_parts,
+    part_names,
+)
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.models.registry import (
     TEXTS,
@@ -48,8 +54,8 @@ from obygaze_models.protocols.clips import (
 from obygaze_models.protocols.kinds import for_task
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schedule import Labels
-from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.features import CHOSEN, Features, read_stores
+from obygaze_models.protocols.schema import NONE, Protocol
+from obygaze_models.runner.features import CHOSEN, Features, choose_array, read_stores
 from obygaze_models.text_vectors import check_spaces
 
 
@@ -137,6 +143,7 @@ def gather(
 ) -> Inputs:
     """Return the inputs of a run."""
     _check_stores(protocol, stores)
+    _check_joined(protocol, stores)
     protocol = replace(protocol, data=with_view(protocol.data, manifest, stores))
     table = clip_table(manifest, protocol.data)
     protocol, left_out = _without_models_of_concepts(protocol, table)
@@ -150,11 +157,40 @@ def gather(
         "annotators": rows_of_annotators(labels, table),
         "models of concepts": left_out,
         "without label": empty_labels(protocol.tasks, labels, table),
+        "left out": _shares_left_out(features, labels, table),
     }
     shown = {name: remark for name, remark in remarks.items() if remark}
     table = replace(table, remarks=shown)
     texts = _texts_of_models(protocol, stores, features)
     return Inputs(protocol, manifest, manifest_path, table, labels, features, texts)
+
+
+def _shares_left_out(
+    features: Sequence[Features], labels: Labels, table: ClipTable
+) -> str:
+    """Return the shares of positives among the clips that lack a part of joined features.
+
+    Absence that depends on the label would look like content.
+    """
+    of_stores = []
+    for store in features:
+        if not store.parts:
+            continue
+        of_tasks = []
+        for task, of_task in labels.items():
+            left_out = of_task[~store.present & (of_task >= 0)]
+            kept = of_task[store.present & (of_task >= 0)]
+            if len(left_out) and len(kept):
+                of_tasks.append(
+                    f"{100 * np.mean(left_out == 1):.0f} % of {len(left_out)} left out and"
+                    f" {100 * np.mean(kept == 1):.0f} % of {len(kept)} kept in {task}"
+                )
+        if of_tasks:
+            of_stores.append(
+                f"Clips that lack a part of {store.name} are left out. Positive are"
+                f" {few(of_tasks)}."
+            )
+    return " ".join(of_stores)
 
 
 def _remarks_on_media(
@@ -168,7 +204,7 @@ def _remarks_on_media(
     if others:
         remarks["raw view"] = (
             f"The levels are those of the raw view, because the features of {_named(others)} are"
-            " not made of pictures: the visual view leaves out what pictures do not show."
+            " not made of pictures alone: the visual view leaves out what pictures do not show."
         )
     of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
     n_of_concept: Counter[str] = Counter()
@@ -220,8 +256,75 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
             if name and name not in known:
                 raise FixUsage(
                     f"report.questions names the unknown store {name!r}{near(name, known)}",
-                    hint=f"one of {', '.join(known)}",
+                    hint=f"--store {name}=STORE, or one of {', '.join(known)}",
                 )
+
+
+def _check_joined(protocol: Protocol, stores: Mapping[str, Store]) -> None:
+    """Check what a run does with joined stores, and that a store called `joined` is one."""
+    for name, store in stores.items():
+        parts = joined_parts(store.recipe)
+        if name == JOINED and not parts:
+            raise FixUsage(
+                f"the store {JOINED!r} is not a joined one",
+                where=store.location,
+                hint="obygaze store join A B -o NAME, then --store joined=NAME",
+            )
+        if not parts:
+            continue
+        joined = f"{name} is joined ({' + '.join(part_names(parts))})"
+        changes = {
+            "data.scale": protocol.data.scale != NONE,
+            "data.erase": protocol.data.erase,
+        }
+        for key, is_set in changes.items():
+            if is_set:
+                raise FixUsage(
+                    f"{joined}: each part is scaled as a whole, so {key} has no meaning",
+                    hint=f"leave out {key}, or the store {name}",
+                )
+        for model in protocol.model_names:
+            if TEXTS in protocol.models[model].settings:
+                raise FixUsage(
+                    f"{joined}, and {model} compares the features with texts of one space",
+                    hint=f"leave out the store {name}, or the model {model}",
+                )
+        if protocol.fit.choose_store:
+            _check_parts_alone(protocol, name, parts, stores)
+
+
+def _check_parts_alone(
+    protocol: Protocol,
+    joined: str,
+    parts: Sequence[JoinedPart],
+    stores: Mapping[str, Store],
+) -> None:
+    """Check that training films choose among all parts of a joined store, each read as it is there.
+
+    Else a gain could be that of a part, and not of several together.
+    """
+    for part, title in zip(parts, part_names(parts), strict=True):
+        of_part = []
+        arrays = []
+        for name, store in stores.items():
+            if store.fingerprint != part.fingerprint:
+                continue
+            of_part.append(name)
+            wanted = protocol.data.array
+            if name in protocol.features:
+                wanted = (protocol.features[name].array,)
+            arrays.append(choose_array(store, wanted))
+        if not of_part:
+            raise FixUsage(
+                f"{joined} has the part {title}, which is not among the stores to choose from",
+                hint="--store NAME=STORE, with the store of this part",
+            )
+        if part.array not in arrays:
+            raise FixUsage(
+                f"{joined} has the array {part.array} of {title}, and the store {of_part[0]} is"
+                f" read by its array {arrays[0]}",
+                hint=f"--set features.{of_part[0]}.array={part.array}",
+            )
 
 
 def _without_models_of_concepts(
@@ -333,9 +436,8 @@ def _labels_of_tasks(
     first = refused[0]
     if not labels:
         raise first
-    only = json.dumps([*labels])
-    settings = f"--set 'grid.train={only}' --set 'grid.test={only}'"
-    hint = f"{settings} for the tasks that these clips have; {first.hint}"
+    words = [f"--task {shlex.quote(name)}" for name in labels]
+    hint = f"{' '.join(words)} for the tasks that these clips have; {first.hint}"
     raise FixInput(first.message, where=first.where, hint=hint)
 
 

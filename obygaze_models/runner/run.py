@@ -109,7 +109,9 @@ def run_protocol(
                 with watch(f"tests on {store.name}", n_tests(store)) as progress:
                     cells += model_cells(store, n_jobs, progress)
         if protocol.fit.choose_store:
-            cells += with_chosen_stores(cells)
+            joined = [store.name for store in inputs.stores if store.parts]
+            single = [cell for cell in cells if cell.store not in joined]
+            cells += with_chosen_stores(single)
         baselines = _baselines(stores)
         evaluation = Evaluation.of(inputs)
         every_cell = [*cells, *baselines]
@@ -336,7 +338,8 @@ def model_cells(
         find_kind(model.kind).head or model.kind == "svm"
         for model in run.models.values()
     )
-    is_changed = run.protocol.data.scale == "standard" or bool(run.protocol.data.erase)
+    # Changed features have products of their own in each fold.
+    is_changed = run.context(run.protocol.train_tasks[0]).changes_features()
     if parts and needs_products and not is_changed:
         run.vectors.machines.prepare()
 

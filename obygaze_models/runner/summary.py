@@ -387,7 +387,8 @@ def answer(run: Run) -> str:
             others.append(f"{value_text(other, metric)} for {other.test}")
     if others:
         sentence += f" It has {metric_name(metric)} {', '.join(others)}."
-    return sentence
+    gain = gain_of(run, cells)
+    return sentence if gain is None else f"{sentence} {gain.sentence(metric)}"
 
 
 def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
@@ -413,10 +414,95 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     if 1 < n_films < cell.n_films:
         classes = "positive clips" if metric == AP.name else "clips of both classes"
         text += f" that have {classes}"
-    beginning = BEGINNINGS.get(verdict(difference_row(run.shown_results, cell, guess)))
+    difference = difference_row(run.shown_results, cell, guess)
+    verdict_on_guess = verdict(difference)
+    if difference and verdict_on_guess == NOT_SHOWN and n_better == n_films:
+        interval = f"[{short(difference['low'])}, {short(difference['high'])}]"
+        text += f", but the interval of the difference over films, {interval}, holds 0"
+    beginning = BEGINNINGS.get(verdict_on_guess)
     if beginning is not None:
         text = f"{beginning.format(model=model)}: {text[0].lower()}{text[1:]}"
     return f"{text}."
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What joined features say more than the best single store, which training films choose.
+
+    Attributes:
+        joined: The cell of the joined store.
+        chosen: The cell of the store that training films choose.
+        single: The cells of the stores they choose from.
+        row: The difference of the first two.
+    """
+
+    joined: CellRows
+    chosen: CellRows
+    single: Sequence[CellRows]
+    row: ResultRow
+
+    def text(self, metric: str) -> str:
+        """Return the gain with its interval, such as `AP .03 [.01, .05]`."""
+        value = f"{metric_name(metric)} {short(self.row['value'])}"
+        if math.isfinite(self.row["low"]):
+            value += f" [{short(self.row['low'])}, {short(self.row['high'])}]"
+        return value
+
+    def sentence(self, metric: str) -> str:
+        """Return the gain, and what it means as far as its interval says so."""
+        stores = [cell.store for cell in self.single]
+        together = f"{' and '.join(stores)} together"
+        means = {
+            BETTER: f"{together} say more than the best of them alone",
+            PERHAPS_BETTER: f"{together} may say more than the best of them alone, or this is"
+            " chance",
+            NOT_SHOWN: f"this run does not show whether {together} say more than the best of them"
+            " alone",
+            PERHAPS_WORSE: f"{together} may be worse than the best of them alone",
+            WORSE: f"{together} are worse than the best of them alone",
+            UNKNOWN: "without an interval, this may be chance",
+        }
+        meaning = means[verdict(self.row)]
+        if self.row["low"] <= 0 <= self.row["high"] < MARGIN:
+            meaning = f"{self._adds_nothing()}: a gain of {short(MARGIN)} is outside the interval"
+        name = label_of(self.joined.model)
+        return (
+            f"The gain of {name} on {self.joined.store} over {name} on the store that training"
+            f" films choose is {self.text(metric)}: {meaning}."
+        )
+
+    def _adds_nothing(self) -> str:
+        """Return which stores add nothing to the one that all training films choose."""
+        best = {fold["chosen"]["store"] for fold in self.chosen.facts["folds"]}
+        others = [cell.store for cell in self.single if cell.store not in best]
+        if len(best) > 1:
+            return "the stores together add nothing that the best of them does not have"
+        add = "adds" if len(others) == 1 else "add"
+        return (
+            f"{' and '.join(others)} {add} nothing that {' '.join(best)} does not have"
+        )
+
+
+def gain_of(run: Run, cells: Sequence[CellRows]) -> Gain | None:
+    """Return the gain of the joined store that the answer is about; None without one."""
+    joined = asked_cell(run, cells)
+    if joined is None or joined.store not in joined_stores(run):
+        return None
+    same_model = {}
+    for cell in cells:
+        if (cell.train, cell.test, cell.model) == (*joined.name[:2], joined.model):
+            same_model[cell.store] = cell
+    chosen = same_model.pop(CHOSEN, None)
+    if chosen is None:
+        return None
+    row = difference_row(run.shown_results, joined, chosen)
+    single = [same_model[name] for name in same_model if name not in joined_stores(run)]
+    return None if row is None else Gain(joined, chosen, single, row)
+
+
+def joined_stores(run: Run) -> list[str]:
+    """Return the names of the stores of joined features."""
+    return [name for name, facts in run.about["stores"].items() if "parts" in facts]
 
 
 def without_value(model: str, cell: CellRows, metric: str) -> str:
@@ -551,8 +637,9 @@ def warnings_of(run: Run) -> list[RunWarning]:
         "many fits": many_fits(run.protocol["splits"], _n_folds(models)),
         "several stores": several_stores(run, models),
     }
-    for store, facts in run.about["stores"].items():
+    for store, facts in stores_lacking_clips(run).items():
         texts[f"missing features of {store}"] = missing_features(run, store, facts)
+    for store, facts in run.about["stores"].items():
         texts[f"without words in {store}"] = without_words(run, store, facts)
     texts.update(run.about["remarks"])
     return [RunWarning(about, text) for about, text in texts.items() if text]
@@ -791,11 +878,21 @@ def several_stores(run: Run, models: Sequence[CellRows]) -> str:
     )
 
 
+def stores_lacking_clips(run: Run) -> dict[str, Mapping[str, Any]]:
+    """Return what run.json says of the stores without features of some clips, each clip once.
+
+    Where training films choose a store, all have the clips of the joined one, which has the reasons
+    of its parts.
+    """
+    stores: dict[str, Mapping[str, Any]] = run.about["stores"]
+    joined = joined_stores(run) if run.protocol["fit"]["choose_store"] else []
+    names = joined[:1] or [*stores]
+    return {name: stores[name] for name in names if stores[name]["missing"]}
+
+
 def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:
     """Warn of clips without features in a store."""
     missing = facts["missing"]
-    if not missing:
-        return ""
     reasons_of_clips = []
     named = []
     for clip, reason in missing.items():

@@ -24,6 +24,7 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.same_clip import Times
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
+from obygaze_features.store.joining import joined_parts, part_names
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import IntArray
@@ -99,6 +100,7 @@ def training_protocol(
         raise FixUsage(
             f"a model of one's own cannot be called {name!r}, as one of obygaze",
         )
+    _refuse_own_class(kind, stores or {})
     if kind == CAV:
         _refuse_settings_of_vectors(changes)
     else:  # `model.C=1` is a key of the one model that is trained
@@ -140,6 +142,24 @@ def training_protocol(
             of_task.report, title=f"{name}: {asked.task.title or task_name}"
         ),
     )
+
+
+def _refuse_own_class(kind: str, stores: Mapping[str, Store]) -> None:
+    """Raise an error for a class of own code on a joined store.
+
+    The factors of parts are saved in coefficients, and nobody knows which an own class has.
+    """
+    if not is_own_code(kind) and not is_of_sklearn(kind):
+        return
+    for name, store in stores.items():
+        parts = joined_parts(store.recipe)
+        if parts:
+            raise FixUsage(
+                f"{kind} cannot be saved for the joined features of {name}"
+                f" ({' + '.join(part_names(parts))}): a saved model needs coefficients that take"
+                " up the factors of the parts",
+                hint=f"obygaze run with this class, or one of {', '.join(trainable())}",
+            )
 
 
 def _refuse_settings_of_vectors(changes: Sequence[str]) -> None:
@@ -245,7 +265,10 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         task = "concepts"
         classes = []
         rows = NO_ROWS
-        margins = store.vectors.margins(settings, nothing_held_out(table, NO_ROWS))
+        held = nothing_held_out(table, NO_ROWS)
+        clips_of_vectors = store.vectors.clips_to_find_on(held)
+        part_scaling, vectors = store.vectors.with_scaled_parts(clips_of_vectors)
+        margins = vectors.margins(settings, held)
         estimator: Any = margins.bank
         found_on = margins.found_on
         concepts = tuple(map(str, estimator.concepts_))
@@ -258,6 +281,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         chosen = _offered_values(protocol.models[name], settings)
         rows, fitted = _fit_every_clip(store, Model(kind, settings), task)
         estimator = fitted.estimator
+        part_scaling = fitted.part_scaling
         found_on = fitted.found_on
         names = {"0": "negative", "1": "positive"}
         if task not in load_protocol("honest").tasks:
@@ -296,7 +320,15 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         places.append((clip.movie_id, *span))
     clips = replace(clips, places=tuple(places))
     X = features.of(rows)
-    return save_model(estimator, info, folder, X, clips=clips, force=force)
+    return save_model(
+        estimator,
+        info,
+        folder,
+        X,
+        clips=clips,
+        force=force,
+        part_scaling=part_scaling,
+    )
 
 
 def _fit_every_clip(run: StoreRun, model: Model, task: str) -> tuple[IntArray, Fitted]:
@@ -371,6 +403,11 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
         )
     if "annotators" in table.remarks:
         notes.append(table.remarks["annotators"])
+    if "parts" in origin:
+        notes.append(
+            "The coefficients have a factor for each part of the features, by which all parts of"
+            " the training clips have the same total variance."
+        )
     return ModelInfo(
         **facts,
         features=FeatureSpec(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
+from obygaze_features.core.files import import_of_features
 from obygaze_features.core.workspace import STORE, PathLike, Workspace, is_url
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.adapters.folder import (
@@ -24,6 +25,7 @@ from obygaze_features.manifest.adapters.folder import read as read_folder
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.identity import match
+from obygaze_features.store.joining import is_joined_title, joined_parts, part_names
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT, Recipe
 
 if TYPE_CHECKING:
@@ -53,6 +55,11 @@ def features_for(
     if isinstance(named, Store):
         return named, None, ""
     manifest, others = _clips_named(model, named, here)
+    if manifest is None and import_of_features(Path(named)) and Path(named).is_file():
+        raise FixInput(
+            f"{os.fspath(named)} is a file of features, not a store",
+            hint=_what_imports(model, here, file=Path(named)),
+        )
     if manifest is None:
         return open_store(named, workspace=workspace), None, ""
     warn_of_other_videos(Path(named), manifest)
@@ -138,13 +145,15 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
             words = ["obygaze", "models", "predict", model.info.name, store]
             command = shlex.join([*words, "--manifest", manifest.name])
             return f"{command}, as {store} has {n_clips} of its {len(manifest)} clips"
+    if is_joined_title(wanted.backbone):
+        return _what_joins(model, manifest, here)
     if _was_imported(model):
-        return _what_imports(model, here, name)
+        return _what_imports(model, here, manifest=manifest.name)
     recipe = _recipe_of(model, here)
     backbone = wanted.backbone if recipe is None else recipe.backbone
     if recipe is not None and recipe.medium == "words":
         words_of = f"obygaze extract words {name} -b {shlex.quote(backbone)}"
-        return f"{words_of} --subtitles FOLDER, with the subtitles of the films"
+        return f"{words_of} --subtitles {recipe.words_of_clips}"
     if not has_video:
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
     grid = _grid_of(model, here)
@@ -160,11 +169,49 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     return f"obygaze extract run {name} -b {shlex.quote(backbone)}"
 
 
-def _what_imports(model: SavedModel, here: Workspace, manifest: str) -> str:
+def _what_joins(model: SavedModel, manifest: Manifest, here: Workspace) -> str:
+    """Return the command that joins the features of a manifest that a model reads.
+
+    A part of which no store has the clips of the manifest is named by its title.
+    """
+    recipe = _recipe_of(model, here)
+    if recipe is None:
+        return (
+            f"obygaze store join, with the stores of {manifest.name} that have these features:"
+            f" {model.info.features.backbone}"
+        )
+    parts = joined_parts(recipe)
+    words = []
+    missing = []
+    for part, title in zip(parts, part_names(parts), strict=True):
+        of_part = []
+        for name in here.names("stores"):
+            with suppress(ObygazeError, OSError):
+                store = open_store(name, workspace=here)
+                is_of_part = store.fingerprint == part.fingerprint
+                if is_of_part and _n_clips_in(store, manifest) == len(manifest):
+                    of_part.append(name)
+        words.append(f"{shlex.quote(of_part[0] if of_part else title)}:{part.array}")
+        if not of_part:
+            missing.append(title)
+    command = (
+        f"obygaze store join {' '.join(words)} -o {shlex.quote(manifest.name)}.joined"
+    )
+    if missing:
+        command += f", with a store of {manifest.name} for {' and '.join(missing)}"
+    return command
+
+
+def _what_imports(
+    model: SavedModel, here: Workspace, *, file: Path | None = None, manifest: str = ""
+) -> str:
     """Return the command that imports features which a model of imported features reads.
 
     The facts that were stated with --fact stand in the stores of the recipe alone.
     """
+    if not _was_imported(model):
+        predict = f"obygaze models predict {shlex.quote(model.info.name)} FOLDER"
+        return f"{predict}, of the films: it reads features of {model.info.features.backbone}"
     recipe = _recipe_of(model, here)
     is_stated = recipe is not None and "backbone" in recipe.facts
     is_received = model.info.training.manifest not in here.names("manifests")
@@ -173,15 +220,25 @@ def _what_imports(model: SavedModel, here: Workspace, manifest: str) -> str:
             f"a store of the recipe {model.info.features.fingerprint[:12]}, from whoever trained"
             f" {model.info.name}: obygaze store pull ADDRESS -o STORE"
         )
+    command = "obygaze store import FORMAT FILE"
+    if file is not None:
+        command = import_of_features(file).removesuffix(" -o NAME")
     if not is_stated:
-        return _SAME_IMPORT
+        first = f"{command} -o NAME; but " if file is not None else ""
+        return f"{first}{_SAME_IMPORT}"
     facts = dict(recipe.facts)
     options = ["--backbone", facts.pop("backbone")]
+    # The import records it itself.
+    pooling = facts.pop("pooling", "")
+    if pooling:
+        options += ["--pool", "only-mean" if pooling.startswith("mean") else "only"]
     for key, value in facts.items():
         options += ["--fact", f"{key}={value}"]
+    if manifest:
+        options = ["--manifest", manifest, *options]
     return (
-        f"obygaze store import FORMAT FILE --manifest {manifest} {shlex.join(options)} -o STORE,"
-        " as those of its training were imported, if the same model made these in the same way"
+        f"{command} {shlex.join(options)} -o STORE, as those of its training were imported, if the"
+        " same model made these in the same way"
     )
 
 
@@ -212,6 +269,8 @@ def expected_features(model: SavedModel, store: Store, here: Workspace) -> str:
 def _was_imported(model: SavedModel) -> bool:
     """Return whether the features of the training were imported."""
     backbone = model.info.features.backbone
+    if is_joined_title(backbone):
+        return False
     return backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN_FACT)
 
 
@@ -219,7 +278,7 @@ def other_store(model: SavedModel, store: Store, here: Workspace) -> str:
     """Return which stores a model reads, or what makes one, for one that it does not read."""
     clips = store.find_manifest(here)
     if store.recipe.is_unknown and _was_imported(model):
-        return _what_imports(model, here, clips.name if clips else "MANIFEST")
+        return _what_imports(model, here, manifest=clips.name if clips else "MANIFEST")
     fitting = _stores_that_fit(model, here, clips)
     if clips is not None and not fitting:
         return what_makes_features(model, clips, here)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -126,23 +125,6 @@ def test_a_file_is_replaced_with_force_only(
     assert path.read_text("utf-8") == "mine\n"
     call_obygaze(*LISTINGS[name], "-o", path, "--force", cwd=place).ok()
     assert path.read_text("utf-8") != "mine\n"
-
-
-@pytest.mark.parametrize("name", TWO)
-def test_a_wrong_suffix_is_answered_with_the_right_ones(name: str, place: Path) -> None:
-    done = call_obygaze(*LISTINGS[name], "-o", "t.ods", cwd=place)
-    assert done.code == 2
-    assert ".csv or .xlsx, got '.ods'" in done.stderr
-
-
-@pytest.mark.parametrize("name", TWO)
-def test_a_missing_library_is_named(
-    name: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
-    done = call_obygaze(*LISTINGS[name], "-o", tmp_path / "t.xlsx", cwd=place)
-    assert done.code == 2
-    assert 'pip install "obygaze[tables]"' in done.stderr
 
 
 @pytest.mark.parametrize("name", ["manifest show", "search", "models predict"])

@@ -21,6 +21,7 @@ from obygaze.audits.eat import audit_eat
 from obygaze.audits.levels import audit_levels
 from obygaze.films.agreement import measure_agreement
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -32,7 +33,10 @@ from obygaze_features.manifest.same_clip import (
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.times import film_times, long_clips
 from obygaze_features.manifest.vocabulary import LEVELS
-from obygaze_features.store import Row
+from obygaze_features.store import Row, open_store
+from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.copying import push
+from obygaze_features.store.describing import describe_store
 from obygaze_features.store.recipe import space_id_of
 
 ANNOTATORS = ("ada", "ben", "cleo")
@@ -481,3 +485,45 @@ def test_an_interval_is_not_narrower_since_annotators_agree(tmp_path: Path) -> N
                 intervals.append((row["value"], row["low"], row["high"]))
     of_clips, of_rows = intervals
     assert of_clips[0] > 0.95 and of_rows == pytest.approx(of_clips)
+
+
+@pytest.mark.parametrize("has_times", [True, False])
+@pytest.mark.parametrize(
+    ("withdrawn", "other", "is_withdrawn"),
+    [
+        ("lake-1", "lake-1.ada", True),
+        ("lake-1.ada", "lake-1", True),
+        ("lake-1.ada", "lake-1.ada", True),
+        ("lake-1", "lake-10.ada", False),
+        # Other clips, whose ids only begin with the same word.
+        ("lake.1", "lake.2", False),
+    ],
+)
+def test_a_withdrawn_clip_is_known_in_stores_of_annotators(
+    tmp_path: Path, withdrawn: str, other: str, is_withdrawn: bool, has_times: bool
+) -> None:
+    """Each place that asks whether it was withdrawn gets the same answer."""
+    workspace = Workspace(tmp_path)
+    places = []
+    for number, name in enumerate((withdrawn, other)):
+        start_s = 10.0 if has_times else None
+        if has_times and not is_withdrawn:
+            start_s = 10.0 + number
+        end_s = None if start_s is None else start_s + 2
+        rows = [Row(name, "lake", start_s, end_s), Row(f"{number}", "pier")]
+        values = {"clip": np.ones((2, 4), np.float32)}
+        place = tmp_path / "stores" / str(number)
+        made_store(place, rows, values)
+        places.append(place)
+    made = subset(places[0], without=[withdrawn], reason="asked", workspace=workspace)
+    assert [copy.path.name for copy in made.copies[1:]] == ["1"] * is_withdrawn
+    shown = describe_store(places[1], workspace=workspace)
+    assert len(shown.warnings) == is_withdrawn
+    sent = push(places[1], tmp_path / "sent", no_licence=True, workspace=workspace)
+    assert any("withdrawn from" in note for note in sent.notes) == is_withdrawn
+    merge(places, tmp_path / "stores" / "both", workspace=workspace)
+    status_of = {
+        row.clip_id: row.status for row in open_store("both", workspace=workspace).rows
+    }
+    assert (status_of[other] == "withdrawn") == is_withdrawn
+    assert status_of["1"] == "ok"

@@ -269,7 +269,7 @@ def test_marks_come_back(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.check("many films")
-@pytest.mark.parametrize("seed", range(100, amount(120, 200)))
+@pytest.mark.parametrize("seed", range(100, amount(110, 200)))
 def test_marks_of_many_films_come_back(seed: int, tmp_path: Path) -> None:
     check_all_ways(tmp_path, seed)
 

@@ -705,7 +705,7 @@ def test_a_constant_and_a_stump_on_noise_are_neither_better_nor_worse_than_guess
     tmp_path: Path,
 ) -> None:
     """Some are by chance alone, as intervals are of 95 %; the seeds are fixed."""
-    n_worlds, most = amount((20, 2), (60, 5))
+    n_worlds, most = amount((8, 2), (60, 5))
     trust([CONSTANT])
     n_called = dict.fromkeys(("constant", "pcbm-dt"), 0)
     for seed in range(n_worlds):

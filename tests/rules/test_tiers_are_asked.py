@@ -61,7 +61,8 @@ def test_a_draft_asks_for_all_and_reads_what_was_drawn(
     draw = Random(seed)
     marked, below, other = draw.sample(NAMES, 3)
     words = draw.sample(WORDS, 8)
-    level_of = {word: draw.choice(LEVELS) for word in words[:4]} | {"HN": "HN"}
+    # An annotation without a text is asked for as a word.
+    level_of = {word: draw.choice(LEVELS) for word in ("", *words[:4])} | {"HN": "HN"}
     concept_of = {word: draw.choice(CONCEPTS) for word in words[4:]} | {"Look": "Look"}
     seconds = range(draw.randint(2, 9))
     levels = [(second, draw.choice(list(level_of))) for second in seconds]
@@ -72,7 +73,8 @@ def test_a_draft_asks_for_all_and_reads_what_was_drawn(
         for second in range(11)
     )
     tiers = tier_text(marked, levels, "", 0) + tier_text(below, concepts, marked, 100)
-    tiers += tier_text(other, notes, draw.choice(("", marked)), 200)
+    unused = tier_text(other, notes, draw.choice(("", marked)), 200)
+    tiers += unused
     schema = "http://www.w3.org/2001/XMLSchema-instance"
     path = tmp_path / "lake.eaf"
     path.write_text(
@@ -101,3 +103,7 @@ def test_a_draft_asks_for_all_and_reads_what_was_drawn(
         own = word if concept in ("visual", "audio") else concept
         expected.append((float(second), level_of[level], (own,)))
     assert found == expected
+    # The file of another person may lack what is not used.
+    path.write_text(path.read_text("utf-8").replace(unused, ""), "utf-8")
+    again = import_segments([path], "marks", 25, mapping=draft).manifest
+    assert [clip.level for clip in again] == [clip.level for clip in clips]

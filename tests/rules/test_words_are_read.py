@@ -158,6 +158,143 @@ CASES = {
         "m.ass", f"{ASS}{LINE}x\n".replace("0:00:01.00", "0:01").encode(),
         refused="expected times", line=10,
     ),
+    # What other programs and people make of them.
+    "utf-16 without a mark": Case(
+        "m.srt", srt(f"{ONE}né", encoding="utf-16-le"), refused="not text in UTF-8", line=1
+    ),
+    "windows-1251": Case(
+        "m.srt", srt(f"{ONE}где ты был", encoding="cp1251"), refused="not UTF-8", line=3
+    ),
+    "two letters of windows-1251": Case(
+        "m.srt", srt(f"{ONE}да", encoding="cp1251"), refused="not text in UTF-8|not UTF-8", line=3
+    ),
+    "shift-jis": Case(
+        "m.srt", srt(f"{ONE}どこにいたの", encoding="shift-jis"), refused="not UTF-8", line=3
+    ),
+    "gb2312": Case(
+        "m.srt", srt(f"{ONE}你去哪儿了", encoding="gb2312"), refused="not UTF-8", line=3
+    ),
+    "windows-1252, capitals with accents": Case(
+        "m.srt", srt(f"{ONE}¿Dónde está Ángel?", encoding="cp1252"),
+        ("¿Dónde está Ángel?", "", ""),
+    ),
+    "carriage returns alone": Case(
+        "m.srt", srt(f"{ONE}yes", f"{TWO}no", ends="\r"), refused="expected times", line=1
+    ),
+    "carriage returns and a mark": Case(
+        "m.srt", srt(f"{ONE}yes", f"{TWO}no", ends="\r\n", encoding="utf-8-sig"),
+        ("yes", "no", ""),
+    ),
+    "two marks": Case(
+        "m.srt", b"\xef\xbb\xbf" + srt(f"{ONE}yes", encoding="utf-8-sig"), ("yes", "", "")
+    ),
+    "two carriage returns": Case(
+        "m.srt", srt(f"{ONE}yes", f"{TWO}no", ends="\r\r\n"), ("yes", "no", "")
+    ),
+    "an empty line after each line": Case(
+        "m.srt", srt(f"{ONE}yes, 2", f"{TWO}no").replace(b"\n", b"\n\n"), ("yes, 2", "no", "")
+    ),
+    "cues without numbers and words, and empty lines": Case(
+        "m.srt", srt(f"{ONE[2:]}{TWO[2:]}b").replace(b"\n", b"\n\n"), ("", "b", "")
+    ),
+    "a NUL character": Case(
+        "m.srt", srt(f"{ONE}a", f"{TWO}b\0c"), refused="line 7 has a NUL character"
+    ),
+    "a negative time": Case(
+        "m.srt", srt("1\n-00:00:01,000 --> 00:00:02,000\nx"), refused="expected times", line=2
+    ),
+    "a hundred hours": Case(
+        "m.srt", srt(f"{ONE}now", "2\n100:00:00,000 --> 100:00:01,000\nlater"), ("now", "", "")
+    ),
+    "a cue inside a cue": Case(
+        "m.srt",
+        srt("1\n00:00:01,000 --> 00:00:09,000\nlong", "2\n00:00:03,000 --> 00:00:04,000\nshort"),
+        ("long short", "long", ""),
+    ),
+    "no length, at the end of a clip": Case(
+        "m.srt", srt("1\n00:00:09,999 --> 00:00:09,999\nnow"), ("", "now", "")
+    ),
+    "the same cue twice": Case("m.srt", srt(f"{ONE}yes", f"{ONE}yes"), ("yes yes", "", "")),
+    "an arrow of one line": Case(
+        "m.srt", srt(f"{ONE}a", "2\n00:00:06,000 -> 00:00:07,000\nb"), refused="two times", line=2
+    ),
+    "an arrow with a blank": Case(
+        "m.srt", srt(f"{ONE}a", "2\n00: 00: 06,000 -- > 00: 00: 07,000\nb"),
+        refused="two times", line=2,
+    ),
+    "two dashes as one": Case(
+        "m.vtt", f"{VTT}00:01.000 --> 00:02.000\na\n00:06.000 –> 00:07.000\nb\n".encode(),
+        refused="two times", line=3,
+    ),
+    "a time of day": Case(
+        "m.srt", srt(f"{ONE}at 12:30, or 12:45?"), ("at 12:30, or 12:45?", "", "")
+    ),
+    "entities": Case(
+        "m.srt", srt(f"{ONE}Tom &amp; Ann&nbsp;&#8211; caf&eacute; &lt;3"),
+        ("Tom & Ann – café <3", "", ""),
+    ),
+    "marks of direction": Case(
+        "m.srt", srt(f"{ONE}\u202bשלום\u202c \u200fעולם\ufeff"), ("שלום עולם", "", "")
+    ),
+    "descriptions and names are words": Case(
+        "m.srt", srt(f"{ONE}[DOOR SLAMS]\nANN: Who is it?\n(sighs)"),
+        ("[DOOR SLAMS] ANN: Who is it? (sighs)", "", ""),
+    ),
+    "music around words": Case(
+        "m.srt", srt(f"{ONE}♪♪ [♫ jazz ♫]\n# la #"), ("[ jazz ] # la #", "", "")
+    ),
+    "frames in place of times": Case(
+        "m.srt", b"{24}{48}hello\n{144}{168}you\n", refused="the file has no cues"
+    ),
+    "ttml": Case(
+        "m.srt",
+        b'<?xml version="1.0"?><!DOCTYPE tt [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;">]>\n'
+        b'<tt><body><div><p begin="00:00:01.000" end="00:00:02.000">&b;</p></div></body></tt>\n',
+        refused="the file has no cues",
+    ),
+    "webvtt named as srt": Case(
+        "m.srt", f"{VTT}00:00:01.000 --> 00:00:02.000 align:left\nhi\n".encode(), ("hi", "", "")
+    ),
+    "a line of a megabyte": Case(
+        "m.srt", srt(f"{ONE}{'a ' * 600_000}"), refused="the line is longer", line=3
+    ),
+    # What WebVTT and SubStation Alpha have beside words.
+    "vtt with regions": Case(
+        "m.vtt",
+        f"{VTT}REGION\nid:bill\nwidth:40%\n\nSTYLE\n::cue(b) {{}}\n\nNOTE a\nb\n\n1\n"
+        "00:01.000 --> 00:02.000 region:bill\n<b>Hi</b>\n\nNOTE c\n\n2\n"
+        "00:06.000 --> 00:07.000\n<ruby>漢<rt>kan</rt></ruby> <lang en>x</lang>&lrm;\n".encode(),
+        ("Hi", "漢kan x", ""),
+    ),
+    "vtt whose cues begin with a blank": Case(
+        "m.vtt",
+        f"{VTT}00:01.000 --> 00:02.000 align:start\n \nso<00:01.200><c> today</c>\n\n"
+        "00:06.000 --> 00:07.000\nso today\n \n".encode(),
+        ("so today", "so today", ""),
+    ),
+    "vtt with more after its head": Case(
+        "m.vtt", b"WEBVTT Kind: captions\nLanguage: en\n\n00:01.000 --> 00:02.000\na\n",
+        ("a", "", ""),
+    ),
+    "karaoke": Case(
+        "m.ass", f"{ASS}{LINE}{{\\k20}}Hap{{\\kf15}}py {{\\K30}}day\n".encode(),
+        ("Happy day", "", ""),
+    ),
+    "a shape between words": Case(
+        "m.ass",
+        f"{ASS}{LINE}{{\\pos(1,2)}}one{{\\an7\\p4}}m 0 0 l 9 9{{\\p0\\b1}}two\\htwo\n"
+        f"{LINE}{{\\p1}}m 1 1 b 2 2\n".encode(),
+        ("one two two", "", ""),
+    ),
+    "carriage returns and a mark, ass": Case(
+        "m.ass", f"\ufeff{ASS}{LINE}a, b\n".replace("\n", "\r\n").encode(), ("a, b", "", "")
+    ),
+    "ass of an earlier version": Case(
+        "m.ass",
+        b"[V4 Styles]\n\n[Events]\nFormat: Marked, Start, End, Style, Text\n"
+        b"Dialogue: Marked=0,0:00:06.00,0:00:07.00,x,{comment}hm\n",
+        ("", "hm", ""),
+    ),
 }  # fmt: skip
 
 

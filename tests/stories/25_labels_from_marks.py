@@ -580,7 +580,10 @@ def test_clips_that_two_labs_annotated_become_rows_of_two_annotators(
         ws.write_table(f"{lab}.csv", rows[lab == "nice" :])
         ws(f"manifest import csv {lab}.csv -o {lab}")
     said = ws("manifest merge paris nice -o both").text
-    assert "manifests/both.toml: 7 clips of 1 film (EN 2, HN 1, S 4)" in said
+    assert (
+        "manifests/both.toml: 7 rows of annotators on 4 clips of 1 film (EN 2, HN 1, S 4)"
+        in said
+    )
     assert "3 clips in several of the manifests" in said
     ws("manifest export csv both -o both.csv")
     found = {}

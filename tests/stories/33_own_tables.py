@@ -351,8 +351,10 @@ def test_a_table_becomes_a_score_of_its_own_question(
         path.write_bytes(text.replace(wrong, right).encode(table.encoding))
     fill_in(ws, "own.toml", table.answers)
     done = ws(f"{typed} --mapping own.toml")
-    n_rows = N_IN_ALL * table.n_rows_of_clip
-    assert f"{n_rows} clips of {len(TITLES)} films" in done.out
+    size = f"{N_IN_ALL} clips of {len(TITLES)} films"
+    if table.n_rows_of_clip > 1:
+        size = f"{N_IN_ALL * table.n_rows_of_clip} rows of annotators on {size}"
+    assert f": {size}" in done.out
     assert table.counts in done.err
     check_manifest(ws, table)
     write_features(ws, table)

@@ -110,11 +110,15 @@ def call_obygaze(
     *args: str | os.PathLike[str],
     cwd: str | os.PathLike[str] | None = None,
     env: Mapping[str, str | None] | None = None,
+    into: io.StringIO | None = None,
 ) -> Result:
-    """Run the command inside this process: quick, for tests of what it says and not how."""
+    """Run the command inside this process: quick, for tests of what it says and not how.
+
+    Where `into` is given, both streams go there.
+    """
     from obygaze import cli
 
-    out, err = io.StringIO(), io.StringIO()
+    out, err = into or io.StringIO(), into or io.StringIO()
     with (
         _surroundings(cwd, env),
         contextlib.redirect_stdout(out),

@@ -1,8 +1,8 @@
 """Checks that one worker does one after another.
 
 They share what they make, or would disturb each other. The largest group begins first: the pages
-are one, so that nobody waits for the guide in the end. The marks `xdist_group` of pytest-xdist 3.8
-have no effect with pytest 9.2.
+are one, so that nobody waits for the guide in the end, and one of them goes on from the demo. The
+marks `xdist_group` of pytest-xdist 3.8 have no effect with pytest 9.2.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from xdist.scheduler import LoadScopeScheduling
 GROUPS = {
     "tests/benchmarks/test_decode.py": "times of decoding",
     "tests/benchmarks/test_fit.py": "times of fits",
+    "tests/obygaze/demo/test_tour.py": "pages",
     "tests/obygaze/films/test_agreement.py": "pygamma",
     "tests/obygaze_features/extraction/test_slurm.py": "slurm",
     "tests/obygaze_features/store/test_copying_elsewhere.py": "bucket",

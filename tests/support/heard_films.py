@@ -52,36 +52,3 @@ def write_film(
                 out.mux(audio.encode(sound))
             out.mux(audio.encode(None))
     return path
-
-
-def damage_sound(path: Path, at_s: float) -> None:
-    """Write zeros into the middle of the packet of sound that is heard at a time."""
-    import av
-
-    whole = path.with_suffix(".whole.mkv")
-    path.rename(whole)
-    with av.open(str(whole)) as source, av.open(str(path), "w") as out:
-        streams = {
-            stream.index: out.add_stream_from_template(stream)
-            for stream in source.streams
-        }
-        for packet in source.demux():
-            if packet.dts is None:
-                continue
-            begins_s = float(packet.pts * packet.time_base)
-            ends_s = begins_s + float(packet.duration * packet.time_base)
-            copy = packet
-            if packet.stream.type == "audio" and begins_s <= at_s < ends_s:
-                data = bytearray(bytes(packet))
-                middle = len(data) // 2
-                data[middle : middle + 64] = bytes(64)
-                copy = av.Packet(bytes(data))
-                copy.pts, copy.dts, copy.time_base = (
-                    packet.pts,
-                    packet.dts,
-                    packet.time_base,
-                )
-                copy.duration = packet.duration
-            copy.stream = streams[packet.stream.index]
-            out.mux(copy)
-    whole.unlink()

@@ -17,14 +17,14 @@ import numpy as np
 from obygaze_features.core.errors import AlreadyThere, Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store import export_features, import_features
-from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.changing import join, merge, subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.layout import STORE_JSON
 from obygaze_features.store.placing import seal_at
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
 from support.withdrawn_stores import FILM, holds_planted, values_of, write
-from support.written_stores import check_all, files_of, lasting_bytes
+from support.written_stores import a_recipe, check_all, files_of, lasting_bytes
 
 
 def make_kept(root: Path) -> Path:
@@ -36,6 +36,7 @@ def make_kept(root: Path) -> Path:
     shutil.copytree(old, new)
     withdraw(new)
     subset(old, kept / "half", films=[FILM, "film-4"])
+    write(kept / "other", recipe=a_recipe("wav2vec2"))
     ids = [f"film-{n // 3}-{n}" for n in range(94)]
     arrays = {name: array[:94] for name, array in values_of().items()}
     np.savez(kept / "f.npz", clip_id=ids, **arrays)
@@ -63,6 +64,13 @@ def merge_two(target: Path, start: int = 0) -> None:
     kept = _kept(target)
     with suppress(AlreadyThere):
         merge([kept / "half", kept / "new"], target)
+
+
+def join_two(target: Path, start: int = 0) -> None:
+    """Make a store of the vectors of two side by side."""
+    kept = _kept(target)
+    with suppress(AlreadyThere):
+        join([kept / "new", kept / "other"], target)
 
 
 def part(target: Path, start: int = 0) -> None:
@@ -116,6 +124,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "withdraw": Command(withdraw, with_old=True),
     "merge": Command(merge_two),
+    "join": Command(join_two),
     "subset": Command(part),
     "import": Command(import_file),
     "pull": Command(pull_new),

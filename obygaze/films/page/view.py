@@ -60,12 +60,13 @@ def open_site(
         model: Explain the decisions of this saved bottleneck.
         segments: Show the segments of this CSV, or of the manifest of this name, too.
         annotate: Mark segments, saved under this name.
-        blind: Show no predictions and no marks of others.
+        blind: Show no predictions and no marks of others; drawn clips are always marked so.
         note: Is called with a sentence on what was made.
         workspace: The workspace, if it is not the current one.
     """
     from obygaze.films.marks import MarkTable
     from obygaze.films.page.site import Site
+    from obygaze.films.sampling import is_drawn
     from obygaze.films.vocabulary import read_vocabulary, vocabulary_path
     from obygaze_features.manifest.adapters.folder import (
         is_folder_of_videos,
@@ -117,6 +118,9 @@ def open_site(
         # A vocabulary that cannot be read is an error before anything is marked.
         read_vocabulary(vocabulary_path(path.parent, clips.name), concepts)
         marks = MarkTable(path, annotate, clips.films, concepts)
+        if is_drawn(clips) and not blind:
+            blind = True
+            note(f"{clips.name} has drawn clips, which are marked blind")
     site = Site(opened_workspace, clips, marks=marks, blind=blind)
     if blind:
         return site
@@ -151,7 +155,7 @@ def _with_predictions(
 ) -> Site:
     """Return a page with what models and other annotators say of its clips."""
     from obygaze.films.decisions import Explainer
-    from obygaze.films.labels import table_path, view_of_table
+    from obygaze.films.labels import header_of_table, table_path
     from obygaze_features.manifest.model import view_words
     from obygaze_features.store import open_store
     from obygaze_models.models.bottleneck import Bottleneck
@@ -182,7 +186,7 @@ def _with_predictions(
     )
     _ = shown.ids_in_store  # an error for a store of other clips
     if segments and shown.segments:
-        seen_in = view_of_table(segments, shown.segments)
+        seen_in = header_of_table(segments, shown.segments).view
         if seen_in != "raw":
             raise FixInput(
                 f"the levels of {segments} are those of the {view_words(seen_in)}, and the page"

@@ -132,8 +132,7 @@ class SavedManifest:
 
     def __str__(self) -> str:
         stats = self._stats
-        n_clips = count(stats.clips, stats.unit)
-        text = f"{self.path}: {n_clips} of {count(stats.n_films, 'film')}"
+        text = f"{self.path}: {stats.size}"
         counts = [f"{level} {n}" for level, n in stats.levels.items() if n]
         if counts and stats.without_level:
             counts.append(f"{NO_LEVEL} {stats.without_level}")
@@ -160,12 +159,16 @@ class SavedManifest:
             name = str(self.path)
         stats = self._stats
         notes += stats.notes
-        if stats.is_linked and stats.without_video < stats.clips:
+        quoted = shlex.quote(name)
+        if stats.unit == "segment":
+            labels = shlex.quote(f"{self.path.stem}-levels.csv")
             notes.append(
-                f"next: obygaze extract plan {shlex.quote(name)} -b descriptors"
+                f"next: obygaze manifest project {quoted} --every 10 -o {labels} for labels of"
+                f" clips, or obygaze manifest link {quoted} FOLDER"
             )
+        elif stats.is_linked and stats.without_video < stats.clips:
+            notes.append(f"next: obygaze extract plan {quoted} -b descriptors")
         else:
-            quoted = shlex.quote(name)
             notes.append(
                 f"next: obygaze manifest link {quoted} FOLDER, or with features alone"
                 f" obygaze store import FORMAT FILE --manifest {quoted} -o STORE"

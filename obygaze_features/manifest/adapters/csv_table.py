@@ -64,7 +64,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     own_columns,
 )
-from obygaze_features.manifest.own_labels import counted_words
+from obygaze_features.manifest.own_labels import OF_PROJECTION, counted_words
 from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN, span_in_film
 from obygaze_features.manifest.vocabulary import LEVELS, concepts
 
@@ -225,6 +225,8 @@ def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
     named = []
     for column in kept:
         words = counted_words(clips, column)
+        if column in OF_PROJECTION:
+            words = "how the level was found, no label"
         named.append(f"{column} ({words})" if words else column)
     notes = [f"columns kept under their own name: {few(named, 12)}"]
     has_place = (

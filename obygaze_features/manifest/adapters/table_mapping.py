@@ -245,6 +245,7 @@ def write_draft(target: str | Path, draft: str, error: FixInput) -> None:
         )
         return
     instead = f"--mapping {shown} in place of --write-mapping"
+    error.message = f"wrote {shown}, to be filled in; until then {error.message}"
     error.hint = f"fill in the lines with ? in {shown}, then {instead}"
 
 
@@ -292,7 +293,8 @@ def _draft_of_ids(table: CsvTable, mapping: TableMapping) -> list[str]:
             "",
             '# The ids of the clips: "{Shot}" is the column Shot, "{movie_id}-{Shot:03d}" film and'
             " number,",
-            '# "{movie_id}-{count:03d}" counts the clips of each film.',
+            '# "{movie_id}-{count:03d}" counts the clips of each film. Or delete this line, and',
+            "# write clip_id left of the = of a column below.",
             'id = "?"',
         ]
     n_rows = _counts(table.rows, clip)
@@ -366,8 +368,8 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
         "",
         "[columns]",
         "# A column may become, left of the =, one of: movie_id (the film, which all tables need),",
-        "# start_s, end_s (or start_frame, end_frame and framerate), level, concepts, annotator,",
-        '# comment, scene, video, fold:NAME. One film for all is movie_id = "=Juno".',
+        "# clip_id, start_s, end_s (or start_frame, end_frame and framerate), level, concepts,",
+        '# annotator, comment, scene, video, fold:NAME. One film for all is movie_id = "=Juno".',
         "# A column whose ? stays is kept under its own name, for `obygaze run --task COLUMN`.",
     ]
     target_of = {}
@@ -499,8 +501,21 @@ def _columns_of_words(table: CsvTable, mapping: TableMapping) -> Iterator[str]:
         n_words = len(_words(table.rows, column))
         if _has_several(table, column, mapping):
             continue
-        if 1 < n_words <= min(MOST_LEVELS, len(table.rows) / 2):
+        is_possible = 1 < n_words <= min(MOST_LEVELS, len(table.rows) / 2)
+        if is_possible and not _is_in_all_of(table, column):
             yield column
+
+
+def _is_in_all_of(table: CsvTable, column: str) -> bool:
+    """Return whether all rows of each clip have all words of a column, as annotators are."""
+    rows = table.rows
+    n_words = len(_words(rows, column))
+    for other in table.filled_columns:
+        n_others = len(_words(rows, other))
+        pairs = {(row.cells.get(column), row.cells.get(other)) for row in rows}
+        if other != column and len(pairs) == len(rows) == n_words * n_others:
+            return True
+    return False
 
 
 def _counts(rows: Sequence[TableRow], column: str) -> Counter[str]:

@@ -21,7 +21,12 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
 from obygaze_features.manifest.io import ID, as_id, ids_of_names, read_manifest
 from obygaze_features.manifest.own_labels import first_command
-from obygaze_features.manifest.same_clip import UNKNOWN, Identity, compare_clips
+from obygaze_features.manifest.same_clip import (
+    UNKNOWN,
+    Identity,
+    clips_of_rows,
+    compare_clips,
+)
 from obygaze_features.store.card import Terms
 from obygaze_features.store.functions import ImportFormat, Pool
 from obygaze_features.store.identity import another_clip, identity_of
@@ -35,9 +40,11 @@ from obygaze_features.store.importing.reader import (
     Shape,
     Values,
     checked_shape,
+    with_rows_of_clips,
 )
 from obygaze_features.store.importing.tables import open_table
 from obygaze_features.store.importing.trees import open_npy, open_pth
+from obygaze_features.store.joining import JOINED
 from obygaze_features.store.layout import (
     DTYPES,
     MASK,
@@ -119,6 +126,7 @@ class Imported:
     next_command: str
     warnings: Sequence[str] = ()
     withdrawn: Sequence[str] = ()
+    unit: str = "clip"
 
     @property
     def n_ok(self) -> int:
@@ -131,7 +139,7 @@ class Imported:
 
     def __str__(self) -> str:
         shapes = [f"{name} {list(shape)}" for name, shape in self.arrays.items()]
-        return f"{self.path}: {self.n_ok} of {self.n_clips} clips, {', '.join(shapes)}"
+        return f"{self.path}: {self.n_ok} of {self.n_clips} {self.unit}s, {', '.join(shapes)}"
 
     @property
     def exit_code(self) -> int:
@@ -143,19 +151,19 @@ class Imported:
         """What was left out of the files, why clips have no features, and the next command."""
         notes = list(self.remarks)
         if self.withdrawn:
-            n_clips = count(len(self.withdrawn), "clip")
+            n_clips = count(len(self.withdrawn), self.unit)
             shown = few(self.withdrawn, 3)
             notes.append(
                 f"{n_clips} withdrawn, as in the store of these files: {shown}"
             )
         if self.failed:
-            notes.append(f"{count(len(self.failed), 'clip')} without features")
+            notes.append(f"{count(len(self.failed), self.unit)} without features")
         clips_of_reason: dict[str, list[str]] = {}
         for clip, reason in self.failed.items():
             clips_of_reason.setdefault(reason, []).append(clip)
         by_number = sorted(clips_of_reason.items(), key=lambda item: -len(item[1]))
         for reason, clips in by_number[:SHOWN_REASONS]:
-            notes.append(f"  {count(len(clips), 'clip')}, {reason}: {few(clips, 3)}")
+            notes.append(f"  {count(len(clips), self.unit)}, {reason}: {few(clips, 3)}")
         n_more = len(by_number) - SHOWN_REASONS
         if n_more > 0:
             notes.append(f"  {count(n_more, 'further reason')}")
@@ -191,6 +199,9 @@ def import_features(
     _check_facts(facts or {})
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
+        _refuse_joined(reader)
+        if pool not in (None, "none") and reader.export is None:
+            reader = with_rows_of_clips(reader)
         if pool is None:
             is_of_tokens = _features_of(reader) == ["tokens"] and reader.export is None
             pool = "also" if is_of_tokens else "none"
@@ -233,7 +244,18 @@ def import_features(
         next_command=_next_command(os.fspath(path), imported.arrays, manifest),
         warnings=warnings,
         withdrawn=[rows.clip_ids[n] for n in sorted(imported.withdrawn)],
+        unit=clips.unit,
     )
+
+
+def _refuse_joined(reader: Reader) -> None:
+    """Raise an error for an export of a joined store, of which an import would lose the parts."""
+    if reader.export is not None and JOINED in reader.export.recipe:
+        raise FixUsage(
+            "this is an export of a joined store, and an import does not know its parts",
+            where=reader.where,
+            hint="for the stores of its parts: obygaze store join --help",
+        )
 
 
 def _sources_of(reader: Reader, workspace: Workspace) -> list[Store]:
@@ -329,6 +351,7 @@ class Clips:
     places: npt.NDArray[np.int64]
     not_in_manifest: Sequence[str] = ()
     notes: Sequence[str] = ()
+    unit: str = "clip"
 
 
 def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
@@ -383,15 +406,25 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     if contradictions:
         raise another_clip(contradictions, "files", reader.where)
     notes = []
+    n_clips = len(manifest)
+    if "annotator" in manifest.columns:
+        n_clips = len(clips_of_rows(manifest.clips))
+    unit = "row" if n_clips < len(manifest) else "clip"
+    if unit == "row":
+        n_rows = count(len(manifest), "row")
+        notes.append(f"the manifest has {n_rows} of {count(n_clips, 'clip')}")
     if n_by_ids:
-        words = "matched by the ids alone: the files do not say of which films they are"
-        notes.append(f"{count(n_by_ids, 'clip')} {words}")
+        words = (
+            "matched by the ids alone: the files have no movie_id, which says the film"
+        )
+        notes.append(f"{count(n_by_ids, unit)} {words}")
     return Clips(
         manifest=ManifestMark(manifest.name, rows.clips_sha256),
         rows=rows,
         places=np.array(places, dtype=np.int64),
         not_in_manifest=list(place_of_clip),
         notes=notes,
+        unit=unit,
     )
 
 
@@ -509,10 +542,17 @@ def _check_unique(ids: Sequence[str], reader: Reader) -> None:
     if len(set(ids)) == len(ids):
         return
     repeated = [clip for clip, n in Counter(ids).items() if n > 1]
+    hint = f"keep one row for each id{_other_ids(reader)}"
+    # Two names of one clip are no frames.
+    if reader.export is None and len(set(reader.clip_ids)) < len(reader.clip_ids):
+        hint = (
+            "if the rows of an id are the frames of a clip, --pool only keeps their maximum and"
+            f" --pool only-mean their mean; else {hint}"
+        )
     raise FixInput(
-        f"{count(len(repeated), 'clip id')} more than once in the files: {few(repeated, 3)}",
+        f"{count(len(repeated), 'clip id')} in several rows of the files: {few(repeated, 3)}",
         where=reader.where,
-        hint=f"keep one row for each id{_other_ids(reader)}",
+        hint=hint,
         details=repeated[:20],
     )
 

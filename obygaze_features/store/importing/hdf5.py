@@ -177,8 +177,11 @@ def _arrays_of_groups(handle: Any) -> dict[str, dict[str, _DataSet]]:
     return arrays_of_group
 
 
-def _with_ids(group: str, arrays: Mapping[str, _DataSet]) -> str:
-    """Return the options that read an array of a group with a list of texts that has its length."""
+def _with_ids(group: str, arrays: Mapping[str, _DataSet], handle: Any = None) -> str:
+    """Return the options that read an array of a group with a list of texts that has its length.
+
+    The texts of a file that is open are looked at: of frames, several have the id of one clip.
+    """
     prefix = f"{group}/" if group else ""
     array_of_length = {}
     for name, array in arrays.items():
@@ -190,8 +193,19 @@ def _with_ids(group: str, arrays: Mapping[str, _DataSet]) -> str:
             stored = "clip" if len(arrays[name].shape) == 2 else "frames"
             array_key = shlex.quote(f"{prefix}{name}")
             id_key = shlex.quote(f"{prefix}{ids}")
-            return f"--array {stored}={array_key} --id-key {id_key}"
+            options = f"--array {stored}={array_key} --id-key {id_key}"
+            with suppress(*FOREIGN_DAMAGE, FixInput, Corrupt, BadRow):
+                if handle and _repeats(handle, f"{prefix}{ids}"):
+                    options += " --pool only"
+            return options
     return ""
+
+
+def _repeats(handle: Any, ids_key: str) -> bool:
+    """Return whether a list of texts has one several times."""
+    where = str(handle.filename)
+    ids = text_ids(_column(handle, Path(where), ids_key, ids_key), ids_key, where)
+    return len(set(ids)) < len(ids)
 
 
 def _with_vectors(group: str, arrays: Mapping[str, _DataSet]) -> tuple[str, int]:
@@ -237,7 +251,7 @@ def _how_to_read(handle: Any) -> str:
     arrays_of_group = _arrays_of_groups(handle)
     for group, arrays in arrays_of_group.items():
         groups.append(f"{group or '/'} ({few(list(arrays), 2)})")
-        options = _with_ids(group, arrays) or options
+        options = _with_ids(group, arrays, handle) or options
     options = _of_films(arrays_of_group) or options
     there = f"arrays are in {few(groups, 3)}" if groups else "the file has no array"
     return f"{options}; {there}"
@@ -289,7 +303,14 @@ def _a_group_a_film(
             )
             for row, clip in enumerate(ids):
                 if (film, clip) in keys[array]:
-                    raise FixInput(f"{ids_key!r} has {clip!r} twice", where=where)
+                    hint = (
+                        "keep one row for each id; --pool takes the rows of clips only"
+                    )
+                    raise FixInput(
+                        f"{ids_key!r} has {clip!r} twice",
+                        where=where,
+                        hint=f"{hint} where one array has all films",
+                    )
                 keys[array][film, clip] = (of_film, row)
     clips: dict[tuple[str, str], None] = {}
     for key_of_clip in keys.values():

@@ -7,8 +7,9 @@ import struct
 import tokenize
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeAlias
@@ -17,7 +18,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.console import few
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_file
 from obygaze_features.store.files import check_memory
@@ -50,6 +51,7 @@ GENERIC = frozenset(
         "arr_0",
     )
 )
+ROWS_OF_SHAPES = "rows of several shapes in one clip"
 # What NumPy, h5py and torch raise over damaged bytes.
 FOREIGN_DAMAGE = (
     OSError,
@@ -82,6 +84,7 @@ class ExportOrigin(msgspec.Struct, frozen=True):
         citation: What to cite for them.
         arrays: For each array, the names of its dimensions.
         left_out: What else the store has, in words.
+        recipe: How its features were made.
     """
 
     seal: str
@@ -90,6 +93,7 @@ class ExportOrigin(msgspec.Struct, frozen=True):
     citation: str = ""
     arrays: dict[str, tuple[str, ...]] = {}
     left_out: tuple[str, ...] = ()
+    recipe: dict[str, Any] = {}
 
 
 def read_export_origin(text: str) -> ExportOrigin | None:
@@ -290,6 +294,98 @@ class ClipColumn:
             raise BadRow(f"{self.name} cannot be read: {error}") from error
         checked_shape(Shape.of(opened), self.name, self.least_dimensions)
         return opened
+
+
+@dataclass
+class RowsOfClips:
+    """An array of which each clip has several rows, one below the other, such as frames.
+
+    A clip has the rows from its place in `starts` to before the next one.
+    """
+
+    name: str
+    rows: Column
+    starts: npt.NDArray[np.int64]
+
+    def shapes(self, places: Sequence[int]) -> tuple[dict[Shape, list[int]], str]:
+        """Return the places of clips by their shapes, where all rows of a clip have one."""
+        shape_of_row: dict[int, Shape] = {}
+        shapes, first_problem = self.rows.shapes(range(int(self.starts[-1])))
+        for shape_of_rows, rows in shapes.items():
+            shape_of_row.update(dict.fromkeys(rows, shape_of_rows))
+        places_of_shape: dict[Shape, list[int]] = {}
+        for place in places:
+            rows_of_clip = self._rows_of(place).tolist()
+            shape, *others = {shape_of_row.get(row) for row in rows_of_clip}
+            if shape is None or others:
+                first_problem = first_problem or f"{self.name} has {ROWS_OF_SHAPES}"
+                continue
+            of_clip = shape._replace(sizes=(len(rows_of_clip), *shape.sizes))
+            places_of_shape.setdefault(of_clip, []).append(place)
+        return places_of_shape, first_problem
+
+    def read(self, places: npt.NDArray[np.int64]) -> list[Values | BadRow]:
+        """Return the rows of some clips; a bad row makes the clip a bad one."""
+        rows_of_places = [self._rows_of(place) for place in places.tolist()]
+        rows = list(self.rows.read(np.concatenate(rows_of_places)))
+        clips: list[Values | BadRow] = []
+        first = 0
+        for rows_of_place in rows_of_places:
+            of_clip = rows[first : first + len(rows_of_place)]
+            first += len(of_clip)
+            bad = [row for row in of_clip if isinstance(row, BadRow)]
+            if not bad and len(set(map(np.shape, of_clip))) > 1:
+                bad = [BadRow(f"{self.name} has {ROWS_OF_SHAPES}")]
+            clips.append(bad[0] if bad else np.stack(of_clip))
+        return clips
+
+    def _rows_of(self, place: int) -> npt.NDArray[np.int64]:
+        return np.arange(self.starts[place], self.starts[place + 1])
+
+
+def with_rows_of_clips(reader: Reader) -> Reader:
+    """Return a reader in which the rows with one id, one below the other, are one clip.
+
+    Rows of one id that lie apart, or are of several films or times, may be of several clips.
+    """
+    ids = list(reader.clip_ids)
+    starts = [
+        place for place in range(len(ids)) if ids[place - 1 : place] != [ids[place]]
+    ]
+    clip_ids = [ids[place] for place in starts]
+    apart = [name for name, n in Counter(clip_ids).items() if n > 1]
+    facts: dict[str, set[Any]] = {}
+    for place, name in enumerate(ids):
+        times = reader.times[place] if reader.times else ()
+        facts.setdefault(name, set()).add((reader.movie_ids[place], *times))
+    differ = [name for name, found in facts.items() if len(found) > 1]
+    for names, problem in (
+        (apart, "rows that are not one below the other"),
+        (differ, "rows of several films or times"),
+    ):
+        if names:
+            raise FixInput(
+                f"{count(len(names), 'clip id')} with {problem}: {few(names, 3)}",
+                where=reader.where,
+                hint="--pool takes the rows of a clip one below the other; where they are of"
+                " several clips, give each clip its own id, such as film and number",
+            )
+    bounds = np.array([*starts, len(ids)], dtype=np.int64)
+    columns: dict[str, Column] = {}
+    for name, column in reader.columns.items():
+        columns[name] = RowsOfClips(column.name, column, bounds)
+    if len(clip_ids) == len(ids):
+        return reader
+    n_rows = count(len(ids), "row")
+    note = f"{n_rows} of the files are those of {count(len(clip_ids), 'clip')}"
+    return replace(
+        reader,
+        clip_ids=clip_ids,
+        movie_ids=[reader.movie_ids[place] for place in starts],
+        times=[reader.times[place] for place in starts] if reader.times else (),
+        columns=columns,
+        notes=[*reader.notes, note],
+    )
 
 
 def clip_reader(

@@ -117,21 +117,6 @@ def test_annotation_files_score_the_official_test_clips(
     assert "1 judged clips were not returned" in done.stdout
 
 
-def test_six_runs_are_one_too_many(tmp_path: Path) -> None:
-    qrels = write(tmp_path / "q", "violence 0 a 1\nviolence 0 b 0\n")
-    runs = [violence_run(tmp_path / f"{i}.txt", {"a": 0.9, "b": 0.1}) for i in range(6)]
-    words = [word for run in runs for word in ("--run", run)]
-    document = (
-        call_obygaze("audit", "mediaeval", "--qrels", qrels, *words, "--json")
-        .ok()
-        .json()
-    )
-    assert document["broken"] == [
-        "violence: 6 runs, at most 5 are allowed for a subtask"
-    ]
-    assert len(document["runs"]) == 6
-
-
 def test_runs_are_written_as_they_are_read(tmp_path: Path) -> None:
     scores = {"b": 0.1, "a": 0.1, "c": 1 / 3}
     path, beside = write_run_file(

@@ -69,16 +69,6 @@ def test_rates_and_contrast_of_a_table(tmp_path: Path) -> None:
     assert len((tmp_path / "r.csv").read_text("utf-8").splitlines()) == 1 + 2 * 3
 
 
-def test_clusters_with_both_groups_are_not_tested(tmp_path: Path) -> None:
-    table = write(tmp_path / "t.csv", CAPTIONS.replace("N,4", "N,1"))
-    words = ("audit", "captions", table, "--group", "condition", "--cluster", "image")
-    assert call_obygaze(*words, "--json").ok().json()["contrasts"] == []
-    assert (
-        "not tested: a cluster has captions of two groups"
-        in call_obygaze(*words).ok().stdout
-    )
-
-
 def test_tables_with_semicolons(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", CAPTIONS.replace(",", ";"))
     words = ("audit", "captions", table, "--group", "condition", "--json")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shlex
+import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from support.cli import call_obygaze, run_obygaze
+from support.cli import call_obygaze
+from support.demo import demo
 
 
 def _table(folder: Path, name: str, run: str = "first") -> list[dict[str, str]]:
@@ -20,10 +23,13 @@ def _table(folder: Path, name: str, run: str = "first") -> list[dict[str, str]]:
 
 @pytest.mark.check("the whole tour, in half a minute")
 def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) -> None:
+    shutil.copytree(demo(), tmp_path, dirs_exist_ok=True)
     folder = tmp_path / "demo"
-    done = run_obygaze("-C", tmp_path, "demo", "--json").ok()
-    document = done.json()
-    page = Path(document["page"]).read_text(encoding="utf-8")
+    document = json.loads((tmp_path / "stdout").read_text("utf-8"))
+    said = (tmp_path / "stderr").read_text("utf-8")
+    report_path = "demo/runs/first/report.html"
+    made_in = document["page"].removesuffix(f"/{report_path}")
+    page = (tmp_path / report_path).read_text(encoding="utf-8")
     assert not re.search(r'(?:src|href)="(?!#|data:)', page)
     # The first screen answers the question, and says which of the two concepts is found.
     first_screen = page[page.index("<header>") : page.index("</header>")]
@@ -54,16 +60,24 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
         row["model"]: row["better?"] for row in _table(folder, "summary", "heard")
     }
     assert is_better == {"ridge (desc)": "not shown", "ridge (sound)": "yes"}
+    # Of two concepts, pictures show one and sound has the other.
+    page = (folder / "runs" / "joined" / "report.html").read_text(encoding="utf-8")
+    first_screen = page[page.index("<header>") : page.index("</header>")]
+    assert (
+        "seen and heard together say more than the best of them alone" in first_screen
+    )
+    (gain,) = _table(folder, "questions", "joined")
+    assert float(gain["difference low"]) > 0
     # Each printed command works as it is typed.
-    report = shlex.split(document["commands"][-1])[1:]
-    assert run_obygaze(*report, cwd=tmp_path).code == 0
-    assert all(f"$ {command}\n" in done.stderr for command in document["commands"])
+    last = document["commands"][-1].replace(made_in, str(tmp_path))
+    assert call_obygaze(*shlex.split(last)[1:], cwd=tmp_path).code == 0
+    assert all(f"$ {command}\n" in said for command in document["commands"])
     # The guide on maps goes on with these weights.
     has_torch = find_spec("torch") is not None and find_spec("transformers") is not None
     assert (folder / "weights" / "model.safetensors").is_file() == has_torch
     # Neither progress bars nor warnings.
-    assert "%|" not in done.stderr
-    assert "Warning" not in done.stderr
+    assert "%|" not in said
+    assert "Warning" not in said
 
 
 def test_a_folder_with_work_in_it_is_left_alone(tmp_path: Path) -> None:

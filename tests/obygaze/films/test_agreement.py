@@ -368,6 +368,33 @@ def test_means_of_other_pairs_side_by_side_are_told(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_without_ns_is_shown_where_somebody_said_ns(tmp_path: Path) -> None:
+    shown = run(tmp_path, *film("lake", "EN HN S S", "EN EN S HN"))
+    assert "NS" not in shown.stdout.replace("gamma over pairs", "")
+    assert "without NS" in run(tmp_path, *film("lake", "EN HN S", "EN NS S")).stdout
+
+
+def test_agree_names_the_labels_of_a_person_and_no_other_column(tmp_path: Path) -> None:
+    """It offered ids and remarks as what annotators agree in."""
+    rows = ["Nr,film,who,Objekt,Notiz,overlap_frames"]
+    for number in range(8):
+        for who in ("ada", "ben"):
+            word = ("ja", "nein")[number % 2]
+            rows.append(
+                f"{number},lake,{who},{word},remark {number} {who},{number % 3}"
+            )
+    (tmp_path / "t.csv").write_text("\n".join(rows), encoding="utf-8")
+    columns = ("clip_id=Nr", "movie_id=film", "annotator=who")
+    options = [word for column in columns for word in ("--map", column)]
+    words = ("manifest", "import", "csv", "t.csv", *options, "-o", "mine")
+    imported = call_obygaze(*words, cwd=tmp_path).ok()
+    assert "overlap_frames (how the level was found, no label)" in imported.stderr
+    done = call_obygaze("manifest", "agree", "mine", "--every", "5", cwd=tmp_path)
+    hint = "obygaze audit reliability mine --column Objekt --cluster movie_id"
+    assert f"Try: {hint}\n" in done.stderr
+    assert call_obygaze(*hint.split()[1:], cwd=tmp_path).code == 0
+
+
 def test_levels_of_two_views_are_not_compared(tmp_path: Path) -> None:
     """The visual view makes levels lower, which looked like annotators who disagree."""
     one, spans = film("one", "EN HN NS S", "EN HN NS S")

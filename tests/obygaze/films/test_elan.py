@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from support.cli import call_obygaze
 from support.videos import write_video
 
 from obygaze.films.exchange import (
@@ -190,6 +191,55 @@ def test_a_tier_that_belongs_to_no_marks_is_refused(role: str, tmp_path: Path) -
     assert "--write-mapping" not in str(caught.value.hint)
 
 
+def test_an_annotation_without_a_text_is_no_mark_without_a_level(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It became a row that `manifest project` and `agree` refused."""
+    monkeypatch.chdir(tmp_path)
+    empty = timed("a", [("S", 0, 1000), ("", 1000, 2000)])
+    tier = f'<TIER TIER_ID="ada" LINGUISTIC_TYPE_REF="frei">{empty}</TIER>'
+    Path("lake.eaf").write_text(document(tier), encoding="utf-8")
+    with pytest.raises(FixInput) as caught:
+        import_segments(["lake.eaf"], "marks", 25, mapping=MARKED)
+    (line,) = caught.value.details
+    assert line.startswith(
+        "lake.eaf at 0:00:01: tier ada: an annotation without a text"
+    )
+    said = replace(MARKED, levels={"": "HN"})
+    imported = import_segments(["lake.eaf"], "marks", 25, mapping=said)
+    assert [clip.level for clip in imported.manifest] == ["S", "HN"]
+
+
+def test_a_mark_of_ours_without_a_level_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    segment = Segment("lake", "ada", 0, 9, "", ("Look",))
+    film = FilmSegments("lake", Fraction(25), None, [segment])
+    ((path, data),) = exported_files([film], "elan", tmp_path).items()
+    path.write_bytes(data)
+    (warning,) = import_segments([path], "marks", 25).warnings
+    assert warning.startswith("1 segment without a level, which manifest project and")
+
+
+def test_subtitles_are_no_marks_and_no_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lake.srt").write_text(
+        "1\n00:00:01,000 --> 00:00:02,000\nHello\n", encoding="utf-8"
+    )
+    for command in (
+        ("manifest", "import", "segments", "lake.srt", "-o", "s"),
+        ("manifest", "import", "csv", "lake.srt", "-o", "s"),
+        ("store", "import", "csv", "lake.srt", "-o", "s"),
+        ("manifest", "project", "lake.srt", "--every", "5"),
+    ):
+        done = call_obygaze(*command)
+        assert done.code in (1, 2)
+        assert "Try: obygaze extract words MANIFEST -b minilm" in done.stderr
+
+
 def test_a_document_type_in_utf_16_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lake.eaf"
     path.write_text('<!DOCTYPE a [<!ENTITY x "y">]><a/>', encoding="utf-16")
@@ -227,3 +277,27 @@ def test_a_concept_with_a_comma_comes_back_as_one(tmp_path: Path, concept: str) 
         path.write_bytes(data)
     imported = import_segments([tmp_path / "lake.eaf"], "back", 10).manifest
     assert [clip.concepts for clip in imported] == [(concept, "Body")]
+
+
+def test_a_film_that_is_linked_is_projected_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clips of --every ended at the last mark, though the length of the film is known."""
+    monkeypatch.chdir(tmp_path)
+    write_video(tmp_path / "lake.mp4", numbers=range(250))
+    clips = (Clip("lake-1", "lake", video="lake.mp4", start_s=0.0, end_s=2.0),)
+    header = Header("films", video_root=str(tmp_path))
+    write_manifest(Manifest("films", header, clips), Path("manifests/films.toml"))
+    header_line = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    rows = "lake,ada,50,99,S,,25\npier,ada,50,99,S,,25\n"
+    Path("s.csv").write_text(header_line + rows, encoding="utf-8")
+    done = call_obygaze("manifest", "project", "s.csv", "--every", "2").ok()
+    levels = [line.split()[:2] for line in done.stdout.splitlines()[1:]]
+    assert levels == [
+        ["lake-0001", "EN"],
+        ["lake-0002", "S"],
+        *(["lake-0003", "EN"], ["lake-0004", "EN"], ["lake-0005", "EN"]),
+        ["pier-0002", "S"],
+    ]
+    assert "end at its last segment (pier at 0:00:04.0)" in done.stderr
+    assert "clips without a mark as EN: ada in lake" in done.stderr

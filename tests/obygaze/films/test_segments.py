@@ -195,16 +195,6 @@ def test_a_file_of_marks_that_is_no_table_is_told_its_import(
     assert f"Try: obygaze manifest import segments '{name}' -o NAME" in told
 
 
-def test_a_line_of_200_megabytes_is_refused_without_holding_it(tmp_path: Path) -> None:
-    path = tmp_path / "segments.csv"
-    with path.open("wb") as stream:
-        stream.write(f"{SEGMENTS}\nm,A,0,9,S,".encode())
-        stream.truncate(200_000_000)
-    assert told_of_segments(path) == [
-        "2: the line is longer than 1.0 MB; the rest of the file is not read"
-    ]
-
-
 def test_concepts_without_a_level_are_not_time_that_was_watched(tmp_path: Path) -> None:
     header = f"{SEGMENTS},comment"
     path = segments_file(tmp_path, "m,A,0,9,,,watched", header=header)

@@ -29,11 +29,13 @@ from support.gpu_runs import (
     timed_run,
 )
 from support.simulated_gpu import SimulatedGpu, TimedBackbone
+from support.sound_checkpoints import CARD_OF, save_tiny_sound, tiny_sound_card
 
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
+from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.extraction import compute
-from obygaze_features.extraction.clips import ViewedClip
+from obygaze_features.extraction.clips import HeardClip, ViewedClip
 from obygaze_features.extraction.compute import (
     BatchComputer,
     Computed,
@@ -154,6 +156,35 @@ def test_a_batch_of_a_gpu_has_the_features_of_its_clips(
         )
         np.testing.assert_allclose(values, alone, rtol=2e-3, atol=2e-5)
         assert all(one.finite[name].all() for one in results)
+
+
+@pytest.mark.parametrize("family", sorted(CARD_OF))
+def test_sound_on_a_gpu_has_the_same_features_and_the_host_waits_for_events_only(
+    family: str, tmp_path: Path
+) -> None:
+    """Clips of one piece and of several, with sound before them that the model does not take."""
+    folder = tmp_path / "weights"
+    save_tiny_sound(family, folder)
+    backbone = load_backbone(tiny_sound_card(family, tmp_path, 1.0), folder)
+    assert isinstance(backbone, SoundBackbone)
+    random = np.random.default_rng(3)
+    clips = []
+    for seconds in (0.3, 1.0, 2.3):
+        n_samples = round(seconds * backbone.view.rate)
+        samples = random.standard_normal(n_samples).astype(np.float32)
+        clips.append(HeardClip(ClipSound(0.1 * samples, n_samples // 10), {}))
+    specs = arrays_of_features(backbone)
+    with clip_threads(1) as pool:
+        expected = computer_for(backbone, specs, pool).compute_all(clips)
+    backbone.placement = replace(backbone.placement, device="cuda")
+    with SimulatedGpu() as gpu, clip_threads(1) as pool:
+        result = computer_for(backbone, specs, pool).start(clips)
+        assert (gpu.waits, gpu.blocking_copies) == ([], 0)
+        found = result()
+    for name in backbone.arrays:
+        alone = np.concatenate([one.arrays[name] for one in expected])
+        np.testing.assert_allclose(found.arrays[name], alone, rtol=2e-3, atol=2e-5)
+        assert found.finite[name].all()
 
 
 def test_backbones_share_the_pictures_on_a_gpu(tmp_path: Path) -> None:

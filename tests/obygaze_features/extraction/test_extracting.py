@@ -608,15 +608,6 @@ def test_a_clip_that_has_another_film_now_has_no_video_as_planned(
     assert (row.movie_id, row.status) == (films.clips[number].movie_id, "no-video")
 
 
-def test_films_that_are_not_there_are_refused_before_anything_is_written(
-    films: Manifest, world: Path
-) -> None:
-    header = structs.replace(films.header, video_root=str(world / "unmounted"))
-    with pytest.raises(ObygazeError, match="no clip of films has a video file"):
-        run(replace(films, header=header), world)
-    assert list((world / "stores").iterdir()) == []
-
-
 # --- What it shows ---
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,21 @@ import numpy as np
 import pytest
 from support.cli import call_obygaze
 from support.extracted_stores import bytes_of
-from support.heard_films import RATE, damage_sound, noise, tone, write_film
-from support.sounds import only
+from support.heard_films import FPS, RATE, noise, tone, write_film
+from support.sounds import only, with_damage
 
 import obygaze as og
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.core.errors import FixUsage, Mismatch
+from obygaze_features.extraction import windows
+from obygaze_features.extraction.windows import WantedWindow, decode_windows
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.windows import Grid
+from obygaze_features.video import DecodeJob, DecodePool, PictureView
+from obygaze_features.video.pool import DecodeResult
+from obygaze_features.video.sound import SAMPLE_BYTES, SoundView
 
 HEARD = "films.sound-descriptors"
 SEEN = "films.descriptors"
@@ -151,6 +158,40 @@ def test_a_window_hears_what_a_clip_of_its_time_hears(
         assert starts.ravel().tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
+def test_the_sound_of_a_sweep_is_decoded_in_pieces(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows of a second, every half second; a piece has at most a second and a half."""
+    views = (SoundView(RATE, 0.3), PictureView(2))
+    wanted = [WantedWindow(number, views) for number in range(7)]
+    video = str(world / "videos" / "loud.mkv")
+    grid = Grid(seconds=1, every=0.5)
+    jobs: list[DecodeJob] = []
+
+    def swept() -> list[DecodeResult]:
+        jobs.clear()
+        return list(decode_windows(video, grid, wanted, pool, str(tmp_path)))
+
+    with DecodePool(1) as pool:
+        submit = pool.submit
+
+        def counted(job: DecodeJob) -> Future[DecodeResult]:
+            jobs.extend([job] if views[0] in job.views else [])
+            return submit(job)
+
+        monkeypatch.setattr(pool, "submit", counted)
+        whole = swept()
+        assert len(jobs) == 1
+        monkeypatch.setattr(windows, "SOUND_BYTES", round(1.5 * RATE * SAMPLE_BYTES))
+        pieces = swept()
+    assert [job.end_s for job in jobs] == [1.5, 2.5, 3.5, 4.0]
+    for one, other in zip(whole, pieces, strict=True):
+        assert one.sound(views[0]).samples.tobytes() == (
+            other.sound(views[0]).samples.tobytes()
+        )
+        assert other.clip(views[1]).total == FPS
+
+
 def test_kept_frames_serve_the_pictures_and_the_sound_is_decoded(
     world: Path, tmp_path: Path
 ) -> None:
@@ -193,7 +234,9 @@ def test_sound_that_ends_early_is_a_remark_or_a_reason(tmp_path: Path) -> None:
 
 def test_damaged_sound_fails_or_counts_as_missing(tmp_path: Path) -> None:
     manifest = make_films(tmp_path, ("loud",))
-    damage_sound(tmp_path / "videos" / "loud.mkv", 2.5)
+    loud = tmp_path / "videos" / "loud.mkv"
+    # Packets have 1,152 samples: this one is heard at 2.5 s.
+    with_damage(loud, tmp_path / "damaged.mkv", 34).replace(loud)
     extract(tmp_path, manifest, "sound-descriptors", "descriptors")
     whole, damaged = og.open_store(tmp_path / "stores" / HEARD).rows
     assert whole.status == "ok"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -19,12 +23,16 @@ from support.words import real_encoder, save_encoder, save_text_model
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.console import Quiet
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
+from obygaze_features.core.files import quick_sha256
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.functions import extract, extract_words, search
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import open_store
+from obygaze_features.store import Store, open_store
+from obygaze_features.store.changing import merge
+from obygaze_features.store.records import Origin
 
 # A tiny BERT of eight tokens at once, two of which stand around a text.
 CARD = """
@@ -69,6 +77,16 @@ def say(workspace: Path, **texts: str) -> str:
     for film, text in texts.items():
         (workspace / "said" / f"{film}.srt").write_text(SRT.format(text))
     return str(workspace / "said")
+
+
+def sha256(path: Path) -> bytes:
+    return hashlib.sha256(path.read_bytes()).hexdigest().encode()
+
+
+def embed_long(tower: TextTower, texts: Sequence[str]) -> NDArray[np.float32]:
+    """The vectors of texts as a store has them."""
+    with clip_threads(2) as threads:
+        return tower.embed_long(texts, Quiet(), threads)
 
 
 def test_a_store_has_vectors_and_numbers_of_words_and_is_sealed_at_once(
@@ -139,6 +157,85 @@ def test_no_word_of_the_input_is_in_any_file_of_the_store(
     assert n_files > 8
 
 
+def test_the_subtitles_that_were_read_are_named_and_are_no_part_of_the_recipe(
+    workspace: Path, encoder: Path
+) -> None:
+    """Other words of a clip are other numbers, with which it is never merged."""
+
+    def made(subtitles: Path | str, name: str) -> Store:
+        extract_words(
+            "films", "tiny", subtitles, out=name, weights=encoder, workspace=workspace
+        )
+        return open_store(name, workspace=workspace)
+
+    said = say(workspace, lake="a happy man")
+    first = made(said, "first")
+    digest = hashlib.sha256(
+        b"lake.srt\0" + sha256(Path(said, "lake.srt")) + b"\n"
+    ).hexdigest()
+    assert first.record.origins == (Origin("said", digest),)
+    # Subtitles that come later are another store, in which all other clips have the same bits.
+    say(workspace, pier="the sad dog riding on a bed")
+    later = made(said, "later")
+    assert later.fingerprint == first.fingerprint
+    assert merge([first, later], "both", workspace=workspace).n_clips == 4
+    both = open_store("both", workspace=workspace)
+    assert both.record.rows.ok == 4
+    assert {origin.place for origin in both.record.origins} >= {"said"}
+    say(workspace, lake="a happy dog")
+    changed = made(said, "changed")
+    assert changed.fingerprint == first.fingerprint
+    with pytest.raises(Mismatch, match="'lake-0' is in two stores, with different"):
+        merge([first, changed], "mixed", workspace=workspace)
+    table = workspace / "texts.csv"
+    table.write_text("clip_id,text\nlake-0,a man\n")
+    (origin,) = made(table, "texts").record.origins
+    assert origin == Origin("texts.csv", sha256(table).decode())
+    # What gives new films features of the same recipe.
+    assert first.recipe.words_of_clips.startswith("FOLDER")
+    assert open_store("texts", workspace=workspace).recipe.words_of_clips.startswith(
+        "TABLE, with the columns clip_id and text"
+    )
+    # The video has the subtitles inside.
+    video = workspace / "videos" / "lake.mkv"
+    write_subtitled(video, ["subrip"], [(1.0, 2.0, "a man")])
+    call_obygaze("-C", workspace, "manifest", "link", "films", video.parent)
+    embedded = made("embedded", "embedded")
+    assert embedded.record.origins == ()
+    size, quick = quick_sha256(video)
+    rows = {(row.video_bytes, row.video_hash) for row in embedded.rows if row.is_ok}
+    assert rows == {(size, quick[:16])}
+
+
+@pytest.mark.parametrize("kind", ["folder", "embedded"])
+def test_a_clip_behind_the_end_of_its_film_has_no_words(
+    workspace: Path, encoder: Path, kind: str
+) -> None:
+    """As its pictures and its sound; one that ends a little after the film has those before."""
+    spans = {"in": (10, 15.5), "across": (14, 19), "behind": (20, 25)}
+    clips = [
+        Clip(name, "lake", start_s=start_s, end_s=end_s)
+        for name, (start_s, end_s) in spans.items()
+    ]
+    films = Manifest("late", Header("Films"), tuple(clips))
+    write_manifest(films, workspace / "manifests" / "late.toml")
+    video = workspace / "videos" / "lake.mkv"
+    write_subtitled(video, ["subrip"], [(14.0, 14.5, "a man")])
+    call_obygaze("-C", workspace, "manifest", "link", "late", video.parent)
+    subtitles = "embedded"
+    if kind == "folder":
+        subtitles = say(workspace, lake="")
+        cue = SRT.format("a man").replace(":01,", ":14,").replace(":02,", ":15,")
+        Path(subtitles, "lake.srt").write_text(cue, encoding="utf-8")
+    made = extract_words(
+        "late", "tiny", subtitles, weights=encoder, workspace=workspace
+    )
+    end = r"ends at {} s, the film at 15\.\d\d s"
+    assert re.fullmatch(f"too-long: the part {end.format(19)}", made.failed["across"])
+    assert re.fullmatch(f"too-long: the part {end.format(25)}", made.failed["behind"])
+    assert [*made.failed] == ["across", "behind"]
+
+
 def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(
     workspace: Path, encoder: Path
 ) -> None:
@@ -146,7 +243,7 @@ def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(
         find_card("tiny", Workspace.of(workspace)), encoder, workspace=workspace
     )
     long = "the happy man riding the sad dog on a"
-    (vector,) = tower.embed_long([long], Quiet())
+    (vector,) = embed_long(tower, [long])
     halves = ["the happy man riding", "the sad dog on a"]
     four, five = tower.embed(halves).astype(np.float64)
     np.testing.assert_allclose(vector, (4 * four + 5 * five) / 9, atol=1e-6)
@@ -155,7 +252,7 @@ def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(
     with pytest.raises(FixInput, match="11 tokens, the tower takes 8"):
         tower.embed([long])
     # Without blanks there is no place but between letters.
-    (joined,) = tower.embed_long(["a" * 1 + "!" * 20], Quiet())
+    (joined,) = embed_long(tower, ["a" * 1 + "!" * 20])
     assert np.isfinite(joined).all()
 
 
@@ -178,10 +275,15 @@ def test_the_real_vectors_are_those_of_sentence_transformers(minilm: TextTower) 
     ]
     model = package.SentenceTransformer(str(real_encoder()), device="cpu")
     expected = model.encode(texts)
-    together = minilm.embed_long(texts, Quiet())
+    together = embed_long(minilm, texts)
     np.testing.assert_allclose(together, expected, atol=1e-6)
-    alone = [minilm.embed_long([text], Quiet())[0] for text in texts]
-    np.testing.assert_allclose(alone, together, atol=1e-6)
+    # To the bit: a clip that is in two stores must have the same numbers in both.
+    for some in (texts[:1], texts[::-1], [*texts[2:], *20 * ["Oh no."]]):
+        for text, vector in zip(some, embed_long(minilm, some), strict=True):
+            if text in texts:
+                np.testing.assert_array_equal(vector, together[texts.index(text)])
+    alone = [embed_long(minilm, [text])[0] for text in texts]
+    np.testing.assert_array_equal(alone, together)
     assert minilm.verified
     assert minilm.max_length == model.max_seq_length
 
@@ -215,7 +317,10 @@ def test_bad_input_is_one_error_and_nothing_is_made(
     call_obygaze("-C", workspace, "manifest", "link", "films", workspace / "videos")
     beyond = refused(said, r"begins at 60.0 s, and the film lake ends at 15.0 s")
     assert beyond.where == f"{said / 'lake.srt'}:2"
-    refused("embedded", "no clip has any words: .*no-words: it has no subtitles")
+    silent = refused(
+        "embedded", "no clip has any words: .*no-words: it has no subtitles"
+    )
+    assert silent.where == "films"
     table = workspace / "table.csv"
     table.write_text("movie_id,text\nlake,a\n")
     refused(table, "must have the columns movie_id, start_s, end_s, text")
@@ -231,8 +336,9 @@ def test_bad_input_is_one_error_and_nothing_is_made(
     refused(table, "'Lake 1' and 'Lake_1' both become the clip 'Lake_1'")
     table.write_text("clip_id,text\nlake-0,-\nlake-1,\n")
     refused(table, r"nothing is said in 2 clips \(the text of the clip\)")
-    with pytest.raises(FixUsage, match="tiny reads words, not videos"):
-        extract("films", "tiny", weights=[str(encoder)], workspace=workspace)
+    for weights in ([str(encoder)], []):
+        with pytest.raises(FixUsage, match="tiny reads words, not videos"):
+            extract("films", "tiny", weights=weights, workspace=workspace)
     (said / "lake.srt").write_text(SRT.format("a"))
     with pytest.raises(FixUsage, match="has no text model"):
         extract_words("films", "dinov2-b", said, workspace=workspace)

@@ -85,14 +85,6 @@ def test_it_is_said_how_many_clips_were_selected(workspace: Path) -> None:
     ]
 
 
-def test_the_clips_of_an_expression_are_counted(workspace: Path) -> None:
-    clips = read_manifest("tiny", workspace=workspace)
-    assert compute_stats(clips, where="level == S").levels["S"] == 2
-    assert compute_stats(clips, where="level == S").clips == 2
-    with pytest.raises(NotFound, match="no clip with level == NS"):
-        compute_stats(clips, where="level == NS")
-
-
 def test_names_paths_and_manifests_are_taken(workspace: Path) -> None:
     path = workspace / "manifests" / "tiny.csv"
     clips = read_manifest(path)
@@ -117,12 +109,6 @@ def test_links_and_folds_are_written_to_the_manifest(workspace: Path) -> None:
         assign_folds(path, kind="leave-one-film-out")
     with pytest.raises(FixUsage, match="unknown kind of folds 'any'"):
         assign_folds(path, kind="any")  # type: ignore[arg-type]
-
-
-def test_a_folder_without_videos_of_the_clips_is_an_error(workspace: Path) -> None:
-    (workspace / "videos" / "a.mp4").rename(workspace / "videos" / "z.mp4")
-    with pytest.raises(NotFound, match="no file matches a clip"):
-        link_manifest("tiny", workspace / "videos", workspace=workspace)
 
 
 def test_a_table_is_read_and_saved_as_by_its_command(workspace: Path) -> None:

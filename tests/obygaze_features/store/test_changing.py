@@ -14,6 +14,7 @@ from support.cli import call_obygaze
 from support.filled_stores import ARRAYS, plan
 from support.leftovers import name_of_another_machine, name_of_ended
 from support.store_servers import web_server
+from support.stores import a_recipe as recipe_of_clips
 from support.stores import made_store
 from support.withdrawn_stores import (
     FILM,
@@ -610,18 +611,6 @@ def test_a_part_keeps_what_was_withdrawn_from_its_source(
     assert not has_planted(tmp_path / "both")
 
 
-def test_the_clip_of_a_film_is_not_withdrawn_for_a_film_of_its_name(
-    store: Path, workspace: Workspace
-) -> None:
-    """Film `alba` has one clip, and another film has a clip that is called `alba`."""
-    rows = rows_of()
-    rows[9] = rows[9]._replace(clip_id="alba")
-    rows[93] = rows[93]._replace(movie_id="alba")
-    both = write(workspace.root / "stores" / "both", rows)
-    with pytest.raises(FixInput, match="'alba' is the id of a film and of a clip"):
-        subset(both, without=["alba"], reason="asked", workspace=workspace)
-
-
 @pytest.mark.parametrize("is_known_by", ["video", "manifest"])
 def test_a_clip_is_withdrawn_with_the_rows_of_all_annotators(
     workspace: Workspace, is_known_by: str
@@ -917,3 +906,26 @@ def test_a_part_never_takes_the_place_of_its_source(
     with pytest.raises(Mismatch, match="not a copy"):
         verify(tmp_path / "part", source=old)
     assert open_store(old).seal == seal
+
+
+def test_windows_of_the_film_of_a_withdrawn_clip_are_to_be_looked_at(
+    workspace: Workspace,
+) -> None:
+    """They are other clips, and some of them may show it; a film takes its windows with it."""
+    stores = workspace.root / "stores"
+    values = {"clip": np.ones((2, 4), np.float32)}
+    made_store(stores / "clips", [Row("c0", "lake"), Row("c1", "pier")], values)
+    recipe = recipe_of_clips(sampling={"unit": "window", "grid": {"seconds": 2.0}})
+    for name, film in (("cut", "lake"), ("other", "quay")):
+        rows = [Row(f"{film}:0", film), Row("pier:0", "pier")]
+        made_store(stores / name, rows, values, recipe=recipe)
+    made = subset(stores / "clips", without=["c0"], reason="asked", workspace=workspace)
+    (copy,) = made.copies[1:]
+    assert (copy.path.name, copy.command) == ("cut", "")
+    assert str(copy).endswith(
+        "windows of its film, some of which may show it: look at it)"
+    )
+    made = subset(
+        stores / "clips", without=["lake"], reason="asked", workspace=workspace
+    )
+    assert "--without lake" in made.copies[-1].command

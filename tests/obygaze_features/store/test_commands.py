@@ -20,7 +20,7 @@ from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN
 
 Typed = Callable[..., Result]
 COMMANDS = (
-    *("ls", "info", "verify", "subset", "merge"),
+    *("ls", "info", "verify", "subset", "merge", "join"),
     *("import", "export", "push", "pull", "card"),
 )
 
@@ -227,18 +227,6 @@ def test_stores_that_were_replaced_have_no_name(tmp_path: Path, typed: Typed) ->
     assert [one["name"] for one in typed("ls", "--json").json()["stores"]] == ["films"]
     for name in ("x.next", "x.before-1"):
         typed("pull", "films", "-o", name, code=1)
-
-
-def test_a_merger_needs_one_recipe(tmp_path: Path, typed: Typed) -> None:
-    store(tmp_path)
-    other = a_recipe(compute={"dtype": "float16"})
-    made_store(tmp_path / "stores/other", some_rows(5), some_values(5), recipe=other)
-    typed("subset", "films", "--film", "tt0000102", "-o", "a")
-    typed("subset", "films", "--film", "tt0000103", "-o", "b")
-    typed("merge", "a", "-o", "x", code=2)
-    refused = typed("merge", "a", "other", "-o", "x", code=5)
-    assert "different recipes" in refused.stderr
-    assert typed("merge", "a", "b", "-o", "both", "--json").json()["n_clips"] == 10
 
 
 def test_an_export_says_which_clips_are_left_out(tmp_path: Path, typed: Typed) -> None:

@@ -196,7 +196,9 @@ def test_names_that_the_manifest_changed_are_known(tmp_path: Path) -> None:
         values_of(store, "clip", ["Amelie_1.ada", "tt1-002", "Juno_3"]), X
     )
     twice = saved(tmp_path / "g.npz", clip_id=["Juno_3", "Juno 3", "x"], X=X)
-    with pytest.raises(FixInput, match="1 clip id more than once in the files: Juno_3"):
+    with pytest.raises(
+        FixInput, match="1 clip id in several rows of the files: Juno_3"
+    ):
         import_features("npz", twice, tmp_path / "t", manifest=a_manifest(clips))
 
 
@@ -511,7 +513,7 @@ def test_two_arrays_never_get_one_name(tmp_path: Path) -> None:
         ({"clip_id": IDS, "X": np.array([None] * 3)}, "unpickled"),
         (
             {"clip_id": ["a", "a", "b"], "X": X},
-            "1 clip id more than once in the files: a",
+            "1 clip id in several rows of the files: a",
         ),
         ({"clip_id": ["a", "b", ""], "X": X}, "empty id"),
         (
@@ -724,7 +726,7 @@ def test_how_many_clips_rest_on_their_ids_is_said(tmp_path: Path) -> None:
     file = saved(tmp_path / "f.npz", clip_id=IDS, movie_id=films, X=X)
     notes = import_features("npz", file, tmp_path / "s", manifest=manifest).notes
     assert (
-        "2 clips matched by the ids alone: the files do not say of which films they are"
+        "2 clips matched by the ids alone: the files have no movie_id, which says the film"
         in notes
     )
 

@@ -274,13 +274,6 @@ def test_of_two_changes_one_is_told(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_store_that_is_being_filled_is_not_changed(tmp_path: Path) -> None:
-    seal = write(tmp_path / "s", some_rows(75)).seal
-    (tmp_path / "s.next").mkdir()
-    with pytest.raises(AlreadyThere, match="being filled or changed"):
-        change(tmp_path / "s", seal)
-
-
 def test_a_name_of_an_earlier_store_that_is_taken_is_said(tmp_path: Path) -> None:
     seal = write(tmp_path / "s", some_rows(75)).seal
     (tmp_path / f"s.before-{seal[:8]}/mine").mkdir(parents=True)

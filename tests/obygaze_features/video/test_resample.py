@@ -87,6 +87,29 @@ def test_another_rate_keeps_what_it_can_carry(rate: int, new_rate: int) -> None:
         assert np.abs(changed(0.6 * new_rate)).max() < 0.01
 
 
+@pytest.mark.parametrize(
+    ("rate", "new_rate"),
+    [(48000, 16000), (44100, 16000), (8000, 16000), (11025, 48000), (1200, 1000)],
+)
+def test_each_new_sample_is_an_exact_sum(rate: int, new_rate: int) -> None:
+    """Whole numbers of Python have no order of a sum: no library can return other samples."""
+    change = Resampler(rate, new_rate)
+    random = np.random.default_rng(rate)
+    steps = random.integers(-(2**24), 2**24, rate + 2 * change.margin)
+    new = change((steps * 2.0**-24).astype(np.float32), new_rate)
+    half = 10 * max(change.up, change.down)
+    taps = (resample._taps(half, change.up, change.down) * 2**26).astype(int).tolist()
+    for number in (0, 1, *random.integers(0, new_rate, 60).tolist(), new_rate - 1):
+        total = 0
+        centre = change.margin + number * change.down // change.up
+        for old in range(centre - change.margin, centre + change.margin + 1):
+            apart = number * change.down - (old - change.margin) * change.up
+            if abs(apart) <= half:
+                total += taps[half + apart] * int(steps[old])
+        assert abs(total) < 2**53
+        assert new[number] == np.float32(total * 2.0**-50)
+
+
 def test_recipes_see_another_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     def hashed() -> str:
         resample.resampler.cache_clear()

@@ -597,3 +597,17 @@ def test_a_difference_from_a_constant_stays_within_what_is_possible() -> None:
     interval = Interval(0.36, 0.519)
     assert interval.of_difference(-0.5, 0.5).ends == (0.36, 0.5)
     assert Interval(-1.2, 1.1).of_difference().ends == (-1, 1)
+
+
+@pytest.mark.parametrize("inflation", [1.0, 2.0])
+@pytest.mark.parametrize("k", [4, 12])
+def test_a_metric_that_may_be_negative_is_widened_as_it_is(
+    k: int, inflation: float
+) -> None:
+    """On the logit scale, draws below 0 would all count as 0."""
+    draws = np.random.default_rng(0).normal(-0.2, 0.1, 2000)
+    found = interval_of(draws, -0.2, k, within_unit=True, inflation=inflation)
+    assert found == interval_of(draws, -0.2, k, inflation=inflation)
+    half = stats.t.ppf(0.975, k - 1) * draws.std() * (inflation * k / (k - 1)) ** 0.5
+    expected = np.median(draws) + half * np.array([-1, 1])
+    np.testing.assert_allclose([found.low, found.high], expected, atol=0.02)

@@ -16,7 +16,7 @@ from support.experiments import (
 )
 from support.tables import differences, models, of_films, predictions_of, the_cell
 
-from obygaze_models.runner.summary import CellRows, answer, warnings_of
+from obygaze_models.runner.summary import CellRows, warnings_of
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 
@@ -85,18 +85,6 @@ def test_random_folds_let_a_blind_neighbour_look_good_and_films_do_not(
     assert found["film"].value("auc") == 0.5
     assert found["random"].facts["same_film"] == found["random"].n_clips
     assert found["film"].facts["same_film"] == 0
-
-
-def test_folds_of_clips_are_said_to_be_of_known_films(tmp_path: Path) -> None:
-    manifest = films(8, 30, seed=3, runs_on=0.8)
-    store = store_of(tmp_path / "s", manifest, planted(manifest, strength=0.0))
-    protocol = quick(
-        "honest", "splits.kind=kfold", "splits.folds=5", 'grid.models=["ridge"]'
-    )
-    run = run_on(tmp_path, protocol, manifest, {"x": store})
-    (text,) = [w.text for w in warnings_of(run) if w.about == "guessing"]
-    assert "neighbour has AP" in text
-    assert answer(run).startswith("On further clips of films it has seen")
 
 
 @pytest.mark.check("several runs")

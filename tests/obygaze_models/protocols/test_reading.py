@@ -62,7 +62,7 @@ class TestShipped:
                 "paper-baselines",
                 "obygaze12-subconstructs",
             ),
-            *("honest", "honest-frames"),
+            *("honest", "honest-frames", "honest-fusion"),
             *("mobygaze-visual", "mobygaze-words"),
             *(
                 "mediaeval2015-valence",
@@ -451,3 +451,12 @@ def test_what_folds_of_a_manifest_say_fits_every_protocol(n_folds: int) -> None:
     text = f"{MINIMAL}\n[splits]\nfolds = {n_folds}\n"
     found = read(text, *of_splits, of_task.replace("TASK", "EN_S"))
     assert (found.splits.kind, found.tasks["EN_S"].folds) == ("published", "grouped")
+
+
+@pytest.mark.parametrize("change", ["data.where=level != NS", "data.view=visual"])
+def test_printed_values_are_left_out_where_a_run_takes_other_clips(change: str) -> None:
+    assert load_protocol("paper-table2").paper
+    assert load_protocol("paper-table2", ["balancing=none"]).paper
+    assert not load_protocol("paper-table2", [change]).paper
+    value = 'paper=[{metric="ap", mean=0.5}]'
+    assert len(load_protocol("paper-table2", [change, value]).paper) == 1

@@ -159,7 +159,7 @@ def test_they_are_asked_for_by_the_protocol(inputs: Inputs) -> None:
     quiet = replace(inputs, protocol=replace(inputs.protocol, report=report))
     assert tables_of(quiet) == ([], [])
     asking = {name for name in protocol_names() if load_protocol(name).report.concepts}
-    assert asking == {"honest", "paper-pcbm", "paper-pcbm-text"}
+    assert asking == {"honest", "honest-fusion", "paper-pcbm", "paper-pcbm-text"}
 
 
 def test_a_concept_that_has_no_vector_without_some_film_is_named(

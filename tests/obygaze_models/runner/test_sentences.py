@@ -314,7 +314,8 @@ def test_a_bottleneck_of_sentences_is_kept_and_asks_for_the_words_of_new_films(
     write_manifest(new, tmp_path / "manifests" / "new.toml")
     with pytest.raises(ObygazeError) as caught:
         og.predict("kept", "new", workspace=tmp_path)
-    assert "obygaze extract words new -b toy --subtitles FOLDER" in str(caught.value)
+    # By the rule of the training clips: words that are found otherwise are another recipe.
+    assert "obygaze extract words new -b toy --subtitles TABLE" in str(caught.value)
 
 
 # ---- worlds of films ------------------------------------------------------------------------
@@ -342,7 +343,7 @@ def test_the_interval_of_zero_shot_misses_one_world_in_twenty(tmp_path: Path) ->
     texts = write_sentences(tmp_path / "t.npz", TOY_VECTORS)
     rng = np.random.default_rng([SEED, 11])
     truth = np.mean([average_precision_score(*film(rng)) for _ in range(20_000)])
-    n_worlds = amount(60, 400)
+    n_worlds = amount(20, 400)
     n_missed = 0
     changes = [
         *zero_shot(texts, *ONE_PAIR, 'grid.models=["said"]', "report.compare=false"),
@@ -379,5 +380,5 @@ def test_the_interval_of_zero_shot_misses_one_world_in_twenty(tmp_path: Path) ->
         n_missed += not low <= truth <= high
     if n_worlds == 400:
         assert 12 <= n_missed <= 28, n_missed
-    # Of 60 worlds with .05 missed, fewer than 1 in 1,000 draws have more than 9.
+    # Of 20 worlds with .05 missed, fewer than 1 in 1,000 draws have more than 6.
     assert n_missed <= 0.07 * n_worlds + 5, n_missed

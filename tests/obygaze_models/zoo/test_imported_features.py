@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -103,6 +104,29 @@ def test_a_file_of_features_is_no_store_and_leads_to_its_import(
     with pytest.raises(FixInput, match="a store is a folder, got a file") as raised:
         open_store(tmp_path / name)
     assert f"obygaze store import {kind} " in str(raised.value.hint)
+
+
+def test_a_later_file_is_imported_and_pooled_as_that_of_the_training(
+    lab: Path, tmp_path: Path
+) -> None:
+    """The hint was an import without --backbone and --pool, which the model refuses."""
+    for store, first in (("rows", 0), ("later-rows", 4)):
+        manifest = read_manifest("films", workspace=lab)
+        ids = np.repeat(list(manifest.clip_ids), 2)
+        values = np.random.default_rng(first).normal(size=(len(ids), 6))
+        np.savez(tmp_path / f"{store}.npz", clip_id=ids, clip=values.astype("f4"))
+    options = ("--backbone", "my rows", "--pool", "only-mean", "-o", "rows")
+    source = str(tmp_path / "rows.npz")
+    words = ("store", "import", "npz", source, "--manifest", "films", *options)
+    call_obygaze("-C", lab, *words).ok()
+    words = ("train", "ridge", "rows", "films", "-o", "of-rows")
+    call_obygaze("-C", lab, *words, "--set", "report.replicates=20").ok()
+    later = str(tmp_path / "later-rows.npz")
+    refused = call_obygaze("-C", lab, "models", "predict", "of-rows", later)
+    command = refused.stderr.partition("Try: obygaze ")[2].partition(", as ")[0]
+    assert command.endswith("--backbone 'my rows' --pool only-mean -o STORE")
+    call_obygaze("-C", lab, *shlex.split(command)).ok()
+    call_obygaze("-C", lab, "models", "predict", "of-rows", "STORE").ok()
 
 
 def test_the_only_array_of_a_later_import_may_have_another_name(lab: Path) -> None:

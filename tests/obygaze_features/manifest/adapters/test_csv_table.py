@@ -372,7 +372,7 @@ def test_ids_that_end_with_their_annotator_by_chance_are_said(tmp_path: Path) ->
     table.write_text("clip_id,movie_id,annotator\nlake.1,a,1\nlake.2,a,2\nhill.1,a,1\n")
     words = ("manifest", "import", "csv", table, "-o", "shots")
     done = call_obygaze("-C", tmp_path, *words)
-    assert "annotators have rows of the same clips: 2 clips in all" in done.stderr
+    assert "rows of annotators on 2 clips of" in done.stdout
 
 
 NUMBERED = "clip_id,movie_id,annotator,level\n1,a,ada,S\n2,a,ada,EN\n1,b,ben,HN\n"
@@ -670,5 +670,6 @@ def test_times_in_a_file_are_not_taken_without_the_file(tmp_path: Path) -> None:
         read(path)
     (line,) = caught.value.details
     assert "column 'start_s': without a file, start_s is a time in the film" in line
-    path.write_text(f"{PLACES}a-1,a,2,5,102,105,one.mp4\na-2,a,7,9,7,9,\n")
+    # Two columns of one table may be rounded differently.
+    path.write_text(f"{PLACES}a-1,a,2,5,102,105,one.mp4\na-2,a,7,9,7.004,8.996,\n")
     assert [clip.start_s for clip in read(path).manifest] == [2.0, 7.0]

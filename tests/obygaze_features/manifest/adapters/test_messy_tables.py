@@ -509,7 +509,7 @@ def test_rows_of_several_people_are_told_the_column_that_names_them(
         " annotators, --map annotator=who (2 times)"
     )
     done = imported(tmp_path, RATERS.encode(), *mapped, "--map", "annotator=who")
-    assert "manifests/t.toml: 5 clips of 1 film" in done
+    assert "manifests/t.toml: 5 rows of annotators on 3 clips of 1 film" in done
 
 
 def test_numbers_of_clips_are_no_label_of_several_people(tmp_path: Path) -> None:

@@ -1,0 +1,577 @@
+"""The audit of a share: in how many clips of films that nobody annotated something is.
+
+The clips were drawn within films by `manifest sample`, and marked. Scores of a model for all clips
+of the films may make the interval narrower; they never replace marks.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze.audits.result import Finding, Plot, Point, ReportedAudit, drawing
+from obygaze.films.agreement import NULLS, agreement, pairs_of
+from obygaze.films.labels import project_tables, table_names, table_path
+from obygaze.films.projection import DEFAULT_THRESHOLD
+from obygaze.films.sampling import (
+    DrawnFilm,
+    draw_plan,
+    is_drawn,
+    not_withdrawn,
+    values_of_films,
+)
+from obygaze.films.vocabulary import modalities_of
+from obygaze_features.core.console import count, few
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import number_of_cell, read_table
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.expression import Expression, parse
+from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.model import Clip, Manifest, require_numbers
+from obygaze_features.manifest.same_clip import Identity, clip_of_cells, compare_clips
+from obygaze_models.evaluation.group_tests import ALPHA, MANY
+from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
+from obygaze_models.evaluation.shares import (
+    MarkedFilms,
+    explained_by_scores,
+    marks_for_half,
+    share_of,
+)
+from obygaze_models.zoo.predicting import IN_SAMPLE
+
+ALL = "all films"
+PAGE_HEADERS = ("films", "n films", "clips", "marked", "share")
+FIGURE_CAPTION = (
+    "Each dot is the share of the clips, each line its interval of 95 % over films; to the right,"
+    " how many clips were marked, in how many films."
+)
+LEAST_FILMS = 2
+SCORE = re.compile(r"(p|score):.+")
+WHY_NOT_COUNT = (
+    "its clips were not drawn by plan, and counting predictions is wrong: nobody knows how many"
+    " errors a model makes in these films, and the count has the errors in it"
+)
+
+
+@dataclass(frozen=True)
+class GroupShare:
+    """The share of the clips of a group of films, with its interval of 95 % over films.
+
+    `n_clips` is the number of all clips of the films with marks. `width_of_marks` is the width of
+    the interval without predictions; None where there are no predictions.
+    """
+
+    group: str
+    n_films: int
+    n_clips: int
+    n_marked: int
+    share: float
+    low: float | None
+    high: float | None
+    width_of_marks: float | None = None
+
+
+@dataclass(frozen=True)
+class GroupDifference:
+    """The difference of the shares of two groups; its p exchanges whole films.
+
+    `p_holm` is corrected over all pairs. Films that are in both groups are left out.
+    """
+
+    groups: tuple[str, str]
+    difference: float
+    p: float
+    p_holm: float
+    method: str
+    n_in_both: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShareAudit(ReportedAudit):
+    """The share of the clips of films for which an expression holds.
+
+    `times_marks` is by how many times more marks the interval would be half as wide, in these films
+    if `in_these_films`, else in as many times more films. `explained` is the share of the variance
+    within films that predictions explain, None without predictions; they are used if it is above 0.
+    `agreement` is None unless several annotators marked the same clips.
+    """
+
+    source: str
+    of: str
+    shares: tuple[GroupShare, ...]
+    differences: tuple[GroupDifference, ...]
+    times_marks: float
+    in_these_films: bool
+    explained: float | None
+    agreement: Mapping[str, Any] | None
+    n_drawn: int
+    n_withdrawn: int
+    films_without_marks: tuple[str, ...]
+    films_without_group: tuple[str, ...]
+    n_without_score: int
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every number as one JSON document."""
+        document = asdict(self)
+        document["answer"] = self.answer
+        return document
+
+    @property
+    def answer(self) -> str:
+        """The share of all films in one sentence."""
+        whole = self.shares[0]
+        return (
+            f"In films such as these {whole.n_films}, {self.of} holds for"
+            f" {_with_interval(whole)} of the clips."
+        )
+
+    @property
+    def for_half(self) -> str:
+        """How many marks would halve the interval, in one sentence."""
+        whole = self.shares[0]
+        n_marks = round(self.times_marks * whole.n_marked)
+        if self.in_these_films:
+            return f"About {n_marks} marks in these films would halve the interval."
+        n_films = round(self.times_marks * whole.n_films)
+        return (
+            f"About {n_marks} marks in {n_films} films would halve the interval; more marks in"
+            f" these {whole.n_films} alone would not."
+        )
+
+    def finding(self) -> Finding:
+        """Return a row for each group, and sentences with the answer and what limits it."""
+        headers = ["films", "n films", "clips", "marked", "share", "low", "high"]
+        has_predictions = self.explained is not None
+        if has_predictions:
+            headers += ["width", "width without predictions"]
+        rows = []
+        for share in self.shares:
+            row: list[object] = [share.group, share.n_films, share.n_clips]
+            row += [share.n_marked, share.share, share.low, share.high]
+            if has_predictions:
+                row += [_width(share), share.width_of_marks]
+            rows.append(tuple(row))
+        title = f"How much: {self.of} in {self.source}"
+        sentences = (self.answer, self.for_half, *self._differences(), *self.limits)
+        return Finding(title, tuple(headers), tuple(rows), sentences)
+
+    def plot(self) -> Plot:
+        """Return the share of each group with its interval."""
+        points = []
+        for share in self.shares:
+            note = f"{share.n_marked} marks, {count(share.n_films, 'film')}"
+            points.append(
+                Point(share.group, share.share, (share.low, share.high), note)
+            )
+        return Plot(f"{self.of} in {self.source}", points, "share of the clips")
+
+    def page(self) -> str:
+        """Return the page as HTML."""
+        from obygaze_models.report.figures import Figure
+        from obygaze_models.report.page import finding_page
+        from obygaze_models.report.tables import ResultTable
+
+        finding = self.finding()
+        rows = []
+        for share in self.shares:
+            numbers = (share.n_films, share.n_clips, share.n_marked)
+            rows.append((share.group, *numbers, _with_interval(share)))
+        table = ResultTable("shares", "Numbers", PAGE_HEADERS, rows)
+        plot = self.plot()
+        with drawing(plot) as figure:
+            shown = Figure("shares", plot.title, FIGURE_CAPTION, figure)
+            return finding_page(
+                finding.title,
+                self.answer,
+                (self.for_half, *self._differences()),
+                tuple(self.limits),
+                shown,
+                table,
+            )
+
+    def _differences(self) -> Iterator[str]:
+        """Yield a sentence for each pair of groups; of many, for those that differ."""
+        shown: Sequence[GroupDifference] = self.differences
+        n_pairs = len(shown)
+        if n_pairs > MANY:
+            shown = [pair for pair in shown if pair.p_holm < ALPHA]
+            yield f"{len(shown)} of {n_pairs} pairs of groups have p < {ALPHA}."
+        for pair in shown:
+            verdict = "differ" if pair.p_holm < ALPHA else "are not shown to differ"
+            corrected = " after Holm's correction" if n_pairs > 1 else ""
+            first, second = pair.groups
+            left_out = ""
+            if pair.n_in_both:
+                left_out = f" {count(pair.n_in_both, 'film')} in both left out."
+            yield (
+                f"{first} and {second} {verdict}: {pair.difference:+.3f},"
+                f" {p_equals(pair.p_holm)}{corrected}, exchanging whole films.{left_out}"
+            )
+
+    @property
+    def limits(self) -> Iterator[str]:
+        """What the answer is about, and what is missing."""
+        whole = self.shares[0]
+        yield (
+            "The interval says how the share depends on the films that were at hand and on the"
+            " clips that were drawn; other kinds of films can differ more. Long films count for"
+            " more, as they have more clips."
+        )
+        if self.explained is not None:
+            width = _number(_width(whole))
+            if self.explained > 0:
+                yield (
+                    f"The predictions explain {100 * self.explained:.0f} % of the variance within"
+                    f" films: with them, the interval is {width} wide, without them"
+                    f" {_number(whole.width_of_marks)}."
+                )
+            else:
+                yield (
+                    "The predictions explain nothing within films and are not used: the interval"
+                    f" is {width} wide."
+                )
+        if self.agreement is not None:
+            values = self.agreement["gamma"]
+            gammas = ", ".join(f"{_number(values[null])} ({null})" for null in NULLS)
+            yield (
+                f"Where several annotators marked a clip, the highest level counts. They agree by"
+                f" gamma {gammas}, in the mean of {count(self.agreement['films'], 'film')}."
+            )
+        n_missing = self.n_drawn - self.n_withdrawn - whole.n_marked
+        if n_missing:
+            yield (
+                f"{n_missing} of {self.n_drawn} drawn clips have no mark: the share is right if"
+                " they were not left out for what they show."
+            )
+        if self.films_without_marks:
+            yield (
+                f"No mark in {count(len(self.films_without_marks), 'film')}"
+                f" ({few(self.films_without_marks, 5)}): the share is that of the others."
+            )
+        if self.n_withdrawn:
+            yield f"Left out, because they were withdrawn: {count(self.n_withdrawn, 'clip')}."
+        if self.films_without_group:
+            yield (
+                f"In no group: {count(len(self.films_without_group), 'film')}"
+                f" ({few(self.films_without_group, 5)})."
+            )
+        if self.n_without_score:
+            yield (
+                f"{count(self.n_without_score, 'clip')} without a score: they count as the mean of"
+                " their film, which only makes the predictions less useful."
+            )
+
+
+def audit_share(
+    manifest: PathLike,
+    *,
+    marks: PathLike | Sequence[PathLike] | None = None,
+    of: str = "level == S",
+    predictions: PathLike | None = None,
+    by: str | None = None,
+    workspace: PathLike | None = None,
+) -> ShareAudit:
+    """Estimate in how many clips of films something is, from clips drawn by plan and marked."""
+    here = Workspace.of(workspace)
+    drawn = read_manifest(manifest, workspace=workspace)
+    if not is_drawn(drawn):
+        n_clips = min(5 * len(drawn.films), len(drawn))
+        raise FixInput(
+            f"no share of {drawn.name}: {WHY_NOT_COUNT}",
+            where=drawn.name,
+            hint=f"obygaze manifest sample {shlex.quote(drawn.name)} -n {n_clips} -o drawn, mark"
+            " the drawn clips, then this command with drawn",
+        )
+    plan = draw_plan(drawn)
+    group_of_film = values_of_films(drawn, by) if by is not None else {}
+    kept = not_withdrawn(drawn.clips, here)
+    marked = drawn.with_clips(kept)
+    warnings: tuple[str, ...] = ()
+    measured = None
+    if marks is not None:
+        marked, warnings, measured = _with_marks(marked, marks, manifest, workspace)
+    expression = _expression(of, marked, marks, here)
+    answers = {clip.clip_id: expression.holds(clip.values) for clip in marked}
+    films_with_marks = [
+        film
+        for film in drawn.films
+        if any(
+            answers[clip.clip_id] is not None
+            for clip in marked
+            if clip.movie_id == film
+        )
+    ]
+    if len(films_with_marks) < LEAST_FILMS:
+        raise FixInput(
+            f"expected marks of clips of at least {LEAST_FILMS} films, got marks in"
+            f" {count(len(films_with_marks), 'film')}",
+            where=drawn.name,
+            hint=f"obygaze view {shlex.quote(drawn.name)} --annotate NAME, then --marks"
+            f" segments/{drawn.name}.NAME.csv",
+        )
+    scores = None
+    if predictions is not None:
+        scores = _read_scores(Path(predictions), marked, plan)
+    films = _marked_films(films_with_marks, marked, plan, answers, scores)
+    explained = None if scores is None else float(explained_by_scores(films))
+    slopes = (
+        films.slopes if explained and explained > 0 else np.zeros(len(films_with_marks))
+    )
+    groups = _groups(films_with_marks, group_of_film)
+    shares = []
+    for group, in_group in {ALL: np.arange(len(films_with_marks)), **groups}.items():
+        has_scores = scores is not None
+        shares.append(_group_share(group, films, slopes, in_group, has_scores))
+    times, in_these_films = marks_for_half(films)
+    return ShareAudit(
+        source=drawn.name,
+        of=of,
+        shares=tuple(shares),
+        differences=tuple(_differences_of(groups, films, slopes)),
+        times_marks=times,
+        in_these_films=in_these_films,
+        explained=explained,
+        agreement=measured,
+        n_drawn=sum(film.n_drawn for film in plan.values()),
+        n_withdrawn=len(drawn) - len(kept),
+        films_without_marks=tuple(
+            film for film in drawn.films if film not in films_with_marks
+        ),
+        films_without_group=tuple(
+            film
+            for film in films_with_marks
+            if by is not None and not group_of_film[film]
+        ),
+        n_without_score=0 if scores is None else scores.n_missing,
+        warnings=(*warnings, *marked.unknown_values(expression)),
+    )
+
+
+def _with_marks(
+    drawn: Manifest,
+    marks: PathLike | Sequence[PathLike],
+    manifest: PathLike,
+    workspace: PathLike | None,
+) -> tuple[Manifest, tuple[str, ...], dict[str, Any] | None]:
+    """Return the clips with the labels of tables of marks alone, warnings, and the agreement."""
+    projected = project_tables(
+        marks, manifest, None, None, DEFAULT_THRESHOLD, workspace
+    )
+    labels = {row.clip_id: row for row in projected.projection.merged if row.labelled}
+    clips = []
+    for clip in drawn:
+        label = labels.get(clip.clip_id)
+        level = label.level if label else ""
+        concepts = label.concepts if label else ()
+        clips.append(replace(clip, level=level, concepts=concepts))
+    pairs = pairs_of(projected.projection, projected.spans)
+    shared = [pair for pair in pairs if pair.n]
+    measured = agreement(shared, permutations=0) if shared else None
+    return drawn.with_clips(clips), projected.warnings, measured
+
+
+def _expression(
+    of: str,
+    marked: Manifest,
+    marks: PathLike | Sequence[PathLike] | None,
+    workspace: Workspace,
+) -> Expression:
+    """Return what is asked, which is not known of a clip without a mark."""
+    concepts = dict.fromkeys(marked.header.concepts)
+    for clip in marked:
+        concepts.update(dict.fromkeys(clip.concepts))
+    if marks is not None:
+        paths = [table_path(name, workspace) for name in table_names(marks)]
+        concepts.update(dict.fromkeys(modalities_of(paths)))
+    expression = parse(of, vocabulary=concepts, where=of, of_empty=None)
+    require_numbers(expression, marked.clips, marked.name)
+    return expression
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The scores of clips, the mean score of all clips of a film, and how many clips lack one."""
+
+    of_clip: Mapping[str, float]
+    mean_of_film: Mapping[str, float]
+    n_missing: int
+
+
+def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> Scores:
+    """Return the scores of a table of predictions, which must be of all clips of the films."""
+    violations = Violations(path)
+    table = read_table(
+        path,
+        required=("clip_id", "movie_id"),
+        content="predictions",
+        violations=violations,
+    )
+    violations.raise_if_any("the predictions cannot be read")
+    columns = [name for name in table.columns if SCORE.fullmatch(name)]
+    if not 1 <= len(columns) <= 2:
+        raise FixInput(
+            "expected the scores of one question: a column score:NAME, or p:NAME of two classes,"
+            f" got {few(columns) or 'none'}",
+            where=str(path),
+            hint="obygaze models predict MODEL STORE -o scores.csv",
+        )
+    # Of two classes, the second one is what is asked for.
+    column = columns[-1]
+    of_clip: dict[str, float] = {}
+    scores_of_film: dict[str, list[float]] = {}
+    for row in table.rows:
+        score = number_of_cell(row[column])
+        clip = drawn.by_id.get(row["clip_id"])
+        if clip is not None:
+            here = Identity.of_clip(clip)
+            there = clip_of_cells(row.cells)._replace(clip_id=here.clip_id)
+            contradiction = compare_clips(there, here).contradiction
+            if contradiction:
+                row.add("clip_id", f"another clip, {contradiction}")
+            if row.cells.get("basis") == IN_SAMPLE:
+                row.add("basis", "the model was trained on this drawn clip")
+        if score is not None:
+            of_clip[row["clip_id"]] = score
+            scores_of_film.setdefault(row["movie_id"], []).append(score)
+    violations.raise_if_any("the predictions are not of these clips")
+    mean_of_film = {}
+    n_missing = 0
+    for film, drawn_film in plan.items():
+        scores = scores_of_film.get(film, [])
+        if len(scores) > drawn_film.n_clips:
+            raise FixInput(
+                f"scores of {len(scores)} clips of the film {film}, of which the sample was drawn"
+                f" from {drawn_film.n_clips}",
+                where=str(path),
+                hint="the predictions for the clips from which the sample was drawn",
+            )
+        n_missing += drawn_film.n_clips - len(scores)
+        mean_of_film[film] = float(np.mean(scores)) if scores else 0.0
+    return Scores(of_clip, mean_of_film, n_missing)
+
+
+def _marked_films(
+    names: Sequence[str],
+    marked: Manifest,
+    plan: Mapping[str, DrawnFilm],
+    answers: Mapping[str, bool | None],
+    scores: Scores | None,
+) -> MarkedFilms:
+    """Return what the marked clips of each film say."""
+    clips_of_film: dict[str, list[Clip]] = {name: [] for name in names}
+    for clip in marked:
+        if answers[clip.clip_id] is not None:
+            clips_of_film[clip.movie_id].append(clip)
+    shape = (len(names), max(map(len, clips_of_film.values())))
+    marks = np.full(shape, np.nan)
+    scores_of_clips = np.zeros(shape)
+    score_of_all = np.zeros(len(names))
+    for row, (film, clips) in enumerate(clips_of_film.items()):
+        marks[row, : len(clips)] = [bool(answers[clip.clip_id]) for clip in clips]
+        if scores is not None:
+            mean = scores.mean_of_film[film]
+            score_of_all[row] = mean
+            of_clips = [scores.of_clip.get(clip.clip_id, mean) for clip in clips]
+            scores_of_clips[row, : len(clips)] = of_clips
+    sizes = np.array([plan[name].n_clips for name in names], dtype=np.float64)
+    return MarkedFilms.of(sizes, marks, scores_of_clips, score_of_all)
+
+
+def _groups(
+    films: Sequence[str], values_of_film: Mapping[str, Sequence[str]]
+) -> dict[str, NDArray[np.intp]]:
+    """Return the positions of the films of each group; a film with several values is in each."""
+    groups: dict[str, list[int]] = {}
+    for position, film in enumerate(films):
+        for value in values_of_film.get(film, ()):
+            groups.setdefault(value, []).append(position)
+    return {value: np.array(groups[value]) for value in sorted(groups)}
+
+
+def _group_share(
+    group: str,
+    films: MarkedFilms,
+    slopes: NDArray[np.float64],
+    in_group: NDArray[np.intp],
+    has_scores: bool,
+) -> GroupShare:
+    """Return the share of the clips of a group of films."""
+    of_group = films.some(in_group)
+    share = share_of(of_group, slopes[in_group])
+    by_marks = share_of(of_group)
+    return GroupShare(
+        group=group,
+        n_films=len(in_group),
+        n_clips=int(of_group.sizes.sum()),
+        n_marked=int(of_group.n_marked.sum()),
+        share=float(share.value),
+        low=_known(share.low),
+        high=_known(share.high),
+        width_of_marks=_known(by_marks.width) if has_scores else None,
+    )
+
+
+def _differences_of(
+    groups: Mapping[str, NDArray[np.intp]],
+    films: MarkedFilms,
+    slopes: NDArray[np.float64],
+) -> list[GroupDifference]:
+    """Return the differences of all pairs of groups that have two films of their own, with p."""
+    values = films.shares + slopes * films.ahead
+    tested = []
+    for names in combinations(groups, 2):
+        first, second = (groups[name] for name in names)
+        in_both = np.intersect1d(first, second)
+        first = np.setdiff1d(first, in_both)
+        second = np.setdiff1d(second, in_both)
+        if min(len(first), len(second)) < LEAST_FILMS:
+            continue
+        both = np.concatenate([first, second])
+        sizes = films.sizes[both]
+        share = np.average(values[both], weights=sizes)
+        surplus = sizes * (values[both] - share)  # of clips that have it
+        p_value = permutation_p(surplus, np.arange(len(both)) < len(first))
+        shares = [
+            np.average(values[part], weights=films.sizes[part])
+            for part in (first, second)
+        ]
+        difference = float(shares[0] - shares[1])
+        pair = GroupDifference(
+            names, difference, p_value.two_sided, 1.0, p_value.method, len(in_both)
+        )
+        tested.append(pair)
+    if not tested:
+        return []
+    corrected = holm([pair.p for pair in tested])
+    return [
+        replace(pair, p_holm=float(p))
+        for pair, p in zip(tested, corrected, strict=True)
+    ]
+
+
+def _known(value: NDArray[np.float64]) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _width(share: GroupShare) -> float | None:
+    if share.low is None or share.high is None:
+        return None
+    return share.high - share.low
+
+
+def _number(value: float | None) -> str:
+    return "not known" if value is None else f"{value:.3f}"
+
+
+def _with_interval(share: GroupShare) -> str:
+    if share.low is None:
+        return f"{share.share:.3f} (no interval of one film)"
+    return f"{share.share:.3f} [{share.low:.3f}, {share.high:.3f}]"

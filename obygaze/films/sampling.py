@@ -1,0 +1,329 @@
+"""`obygaze manifest sample`: draw clips within films, which are marked to know how much there is.
+
+Each clip has a permanent random number, a hash of the seed and its id. Of each film, the clips with
+the smallest numbers are drawn: a random sample of the clips of the film, without replacement. So a
+larger draw with the same seed contains a smaller one. Films get their clips in turns.
+
+The manifest of a draw has two more columns: `draw_probability`, that the clip was drawn from its
+film, and `draw_clips`, the number of clips of the film. It is `draw_plan` that says whether a
+manifest is one.
+"""
+
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from obygaze_features.core.console import count, few
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.io import (
+    manifest_sha256,
+    read_manifest,
+    update_manifest,
+    write_manifest,
+)
+from obygaze_features.manifest.model import DRAW_COLUMNS, Clip, Manifest, Windows
+from obygaze_features.manifest.same_clip import (
+    Identity,
+    clips_of_rows,
+    compare_clips,
+    require_films,
+)
+from obygaze_features.manifest.times import spans_in_films
+from obygaze_features.manifest.windows import Grid
+from obygaze_features.store.withdrawals import Withdrawals, stores_with_withdrawals
+
+PROBABILITY, CLIPS_OF_FILM = DRAW_COLUMNS
+
+
+@dataclass(frozen=True)
+class DrawnFilm:
+    """How many clips of a film were drawn, of how many."""
+
+    n_drawn: int
+    n_clips: int
+
+
+@dataclass(frozen=True)
+class DrawnClips:
+    """The manifest of the clips that were drawn.
+
+    `n_clips` is how many there were to draw from, `n_new` how many an earlier draw of this name did
+    not have, and `n_withdrawn` how many were left out, as stores list them as withdrawn.
+    """
+
+    manifest: Manifest
+    path: Path
+    n_clips: int
+    n_new: int
+    n_withdrawn: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return where the manifest is, and the numbers of clips."""
+        return {
+            "name": self.manifest.name,
+            "path": str(self.path),
+            "sha256": manifest_sha256(self.manifest),
+            "drawn": len(self.manifest),
+            "clips": self.n_clips,
+            "new": self.n_new,
+            "withdrawn": self.n_withdrawn,
+            "films": {
+                film: {"drawn": drawn.n_drawn, "clips": drawn.n_clips}
+                for film, drawn in draw_plan(self.manifest).items()
+            },
+        }
+
+    def __str__(self) -> str:
+        films = count(len(self.manifest.films), "film")
+        return f"{self.path}: {len(self.manifest)} of {count(self.n_clips, 'clip')} of {films}"
+
+    @property
+    def notes(self) -> list[str]:
+        """What an earlier draw had, what was left out, and how to go on."""
+        notes = []
+        n_before = len(self.manifest) - self.n_new
+        if n_before:
+            notes.append(
+                f"{count(n_before, 'clip')} of the earlier draw, {self.n_new} new"
+            )
+        if self.n_withdrawn:
+            notes.append(
+                f"left out, because they were withdrawn: {count(self.n_withdrawn, 'clip')}"
+            )
+        name = shlex.quote(self.manifest.name)
+        notes.append(f"next: obygaze view {name} --annotate NAME")
+        return notes
+
+
+def sample_clips(
+    manifest: PathLike,
+    n_clips: int,
+    name: str,
+    *,
+    by: str | None = None,
+    seed: int = 0,
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> DrawnClips:
+    """Draw clips within films, to be marked."""
+    here = Workspace.of(workspace)
+    path = here.new_manifest(name)
+    source = read_manifest(manifest, workspace=workspace)
+    if is_drawn(source):
+        raise FixInput(
+            "these clips are a sample themselves",
+            where=source.name,
+            hint="the manifest that they were drawn from, with the same -o, and a larger -n",
+        )
+    clips_of_film, n_withdrawn = _clips_to_draw_from(source, here)
+    n_of_film = _allocated(n_clips, clips_of_film, by, seed, source)
+    drawn = []
+    for film, clips in clips_of_film.items():
+        in_draw = sorted(clips, key=lambda clip: _random_number(seed, clip.clip_id))
+        ids = {clip.clip_id for clip in in_draw[: n_of_film[film]]}
+        plan = {
+            PROBABILITY: repr(n_of_film[film] / len(clips)),
+            CLIPS_OF_FILM: str(len(clips)),
+        }
+        for clip in clips:
+            if clip.clip_id in ids:
+                drawn.append(replace(clip, extra={**clip.extra, **plan}))
+    _require_times(drawn, source)
+    made = _manifest_of(drawn, source, path.stem)
+    before = None
+    if path.is_file() and not force:
+        before = read_manifest(path)
+        made = _added_to(before, made, here)
+        update_manifest(before, made, path)
+    else:
+        write_manifest(made, path, force=force)
+    n_new = sum(before is None or clip.clip_id not in before for clip in made)
+    n_all = sum(map(len, clips_of_film.values()))
+    return DrawnClips(made, path, n_all, n_new, n_withdrawn)
+
+
+def is_drawn(manifest: Manifest) -> bool:
+    """Return whether the clips of a manifest are a draw; then they are marked blind."""
+    return set(DRAW_COLUMNS).issubset(manifest.columns)
+
+
+def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
+    """Return how many clips of each film were drawn; an error where the columns contradict it."""
+    cells_of_film: dict[str, set[tuple[str, str]]] = {}
+    for clip in manifest:
+        cells = (clip.extra[PROBABILITY], clip.extra[CLIPS_OF_FILM])
+        cells_of_film.setdefault(clip.movie_id, set()).add(cells)
+    n_rows = Counter(clip.movie_id for clip in manifest)
+    films = {}
+    for film, all_cells in cells_of_film.items():
+        probability, n_clips = next(iter(all_cells))
+        try:
+            of_film = int(n_clips)
+            n_drawn = round(Fraction(probability) * of_film)
+        except ValueError:
+            of_film = n_drawn = 0
+        if len(all_cells) > 1 or not n_rows[film] <= n_drawn <= of_film:
+            raise FixInput(
+                f"the columns {PROBABILITY} and {CLIPS_OF_FILM} of the film {film} are not those"
+                " of a draw",
+                where=manifest.name,
+                hint="obygaze manifest sample --help",
+            )
+        films[film] = DrawnFilm(n_drawn, of_film)
+    return films
+
+
+def _clips_to_draw_from(
+    source: Manifest, workspace: Workspace
+) -> tuple[dict[str, list[Clip]], int]:
+    """Return the clips of each film, and how many were withdrawn and are not among them."""
+    clips = list(source)
+    if not isinstance(source.clips, Windows):
+        require_films([clip.movie_id for clip in clips], source.name)
+        if len(clips_of_rows(clips)) < len(clips):
+            raise FixInput(
+                "several rows are about one clip: clips are drawn from a row for each",
+                where=source.name,
+            )
+    kept = not_withdrawn(clips, workspace)
+    clips_of_film: dict[str, list[Clip]] = {}
+    for clip in kept:
+        clips_of_film.setdefault(clip.movie_id, []).append(clip)
+    return clips_of_film, len(clips) - len(kept)
+
+
+def not_withdrawn(clips: Sequence[Clip], workspace: Workspace) -> list[Clip]:
+    """Return the clips that no store of a workspace lists as withdrawn."""
+    stores = stores_with_withdrawals(workspace)
+    withdrawals = Withdrawals.of(list(stores.values()))
+    if not withdrawals:
+        return list(clips)
+    kept = []
+    for clip in clips:
+        if not withdrawals.find(Identity.of_clip(clip), clip.movie_id).reason:
+            kept.append(clip)
+    return kept
+
+
+def _allocated(
+    n_clips: int,
+    clips_of_film: Mapping[str, Sequence[Clip]],
+    by: str | None,
+    seed: int,
+    source: Manifest,
+) -> Counter[str]:
+    """Return how many clips of each film are drawn: as many of each group, and of its films."""
+    n_all = sum(map(len, clips_of_film.values()))
+    if not len(clips_of_film) <= n_clips <= n_all:
+        raise FixUsage(
+            f"-n must be from {len(clips_of_film)}, a clip of each film, to {n_all}, all clips,"
+            f" got {n_clips}",
+            where=source.name,
+        )
+    group_of_film = dict.fromkeys(clips_of_film, "")
+    if by is not None:
+        values = values_of_films(source, by)
+        group_of_film = {film: "|".join(values[film]) for film in clips_of_film}
+    # A clip of each film first. Whose turn it is does not depend on how many are drawn in all.
+    n_of_film = Counter(dict.fromkeys(clips_of_film, 1))
+    n_of_group = Counter(group_of_film.values())
+    in_turns = sorted(clips_of_film, key=lambda film: _random_number(seed, film))
+    while n_of_film.total() < n_clips:
+        with_more = [f for f in in_turns if n_of_film[f] < len(clips_of_film[f])]
+        film = min(
+            with_more,
+            key=lambda film: (n_of_group[group_of_film[film]], n_of_film[film]),
+        )
+        n_of_film[film] += 1
+        n_of_group[group_of_film[film]] += 1
+    return n_of_film
+
+
+def values_of_films(manifest: Manifest, column: str) -> dict[str, list[str]]:
+    """Return the values of each film in a column, in which the clips of a film must be equal.
+
+    Clips with an empty cell have those of the others of their film.
+    """
+    values_of_film: dict[str, list[str]] = {film: [] for film in manifest.films}
+    for clip in manifest:
+        values = sorted(clip.values(column))
+        known = values_of_film[clip.movie_id]
+        if values and known and values != known:
+            raise FixInput(
+                f"the clips of the film {clip.movie_id} have several values in the column"
+                f" {column}: {few(['|'.join(known), '|'.join(values)])}",
+                where=manifest.name,
+                hint="a column that says something of films: obygaze manifest join --help",
+            )
+        values_of_film[clip.movie_id] = values or known
+    return values_of_film
+
+
+def _random_number(seed: int, own_id: str) -> bytes:
+    return sha256(f"{seed}\n{own_id}".encode()).digest()
+
+
+def _require_times(drawn: Sequence[Clip], source: Manifest) -> None:
+    """Raise an error for clips that the page could not find again in their films."""
+    known = {clip.clip_id for clip in drawn if clip.start_s is not None}
+    if not isinstance(source.clips, Windows):
+        known = {*spans_in_films(source)}
+    without = [clip.clip_id for clip in drawn if clip.clip_id not in known]
+    if without:
+        raise FixInput(
+            "marks have places in films, and it is not known where these clips are in theirs:"
+            f" {few(without)}",
+            where=source.name,
+            hint="for whole films, obygaze manifest windows; for clips, film_start_s and film_end_s"
+            " in their table",
+        )
+
+
+def _manifest_of(drawn: Sequence[Clip], source: Manifest, name: str) -> Manifest:
+    """Return the manifest of drawn clips; windows become clips, as a grid cannot leave out any."""
+    header = structs.replace(source.header, unit="clip", grid=Grid())
+    columns = dict.fromkeys(source.columns)
+    for clip in drawn:
+        columns.update(dict.fromkeys(clip.extra))
+    return Manifest(name, header, tuple(drawn), tuple(columns))
+
+
+def _added_to(before: Manifest, made: Manifest, workspace: Workspace) -> Manifest:
+    """Return a draw whose clips have what was added to them since an earlier draw of the name."""
+    if not is_drawn(before):
+        raise AlreadyThere(
+            "this manifest is no sample",
+            where=before.name,
+            hint="another name with -o",
+        )
+    for clip in not_withdrawn(before.clips, workspace):
+        same = made.by_id.get(clip.clip_id)
+        contradiction = "it was not drawn"
+        if same is not None:
+            compared = compare_clips(Identity.of_clip(clip), Identity.of_clip(same))
+            contradiction = compared.contradiction
+        if contradiction:
+            raise AlreadyThere(
+                f"an earlier draw of this name has clips that this one would lose, such as"
+                f" {clip.clip_id}: {contradiction}",
+                where=before.name,
+                hint="the same manifest and seed and a larger -n, which adds clips; or another name"
+                " with -o",
+            )
+    clips = []
+    for clip in made:
+        earlier = before.by_id.get(clip.clip_id)
+        plan = {column: clip.extra[column] for column in DRAW_COLUMNS}
+        if earlier is not None:
+            clip = replace(earlier, extra={**earlier.extra, **plan})
+        clips.append(clip)
+    columns = tuple(dict.fromkeys((*before.columns, *made.columns)))
+    return replace(before, clips=tuple(clips), columns=columns)

@@ -1,0 +1,254 @@
+"""The audit of a share: numbers by hand, groups, what is missing, predictions, what is refused."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+from support.stores import made_store
+
+from obygaze.audits import audit_share
+from obygaze.audits.share import ShareAudit
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store import Row
+
+PER_FILM = 4
+SIZE = 20  # of each film, of which four clips are drawn
+
+
+def drawn_films(levels: list[str], genres: list[str] | None = None) -> Manifest:
+    """Films with a draw of four clips: `levels` has S, or E for EN, or . for no mark, of each."""
+    clips = []
+    for film, of_film in enumerate(levels):
+        for clip, letter in enumerate(of_film):
+            extra = {"draw_probability": "0.2", "draw_clips": str(SIZE)}
+            if genres is not None:
+                extra["genre"] = genres[film]
+            made = Clip(
+                f"f{film}-{clip}",
+                f"f{film}",
+                start_s=2.0 * clip,
+                end_s=2.0 * clip + 2,
+                level={"S": "S", "E": "EN", ".": ""}[letter],
+                concepts=("Look",) if letter == "S" else (),
+                extra=extra,
+            )
+            clips.append(made)
+    columns = tuple(clips[0].extra)
+    header = Header("films", {"Look": "visual", "Body": "visual"})
+    return Manifest("drawn", header, tuple(clips), columns)
+
+
+def audit(folder: Path, manifest: Manifest, **more: Any) -> ShareAudit:
+    path = Workspace(folder).new_manifest("drawn")
+    path.parent.mkdir(exist_ok=True)
+    write_manifest(manifest, path, force=True)
+    return audit_share("drawn", workspace=folder, **more)
+
+
+def limits(found: ShareAudit) -> str:
+    return " ".join(found.limits)
+
+
+def test_the_share_of_levels_concepts_and_columns(tmp_path: Path) -> None:
+    manifest = drawn_films(["SSEE", "SEEE", "EEEE", "SSSE"])
+    found = audit(tmp_path, manifest)
+    assert found.shares[0].share == pytest.approx(6 / 16)
+    assert (found.shares[0].n_clips, found.shares[0].n_marked) == (80, 16)
+    assert found.answer.startswith(
+        "In films such as these 4, level == S holds for 0.375 ["
+    )
+    look = audit(tmp_path, manifest, of="Look in concept")
+    assert look.shares[0].share == pytest.approx(6 / 16)
+    assert audit(tmp_path, manifest, of="Body in concept").shares[0].share == 0
+    moods = {"f0-0": "sad", "f0-1": "gay", "f1-0": "sad", "f1-1": "gay"}
+    sad = audit(tmp_path, manifest.with_column("mood", moods), of="mood == sad")
+    assert sad.shares[0].share == pytest.approx(0.5)
+    assert sad.films_without_marks == ("f2", "f3")
+    with pytest.raises(FixInput, match="unknown concept 'Lok'"):
+        audit(tmp_path, manifest, of="Lok in concept")
+
+
+def test_marks_that_are_missing_leave_the_weight_of_their_film(tmp_path: Path) -> None:
+    found = audit(tmp_path, drawn_films(["S...", "EEEE", "...."]))
+    # Both films have twenty clips, though one has a single mark.
+    assert found.shares[0].share == pytest.approx(0.5)
+    assert found.shares[0].n_marked == 5
+    assert "7 of 12 drawn clips have no mark" in limits(found)
+    assert "No mark in 1 film (f2)" in limits(found)
+
+
+def test_groups_of_films_are_compared_by_exchanging_whole_films(tmp_path: Path) -> None:
+    levels = ["EEEE", "EEES", "EEEE", "SSSS", "SSSE", "SSSS", "SEEE"]
+    genres = ["war", "war", "war", "love", "love", "love", ""]
+    found = audit(tmp_path, drawn_films(levels, genres), by="genre")
+    assert [share.group for share in found.shares] == ["all films", "love", "war"]
+    (pair,) = found.differences
+    assert pair.difference == pytest.approx(11 / 12 - 1 / 12)
+    # The two groups of three that are farthest apart, of the twenty groups of three.
+    assert pair.p == pytest.approx(2 / 20)
+    assert "love and war are not shown to differ: +0.833, p = 0.100" in str(found)
+    assert "In no group: 1 film (f6)" in limits(found)
+
+
+def test_a_film_of_two_groups_counts_in_both_and_in_no_difference(
+    tmp_path: Path,
+) -> None:
+    levels = ["EEEE", "EEES", "SSSS", "SSSE", "SSEE"]
+    genres = ["war", "war", "love", "love", "love|war"]
+    found = audit(tmp_path, drawn_films(levels, genres), by="genre")
+    assert [share.n_films for share in found.shares] == [5, 3, 3]
+    (pair,) = found.differences
+    assert pair.n_in_both == 1
+    assert pair.difference == pytest.approx(7 / 8 - 1 / 8)
+    assert "1 film in both left out" in str(found)
+
+
+def test_several_groups_are_corrected_together(tmp_path: Path) -> None:
+    levels = ["EEEE"] * 4 + ["SSSS"] * 4 + ["SSEE"] * 4
+    genres = ["a"] * 4 + ["b"] * 4 + ["c"] * 4
+    found = audit(tmp_path, drawn_films(levels, genres), by="genre")
+    assert [pair.p for pair in found.differences] == pytest.approx([2 / 70] * 3)
+    assert [pair.p_holm for pair in found.differences] == pytest.approx([6 / 70] * 3)
+
+
+def test_withdrawn_clips_are_left_out_and_said(tmp_path: Path) -> None:
+    manifest = drawn_films(["SEEE", "SSEE", "EEEE"])
+    rows = [Row(c.clip_id, c.movie_id, c.start_s, c.end_s) for c in manifest]
+    values = {"clip": np.ones((len(rows), 2), dtype=np.float32)}
+    made_store(tmp_path / "stores" / "kept", rows, values)
+    words = ("store", "subset", "kept", "--without", "f0-0", "--reason", "asked for")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    found = audit(tmp_path, manifest)
+    assert found.shares[0].share == pytest.approx((0 + 0.5 + 0) / 3)
+    assert "Left out, because they were withdrawn: 1 clip." in limits(found)
+    assert "have no mark" not in limits(found)
+
+
+def write_marks(path: Path, who: str, in_s: list[str]) -> Path:
+    """Mark clips of two seconds as S, of which all were seen."""
+    columns = "movie_id,annotator,start_frame,end_frame,level,concepts,framerate\n"
+    rows = [columns]
+    for film in range(3):
+        rows.append(f"f{film},{who},0,199,watched,,25\n")
+    for clip_id in in_s:
+        film, clip = clip_id.split("-")
+        first = 50 * int(clip)
+        rows.append(f"{film},{who},{first},{first + 49},S,Look,25\n")
+    path.write_text("".join(rows), encoding="utf-8")
+    return path
+
+
+def test_marks_of_several_annotators_and_their_agreement(tmp_path: Path) -> None:
+    manifest = drawn_films(["SSSS", "SSSS", "SSSS"])
+    ada = write_marks(tmp_path / "ada.csv", "ada", ["f0-0", "f1-0", "f2-0"])
+    ben = write_marks(tmp_path / "ben.csv", "ben", ["f0-0", "f1-0", "f2-1"])
+    # Labels of the manifest do not count beside marks.
+    alone = audit(tmp_path, manifest, marks=ada)
+    assert alone.shares[0].share == pytest.approx(3 / 12)
+    assert alone.agreement is None
+    both = audit(tmp_path, manifest, marks=[ada, ben])
+    assert both.shares[0].share == pytest.approx(4 / 12)
+    assert both.agreement is not None
+    words = ("manifest", "agree", ada, ben, "--clips", "drawn", "--permutations", "0")
+    agreed = call_obygaze(*words, "--json", cwd=tmp_path).ok().json()
+    assert both.agreement["gamma"] == pytest.approx(agreed["gamma"])
+    assert f"gamma {agreed['gamma']['uniform']:.3f} (uniform)" in limits(both)
+
+
+# ---- predictions ---------------------------------------------------------------------------------
+
+
+def write_scores(path: Path, manifest: Manifest, **changes: Any) -> Path:
+    """Write scores of all clips of the films: 1 for the first clip of each, 0 for the others."""
+    known = {clip.clip_id: clip for clip in manifest}
+    rows = []
+    for film in manifest.films:
+        for clip in range(changes.get("size", SIZE)):
+            own = known.get(f"{film}-{clip}")
+            start = 2.0 * clip + changes.get("moved", 0)
+            score = float(own is not None and own.level == "S")
+            row = {"clip_id": f"{film}-{clip}", "movie_id": film, "start_s": start}
+            row |= {"end_s": start + 2, "basis": changes.get("basis", "unseen")}
+            rows.append({**row, changes.get("column", "score:S"): score})
+    if changes.get("without"):
+        rows = [row for row in rows if row["clip_id"] not in changes["without"]]
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def test_right_scores_give_the_share_of_all_clips(tmp_path: Path) -> None:
+    manifest = drawn_films(["SSEE", "SEEE", "EEES", "ESSE"])
+    path = write_scores(tmp_path / "scores.csv", manifest)
+    found = audit(tmp_path, manifest, predictions=path)
+    # Only six of eighty clips have it, and the scores know which.
+    assert found.shares[0].share == pytest.approx(6 / 80)
+    assert found.explained == pytest.approx(1)
+    assert "explain 100 % of the variance within films" in limits(found)
+    # A clip without a score counts as the mean of its film, here the other nineteen.
+    path = write_scores(path, manifest, without=["f0-7", "f1-9"])
+    found = audit(tmp_path, manifest, predictions=path)
+    assert found.shares[0].share == pytest.approx(
+        (2 / 19 + 1 / 19 + 1 / 20 + 2 / 20) / 4
+    )
+    assert "2 clips without a score" in limits(found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"moved": 1}, "the predictions are not of these clips"),
+        ({"basis": "in-sample"}, "the predictions are not of these clips"),
+        ({"size": SIZE + 1}, "scores of 21 clips of the film f0"),
+        ({"column": "margin:S"}, "expected the scores of one question"),
+    ],
+)
+def test_scores_of_other_clips_are_refused(
+    tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
+    manifest = drawn_films(["SSEE", "SEEE"])
+    path = write_scores(tmp_path / "scores.csv", manifest, **changes)
+    with pytest.raises(FixInput, match=problem):
+        audit(tmp_path, manifest, predictions=path)
+
+
+# ---- refused -------------------------------------------------------------------------------------
+
+
+def test_clips_that_were_not_drawn_and_marks_of_one_film_are_refused(
+    tmp_path: Path,
+) -> None:
+    manifest = drawn_films(["SSEE", "...."])
+    with pytest.raises(FixInput, match="got marks in 1 film"):
+        audit(tmp_path, manifest)
+    chosen = replace(
+        manifest, columns=(), clips=[replace(c, extra={}) for c in manifest]
+    )
+    with pytest.raises(FixInput, match="counting predictions is wrong"):
+        audit(tmp_path, chosen)
+
+
+def test_files_of_the_audit(tmp_path: Path) -> None:
+    levels = ["EEES", "EEES", "EEEE", "SSSS"]
+    found = audit(tmp_path, drawn_films(levels, ["<b>", "<b>", "x", "x"]), by="genre")
+    files = {"table": "t.csv", "figure": "f.svg", "report": "r.html"}
+    written = found.write(**{name: tmp_path / file for name, file in files.items()})
+    assert [path.name for path in written] == ["t.csv", "f.svg", "r.html"]
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert found.answer in page
+    assert found.for_half in page
+    assert "<b>x" not in page
+    assert "&lt;b&gt;" in page
+    rows = (tmp_path / "t.csv").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 4

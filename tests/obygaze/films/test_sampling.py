@@ -1,0 +1,236 @@
+"""Draws of clips: their probabilities, draws that grow, what is left out, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from support.cli import call_obygaze
+from support.stores import made_store
+
+from obygaze.films.page.view import open_site
+from obygaze.films.sampling import DrawnClips, draw_plan, is_drawn, sample_clips
+from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
+from obygaze_features.manifest.windows import CutFilm, Grid
+from obygaze_features.store import Row
+
+
+def manifest_of(sizes: list[int], groups: str = "") -> Manifest:
+    """Clips of two seconds: `sizes[k]` of film k, in the group that has the letter k."""
+    clips = []
+    for film, size in enumerate(sizes):
+        extra = {"group": groups[film]} if groups else {}
+        for clip in range(size):
+            times = {"start_s": 2.0 * clip, "end_s": 2.0 * clip + 2}
+            ids = (f"f{film}-{clip:03d}", f"f{film}")
+            clips.append(Clip(*ids, video=f"f{film}.mp4", **times, extra=extra))
+    columns = ("group",) if groups else ()
+    return Manifest("films", Header("films"), tuple(clips), columns)
+
+
+def saved(folder: Path, manifest: Manifest) -> Path:
+    path = Workspace(folder).new_manifest(manifest.name)
+    path.parent.mkdir(exist_ok=True)
+    write_manifest(manifest, path, force=True)
+    return path
+
+
+def draw(folder: Path, n_clips: int, **more: Any) -> DrawnClips:
+    return sample_clips("films", n_clips, "drawn", workspace=folder, **more)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.data())
+def test_a_draw_has_its_probabilities_and_a_larger_one_contains_it(data: Any) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 12), min_size=1, max_size=6))
+    groups = data.draw(st.text("ab", min_size=len(sizes), max_size=len(sizes)))
+    numbers = st.integers(len(sizes), sum(sizes))
+    fewer, more = sorted([data.draw(numbers), data.draw(numbers)])
+    seed = data.draw(st.integers(0, 3))
+    by = data.draw(st.sampled_from([None, "group"]))
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        saved(folder, manifest_of(sizes, groups))
+        first = draw(folder, fewer, seed=seed, by=by).manifest
+        again = draw(folder, fewer, seed=seed, by=by)
+        assert (again.manifest, again.n_new) == (first, 0)
+        second = draw(folder, more, seed=seed, by=by)
+        assert second.n_new == more - fewer
+        assert set(first.clip_ids) <= set(second.manifest.clip_ids)
+        assert read_manifest(second.path) == second.manifest
+        for drawn, n_clips in ((first, fewer), (second.manifest, more)):
+            assert len(drawn) == n_clips
+            n_of_film = Counter(clip.movie_id for clip in drawn)
+            for clip in drawn:
+                size = sizes[int(clip.movie_id[1:])]
+                probability = float(clip.extra["draw_probability"])
+                assert probability == n_of_film[clip.movie_id] / size
+                assert clip.extra["draw_clips"] == str(size)
+            plan = draw_plan(drawn)
+            assert {film: plan[film].n_drawn for film in plan} == n_of_film
+            _check_equal(sizes, n_of_film, groups if by else "")
+
+
+def _check_equal(sizes: list[int], n_of_film: Counter[str], groups: str) -> None:
+    """Films (of a group) with fewer clips than another one have no more to give; so have groups."""
+    for film, size in enumerate(sizes):
+        n_clips = n_of_film[f"f{film}"]
+        others = [
+            n_of_film[f"f{other}"]
+            for other in range(len(sizes))
+            if not groups or groups[other] == groups[film]
+        ]
+        assert n_clips == size or n_clips >= max(others) - 1
+
+
+def test_each_group_has_as_many_clips_where_it_has_more_films(tmp_path: Path) -> None:
+    saved(tmp_path, manifest_of([50] * 10, "aaaaaaaabb"))
+    drawn = draw(tmp_path, 40, by="group").manifest
+    assert Counter(clip.extra["group"] for clip in drawn) == {"a": 20, "b": 20}
+
+
+def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> None:
+    saved(tmp_path, manifest_of([10, 10]))
+    n_draws = 150
+    drawn: Counter[str] = Counter()
+    for seed in range(n_draws):
+        clips = draw(tmp_path, 6, seed=seed, force=True).manifest.clip_ids
+        drawn.update(clip for clip in clips if clip.startswith("f0"))
+    low, high = stats.binom.ppf([0.0005, 0.9995], n_draws, 0.3)
+    assert len(drawn) == 10
+    assert all(low <= n <= high for n in drawn.values())
+
+
+def test_windows_become_clips_at_their_times(tmp_path: Path) -> None:
+    films = [CutFilm(f"f{k}", f"f{k}.mp4", 250, 25.0, 10.0) for k in range(3)]
+    grid = Grid(seconds=2, every=1)
+    windows = Windows(tuple(films), grid)
+    cut = Manifest("films", Header("films", unit="window", grid=grid), windows)
+    saved(tmp_path, cut)
+    drawn = draw(tmp_path, 6).manifest
+    assert drawn.header.unit == "clip"
+    for clip in drawn:
+        window = int(clip.clip_id.partition(":")[2])
+        assert (clip.start_s, clip.end_s) == (window, window + 2)
+        assert clip.extra["draw_clips"] == "9"
+
+
+def test_what_was_joined_to_a_draw_stays_in_a_larger_one(tmp_path: Path) -> None:
+    saved(tmp_path, manifest_of([9, 9]))
+    first = draw(tmp_path, 4).manifest
+    moods = dict.fromkeys(first.clip_ids, "sad")
+    saved(tmp_path, first.with_column("mood", moods))
+    second = draw(tmp_path, 8).manifest
+    of_first = {c.clip_id for c in second if c.extra.get("mood") == "sad"}
+    assert of_first == set(first.clip_ids)
+
+
+def test_withdrawn_clips_are_not_drawn_and_leave_an_earlier_draw(
+    tmp_path: Path,
+) -> None:
+    source = manifest_of([4, 4])
+    saved(tmp_path, source)
+    assert len(draw(tmp_path, 8).manifest) == 8
+    rows = [
+        Row(clip.clip_id, clip.movie_id, start_s=clip.start_s, end_s=clip.end_s)
+        for clip in source
+    ]
+    values = {"clip": np.ones((len(rows), 2), dtype=np.float32)}
+    made_store(tmp_path / "stores" / "kept", rows, values)
+    words = ("store", "subset", "kept", "--without", "f1-002", "--reason", "asked for")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    drawn = draw(tmp_path, 7)
+    assert "f1-002" not in drawn.manifest
+    assert drawn.n_withdrawn == 1
+    assert drawn.manifest["f1-000"].extra["draw_clips"] == "3"
+
+
+def test_drawn_clips_are_marked_blind_without_being_asked(tmp_path: Path) -> None:
+    saved(tmp_path, manifest_of([3, 3]))
+    draw(tmp_path, 4)
+    notes: list[str] = []
+    for name, is_blind in (("films", False), ("drawn", True)):
+        site = open_site(name, annotate="eva", note=notes.append, workspace=tmp_path)
+        assert site.blind is is_blind
+    assert notes == ["drawn has drawn clips, which are marked blind"]
+    assert not open_site("drawn", workspace=tmp_path).blind
+
+
+@pytest.mark.parametrize(
+    ("change", "n_clips", "problem"),
+    [
+        ("none", 1, "-n must be from 2, a clip of each film, to 6, all clips, got 1"),
+        ("none", 7, "got 7"),
+        ("annotators", 4, "several rows are about one clip"),
+        ("times", 4, "it is not known where these clips are in theirs"),
+        ("film", 4, "films of 3 of 6 clips are not known"),
+        ("drawn", 4, "these clips are a sample themselves"),
+        ("groups", 4, "have several values in the column group"),
+        ("taken", 4, "this manifest is no sample"),
+        ("seed", 4, "an earlier draw of this name has clips that this one would lose"),
+        ("moved", 4, "times: "),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(
+    tmp_path: Path, change: str, n_clips: int, problem: str
+) -> None:
+    manifest = manifest_of([3, 3], "ab")
+    more: dict[str, Any] = {"by": "group"}
+    clips = list(manifest)
+    if change == "annotators":
+        clips = [
+            replace(clip, clip_id=f"{clip.clip_id}.{who}", extra={"annotator": who})
+            for clip in clips
+            for who in ("ada", "ben")
+        ]
+        manifest = replace(manifest, columns=("annotator",))
+        more = {}
+    elif change == "times":
+        clips = [replace(clip, start_s=None, end_s=None) for clip in clips]
+    elif change == "film":
+        clips[:3] = [replace(clip, movie_id="unknown") for clip in clips[:3]]
+    elif change == "groups":
+        clips[0] = replace(clips[0], extra={"group": "b"})
+    manifest = manifest.with_clips(clips)
+    saved(tmp_path, manifest)
+    if change == "drawn":
+        drawn = draw(tmp_path, 4).manifest
+        saved(tmp_path, replace(drawn, name="films"))
+    elif change == "taken":
+        saved(tmp_path, replace(manifest, name="drawn"))
+    elif change == "seed":
+        draw(tmp_path, 4)
+        more = {"seed": 1}
+    elif change == "moved":
+        draw(tmp_path, 4)
+        moved = [replace(c, start_s=c.start_s, end_s=(c.end_s or 0) + 1) for c in clips]
+        saved(tmp_path, manifest.with_clips(moved))
+    with pytest.raises(ObygazeError) as refused:
+        draw(tmp_path, n_clips, **more)
+    assert problem in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("probability", "n_clips"),
+    [("0.1", "5"), ("often", "5"), ("0.5", "0"), ("1.5", "5"), ("nan", "5")],
+)
+def test_columns_that_are_those_of_no_draw_are_refused(
+    probability: str, n_clips: str
+) -> None:
+    plan = {"draw_probability": probability, "draw_clips": n_clips}
+    clips = [replace(clip, extra=plan) for clip in manifest_of([3])]
+    drawn = Manifest("drawn", Header("films"), tuple(clips), tuple(plan))
+    assert is_drawn(drawn)
+    with pytest.raises(ObygazeError, match="are not those of a draw"):
+        draw_plan(drawn)

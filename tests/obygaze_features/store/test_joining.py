@@ -1,0 +1,487 @@
+"""Stores that have the vectors of several stores side by side; `tests/rules` draws random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.cli import call_obygaze
+from support.plain_store import reseal
+from support.store_servers import web_server
+from support.stores import a_recipe, made_store, some_rows, some_values
+from support.written_stores import ArraySource, check_all, files_of, lasting_bytes
+
+from obygaze.maps.pictures import exact_pictures
+from obygaze.maps.stores import token_grid
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    ObygazeError,
+)
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.search import search
+from obygaze_features.store import Array, Recipe, Store, open_store
+from obygaze_features.store.card import Terms
+from obygaze_features.store.changing import join, merge, subset
+from obygaze_features.store.copying import pull, push
+from obygaze_features.store.describing import describe
+from obygaze_features.store.exporting import ExportFormat, export_features
+from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.joining import (
+    JoinedPart,
+    joined_parts,
+    part_names,
+    part_slices,
+    recipe_of_parts,
+    split_array,
+)
+from obygaze_features.store.making import write_store
+from obygaze_features.store.records import Maker, ManifestMark
+from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
+from obygaze_features.store.verifying import verify
+
+N_ROWS = 10
+SEEN = a_recipe(backbone={"name": "xclip-b16"})
+HEARD = a_recipe(backbone={"name": "wav2vec2"}, sampling={"medium": "sound"})
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Workspace:
+    (tmp_path / "stores").mkdir()
+    return Workspace(tmp_path)
+
+
+def seen_store(here: Workspace, name: str = "seen", **more: Any) -> Store:
+    """A store of pictures: of two films, with vectors and frames."""
+    arrays = (
+        Array.of("pooled", "float16", (3,)),
+        Array.of("frames", "float32", (2, 3)),
+    )
+    values = some_values(N_ROWS, arrays, seed=1)
+    rows = more.pop("rows", some_rows(N_ROWS))
+    path = here.root / "stores" / name
+    return made_store(path, rows, values, **({"recipe": SEEN} | more))
+
+
+def heard_store(here: Workspace, name: str = "heard", **more: Any) -> Store:
+    """A store of sound: one clip has none, and another one is not there."""
+    rows = more.pop("rows", None)
+    if rows is None:
+        rows = some_rows(N_ROWS)
+        rows[2] = rows[2]._replace(status=FAILED, reason="no-sound: no sound")
+        del rows[4]
+    arrays = (Array.of("clip", "float32", (2,)),)
+    values = some_values(len(rows), arrays, seed=2)
+    path = here.root / "stores" / name
+    return made_store(path, rows, values, **({"recipe": HEARD} | more))
+
+
+def both(here: Workspace, name: str = "both") -> Store:
+    """The join of both."""
+    seen_store(here)
+    heard_store(here)
+    join(["seen", "heard"], name, workspace=here.root)
+    return open_store(here.root / "stores" / name)
+
+
+def test_the_vectors_are_side_by_side_bit_for_bit(here: Workspace) -> None:
+    store = both(here)
+    parts = joined_parts(store.recipe)
+    assert [part.title for part in parts] == ["wav2vec2", "xclip-b16"]
+    assert part_slices(parts) == [slice(0, 2), slice(2, 5)]
+    clips = [clip for clip in store if clip not in ("tt0000100-003", "tt0000100-005")]
+    read = store.matrix("clip", clips=clips).values
+    assert read.dtype == np.float32
+    heard = open_store(here.root / "stores/heard").matrix("clip", clips=clips).values
+    seen = open_store(here.root / "stores/seen").matrix("pooled", clips=clips).values
+    assert read[:, :2].tobytes() == heard.tobytes()
+    assert read[:, 2:].astype(np.float16).tobytes() == seen.tobytes()
+    assert len(clips) == 8
+    check_all(here.root / "stores/both")
+
+
+def test_a_clip_that_lacks_a_part_is_said_and_counted(here: Workspace) -> None:
+    seen_store(here)
+    heard_store(here)
+    made = join(["seen", "heard"], "both", workspace=here.root)
+    heard = here.root / "stores/heard"
+    assert made.warnings == (
+        f"2 clips without features in {heard}: tt0000100-003, tt0000100-005",
+    )
+    reasons = open_store(made.path).presence(["tt0000100-003", "tt0000100-005"])[1]
+    assert {clip: str(reason) for clip, reason in reasons.items()} == {
+        "tt0000100-003": "failed: wav2vec2: no-sound: no sound",
+        "tt0000100-005": "failed: wav2vec2: no clip of that id in its store",
+    }
+
+
+def test_what_is_said_of_a_joined_store(here: Workspace) -> None:
+    store = both(here)
+    page = describe(store)
+    for words in (
+        "8 with features, 2 could not be extracted",
+        "The numbers 0 to 1 are the array clip of wav2vec2 (made of sound, fingerprint",
+        "The numbers 2 to 4 are the array pooled of xclip-b16 (made of pictures, fing",
+        "tt0000100-003 failed: wav2vec2: no-sound: no sound",
+    ):
+        assert words in page
+    card = store.card.decode()
+    assert "# Features of made-up: joined: wav2vec2 + xclip-b16" in card
+    assert "Features are what models made of pictures and sound." in card
+    assert store.recipe.title == "joined: wav2vec2 + xclip-b16"
+    assert store.recipe.medium == "pictures and sound"
+
+
+def test_the_order_does_not_matter(here: Workspace) -> None:
+    first = both(here)
+    join(["heard:clip", "seen:pooled"], "again", workspace=here.root)
+    again = here.root / "stores/again"
+    assert open_store(again).fingerprint == first.fingerprint
+    assert lasting_bytes(again) == lasting_bytes(here.root / "stores/both")
+
+
+def test_what_is_known_of_a_video_and_of_the_makers_is_kept(here: Workspace) -> None:
+    rows = [
+        Row("a-1", "a", 0.0, 2.0, video_bytes=9, video_hash="9" * 16, maker=0),
+        Row("a-2", "a", 2.0, 4.0, video_bytes=9, video_hash="9" * 16, maker=0),
+    ]
+    heard = [
+        Row("a-1", "a", reason="a remark", maker=0),
+        Row("a-2", "a", 2.0, 4.0, video_bytes=8, video_hash="8" * 16, maker=0),
+    ]
+    for name, recipe, its_rows, device in (
+        ("seen", SEEN, rows, "cuda"),
+        ("heard", HEARD, heard, "cpu"),
+    ):
+        arrays = [Array.of("clip", "float32", (2,))]
+        write_store(
+            here.root / "stores" / name,
+            ArraySource(its_rows, some_values(2, arrays)),
+            arrays=arrays,
+            recipe=recipe,
+            manifest=ManifestMark("films", "0" * 64),
+            makers=[Maker("obygaze 1", device, versions={device: "2"})],
+        )
+    join(["seen", "heard"], "both", workspace=here.root)
+    store = open_store(here.root / "stores/both")
+    remark = "wav2vec2: a remark"
+    assert list(store.rows) == [
+        Row(*("a-1", "a", 0.0, 2.0, "ok", remark), 9, "9" * 16, maker=0),
+        # They are of two videos.
+        Row("a-2", "a", 2.0, 4.0, maker=0),
+    ]
+    versions = {"cpu": "2", "cuda": "2"}
+    assert store.record.makers == (
+        Maker("obygaze 1", "cpu and cuda", versions=versions),
+    )
+
+
+def test_films_and_times_that_differ_are_refused_with_both_values(
+    here: Workspace,
+) -> None:
+    clips = [Row("1", "alba", 0.0, 2.0), Row("2", "alba", 2.0, 4.0)]
+    seen_store(here, rows=[*clips, *some_rows(N_ROWS)[2:]])
+    for name, row, words in (
+        (
+            "film",
+            clips[1]._replace(movie_id="brug"),
+            "film: brug and alba",
+        ),
+        ("time", clips[1]._replace(start_s=3.0), "times: 3 s to 4 s and 2 s to 4 s"),
+    ):
+        heard_store(here, name, rows=[clips[0], row])
+        with pytest.raises(Mismatch, match=f"'2' is in two stores.*{words}"):
+            join(["seen", name], "both", workspace=here.root)
+    assert not (here.root / "stores/both").exists()
+
+
+def test_the_terms_are_those_of_all_parts(here: Workspace) -> None:
+    seen_store(here, terms=Terms("CC-BY-4.0", "One."))
+    heard_store(here, terms=Terms("MIT", "Two."))
+    with pytest.raises(Mismatch, match=r"have different licences: .*heard: MIT"):
+        join(["seen", "heard"], "both", workspace=here.root)
+    join(["seen", "heard"], "both", licence="CC-BY-4.0", workspace=here.root)
+    terms = open_store(here.root / "stores/both").terms
+    assert terms == Terms("CC-BY-4.0", "Two. | One.")
+
+
+Refusal = tuple[Callable[[Workspace], object], str]
+REFUSALS: dict[str, Refusal] = {
+    "one part": (
+        lambda here: join(["seen"], "x", workspace=here.root),
+        "a join needs at least two parts",
+    ),
+    "the same part": (
+        lambda here: join(["seen", "seen:pooled"], "x", workspace=here.root),
+        "this is the same part as .*seen: the array 'pooled' of xclip-b16",
+    ),
+    "frames": (
+        lambda here: join(["seen:frames", "heard"], "x", workspace=here.root),
+        "got the array 'frames' with 2 x 3 of float32",
+    ),
+    "an unknown array": (
+        lambda here: join(["seen:clip", "heard"], "x", workspace=here.root),
+        "no array 'clip'",
+    ),
+    "a join of a join": (
+        lambda here: join(["both", "seen"], "x", workspace=here.root),
+        "this store joins wav2vec2, xclip-b16",
+    ),
+    "a search": (
+        lambda here: search("both", like="tt0000100-001", workspace=here.root),
+        "this store joins wav2vec2, xclip-b16",
+    ),
+    "a map": (
+        lambda here: token_grid(open_store(here.root / "stores/both")),
+        "this store joins wav2vec2, xclip-b16",
+    ),
+    "pictures": (
+        lambda here: exact_pictures(
+            here, open_store(here.root / "stores/both"), "tt0000100-001"
+        ),
+        "this store joins wav2vec2, xclip-b16",
+    ),
+    "a merge with one part": (
+        lambda here: merge(["both", "seen"], "x", workspace=here.root),
+        "have different recipes: backbone differ",
+    ),
+    "windows": (
+        lambda here: join(["windows", "heard"], "x", workspace=here.root),
+        "the rows of this store are windows of films",
+    ),
+    "other clips": (
+        lambda here: join(["other", "heard"], "x", workspace=here.root),
+        "no clip has features in all of other, wav2vec2",
+    ),
+    "its own name": (
+        lambda here: join(["seen", "heard"], "both", workspace=here.root),
+        "a file or folder of this name exists already",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_what_is_refused(here: Workspace, name: str) -> None:
+    both(here)
+    grid = {"rule": "grid", "grid": {"seconds": 2, "window": 16}}
+    seen_store(here, "windows", recipe=a_recipe(sampling=grid))
+    other = [row._replace(clip_id=f"x{row.clip_id}") for row in some_rows(N_ROWS)]
+    seen_store(here, "other", rows=other, recipe=a_recipe(backbone={"name": "other"}))
+    refused, words = REFUSALS[name]
+    before = files_of(here.root)
+    with pytest.raises(ObygazeError, match=words):
+        refused(here)
+    assert files_of(here.root) == before
+
+
+def test_stores_of_one_recipe_are_merged_and_not_joined(here: Workspace) -> None:
+    seen_store(here, "first")
+    seen_store(here, "second", rows=[*some_rows(2 * N_ROWS)[N_ROWS:]])
+    with pytest.raises(FixUsage, match="the same part as") as caught:
+        join(["first", "second"], "both", workspace=here.root)
+    assert "obygaze store merge" in str(caught.value.hint)
+
+
+def test_joins_of_the_same_parts_are_merged(here: Workspace) -> None:
+    both(here)
+    later = some_rows(2 * N_ROWS)[N_ROWS:]
+    seen_store(here, "seen-later", rows=later)
+    heard_store(here, "heard-later", rows=later)
+    join(["seen-later", "heard-later"], "later", workspace=here.root)
+    merge(["both", "later"], "all", workspace=here.root)
+    check_all(here.root / "stores/all")
+    assert open_store(here.root / "stores/all").record.rows.by_status == {
+        "ok": 18,
+        "failed": 2,
+    }
+    # Another array of the sound is another part.
+    seen_store(here, "more-seen", recipe=a_recipe(backbone={"name": "more"}))
+    join(["seen", "heard", "more-seen"], "three", workspace=here.root)
+    with pytest.raises(Mismatch, match=r"different recipes: joined\.more differ"):
+        merge(["both", "three"], "x", workspace=here.root)
+
+
+def test_a_withdrawal_from_a_part_lists_the_joined_store(here: Workspace) -> None:
+    both(here)
+    film = "tt0000101"
+    made = subset("seen", without=[film], reason="asked", workspace=here.root)
+    commands = [copy.command for copy in made.copies if copy.path.name == "both"]
+    assert len(commands) == 1
+    assert f"stores/both --without {film} --reason asked" in commands[0]
+    # The joined store says it, and a new one does not have them.
+    said = call_obygaze("store", "info", "both", cwd=here.root)
+    assert "were withdrawn from seen" in said.stderr
+    again = join(["heard", "seen"], "again", workspace=here.root)
+    assert again.warnings[0].startswith("5 clips with features in one of the stores, w")
+    store = open_store(again.path)
+    assert store.record.rows.by_status == {"ok": 3, "failed": 2, "withdrawn": 5}
+    assert [change.films for change in store.record.replaces] == [(film,)]
+    rows = [row for row in store.rows if row.status == WITHDRAWN]
+    assert {row.movie_id for row in rows} == {film}
+    # And from the joined store itself.
+    made = subset("both", without=[film], reason="asked", workspace=here.root)
+    check_all(here.root / "stores/both")
+    assert open_store(made.path).fingerprint == store.fingerprint
+    assert {copy.path.name.partition(".")[0] for copy in made.copies} == {
+        *("both", "heard", "seen")
+    }
+
+
+def test_parts_over_http_a_push_a_pull_and_a_subset(here: Workspace) -> None:
+    pytest.importorskip("obstore")
+    local = both(here)
+    with web_server(here.root / "stores") as server:
+        urls = [f"{server.url}/seen", f"{server.url}/heard:clip"]
+        join(urls, "far", workspace=here.root)
+    far = here.root / "stores/far"
+    ours = local.matrix("clip", missing="drop").values
+    assert open_store(far).matrix("clip", missing="drop").values.tobytes() == (
+        ours.tobytes()
+    )
+    target = here.root / "pushed"
+    push("far", target, publish=True, creators=["Doe, Jane"], workspace=here.root)
+    pull(target, "pulled", workspace=here.root)
+    pulled = here.root / "stores/pulled"
+    assert verify(pulled, hashes=True).problems == []
+    assert open_store(pulled).seal == open_store(far).seal
+    subset("pulled", "part", films=["tt0000101"], workspace=here.root)
+    part = open_store(here.root / "stores/part")
+    assert part.fingerprint == local.fingerprint
+    assert part.matrix("clip").values.tobytes() == ours[-5:].tobytes()
+
+
+def test_a_changed_byte_is_found(here: Workspace) -> None:
+    both(here)
+    folder = here.root / "stores/both"
+    for name, data in files_of(folder).items():
+        if name == "README.md":
+            continue
+        path = folder / name
+        path.chmod(0o644)
+        flipped = bytearray(data)
+        flipped[len(data) // 2] ^= 1
+        path.write_bytes(flipped)
+        try:
+            assert verify(folder, hashes=True).problems, name
+        except Corrupt:
+            assert name == "store.json"
+        path.write_bytes(data)
+    assert verify(folder, hashes=True).problems == []
+
+
+@pytest.mark.parametrize(("format", "file"), [("npz", "f.npz"), ("hdf5", "f.h5")])
+def test_an_export_is_not_imported_without_its_parts(
+    here: Workspace, format: ExportFormat, file: str
+) -> None:
+    both(here)
+    export_features("both", here.root / file, format, workspace=here.root)
+    with pytest.raises(FixUsage, match="an export of a joined store"):
+        import_features(format, here.root / file, "x", workspace=here.root)
+
+
+def parts_of_recipe(*titles: str) -> list[dict[str, Any]]:
+    """Parts as they stand in a recipe."""
+    parts = []
+    for title in titles:
+        part = JoinedPart(title, a_recipe().fingerprint, title, "float32", 2, "")
+        parts.append(part)
+    return list(recipe_of_parts(parts)["joined"])
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        *([], "parts", {"a": 1}, [1, 2]),
+        parts_of_recipe("a"),
+        parts_of_recipe("b", "a"),
+        parts_of_recipe("a", "a"),
+        [{**part, "width": 0} for part in parts_of_recipe("a", "b")],
+        [{**part, "dtype": "float64"} for part in parts_of_recipe("a", "b")],
+        [{**part, "fingerprint": "a"} for part in parts_of_recipe("a", "b")],
+        [{**part, "more": 1} for part in parts_of_recipe("a", "b")],
+        # The array has five numbers.
+        parts_of_recipe("a", "b"),
+    ],
+)
+def test_a_strangers_parts_are_checked(here: Workspace, joined: Any) -> None:
+    both(here)
+    folder = here.root / "stores/both"
+
+    def spoil(document: dict[str, Any]) -> None:
+        document["recipe"] = {"joined": joined}
+
+    reseal(folder, spoil)
+    with pytest.raises((FixInput, Corrupt)):
+        _ = open_store(folder).recipe
+
+
+def test_names_of_parts_are_different() -> None:
+    first, second = "1" * 64, "2" * 64
+    parts = [
+        JoinedPart("a", first, "clip", "float32", 2, ""),
+        JoinedPart("b", first, "clip", "float32", 2, ""),
+        JoinedPart("b", first, "pooled", "float32", 2, ""),
+        JoinedPart("c", first, "clip", "float32", 2, ""),
+        JoinedPart("c", second, "clip", "float32", 2, ""),
+    ]
+    names = ["a", "b:clip", "b:pooled", "c:clip@11111111", "c:clip@22222222"]
+    assert part_names(parts) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "store", "array"),
+    [
+        ("films", "films", ""),
+        ("films:clip", "films", "clip"),
+        ("./folder/films:frame_mean", "./folder/films", "frame_mean"),
+        ("https://example.org/films", "https://example.org/films", ""),
+        (
+            "https://example.org:8000/films:clip",
+            "https://example.org:8000/films",
+            "clip",
+        ),
+        ("s3://bucket", "s3://bucket", ""),
+        (f"films#sha256={'a' * 64}:clip", f"films#sha256={'a' * 64}", "clip"),
+        (":clip", ":clip", ""),
+        ("films:", "films:", ""),
+    ],
+)
+def test_a_store_is_named_with_its_array(text: str, store: str, array: str) -> None:
+    assert split_array(text) == (store, array)
+
+
+def test_differences_of_joined_recipes_name_the_parts() -> None:
+    def joined(*parts: JoinedPart) -> Recipe:
+        return Recipe.from_json(recipe_of_parts(parts))
+
+    def part(title: str, digit: str) -> JoinedPart:
+        return JoinedPart(title, digit * 64, "clip", "float32", 2, "")
+
+    ours = joined(part("a", "1"), part("b", "2"))
+    assert ours.diff(joined(part("a", "1"), part("b", "2"))) == []
+    (found,) = ours.diff(joined(part("a", "1"), part("b", "3")))
+    assert found.key == "joined.b"
+    (found,) = ours.diff(joined(part("a", "1"), part("b", "2"), part("c", "3")))
+    assert (found.key, found.ours) == ("joined.c", "(absent)")
+    (found,) = ours.diff(a_recipe())
+    assert str(found) == "backbone: joined: a + b here, toy there"
+
+
+def test_clips_without_a_video_have_a_reason(here: Workspace) -> None:
+    rows = some_rows(N_ROWS)
+    rows[0] = rows[0]._replace(status=NO_VIDEO)
+    rows[1] = rows[1]._replace(status=FAILED, reason="broken")
+    seen_store(here, rows=rows)
+    rows[0] = rows[0]._replace(reason="no file")
+    heard_store(here, rows=rows)
+    made = join(["seen", "heard"], "both", workspace=here.root)
+    first, second = open_store(made.path).rows[:2]
+    assert first.reason == "wav2vec2: no file; xclip-b16: no-video"
+    assert second.reason == "wav2vec2: broken; xclip-b16: broken"
+    # No store has them, so that joining has lost none.
+    assert made.warnings == ()

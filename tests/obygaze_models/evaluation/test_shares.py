@@ -1,0 +1,261 @@
+"""Shares of films from marked clips: another program's numbers, all draws counted, made-up worlds.
+
+`samplics` 0.6.1 gave the numbers of the designs: `ReplicateEstimator` with the jackknife over films
+(conservative, with the coefficients (k - 1) / k), for marks with the weights N / n of their films;
+with scores, for each mark moved by the slope of the other films, which NumPy's `lstsq` found with
+an intercept for each film.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, product
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special, stats
+
+from obygaze_models.evaluation.shares import (
+    MarkedFilms,
+    explained_by_scores,
+    marks_for_half,
+    share_of,
+)
+
+Floats = npt.NDArray[np.float64]
+SIZES = [157, 178, 164, 228, 103, 125, 152, 211, 200, 115, 115, 109, 92]
+SIZES += [194, 186, 223, 171, 158, 70, 209, 209, 61, 163, 221, 236]
+POSITIVE = {4: 1, 7: 1, 8: 1, 9: 1, 11: 2, 13: 2, 18: 1, 21: 1}  # of 8 clips each
+# The clips of each film and its marks, then the share and its standard error.
+DESIGNS: dict[str, tuple[list[tuple[int, str]], float, float]] = {
+    "equal films": (
+        [
+            *((100, "00000"), (100, "00100"), (100, "10111"), (100, "10111")),
+            *((100, "11111"), (100, "01010"), (100, "01001"), (100, "01100")),
+        ],
+        0.5,
+        0.11952286093343943,
+    ),
+    "films of other lengths": (
+        [
+            *((40, "00000"), (80, "01000"), (95, "11100"), (120, "11101")),
+            *((160, "00010"), (210, "11101"), (300, "00000")),
+        ],
+        0.36716417910447763,
+        0.19189515201472895,
+    ),
+    "marks are missing": (
+        [
+            *((90, "011000"), (100, "1"), (110, "0000")),
+            *((120, "10000"), (130, "00"), (60, "010")),
+        ],
+        0.28524590163934427,
+        0.15832539025851763,
+    ),
+    "a rare level in many films": (
+        [
+            (size, "1" * POSITIVE.get(film, 0) + "0" * (8 - POSITIVE.get(film, 0)))
+            for film, size in enumerate(SIZES)
+        ],
+        0.04216049382716049,
+        0.01585744999525358,
+    ),
+    "with scores": (
+        [
+            *((50, "000000"), (75, "011101"), (100, "10110")),
+            *((140, "111000"), (200, "1010"), (90, "010110")),
+        ],
+        0.4021555857097555,
+        0.14614201688673406,
+    ),
+}
+SCORES = [
+    [0.083, 0.237, 0.206, 0.225, 0.147, 0.146],
+    [0.089, 0.752, 0.579, 0.424, 0.166, 0.382],
+    [0.526, 0.172, 0.365, 0.695, 0.102],
+    [0.632, 0.535, 0.545, 0.028, 0.365, 0.431],
+    [0.796, 0.492, 0.535, 0.373],
+    [0.129, 0.535, 0.102, 0.763, 0.552, 0.19],
+]
+SCORE_OF_ALL = [0.273, 0.369, 0.434, 0.372, 0.332, 0.466]
+
+
+def films_of(
+    films: list[tuple[int, str]],
+    scores: list[list[float]] | None = None,
+    score_of_all: list[float] | None = None,
+) -> MarkedFilms:
+    shape = (len(films), max(len(marks) for _, marks in films))
+    marks = np.full(shape, np.nan)
+    of_clips = np.zeros(shape)
+    for row, (_, text) in enumerate(films):
+        marks[row, : len(text)] = [int(mark) for mark in text]
+        if scores is not None:
+            of_clips[row, : len(text)] = scores[row]
+    of_all = np.zeros(len(films)) if score_of_all is None else np.array(score_of_all)
+    sizes = np.array([size for size, _ in films], dtype=np.float64)
+    return MarkedFilms.of(sizes, marks, of_clips, of_all)
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_share_and_standard_error_are_those_of_another_program(name: str) -> None:
+    of_design, value, error = DESIGNS[name]
+    scores = (SCORES, SCORE_OF_ALL) if name == "with scores" else ()
+    films = films_of(of_design, *scores)
+    share = share_of(films, films.slopes)
+    assert float(share.value) == pytest.approx(value, abs=1e-9)
+    assert float(share.error) == pytest.approx(error, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", DESIGNS)
+def test_the_ends_are_as_many_standard_errors_away_as_t_says(name: str) -> None:
+    of_design, value, error = DESIGNS[name]
+    scores = (SCORES, SCORE_OF_ALL) if name == "with scores" else ()
+    films = films_of(of_design, *scores)
+    share = share_of(films, films.slopes)
+    by_marks = float(share_of(films).value)
+    n_effective = by_marks * (1 - by_marks) / error**2
+    t = stats.t.ppf(0.975, len(of_design) - 1)
+    for end in (float(share.low), float(share.high)):
+        error_there = (end * (1 - end) / n_effective) ** 0.5
+        assert abs(end - value) / error_there == pytest.approx(t)
+
+
+def test_no_marked_clip_leaves_a_width_and_one_film_no_interval() -> None:
+    nothing = share_of(films_of([(100, "0000")] * 10))
+    t = stats.t.ppf(0.975, 9)
+    assert float(nothing.low) == pytest.approx(0, abs=1e-12)
+    assert float(nothing.high) == pytest.approx(t**2 / (40 + t**2))
+    assert np.isnan(share_of(films_of([(100, "0101")])).low)
+
+
+def test_the_marks_that_halve_the_interval() -> None:
+    # Films with one share: all of the variance is that of the draw, of which .75 must go.
+    alike = films_of([(1000, "0101"), (1000, "0101"), (1000, "0011")])
+    assert marks_for_half(alike) == (2.0, True)  # no variance between films at all
+    by_clips = films_of([(1000, "01010101"), (1000, "00110100"), (1000, "01100110")])
+    times, in_these_films = marks_for_half(by_clips)
+    variance = float(share_of(by_clips).error ** 2)
+    within = float(by_clips.variance_within())
+    # With more clips only the part within films falls.
+    assert variance - within + within / times == pytest.approx(variance / 4)
+    assert in_these_films
+    # Films of which each is all or nothing: more clips of these films say nothing new.
+    assert marks_for_half(films_of([(100, "0000"), (100, "1111")] * 4)) == (4, False)
+
+
+@given(st.data())
+def test_over_all_draws_the_mean_is_the_share_whatever_the_scores(data: Any) -> None:
+    sizes = data.draw(st.lists(st.integers(2, 4), min_size=2, max_size=3))
+    marks = [data.draw(st.lists(st.booleans(), min_size=n, max_size=n)) for n in sizes]
+    some = st.sampled_from([0.0, 0.25, 0.5, 1.0, 3.0])
+    scores = [data.draw(st.lists(some, min_size=n, max_size=n)) for n in sizes]
+    draws = list(product(*(combinations(range(n), 2) for n in sizes)))
+    picked = np.array(draws)  # draw, film, clip
+    drawn_marks = np.empty(picked.shape)
+    drawn_scores = np.empty(picked.shape)
+    for film in range(len(sizes)):
+        of_film = np.array(marks[film], dtype=np.float64)
+        drawn_marks[:, film] = of_film[picked[:, film]]
+        drawn_scores[:, film] = np.array(scores[film])[picked[:, film]]
+    score_of_all = np.array([np.mean(of_film) for of_film in scores])
+    films = MarkedFilms.of(
+        np.tile(np.array(sizes, dtype=np.float64), (len(draws), 1)),
+        drawn_marks,
+        drawn_scores,
+        np.tile(score_of_all, (len(draws), 1)),
+    )
+    estimates = (films.weights * (films.shares + films.slopes * films.ahead)).sum(1)
+    truth = sum(map(sum, marks)) / sum(sizes)
+    assert estimates.mean() == pytest.approx(truth, abs=1e-9)
+
+
+# ---- made-up worlds ------------------------------------------------------------------------------
+
+N_WORLDS = 2000
+BLOCK = 400
+
+
+class World(NamedTuple):
+    """Films and clips of each; the share, and how alike the clips of one film are."""
+
+    n_films: int
+    n_marked: int
+    share: float
+    alike: float
+    scores: str
+
+
+WORLDS = [
+    World(*clips, share, alike, scores)
+    for clips in ((40, 5), (10, 20))
+    for share, alike in ((0.3, 0.02), (0.3, 0.23), (0.02, 0.02), (0.02, 0.08))
+    for scores in ("useless", "good", "shifted", "inverted")
+]
+
+
+def drawn_worlds(
+    world: World, rng: np.random.Generator
+) -> tuple[MarkedFilms, MarkedFilms]:
+    """Return the marked films of worlds, and the same as if predictions were marks."""
+    shape = (BLOCK, world.n_films)
+    size = 1 / world.alike - 1
+    shares = rng.beta(world.share * size, (1 - world.share) * size, size=shape)
+    sizes = np.exp(rng.normal(np.log(60), 0.4, size=shape)).round()
+    sizes = sizes.clip(world.n_marked, 180)
+    n_most = int(sizes.max())
+    is_clip = np.arange(n_most) < sizes[..., None]
+    marks = rng.random((*shape, n_most), dtype=np.float32) < shares[..., None]
+    scores = rng.standard_normal((*shape, n_most), dtype=np.float32)
+    if world.scores != "useless":
+        scores += np.float32(2.2) * (marks - np.float32(0.7))
+    if world.scores == "shifted":
+        scores += rng.normal(1.5, 1, size=(*shape, 1)).astype(np.float32)
+    if world.scores == "inverted":
+        scores = -scores
+    scores = special.expit(scores)
+    films = MarkedFilms.of(
+        sizes,
+        marks[..., : world.n_marked].astype(np.float64),
+        scores[..., : world.n_marked].astype(np.float64),
+        (scores * is_clip).sum(axis=-1) / sizes,
+    )
+    is_counted = (scores > 0.5) & is_clip
+    counted = replace(films, n_marked=sizes, shares=is_counted.sum(axis=-1) / sizes)
+    return films, counted
+
+
+@pytest.mark.check("simulates 64,000 samples of films")
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_interval_misses_the_share_in_a_twentieth_of_all_worlds(
+    world: World,
+) -> None:
+    rng = np.random.default_rng([70, WORLDS.index(world)])
+    misses: list[Floats] = []
+    misses_of_counting: list[Floats] = []
+    widths: list[tuple[float, float]] = []
+    for _ in range(N_WORLDS // BLOCK):
+        films, counted = drawn_worlds(world, rng)
+        by_marks = share_of(films)
+        used = share_of(films, films.slopes)
+        helps = explained_by_scores(films) > 0
+        low = np.where(helps, used.low, by_marks.low)
+        high = np.where(helps, used.high, by_marks.high)
+        misses.append((low > world.share) | (high < world.share))
+        widths.append((float((high - low).mean()), float(by_marks.width.mean())))
+        counts = share_of(counted)
+        misses_of_counting.append(
+            (counts.low > world.share) | (counts.high < world.share)
+        )
+    with_scores, without = np.mean(widths, axis=0)
+    assert 0.03 <= np.mean(misses) <= 0.07
+    assert with_scores <= 1.01 * without
+    if world.scores != "useless" and world.share == 0.3:
+        assert with_scores < 0.99 * without
+    # Counting predictions misses it in most worlds, even with good ones where it is rare.
+    if world.scores != "good" or world.share == 0.02:
+        assert np.mean(misses_of_counting) > 0.5

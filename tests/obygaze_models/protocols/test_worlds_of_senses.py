@@ -1,0 +1,202 @@
+"""Simulated films in which it is known what several senses say together: is a gain claimed there?
+
+In each world, pictures, sound and words have other widths and scales. The gain is that of the
+question of `honest-fusion`: joined minus the store that training films choose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.joined_stores import part_of
+
+from obygaze_features.core.console import Quiet
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.vocabulary import concepts
+from obygaze_features.store.joining import canonical_order
+from obygaze_models.protocols.clips import clip_table, task_labels
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.runner.features import CHOSEN, Features
+from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.processes import fitting
+from obygaze_models.runner.results import Draws, Evaluation, difference
+from obygaze_models.runner.run import model_cells
+from obygaze_models.runner.scores import Cell, with_chosen_stores
+from obygaze_models.runner.store_run import store_runs
+
+pytestmark = pytest.mark.check("hundreds of simulated data sets")
+
+N_WORLDS = 120
+N_FILMS = 12
+CLIPS_OF_A_FILM = 18
+# The width and the scale of each sense.
+SENSES = {"seen": (20, 1.0), "heard": (40, 12.0), "read": (10, 0.2)}
+SIGNAL = 0.55
+LOOK = 0.3
+MOST_CLAIMS = 7
+ONE_CELL = (
+    'grid.train=["EN_S"]',
+    'grid.test=["EN_S"]',
+    "grid.baselines=[]",
+    "report.replicates=400",
+)
+
+Values = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The gain of joined features in a world, its interval, and that of plain concatenation."""
+
+    value: float
+    low: float
+    high: float
+    of_plain: float
+
+    @property
+    def is_claimed(self) -> bool:
+        """Whether the interval says that there is a gain."""
+        return self.low > 0
+
+
+def clips_of(is_sure: NDArray[np.bool_], film_of: NDArray[np.intp]) -> Manifest:
+    clips = []
+    for number, (sure, film) in enumerate(zip(is_sure, film_of, strict=True)):
+        level = "S" if sure else "EN"
+        clips.append(
+            Clip(f"{film:02d}-{number:04d}", f"{film:02d}", number, level=level)
+        )
+    return Manifest("world", Header("world", concepts()), tuple(clips))
+
+
+def cells_of(
+    manifest: Manifest, values: Values, model: str, *, plain: bool = False
+) -> tuple[dict[str, Cell], Inputs]:
+    """The cells of each sense, of the joined one, and of the chosen one."""
+    grid = f'grid.models=["{model}"]'
+    protocol = load_protocol("honest-fusion", [*ONE_CELL, grid])
+    table = clip_table(manifest, protocol.data)
+    labels = {"EN_S": task_labels("EN_S", protocol.tasks["EN_S"], table)}
+    rows = np.arange(len(table))
+    stores = []
+    for name, X in values.items():
+        origin = {"location": name, "sha256": name, "backbone": name}
+        stores.append(Features(name, X, rows, {}, origin))
+    parts = [part_of(name, X) for name, X in values.items()]
+    order = canonical_order(parts)
+    parts = [parts[place] for place in order]
+    X = np.concatenate([values[part.title] for part in parts], axis=1)
+    origin = {"location": "joined", "sha256": "joined", "backbone": "joined"}
+    stores.append(Features("joined", X, rows, {}, origin, parts=parts))
+    if plain:
+        stores.append(Features("plain", X, rows, {}, origin))
+    inputs = Inputs(protocol, manifest, "", table, labels, stores)
+    cells = {}
+    with fitting():
+        for run in store_runs(inputs):
+            (cells[run.name],) = model_cells(run, 1, Quiet())
+    (cells[CHOSEN],) = with_chosen_stores([cells[name] for name in values])
+    return cells, inputs
+
+
+def world(kind: str, seed: int) -> Gain:
+    """A world in which some senses say which clips are sure."""
+    rng = np.random.default_rng([seed, len(kind)])
+    film_of = np.repeat(np.arange(N_FILMS), CLIPS_OF_A_FILM)
+    share = rng.beta(4, 8, N_FILMS)
+    is_sure = rng.random(len(film_of)) < share[film_of]
+    speaking = {"nothing": (), "shuffled": ("seen", "heard"), "two": ("seen", "heard")}
+    values = {}
+    for name, (width, scale) in SENSES.items():
+        X = rng.normal(size=(len(film_of), width))
+        X += LOOK * rng.normal(size=(N_FILMS, width))[film_of]
+        if name in speaking[kind]:
+            X[:, :3] += SIGNAL * is_sure[:, None]
+        if kind == "shuffled" and name == "heard":
+            for film in range(N_FILMS):
+                rows = np.flatnonzero(film_of == film)
+                X[rows] = X[rng.permutation(rows)]
+        values[name] = (scale * X).astype(np.float32)
+    manifest = clips_of(is_sure, film_of)
+    cells, inputs = cells_of(manifest, values, "ridge", plain=kind == "two")
+    draws = Draws(Evaluation.of(inputs))
+    row = difference(cells["joined"], cells[CHOSEN], draws).row
+    of_plain = math.nan
+    if kind == "two":
+        of_plain = cells["plain"].value["ap"] - cells[CHOSEN].value["ap"]
+    return Gain(row["value"], row["low"], row["high"], of_plain)
+
+
+@cache
+def gains(kind: str) -> Sequence[Gain]:
+    """The gains of all worlds of a kind."""
+    return [world(kind, seed) for seed in range(N_WORLDS)]
+
+
+def n_missed(kind: str) -> int:
+    """How many intervals leave out the mean gain of all worlds."""
+    truth = np.mean([gain.value for gain in gains(kind)])
+    return sum(not gain.low <= truth <= gain.high for gain in gains(kind))
+
+
+@pytest.mark.parametrize("kind", ["nothing", "shuffled"])
+def test_where_no_sense_adds_anything_no_gain_is_claimed(kind: str) -> None:
+    n_claimed = sum(gain.is_claimed for gain in gains(kind))
+    print(
+        kind,
+        "claims",
+        n_claimed,
+        "mean",
+        np.mean([g.value for g in gains(kind)]),
+        "missed",
+        n_missed(kind),
+    )
+    assert n_claimed <= MOST_CLAIMS
+
+
+def test_two_senses_say_more_than_one() -> None:
+    of_joined = np.mean([gain.value for gain in gains("two")])
+    of_plain = np.mean([gain.of_plain for gain in gains("two")])
+    print(
+        "two",
+        of_joined,
+        of_plain,
+        sum(g.is_claimed for g in gains("two")),
+        "missed",
+        n_missed("two"),
+    )
+    assert of_joined > 0.02
+    assert of_joined > of_plain + 0.01
+
+
+def test_only_a_joined_perceptron_reads_one_sense_by_another() -> None:
+    rng = np.random.default_rng(5)
+    # Each pair of numbers is equally often in each film, so that no number alone says anything.
+    pairs = [rng.permutation(np.repeat(np.arange(16), 3)) for _ in range(N_FILMS)]
+    first, second = np.divmod(np.concatenate(pairs), 4)
+    film_of = np.repeat(np.arange(N_FILMS), 48)
+    is_sure = (first + second) % 4 == 0
+    values = {}
+    for name, numbers in {"seen": first, "heard": second}.items():
+        X = 0.2 * rng.normal(size=(len(film_of), 8))
+        X[np.arange(len(X)), numbers] += 2
+        values[name] = (SENSES[name][1] * X).astype(np.float32)
+    manifest = clips_of(is_sure, film_of)
+    perceptrons, _ = cells_of(manifest, values, "mlp")
+    ridges, _ = cells_of(manifest, values, "ridge")
+    print(
+        {n: c.value["ap"] for n, c in perceptrons.items()},
+        {n: c.value["ap"] for n, c in ridges.items()},
+    )
+    assert perceptrons["joined"].value["ap"] > 0.9
+    for name in (*values, CHOSEN):
+        assert perceptrons[name].value["ap"] < 0.35
+    for cell in ridges.values():
+        assert cell.value["ap"] < 0.35

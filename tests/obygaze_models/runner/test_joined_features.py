@@ -1,0 +1,466 @@
+"""Joined features: a factor for each part, honest gains, and models that keep the factors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.experiments import (
+    ONE_PAIR,
+    VISUAL,
+    films,
+    planted,
+    quick,
+    run_on,
+    scores_of,
+    store_of,
+)
+from support.held_out_fits import QUICK_MODELS, Way, learns, must_not_be_learned
+from support.joined_stores import joined_stores, part_of, recipe_of
+from support.tables import the_cell
+
+import obygaze as og
+from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.store.joining import part_slices
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.joined import PartScaling
+from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.store_run import store_runs
+from obygaze_models.runner.summary import cells_of, gain_of, warnings_of
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.text import result_text
+
+MANIFEST = films(5, 30, seed=8)
+FEW_FITS = (
+    'grid.train=["EN_S"]',
+    'grid.test=["EN_S"]',
+    "report.contrast=[]",
+    "report.concepts=false",
+    "models.mlp.max_epochs=3",
+    "models.mlp.min_epochs=1",
+    "models.pcbm-lr.tolerance=0.1",
+    "models.pcbm-lr.cross_fit=2",
+    "models.pcbm-dt.tolerance=0.1",
+    "models.pcbm-dt.cross_fit=2",
+)
+ONLY_RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["random"]')
+
+
+def senses(*, seen: float = 0.6, heard: float = 0.6) -> dict[str, NDArray[Any]]:
+    """Two senses of other widths and scales."""
+    return {
+        "seen": planted(MANIFEST, width=14, strength=seen, seed=1),
+        "heard": 6 * planted(MANIFEST, width=22, strength=heard, seed=2),
+    }
+
+
+def fusion(*changes: str, replicates: int = 60) -> Protocol:
+    return quick("honest-fusion", *FEW_FITS, *changes, replicates=replicates)
+
+
+def factors_by_hand(X: NDArray[Any], widths: list[int]) -> NDArray[np.float64]:
+    parts = np.split(X.astype(np.float64), np.cumsum(widths)[:-1], axis=1)
+    V = np.array([((part - part.mean(axis=0)) ** 2).sum() / len(X) for part in parts])
+    return np.sqrt(V.mean() / (len(parts) * V))
+
+
+# ---- the factors ----
+
+
+def test_the_factors_are_five_lines_of_numpy() -> None:
+    X = np.concatenate([*senses().values()], axis=1)
+    parts = [part_of(name, values) for name, values in senses().items()]
+    scaling = PartScaling.of(X, parts)
+    np.testing.assert_allclose(
+        scaling.factors, factors_by_hand(X, [14, 22]), rtol=1e-10
+    )
+    scaled = scaling.scaled(X)
+    variances = [scaled[:, part].var(axis=0).sum() for part in part_slices(parts)]
+    assert variances[0] == pytest.approx(variances[1])
+
+
+def test_a_part_that_is_the_same_for_all_clips_is_refused() -> None:
+    X = np.ones((6, 5))
+    X[:, :2] = np.arange(12).reshape(6, 2)
+    parts = [part_of("seen", X[:, :2]), part_of("heard", X[:, 2:])]
+    with pytest.raises(FixTraining, match="heard is the same for all training clips"):
+        PartScaling.of(X, parts)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of films of which one has no sound in some clips."""
+    folder = tmp_path_factory.mktemp("fusion")
+    lacking = {"heard": MANIFEST.clip_ids[:6]}
+    stores = joined_stores(folder / "stores", MANIFEST, senses(), lacking)
+    models = 'grid.models=["ridge", "pcbm-lr"]'
+    protocol = fusion(models, 'grid.baselines=["random"]')
+    return run_on(folder, protocol, MANIFEST, stores)
+
+
+def test_each_fold_has_the_factors_of_its_training_rows(run: Run) -> None:
+    X = np.concatenate([senses()["heard"], senses()["seen"]], axis=1)
+    films_of = np.array([clip.movie_id for clip in MANIFEST])
+    levels = np.array([clip.level for clip in MANIFEST])
+    is_kept = np.arange(len(X)) >= 6
+    is_in_task = np.isin(levels, ["EN", "S"]) & is_kept
+    for model in ("ridge", "pcbm-lr"):
+        cell = the_cell(run, model=model, store="joined")
+        for fold in cell.facts["folds"]:
+            (tested,) = {
+                row["movie_id"]
+                for row in run.predictions
+                if row["fold"] == fold["fold"] and row["model"] == model
+            }
+            # Concept vectors are found on all clips with a level.
+            rows = is_kept if model == "pcbm-lr" else is_in_task
+            expected = factors_by_hand(X[rows & (films_of != tested)], [22, 14])
+            found = fold["chosen"]["part_factors"]
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+    single = the_cell(run, model="ridge", store="seen").facts["folds"][0]["chosen"]
+    assert "part_factors" not in single
+
+
+def scores_on_joined(
+    folder: Path, values: Mapping[str, NDArray[Any]], *changes: str
+) -> dict[str, float]:
+    folder.mkdir()
+    stores = joined_stores(folder / "stores", MANIFEST, values)
+    protocol = quick("honest", *ONE_PAIR, *changes, "data.view=raw", replicates=2)
+    joined = {"joined": stores["joined"]}
+    return scores_of(run_on(folder, protocol, MANIFEST, joined))
+
+
+def test_the_scale_of_a_part_changes_no_ridge_score(tmp_path: Path) -> None:
+    ridge = 'grid.models=["ridge"]'
+    plain = scores_on_joined(tmp_path / "a", senses(), ridge)
+    larger = {**senses(), "heard": 1000 * senses()["heard"]}
+    scaled = scores_on_joined(tmp_path / "b", larger, ridge)
+    assert scaled == pytest.approx(plain, abs=1e-6)
+
+
+def test_no_model_learns_from_what_is_held_out(tmp_path: Path) -> None:
+    """Planted answers in the rows of the tested film change no factor, and nothing else."""
+    values = senses()
+    stores = {"joined": joined_stores(tmp_path, MANIFEST, values)["joined"]}
+    protocol = quick(
+        "honest",
+        *FEW_FITS,
+        *QUICK_MODELS,
+        "models.pcbm-h.tolerance=0.1",
+        "models.pcbm-h.cross_fit=2",
+        "data.view=raw",
+    )
+    inputs = gather(protocol, MANIFEST, "made-up", stores)
+    (of_store,) = store_runs(inputs)
+    way = Way(inputs, of_store, ("EN_S", "EN_S"))
+    for name, model in of_store.models.items():
+        held = of_store.for_model(model, way.folds[1])
+        rows = must_not_be_learned(way, held, by_film=True)
+        assert rows.sum() == 30
+        assert learns(way, name, held, rows) == [], name
+
+
+# ---- the gain ----
+
+
+def test_the_chosen_store_is_never_the_joined_one(run: Run) -> None:
+    for model in ("ridge", "pcbm-lr"):
+        cell = the_cell(run, model=model, store="chosen")
+        for fold in cell.facts["folds"]:
+            assert [*fold["chosen"]["inner_ap"]] == ["seen", "heard"]
+            assert fold["chosen"]["store"] in ("seen", "heard")
+
+
+def test_the_gain_is_joined_minus_chosen(run: Run) -> None:
+    gain = gain_of(run, cells_of(run))
+    assert gain is not None
+    assert [cell.store for cell in gain.single] == ["seen", "heard"]
+    assert gain.joined.model == "ridge"
+    by_hand = gain.joined.value("ap") - gain.chosen.value("ap")
+    assert gain.row["value"] == pytest.approx(by_hand, abs=1e-12)
+    assert gain.row["low"] <= gain.row["value"] <= gain.row["high"]
+    sentence = gain.sentence("ap")
+    assert sentence.startswith(
+        "The gain of ridge on joined over ridge on the store that"
+    )
+    assert sentence in result_text(run)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p_all", "chosen", "meaning"),
+    [
+        (
+            0.01,
+            0.09,
+            0.01,
+            "ab",
+            "a and b together say more than the best of them alone",
+        ),
+        (0.01, 0.09, 0.20, "ab", "or this is chance"),
+        (-0.01, 0.09, 0.20, "aa", "does not show whether a and b together say more"),
+        (
+            -0.05,
+            0.01,
+            0.90,
+            "aa",
+            "b adds nothing that a does not have: a gain of .02 is",
+        ),
+        (
+            -0.05,
+            0.01,
+            0.90,
+            "ab",
+            "together add nothing that the best of them does not have",
+        ),
+        (
+            -0.05,
+            -0.01,
+            0.01,
+            "aa",
+            "a and b together are worse than the best of them alone",
+        ),
+        (np.nan, np.nan, np.nan, "aa", "without an interval, this may be chance"),
+    ],
+)
+def test_the_sentence_says_only_what_the_interval_says(
+    run: Run, low: float, high: float, p_all: float, chosen: str, meaning: str
+) -> None:
+    gain = gain_of(run, cells_of(run))
+    assert gain is not None
+    row = {
+        **gain.row,
+        "value": (low + high) / 2,
+        "low": low,
+        "high": high,
+        "p_all": p_all,
+    }
+    folds = [{"chosen": {"store": store}} for store in chosen]
+    single = [
+        replace(cell, facts={**cell.facts, "store": name})
+        for name, cell in zip("ab", gain.single, strict=True)
+    ]
+    of_folds = replace(gain.chosen, facts={**gain.chosen.facts, "folds": folds})
+    changed = replace(gain, row=row, single=single, chosen=of_folds)
+    assert meaning in changed.sentence("ap")
+
+
+def test_what_is_left_out_is_said_once(run: Run) -> None:
+    levels = [clip.level for clip in MANIFEST.clips[:6] if clip.level in ("EN", "S")]
+    left_out = [w.text for w in warnings_of(run) if "left out" in w.text]
+    reasons, shares = left_out
+    assert reasons.startswith(
+        "6 of 150 clips have no features in joined and are left out (6 failed: heard: no-sound"
+    )
+    n_kept = sum(clip.level in ("EN", "S") for clip in MANIFEST.clips[6:])
+    n_positive = sum(clip.level == "S" for clip in MANIFEST.clips[6:])
+    of_left_out = (
+        f"{100 * levels.count('S') / len(levels):.0f} % of {len(levels)} left out"
+    )
+    assert (
+        f"{of_left_out} and {100 * n_positive / n_kept:.0f} % of {n_kept} kept"
+        in shares
+    )
+
+
+def test_absence_that_depends_on_the_label_lifts_no_score(tmp_path: Path) -> None:
+    """The scores are those of the kept clips alone: nothing is filled in."""
+    values = senses()
+    sure = [clip.clip_id for clip in MANIFEST if clip.level == "S"]
+    lacking = {"heard": sure[::2]}
+    stores = joined_stores(tmp_path / "all", MANIFEST, values, lacking)
+    whole = run_on(tmp_path, fusion(*ONLY_RIDGE), MANIFEST, stores)
+    is_kept = np.array([clip.clip_id not in lacking["heard"] for clip in MANIFEST])
+    kept = MANIFEST.with_clips(
+        [clip for clip, stays in zip(MANIFEST, is_kept, strict=True) if stays]
+    )
+    of_kept = {name: X[is_kept] for name, X in values.items()}
+    stores = joined_stores(tmp_path / "kept", kept, of_kept)
+    alone = run_on(tmp_path, fusion(*ONLY_RIDGE), kept, stores)
+    for store in ("seen", "heard", "joined", "chosen"):
+        value = the_cell(whole, model="ridge", store=store).value("ap")
+        assert value == the_cell(alone, model="ridge", store=store).value("ap")
+    assert "left out" in result_text(whole)
+    assert "left out" not in result_text(alone)
+
+
+# ---- what is refused ----
+
+
+def test_what_has_no_meaning_for_joined_features_is_refused(tmp_path: Path) -> None:
+    stores = joined_stores(tmp_path, MANIFEST, senses())
+
+    def refused(message: str, *changes: str, without: str = "") -> None:
+        used = {name: store for name, store in stores.items() if name != without}
+        with pytest.raises(FixUsage, match=message):
+            gather(fusion(*changes), MANIFEST, "made-up", used)
+
+    joined = r"joined is joined \(heard \+ seen\)"
+    refused(f"{joined}.* data.scale has no meaning", "data.scale=standard")
+    refused(f"{joined}.* data.scale has no meaning", "data.scale=unit")
+    refused(f"{joined}.* data.erase has no meaning", f'data.erase=["{VISUAL[0]}"]')
+    refused("joined has the part heard, which is not among", without="heard")
+
+
+def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
+    """Else the gain could be that of the part which was never tried alone."""
+    values = {**senses(), "read": planted(MANIFEST, width=13, seed=4)}
+    stores = joined_stores(tmp_path, MANIFEST, values)
+    without = {name: store for name, store in stores.items() if name != "read"}
+    with pytest.raises(FixUsage, match="joined has the part read, which is not among"):
+        gather(fusion(), MANIFEST, "made-up", without)
+    other = store_of(
+        tmp_path / "other",
+        MANIFEST,
+        values["read"],
+        array="pooled",
+        recipe=recipe_of("read"),
+    )
+    with pytest.raises(FixUsage, match="store read is read by its array pooled"):
+        gather(fusion(), MANIFEST, "made-up", {**without, "read": other})
+    with pytest.raises(FixUsage, match="the store 'joined' is not a joined one"):
+        gather(quick(), MANIFEST, "made-up", {"joined": other})
+    with pytest.raises(FixUsage, match="unknown store 'joined'") as error:
+        gather(fusion(), MANIFEST, "made-up", {"seen": stores["seen"]})
+    assert "--store joined=STORE" in str(error.value.hint)
+
+
+# ---- models that are kept ----
+
+
+KINDS = ("ridge", "logistic", "svm", "mlp", "pcbm-lr", "pcbm-dt", "pcbm-h", "cav")
+QUICK_TRAINING = {
+    "mlp": ("model.max_epochs=4", "model.min_epochs=1"),
+    "pcbm-lr": ("model.tolerance=0.1", "model.cross_fit=2"),
+    "pcbm-dt": ("model.tolerance=0.1", "model.cross_fit=2", "model.max_depth=3"),
+    "pcbm-h": ("model.tolerance=0.1", "model.cross_fit=2"),
+}
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("workspace")
+    write_manifest(MANIFEST, folder / "manifests" / f"{MANIFEST.name}.toml")
+    joined_stores(folder / "stores", MANIFEST, senses())
+    return folder
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
+    workspace: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coefficients have the factors: what it read were features times these."""
+    fits = []
+    own = PartScaling.absorbed_by
+
+    def absorbed_by(scaling: PartScaling, estimator: Any) -> Any:
+        fits.append((scaling, estimator))
+        return own(scaling, estimator)
+
+    monkeypatch.setattr(PartScaling, "absorbed_by", absorbed_by)
+    changes = (
+        "report.replicates=2",
+        "report.concepts=false",
+        *QUICK_TRAINING.get(kind, ()),
+    )
+    _, model = og.train(
+        kind,
+        "joined",
+        MANIFEST.name,
+        changes=changes,
+        output=f"kept-{kind}",
+        n_jobs=1,
+        workspace=workspace,
+    )
+    assert model.info.features.backbone == "joined: heard + seen"
+    assert model.info.training.view == "raw"
+    predicted = og.predict(
+        f"kept-{kind}", "joined", in_sample=True, workspace=workspace
+    )
+    scaling, fitted = fits[0]
+    rows = [MANIFEST.clip_ids.index(clip) for clip in predicted.clip_ids]
+    X = np.concatenate([senses()["heard"], senses()["seen"]], axis=1)[rows]
+    factors = np.repeat(scaling.factors, [22, 14])
+    scaled = X.astype(np.float64) * factors
+    if kind == "cav":
+        found = np.column_stack([*predicted.margins.values()])
+        expected = fitted.margins(scaled)
+    elif hasattr(fitted, "predict_proba"):
+        found = predicted.scores
+        expected = fitted.predict_proba(scaled)
+    else:
+        found = predicted.scores[:, 0]
+        expected = fitted.decision_function(scaled)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    # The factors are in use: without them, the scores are others.
+    assert np.ptp(scaling.factors) > 0.1 * scaling.factors.max()
+
+
+def test_films_without_joined_features_are_told_what_to_join(workspace: Path) -> None:
+    og.train(
+        "ridge",
+        "joined",
+        MANIFEST.name,
+        changes=["report.replicates=2"],
+        output="first",
+        n_jobs=1,
+        workspace=workspace,
+    )
+    clips = []
+    for clip in MANIFEST:
+        later = f"later-{clip.clip_id}"
+        clips.append(replace(clip, clip_id=later, movie_id=f"later-{clip.movie_id}"))
+    later = replace(MANIFEST, name="later", clips=tuple(clips))
+    write_manifest(later, workspace / "manifests" / "later.toml")
+    X = senses()["seen"]
+    place = workspace / "stores" / "later-seen"
+    store_of(place, later, X, recipe=recipe_of("seen"))
+    with pytest.raises(FixInput, match="no store has features of later") as error:
+        og.predict("first", "later", workspace=workspace)
+    assert error.value.hint == (
+        "obygaze store join heard:clip later-seen:clip -o later.joined, with a store of later for"
+        " heard"
+    )
+
+
+def test_a_model_with_another_factor_is_not_saved(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = PartScaling.absorbed_by
+
+    def perturbed(scaling: PartScaling, estimator: Any) -> Any:
+        of_features = scaling.of_features.copy()
+        of_features[0] *= 1.0001
+        return own(PartScaling(scaling.factors, of_features), estimator)
+
+    monkeypatch.setattr(PartScaling, "absorbed_by", perturbed)
+    with pytest.raises(FixInput, match="cannot be saved: when it is loaded again"):
+        og.train(
+            "ridge",
+            "joined",
+            MANIFEST.name,
+            changes=["report.replicates=2"],
+            output="perturbed",
+            n_jobs=1,
+            workspace=workspace,
+        )
+    assert not (workspace / "models" / "perturbed").exists()
+
+
+def test_an_own_class_is_not_saved_for_joined_features(workspace: Path) -> None:
+    with pytest.raises(FixUsage, match=r"joined features of joined \(heard \+ seen\)"):
+        og.train(
+            "sklearn.naive_bayes.GaussianNB",
+            "joined",
+            MANIFEST.name,
+            output="bayes",
+            workspace=workspace,
+        )
+    assert not (workspace / "runs" / "bayes").exists()

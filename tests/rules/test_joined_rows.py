@@ -1,0 +1,121 @@
+"""A join of random stores is what a plain model in memory says, in any order of its parts."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.seeds import amount
+from support.stores import a_recipe, made_store
+from support.written_stores import check_store, lasting_bytes
+
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.store import Row, Store, open_store
+from obygaze_features.store.changing import join
+from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN
+
+CLIPS = ("alba-1", "alba-2", "brug-1", "brug-2", "casa-1")
+# The sentence in the row of each status.
+REASONS = {
+    OK: "",
+    FAILED: "no-sound: no sound in the file",
+    NO_VIDEO: "no file",
+    WITHDRAWN: "2026-01-01: asked",
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A store that is joined: its model, its numbers, and the status of each of its clips."""
+
+    title: str
+    dtype: str
+    width: int
+    statuses: dict[str, str]
+    has_times: bool
+
+    def vector(self, clip: str) -> np.ndarray:
+        """The numbers of a clip, each different from all others."""
+        first = 100 * CLIPS.index(clip) + 10 * ord(self.title)
+        return (first + np.arange(self.width)).astype(self.dtype) / 8
+
+    def write(self, folder: Path) -> Store:
+        """Write the store."""
+        rows = []
+        for clip, status in self.statuses.items():
+            start_s = float(clip[-1]) if self.has_times else None
+            row = Row(clip, clip[:4], start_s, status=status, reason=REASONS[status])
+            rows.append(row)
+        vectors = np.stack([self.vector(clip) for clip in self.statuses])
+        recipe = a_recipe(backbone={"name": self.title})
+        return made_store(folder / self.title, rows, {"clip": vectors}, recipe=recipe)
+
+
+@st.composite
+def some_parts(draw: st.DrawFn) -> list[Part]:
+    """Two or three stores of some of the clips, in any order."""
+    parts = []
+    for title in draw(st.permutations("abc"))[: draw(st.integers(2, 3))]:
+        clips = draw(st.permutations(CLIPS))[: draw(st.integers(1, len(CLIPS)))]
+        # Most clips have features.
+        status = st.sampled_from([OK, OK, OK, *REASONS])
+        part = Part(
+            title,
+            draw(st.sampled_from(["float16", "float32"])),
+            draw(st.integers(1, 3)),
+            {clip: draw(status) for clip in clips},
+            draw(st.booleans()),
+        )
+        parts.append(part)
+    return parts
+
+
+def expected_row(clip: str, parts: Sequence[Part]) -> tuple[str, str]:
+    """The status of a clip in the joined store, and its reason."""
+    reasons = []
+    for part in parts:
+        status = part.statuses.get(clip)
+        if status == WITHDRAWN:
+            return WITHDRAWN, REASONS[WITHDRAWN]
+        if status is None:
+            reasons.append(f"{part.title}: no clip of that id in its store")
+        elif status != OK:
+            reasons.append(f"{part.title}: {REASONS[status]}")
+    return (FAILED, "; ".join(reasons)) if reasons else (OK, "")
+
+
+@settings(deadline=None, max_examples=amount(20, 300))
+@given(parts=some_parts())
+def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
+    in_order = sorted(parts, key=lambda part: part.title)
+    clips = list(dict.fromkeys(clip for part in in_order for clip in part.statuses))
+    rows = []
+    values = []
+    for clip in clips:
+        status, reason = expected_row(clip, in_order)
+        has_times = any(p.has_times for p in parts if clip in p.statuses)
+        start_s = float(clip[-1]) if has_times else None
+        rows.append(Row(clip, clip[:4], start_s, status=status, reason=reason))
+        vectors = [part.vector(clip).astype(np.float32) for part in in_order]
+        values.append(np.concatenate(vectors))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        here = Workspace(folder)
+        stores = [part.write(folder) for part in parts]
+        if not any(row.is_ok for row in rows):
+            with pytest.raises(FixInput, match="no clip has features in all of"):
+                join(stores, folder / "both", workspace=here)
+            assert not (folder / "both").exists()
+            return
+        join(stores, folder / "both", workspace=here)
+        check_store(folder / "both", rows, {"clip": np.stack(values)})
+        assert list(open_store(folder / "both").rows) == rows
+        join([*reversed(stores)], folder / "again", workspace=here)
+        assert lasting_bytes(folder / "again") == lasting_bytes(folder / "both")

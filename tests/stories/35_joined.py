@@ -1,0 +1,198 @@
+"""Story 35: I have what is seen, heard and said in my films, and put it side by side.
+
+The gain over the best single sense has an interval. A sense that is shuffled within its films gains
+nothing, clips that lack a sense are counted, and another lab predicts from a join of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import obygaze as og
+from stories.films import Row, features_of, labelled_clips
+from stories.results import the_result
+from stories.workspace import Workspace
+
+# Two parts that experiments know by their backbones, in the order of a joined row.
+HEARD, SEEN = "my-sound-model", "my-video-model"
+LACKING = 7
+TASK = """--set 'grid.train=["EN_S"]' --set 'grid.test=["EN_S"]' --set 'grid.models=["ridge"]'"""
+QUICK = "--set report.concepts=false --set report.replicates=200 --jobs 1"
+FUSION = f"run honest-fusion --manifest films --store seen {TASK} {QUICK}"
+
+
+def import_sense(
+    ws: Workspace,
+    rows: list[Row],
+    X: npt.NDArray[np.float32],
+    store: str,
+    backbone: str,
+) -> None:
+    """Make a store of the features of one model; clips that are not in the file have none."""
+    np.savez(ws.path(f"{store}.npz"), clip_id=[row["clip_id"] for row in rows], X=X)
+    ws(
+        f"store import npz {store}.npz --array clip=X --manifest films -o {store}"
+        f" --backbone {backbone} --licence CC0-1.0",
+        code=(0, 3),
+    )
+
+
+def begin(ws: Workspace, n_films: int = 12) -> list[Row]:
+    """Begin with clips of which each sense says something else about the same level.
+
+    Some clips have no sound.
+    """
+    rows = labelled_clips(n_films=n_films)
+    ws.write_table("films.csv", rows)
+    ws("manifest import csv films.csv -o films")
+    import_sense(ws, rows, features_of(rows, level=1.2, seed=1), "seen", SEEN)
+    heard = features_of(rows, level=1.2, width=9, seed=2)
+    with_sound = [row for row in rows if row["clip_id"] not in without_sound(rows)]
+    of_sound = [row["clip_id"] not in without_sound(rows) for row in rows]
+    import_sense(ws, with_sound, 100 * heard[of_sound], "heard", HEARD)
+    return rows
+
+
+def without_sound(rows: list[Row]) -> list[str]:
+    """Return the clips that have no sound: the last ones of each film but one."""
+    return [row["clip_id"] for row in rows[19::20]][:LACKING]
+
+
+def test_stores_are_put_side_by_side(ws: Workspace) -> None:
+    rows = begin(ws, n_films=8)
+    lacking = without_sound(rows)
+    told = ws("store join seen heard -o both")
+    assert f"{LACKING} clips without features in stores/heard: {lacking[0]}" in told.err
+    both = og.open_store("both", workspace=ws.folder)
+    clips = [row["clip_id"] for row in rows if row["clip_id"] not in lacking]
+    joined = both.matrix("clip", clips=clips).values
+    parts = []
+    for name in ("heard", "seen"):
+        part = og.open_store(name, workspace=ws.folder)
+        parts.append(part.matrix("clip", clips=clips).values)
+    assert joined.tobytes() == np.concatenate(parts, axis=1).tobytes()
+    shown = ws("store info both").text
+    assert f"The numbers 0 to 8 are the array clip of {HEARD} (imported)" in shown
+    assert f"The numbers 9 to 24 are the array clip of {SEEN} (imported)" in shown
+    assert f"{lacking[0]} failed: {HEARD} (imported): not in the files" in shown
+    ws("store verify both --hash")
+    # The order does not matter.
+    ws("store join heard seen:clip -o again")
+    facts = [ws(f"store info {name} --json").json() for name in ("both", "again")]
+    assert facts[0]["fingerprint"] == facts[1]["fingerprint"]
+    assert [fact["counts"]["ok"] for fact in facts] == [len(clips), len(clips)]
+
+
+def test_what_cannot_be_joined_says_why(ws: Workspace) -> None:
+    rows = begin(ws, n_films=2)
+    ws("store join seen heard -o both")
+    for line, words in (
+        ("store join both seen -o x", f"this store joins {HEARD} (imported), {SEEN}"),
+        ("store join seen seen -o x", "this is the same part as stores/seen"),
+        ("store join seen -o x", "a join needs at least two parts"),
+        ("store join seen:clap heard -o x", "no array 'clap'"),
+        ("store join seen nothing -o x", "no store called 'nothing'"),
+        (f"search both --like {rows[0]['clip_id']}", "this store joins"),
+        ("store merge both seen -o x", "have different recipes: backbone differ"),
+    ):
+        assert words in ws(line, code=(1, 2, 5)).text
+    # An import of an export would no longer know the parts.
+    ws("store export npz both both.npz", code=3)
+    refused = ws("store import npz both.npz -o x", code=2).text
+    assert "an export of a joined store" in refused
+    assert not ws.path("stores/x").exists()
+
+
+def test_a_film_that_is_withdrawn_leaves_the_joined_store_too(ws: Workspace) -> None:
+    begin(ws, n_films=3)
+    ws("store join seen heard -o both")
+    told = ws("store subset heard --without film02 --reason 'asked by its owner'").text
+    line = "store subset stores/both --without film02 --reason 'asked by its owner'"
+    assert f"obygaze {line}" in told
+    assert "were withdrawn from heard" in ws("store info both").err
+    ws(line)
+    both = og.open_store("both", workspace=ws.folder)
+    assert both.record.rows.withdrawn == 20
+    # A new join does not bring it back.
+    again = ws("store join seen heard -o again")
+    assert "withdrawn in the new one" in again.err
+    assert og.open_store("again", workspace=ws.folder).record.rows.withdrawn == 20
+
+
+def gain_in(ws: Workspace, run: str) -> tuple[float, float, float]:
+    """Return the gain in AP of the joined store over the one that training films choose."""
+    for row in ws.read_table(f"runs/{run}/results.csv"):
+        is_gain = (row["store"], row["against_store"]) == ("joined", "chosen")
+        if is_gain and row["metric"] == "ap" and not row["film"]:
+            return float(row["value"]), float(row["low"]), float(row["high"])
+    raise AssertionError(f"{run} has no gain")
+
+
+@pytest.mark.check("two experiments")
+def test_both_senses_gain_and_a_shuffled_one_does_not(ws: Workspace) -> None:
+    rows = begin(ws)
+    ws("store join seen heard -o both")
+    said = ws(f"{FUSION} --store heard --store joined=both -o fused").text
+    joined = the_result(ws, "fused", model="ridge", store="joined")["ap"]
+    chosen = the_result(ws, "fused", model="ridge", store="chosen")["ap"]
+    gain, low, high = gain_in(ws, "fused")
+    assert gain == pytest.approx(joined - chosen)
+    assert 0.02 < low <= gain <= high
+    assert "seen and heard together say more than the best of them alone" in said
+    # The clips that lack a sense are counted, once, with what they are.
+    assert said.count(f"{LACKING} of {len(rows)} clips have no features in joined") == 1
+    lacking = without_sound(rows)
+    levels = [row["level"] for row in rows if row["clip_id"] in lacking]
+    n_tested = levels.count("EN") + levels.count("S")
+    share = f"{100 * levels.count('S') / n_tested:.0f} % of {n_tested} left out"
+    assert f"Positive are {share}" in said
+    ws("report fused -o page.html")
+    assert "seen and heard together say more" in ws.read("page.html")
+
+    # What is heard, given to other clips of the same film.
+    draws = np.random.default_rng(7)
+    heard = features_of(rows, level=1.2, width=9, seed=2)
+    for first in range(0, len(rows), 20):
+        heard[first : first + 20] = draws.permutation(heard[first : first + 20])
+    import_sense(ws, rows, heard, "shuffled", "shuffled-sound-model")
+    ws("store join seen shuffled -o with-shuffled")
+    said = ws(f"{FUSION} --store shuffled --store joined=with-shuffled -o nothing").text
+    gain, low, high = gain_in(ws, "nothing")
+    assert low < 0 < high
+    assert abs(gain) < 0.03
+    assert "this run does not show whether seen and shuffled together say more" in said
+
+
+def test_a_kept_model_predicts_in_another_lab_from_its_own_join(ws: Workspace) -> None:
+    begin(ws, n_films=8)
+    ws("store join seen heard -o both")
+    ws(f"train ridge both films -o kept {QUICK}")
+    ws("models push kept ../disk/kept")
+    # The other lab has other films, and joins its stores in its own order.
+    lab = Workspace(ws.path("../lab"))
+    later = labelled_clips(n_films=3, seed=5)
+    for row in later:
+        for column in ("clip_id", "movie_id"):
+            row[column] = row[column].replace("film", "reel")
+    lab.write_table("films.csv", later)
+    lab("manifest import csv films.csv -o films")
+    seen = features_of(later, level=1.2, seed=6)
+    heard = 100 * features_of(later, level=1.2, width=9, seed=7)
+    import_sense(lab, later, heard, "sound", HEARD)
+    import_sense(lab, later, seen, "pictures", SEEN)
+    lab("store join sound pictures -o ours")
+    lab("models pull ../disk/kept -o theirs")
+    lab("models predict theirs ours -o scores.csv")
+    scores = {
+        row["clip_id"]: float(row["score:positive"])
+        for row in lab.read_table("scores.csv")
+    }
+    assert list(scores) == [row["clip_id"] for row in later]
+    of_s = [scores[row["clip_id"]] for row in later if row["level"] == "S"]
+    of_en = [scores[row["clip_id"]] for row in later if row["level"] == "EN"]
+    assert np.mean(of_s) > np.mean(of_en) + 0.2
+    # One sense alone is not what the model reads.
+    refused = lab("models predict theirs sound -o no.csv", code=5).text
+    assert f"expects features of joined: {HEARD} (imported) + {SEEN}" in refused
