@@ -332,6 +332,11 @@ def few(names: Sequence[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return all names for a sentence: `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 def _padded(text: str, width: int, right: bool) -> str:
     blanks = " " * (width - len(click.unstyle(text)))  # colour has no width
     return blanks + text if right else text + blanks

@@ -251,11 +251,13 @@ def _utterances(cues: Iterable[Cue]) -> list[Utterance]:
 
 
 def _words_in(utterances: Iterable[Utterance], span: Span) -> str:
-    """Return what is said in a clip: each cue that overlaps it, whole."""
+    """Return what is said in a clip: each cue that overlaps it, whole; they are in order."""
     start_s, end_s = span
     texts = []
     for begins, ends, text in utterances:
-        if begins < end_s and (ends > start_s or begins == ends == start_s):
+        if begins >= end_s:
+            break
+        if ends > start_s or begins == ends == start_s:
             texts.append(text)
     return " ".join(texts)
 

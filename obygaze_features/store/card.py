@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from obygaze_features.core.console import human
+from obygaze_features.core.console import human, listed
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.outside import safe_text, visible
@@ -350,7 +350,7 @@ def card_of_store(
         terms=terms,
         terms_lines=[Raw(line) for line in terms_lines(terms)],
         n_rows=f"{len(rows):,}",
-        counts=_listed(counts),
+        counts=listed(counts) or "none",
         recipe_sentences=recipe_sentences(recipe),
         arrays=[array_facts(array, len(rows)) for array in record.arrays],
         array=record.arrays[0].name,
@@ -444,7 +444,7 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
     hashes = [f"{name} (sha256 {_word(sha)})" for name, sha in value["weights"].items()]
     if hashes:
         claim = f"; they were not verified to be {unverified}" if unverified else ""
-        sentences.append(f"Its weights are {_listed(hashes)}{claim}.")
+        sentences.append(f"Its weights are {listed(hashes) or 'none'}{claim}.")
     else:
         sentences.append("It has no weights.")
     by_rule = f" by the rule {rule}" if rule else ""
@@ -506,9 +506,3 @@ def _word(value: Any) -> str:
         return sign.join(_word(item) for item in value)
     text = str(value)
     return text[:12] + "..." if _HASH.fullmatch(text) else text
-
-
-def _listed(words: Sequence[str]) -> str:
-    if len(words) < 2:
-        return "".join(words) or "none"
-    return f"{', '.join(words[:-1])} and {words[-1]}"

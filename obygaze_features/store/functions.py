@@ -192,7 +192,7 @@ def merge(
 
 @done_in("obygaze_features.store.changing")
 def join(
-    stores: Annotated[Sequence[PathLike | Store], Option(metavar="STORE[:ARRAY]")],
+    stores: Annotated[Sequence[PathLike | Store], Option(metavar="STORE[:ARRAY]...")],
     path: Annotated[PathLike, Option("-o --output", metavar="NAME")],
     *,
     licence: str = "",

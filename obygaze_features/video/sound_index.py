@@ -275,14 +275,15 @@ class _Rows:
             self._compare(packet, frames)
         for frame in frames:
             self.rate = self.rate or frame.sample_rate
+            n_samples = frame.samples
             if frame.sample_rate != self.rate:
                 # Another recording behind this one, which would need another filter.
                 self.damaged.add(position)
-                continue
+                n_samples = round(n_samples * self.rate / (frame.sample_rate or 1))
             # A packet has the time of its first frame.
             if not self.samples[position] and frame.pts is not None:
                 self.time[position] = frame.pts
-            self.samples[position] += frame.samples
+            self.samples[position] += n_samples
 
     def _compare(self, packet: Any, frames: list[Any]) -> None:
         """Compare what the decoder of the file returns for a packet, and what a new one returns.

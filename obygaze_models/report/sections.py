@@ -241,7 +241,8 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
 
 def _sentences_of_stores(run: ReportRun) -> Iterator[str]:
     """Yield the difference of the first store to each other one, of the model of the answer."""
-    if run.main is None:
+    # The first screen says what joined stores gain.
+    if run.main is None or run.gain is not None:
         return
     for pair, cells in grouped_by(run.cells, pair_of_cell).items():
         of_model = [cell for cell in cells if cell.model == run.main.model]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features import __version__
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import count, few, listed
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import (
@@ -152,12 +152,12 @@ def gather(
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
     labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     remarks = {
+        "left out": _shares_left_out(features, labels, table),
         **table.remarks,
         **_remarks_on_media(table, manifest, stores),
         "annotators": rows_of_annotators(labels, table),
         "models of concepts": left_out,
         "without label": empty_labels(protocol.tasks, labels, table),
-        "left out": _shares_left_out(features, labels, table),
     }
     shown = {name: remark for name, remark in remarks.items() if remark}
     table = replace(table, remarks=shown)
@@ -227,7 +227,7 @@ def _remarks_on_media(
 def _named(names: Sequence[str]) -> str:
     """Return the names of stores in a sentence, such as "the stores sound and speech"."""
     noun = "store" if len(names) == 1 else "stores"
-    return f"the {noun} {' and '.join(names)}"
+    return f"the {noun} {listed(names)}"
 
 
 def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:

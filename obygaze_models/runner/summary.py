@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from obygaze_features.core.console import MISSING, count, few
+from obygaze_features.core.console import MISSING, count, few, listed
 from obygaze_features.core.errors import MEANT
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
@@ -451,7 +451,7 @@ class Gain:
     def sentence(self, metric: str) -> str:
         """Return the gain, and what it means as far as its interval says so."""
         stores = [cell.store for cell in self.single]
-        together = f"{' and '.join(stores)} together"
+        together = f"{listed(stores)} together"
         means = {
             BETTER: f"{together} say more than the best of them alone",
             PERHAPS_BETTER: f"{together} may say more than the best of them alone, or this is"
@@ -478,9 +478,7 @@ class Gain:
         if len(best) > 1:
             return "the stores together add nothing that the best of them does not have"
         add = "adds" if len(others) == 1 else "add"
-        return (
-            f"{' and '.join(others)} {add} nothing that {' '.join(best)} does not have"
-        )
+        return f"{listed(others)} {add} nothing that {' '.join(best)} does not have"
 
 
 def gain_of(run: Run, cells: Sequence[CellRows]) -> Gain | None:

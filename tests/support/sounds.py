@@ -27,7 +27,6 @@ def write_film(film: SoundFilm | str, folder: Path) -> Path:
 
 def with_damage(source: Path, target: Path, number: int) -> Path:
     """Copy a film; the middle of one packet of its sound is other bytes."""
-    import av
 
     def change(stream: Any, at: int, packet: Any) -> Any:
         if stream.type != "audio" or at != number:
@@ -37,12 +36,19 @@ def with_damage(source: Path, target: Path, number: int) -> Path:
         data[third : 2 * third] = bytes(
             255 - value for value in data[third : 2 * third]
         )
-        damaged = av.Packet(bytes(data))
-        for name in ("pts", "dts", "time_base", "duration", "is_keyframe"):
-            setattr(damaged, name, getattr(packet, name))
-        return damaged
+        return packet_of(packet, bytes(data))
 
     return copy(source, target, change=change)
+
+
+def packet_of(packet: Any, data: bytes) -> Any:
+    """A packet of other bytes at the time of another one."""
+    import av
+
+    other = av.Packet(data)
+    for name in ("pts", "dts", "time_base", "duration", "is_keyframe"):
+        setattr(other, name, getattr(packet, name))
+    return other
 
 
 def only(kind: str, source: Path, target: Path) -> Path:

@@ -48,6 +48,7 @@ def write_concept_maps(
     folder = new_store(Workspace.of(workspace), path)
     clips_of_manifest = read_manifest(manifest, workspace=workspace)
     opened = open_store(store, workspace=workspace)
+    grid = token_grid(opened)
     protocol = training_protocol(CAV, DEFAULT_TASK, clips_of_manifest)
     inputs = gather(
         protocol, clips_of_manifest, clips_of_manifest.name, {"store": opened}
@@ -67,7 +68,6 @@ def write_concept_maps(
     random = random_directions(X.shape[1])
     clips = present[np.argsort(opened.select(clips=present).rows)].tolist()
     origin = X.mean(axis=0, dtype=np.float64)
-    grid = token_grid(opened)
 
     def results_of_clips() -> Iterator[NDArray[Any] | Reason]:
         for part in opened.stream(TOKENS, clips=clips):

@@ -134,13 +134,24 @@ def test_a_film_is_what_comes_before_the_last_hyphen(clip: str, film: str) -> No
 @pytest.mark.parametrize(
     ("levels", "concepts", "shape", "expected"),
     [
-        (("EN", "HN", "S"), ("Look",), (3, 4), "run honest --manifest films --store"),
-        (("EN", "S", "S"), ("Look",), (3, 4), "models predict MODEL"),
-        (("", "", ""), (), (3, 4), "models predict MODEL"),
+        (
+            ("EN", "HN", "S"),
+            ("Look",),
+            (3, 4),
+            "run honest --manifest films --store STORE",
+        ),
+        # Easy negatives and sure clips alone are another task than the usual one.
+        (
+            ("EN", "S", "S"),
+            ("Look",),
+            (3, 4),
+            "run honest --manifest films --store STORE --task EN_S",
+        ),
+        (("", "", ""), (), (3, 4), "models predict MODEL STORE"),
         # Without a concept, the usual view is the raw one.
-        (("EN", "HN", "S"), (), (3, 4), "run honest --manifest films --store"),
+        (("EN", "HN", "S"), (), (3, 4), "run honest --manifest films --store STORE"),
         # An experiment takes an array with one vector a clip.
-        (("EN", "HN", "S"), ("Look",), (3, 5, 4), "store info"),
+        (("EN", "HN", "S"), ("Look",), (3, 5, 4), "store info STORE"),
     ],
 )
 def test_an_experiment_comes_next_where_the_clips_allow_one(
@@ -156,7 +167,8 @@ def test_an_experiment_comes_next_where_the_clips_allow_one(
     manifest = Manifest("films", header, tuple(clips))
     path = tmp_path / "s"
     done = import_features("npz", file, path, arrays=arrays, manifest=manifest)
-    assert done.notes[-1] == f"next: obygaze {expected} {path}"
+    command = expected.replace("STORE", str(path))
+    assert done.notes[-1] == f"next: obygaze {command}"
 
 
 def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None:

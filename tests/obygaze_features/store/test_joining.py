@@ -43,7 +43,9 @@ from obygaze_features.store.joining import (
 from obygaze_features.store.making import write_store
 from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
+from obygaze_features.store.texts import TextTable
 from obygaze_features.store.verifying import verify
+from obygaze_models.text_vectors import check_spaces
 
 N_ROWS = 10
 SEEN = a_recipe(backbone={"name": "xclip-b16"})
@@ -210,6 +212,7 @@ def test_the_terms_are_those_of_all_parts(here: Workspace) -> None:
     assert terms == Terms("CC-BY-4.0", "Two. | One.")
 
 
+TEXTS = TextTable(np.ones((1, 5), np.float32), ["a"], ["{}"], ["a"], "a space")
 Refusal = tuple[Callable[[Workspace], object], str]
 REFUSALS: dict[str, Refusal] = {
     "one part": (
@@ -238,6 +241,10 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "a map": (
         lambda here: token_grid(open_store(here.root / "stores/both")),
+        "this store joins wav2vec2, xclip-b16",
+    ),
+    "texts": (
+        lambda here: check_spaces(open_store(here.root / "stores/both"), "clip", TEXTS),
         "this store joins wav2vec2, xclip-b16",
     ),
     "pictures": (

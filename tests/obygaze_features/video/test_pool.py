@@ -255,6 +255,7 @@ def test_an_error_of_a_worker_is_not_called_a_crash(films: list[Path]) -> None:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
 
 
+@pytest.mark.check("kills a worker")
 def test_a_crash_costs_one_clip(
     films: list[Path], slow_film: Path, sent: threading.Event
 ) -> None:
@@ -277,6 +278,7 @@ def test_a_crash_costs_one_clip(
     assert is_gone(pid)
 
 
+@pytest.mark.check("kills a worker")
 def test_a_worker_killed_from_outside_costs_nothing(
     films: list[Path], slow_film: Path, sent: threading.Event
 ) -> None:
@@ -290,6 +292,7 @@ def test_a_worker_killed_from_outside_costs_nothing(
         assert future.result().error is None
 
 
+@pytest.mark.check("kills workers")
 @pytest.mark.parametrize(
     ("method", "told"), [("decode", "crashed"), ("await_ready", "not start")]
 )
@@ -367,6 +370,7 @@ def test_time_in_which_the_run_was_suspended_is_not_the_clips(
         assert run.stdout.read().strip() == "None"
 
 
+@pytest.mark.check("waits until a worker is killed")
 def test_a_hang_costs_one_clip(films: list[Path]) -> None:
     with DecodePool(1) as pool:
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
@@ -557,6 +561,7 @@ def test_memory_is_used_again_when_its_clip_is_gone(films: list[Path]) -> None:
             assert np.array_equal(kept, expected)
 
 
+@pytest.mark.check("kills a worker")
 def test_memory_of_a_worker_that_crashed_is_not_used_again(
     films: list[Path], slow_film: Path, sent: threading.Event
 ) -> None:

@@ -12,9 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 from support.seeds import amount
-from support.sounds import FILM_OF, only, with_damage, write_film
+from support.sounds import FILM_OF, only, packet_of, with_damage, write_film
 
-from benchmarks.sound.films import SoundFilm, SoundTrack, click_errors, copy
+from benchmarks.sound.films import (
+    FLASHES,
+    SoundFilm,
+    SoundTrack,
+    click_errors,
+    click_offset,
+    copy,
+)
 from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.video import DecodeJob, DecodePool, PictureView, sound_index
@@ -251,17 +258,12 @@ def test_a_film_with_very_few_samples_a_second_is_refused(
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 3e38])
 def test_samples_that_are_no_numbers_are_damaged(wrong: float, tmp_path: Path) -> None:
-    import av
-
     def change(stream: Any, at: int, packet: Any) -> Any:
         if stream.type != "audio" or at != 100:
             return packet
         values = np.frombuffer(packet, np.float32).copy()
         values[200:204] = wrong
-        other = av.Packet(values.tobytes())
-        for name in ("pts", "dts", "time_base", "duration", "is_keyframe"):
-            setattr(other, name, getattr(packet, name))
-        return other
+        return packet_of(packet, values.tobytes())
 
     track = SoundTrack("pcm_f32le", format="flt", layout="mono")
     whole = write_film(SoundFilm("floats", ".mkv", [track]), tmp_path)
@@ -284,6 +286,39 @@ def test_samples_that_are_no_numbers_are_damaged(wrong: float, tmp_path: Path) -
             path, view, start_s=at_s, end_s=at_s + 1, accept_damaged=True
         )
         assert is_same(part, alone)
+
+
+@pytest.mark.parametrize(("rate", "layout"), [(48000, "mono"), (32000, "stereo")])
+def test_sound_may_change_its_channels_but_not_its_rate(
+    rate: int, layout: str, tmp_path: Path
+) -> None:
+    import av
+
+    first = SoundTrack("mp2", format="s16")
+    whole = write_film(SoundFilm("first", ".mkv", [first]), tmp_path)
+    second = replace(first, rate=rate, layout=layout)
+    with av.open(str(write_film(SoundFilm("second", ".mkv", [second]), tmp_path))) as f:
+        others = [bytes(packet) for packet in f.demux(audio=0)]
+
+    def change(stream: Any, at: int, packet: Any) -> Any:
+        if stream.type != "audio" or not 200 <= at < 300:
+            return packet
+        return packet_of(packet, others[at])
+
+    path = copy(whole, tmp_path / "changed.mkv", change=change)
+    # Packet 200 of 1,152 samples begins at 4.8 s, packet 300 at 7.2 s.
+    before = decode_sound(path, VIEW, start_s=3.0, end_s=4.7)
+    intact = decode_sound(whole, VIEW, start_s=3.0, end_s=4.7)
+    assert np.abs(before.samples - intact.samples).max() < 0.02
+    after = decode_sound(path, VIEW, start_s=7.5, end_s=9.0)
+    late, fit = click_offset(after.samples, VIEW.rate, FLASHES[2] / 25 - 7.5)
+    assert abs(late) <= 0.002 * VIEW.rate and fit > 0.8
+    if layout == "mono":
+        assert decode_sound(path, VIEW, start_s=4.0, end_s=8.0).remarks == ()
+    else:
+        assert failure_of(path, 4.0, 8.0) == (
+            "damaged: sound for 1.5 of 4.0 s, the rest is damaged or missing"
+        )
 
 
 def test_silence_is_sound(tmp_path: Path) -> None:

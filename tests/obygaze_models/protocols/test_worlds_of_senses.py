@@ -41,6 +41,7 @@ SENSES = {"seen": (20, 1.0), "heard": (40, 12.0), "read": (10, 0.2)}
 SIGNAL = 0.55
 LOOK = 0.3
 MOST_CLAIMS = 7
+MOST_MISSED = 10
 ONE_CELL = (
     'grid.train=["EN_S"]',
     'grid.test=["EN_S"]',
@@ -140,40 +141,25 @@ def gains(kind: str) -> Sequence[Gain]:
     return [world(kind, seed) for seed in range(N_WORLDS)]
 
 
-def n_missed(kind: str) -> int:
-    """How many intervals leave out the mean gain of all worlds."""
-    truth = np.mean([gain.value for gain in gains(kind)])
-    return sum(not gain.low <= truth <= gain.high for gain in gains(kind))
-
-
 @pytest.mark.parametrize("kind", ["nothing", "shuffled"])
 def test_where_no_sense_adds_anything_no_gain_is_claimed(kind: str) -> None:
     n_claimed = sum(gain.is_claimed for gain in gains(kind))
-    print(
-        kind,
-        "claims",
-        n_claimed,
-        "mean",
-        np.mean([g.value for g in gains(kind)]),
-        "missed",
-        n_missed(kind),
-    )
     assert n_claimed <= MOST_CLAIMS
 
 
 def test_two_senses_say_more_than_one() -> None:
     of_joined = np.mean([gain.value for gain in gains("two")])
     of_plain = np.mean([gain.of_plain for gain in gains("two")])
-    print(
-        "two",
-        of_joined,
-        of_plain,
-        sum(g.is_claimed for g in gains("two")),
-        "missed",
-        n_missed("two"),
-    )
     assert of_joined > 0.02
     assert of_joined > of_plain + 0.01
+
+
+@pytest.mark.parametrize("kind", ["nothing", "shuffled", "two"])
+def test_the_interval_of_a_gain_has_the_mean_gain_in_it(kind: str) -> None:
+    """Of 120 worlds each, 4, 2 and 5 intervals leave out the mean gain of all worlds."""
+    truth = np.mean([gain.value for gain in gains(kind)])
+    n_missed = sum(not gain.low <= truth <= gain.high for gain in gains(kind))
+    assert n_missed <= MOST_MISSED
 
 
 def test_only_a_joined_perceptron_reads_one_sense_by_another() -> None:
@@ -191,10 +177,6 @@ def test_only_a_joined_perceptron_reads_one_sense_by_another() -> None:
     manifest = clips_of(is_sure, film_of)
     perceptrons, _ = cells_of(manifest, values, "mlp")
     ridges, _ = cells_of(manifest, values, "ridge")
-    print(
-        {n: c.value["ap"] for n, c in perceptrons.items()},
-        {n: c.value["ap"] for n, c in ridges.items()},
-    )
     assert perceptrons["joined"].value["ap"] > 0.9
     for name in (*values, CHOSEN):
         assert perceptrons[name].value["ap"] < 0.35
