@@ -12,7 +12,7 @@ from benchmarks.sound.readers import READERS
 from obygaze_features.core.console import human, table
 from obygaze_features.core.machine import this_machine
 
-PACKAGES = ("av", "scipy", "torchcodec")
+PACKAGES = ("av", "torchcodec")
 # What models of sound take.
 RATE = 16000
 CLIP_S = 30.0

@@ -29,9 +29,6 @@ Read = Callable[[str, int, float | None, float | None], tuple[Samples, float]]
 
 
 def _obygaze() -> Read:
-    # Its import takes a second.
-    import scipy.signal  # noqa: F401
-
     from obygaze_features.video.sound import SoundView, decode_sound
 
     folder = TemporaryDirectory()

@@ -66,7 +66,6 @@ DRAW_COLUMNS = ("draw_probability", "draw_clips")
 # The columns of a manifest that another command reads, beside fold:NAME.
 TARGETS = (
     *CLIP_COLUMNS,
-    *DRAW_COLUMNS,
     *("annotator", "movie_title", "comment", "framerate"),
     *("start_frame", "end_frame", "film_start_s", "film_end_s"),
 )
@@ -107,7 +106,7 @@ def require_numbers(
 
 def own_columns(columns: Iterable[str]) -> list[str]:
     """Return the columns of a table that mean nothing to a command but `--task COLUMN`."""
-    known = (*TARGETS, NAME_COLUMN)
+    known = (*TARGETS, *DRAW_COLUMNS, NAME_COLUMN)
     return [
         name
         for name in columns

@@ -256,7 +256,9 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
             if name and name not in known:
                 raise FixUsage(
                     f"report.questions names the unknown store {name!r}{near(name, known)}",
-                    hint=f"--store {name}=STORE, or one of {', '.join(known)}",
+                    hint="obygaze store join A B -o NAME, then --store joined=NAME"
+                    if name == JOINED
+                    else f"one of {', '.join(known)}",
                 )
 
 

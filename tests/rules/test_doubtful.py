@@ -21,6 +21,7 @@ from support.doubtful import (
     count_pictures,
     draw_films,
     judge,
+    swap_packets,
     whole_film,
 )
 from support.generated_videos import Case, make
@@ -377,8 +378,9 @@ def test_a_damaged_packet_with_another_time_does_not_move_the_others(
     assert fine[:40].all() and fine[-40:].all()
 
 
-def test_b_pictures_that_are_missing_behind_an_empty_chunk_of_avi(
-    tmp_path: Path,
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_b_pictures_that_are_missing_behind_a_whole_chunk_of_avi(
+    is_cut: bool, tmp_path: Path
 ) -> None:
     """They are shown before the last picture that is there, so that its place is not known."""
     path = write_video(tmp_path / "film.avi", "mpeg1video", options={"bf": "2"})
@@ -392,7 +394,8 @@ def test_b_pictures_that_are_missing_behind_an_empty_chunk_of_avi(
     n_kept = max(n for n, kind in enumerate(types) if kind == 3)
     lost_at = chunks[n_kept + 1]
     empty = b"00dc" + bytes(4)
-    path.write_bytes(film[:lost_at] + empty + bytes(len(film) - lost_at))
+    rest = b"" if is_cut else empty + bytes(len(film) - lost_at)
+    path.write_bytes(film[:lost_at] + rest)
     index = probe(path, decode=True).index
     clip = decode_views(path, [PictureView(index.frames)]).popitem()[1]
     fine = ~clip.substituted
@@ -449,6 +452,132 @@ def test_a_film_that_is_cut_off_has_a_remark(tmp_path: Path) -> None:
     assert isinstance(clip, ViewedClip)
     assert "frames are missing from the file" in clip.remark
     assert not clip.arrays["clean"]
+
+
+def places_of(path: Path) -> list[tuple[int, int]]:
+    """Return where the content of each packet begins and ends in a file of Matroska."""
+    with av.open(str(path)) as film:
+        packets = [packet for packet in film.demux(video=0) if packet.size]
+    # The number of the track, a time of two bytes, and flags are before the content.
+    return [(packet.pos + 4, packet.pos + 4 + packet.size) for packet in packets]
+
+
+def times_not_marked(path: Path, at_a_time: int) -> list[tuple[int, float]]:
+    """Return the number in each picture without a mark, and its time in a film that begins at 0."""
+    index = probe(path, decode=True).index
+    found = []
+    for first in range(0, index.frames, at_a_time):
+        ranks = list(range(first, min(first + at_a_time, index.frames)))
+        view = PictureView(len(ranks))
+        try:
+            (clip,) = decode_views(path, [view], ranks=ranks).values()
+        except BadVideo:
+            continue
+        fine = ~clip.substituted
+        numbers = read_numbers(clip.pictures[fine])
+        found += zip(numbers, clip.time_s[fine].tolist(), strict=True)
+    return found
+
+
+@pytest.mark.parametrize("n_gone", [3, 20])
+def test_bytes_that_are_missing_in_matroska_make_a_cluster_doubtful(
+    n_gone: int, tmp_path: Path
+) -> None:
+    """The reader goes on at a whole packet, and only says that the file ends early."""
+    options = {"g": "16", "deadline": "realtime", "cpu-used": "8"}
+    whole = write_video(
+        tmp_path / "whole.mkv",
+        "libvpx-vp9",
+        options=options,
+        container_options={"cluster_time_limit": "640"},
+    )
+    data = whole.read_bytes()
+    places = places_of(whole)
+    for first in (4, 36, 70):
+        # The last bytes of a later packet stand where those of this one were.
+        start, end = places[first]
+        n_bytes = places[first + n_gone][1] - end
+        path = tmp_path / f"{first}.mkv"
+        path.write_bytes(data[: start + 20] + data[start + 20 + n_bytes :])
+        found = times_not_marked(path, 14)
+        assert [time for _, time in found] == [
+            pytest.approx(number / 25, abs=2e-3) for number, _ in found
+        ]
+        # A cluster has 17 pictures and a group 16: the others are as they were.
+        last = first + n_gone
+        far = {n for n in range(100) if n < first - 16 or n > last + 32}
+        assert {number for number, _ in found} >= far
+
+
+@pytest.mark.parametrize(
+    ("time", "is_uneven"), [(b"\x10", False), (b"\x80", False), (b"\x80", True)]
+)
+def test_a_time_beside_a_damaged_packet_is_doubtful(
+    time: bytes, is_uneven: bool, tmp_path: Path
+) -> None:
+    """A key picture behind it has a time far away, or none at all, and others are counted anew."""
+    steps = (20, 33, 180, 41) if is_uneven else (40,)
+    ticks = np.cumsum([0, *(steps[n % len(steps)] for n in range(79))]).tolist()
+    path = encode_video(
+        tmp_path / "film.mkv",
+        numbers=range(80),
+        ticks=ticks,
+        tick=Fraction(1, 1000),
+        options={"g": "20", "bf": "3", "sc_threshold": "0"},
+    )
+    data = bytearray(path.read_bytes())
+    places = places_of(path)
+    # A size that the packet does not have, and the first byte of a time.
+    data[places[39][0] + 1] = 0xFF
+    data[places[40][0] - 3 : places[40][0] - 2] = time
+    path.write_bytes(data)
+    for at_a_time in (20, 80):
+        found = times_not_marked(path, at_a_time)
+        assert [1000 * time_s for _, time_s in found] == [
+            pytest.approx(ticks[number], abs=2) for number, _ in found
+        ]
+
+
+@pytest.mark.parametrize(
+    ("case", "position"),
+    [
+        (Case("hevc", "open", "flv", "25", "whole", "none"), 37),
+        (Case("hevc", "closed", "mp4", "ntsc", "whole", "none"), 37),
+        (Case("h264", "pyramid", "ts", "ntsc", "whole", "none"), 24),
+    ],
+    ids=str,
+)
+def test_packets_that_changed_places_tell_so_by_their_order(
+    case: Case, position: int, tmp_path: Path
+) -> None:
+    """FFmpeg may report it only of one that no picture needs, or of one packets later."""
+    whole = whole_film(case, tmp_path)
+    assert whole is not None
+    path = tmp_path / f"swapped.{case.container}"
+    swap_packets(whole.path, path, position)
+    for at_a_time in (1, 14):
+        counts = Counts()
+        judge(whole, path, "swap", counts, at_a_time)
+        assert counts.wrong == [] and counts.n_right > 20
+
+
+def test_a_chunk_of_avi_with_another_name_may_be_one_of_the_stream(
+    tmp_path: Path,
+) -> None:
+    """It is not counted, so that the pictures behind it are at other times."""
+    path = tmp_path / "film.avi"
+    ticks = [4 * number for number in range(60)]
+    tick = Fraction(1, 100)
+    encode_video(path, "mpeg4", numbers=range(60), ticks=ticks, tick=tick)
+    film = bytearray(path.read_bytes())
+    with av.open(str(path)) as opened:
+        places = [packet.pos for packet in opened.demux(video=0) if packet.size]
+    other_at = film.index(b"00dc" + bytes(4), places[30])
+    film[other_at : other_at + 4] = b"80dc"
+    film[places[40] : places[40] + 4] = bytes(4)
+    path.write_bytes(film)
+    broken = probe(path).index.broken
+    assert not broken[:30].any() and broken[30:].all()
 
 
 # --- By number, whatever the times of the packets ---

@@ -299,6 +299,7 @@ def index_of(times_s: list[float], keys: tuple[int, ...] = (0,)) -> FrameIndex:
         broken=np.zeros(n, dtype=np.bool_),
         lost=np.zeros(n, dtype=np.bool_),
         unused=np.full(n, -1),
+        contradicted=np.zeros(n, dtype=np.bool_),
         pts_are_times=True,
     )
 

@@ -329,7 +329,7 @@ def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
         gather(quick(), MANIFEST, "made-up", {"joined": other})
     with pytest.raises(FixUsage, match="unknown store 'joined'") as error:
         gather(fusion(), MANIFEST, "made-up", {"seen": stores["seen"]})
-    assert "--store joined=STORE" in str(error.value.hint)
+    assert "then --store joined=NAME" in str(error.value.hint)
 
 
 # ---- models that are kept ----
