@@ -65,7 +65,8 @@ NO_LEAK = Leak("", 0, 0, 0, 0, 0, 0, ())
 SENTENCE = re.compile(
     r"ranks clips \(([^)]*)\) with AP (\S+?)(?: \[[^]]*\])?"
     r"(?:; guessing without video has (\S+?) \([a-z_]+\))?"
-    r"(?:; better in (\d+) of (\d+) films(?: that have positive clips)?)?\.$"
+    r"(?:; better in (\d+) of (\d+) films(?: that have positive clips)?)?"
+    r"(?:, but the interval of the difference over films, \[[^]]*\], holds 0)?\.$"
 )
 NAN = re.compile(r"\bnan\b", re.IGNORECASE)
 

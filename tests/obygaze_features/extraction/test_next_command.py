@@ -25,7 +25,12 @@ from obygaze_features.manifest.own_labels import own_tasks
         ),
         ("pictures", ("EN", "HN", "S"), 3, ["next: obygaze store info a/s"]),
         ("frames", ("EN", "HN", "S"), 3, ["next: obygaze store info a/s"]),
-        ("pooled", ("EN", "S", "S"), 3, ["next: obygaze models predict MODEL a/s"]),
+        (
+            "pooled",
+            ("EN", "S", "S"),
+            3,
+            ["next: obygaze run honest --manifest m --store a/s --task EN_S"],
+        ),
         ("pooled", ("", "", ""), 3, ["next: obygaze models predict MODEL a/s"]),
         # The command would have nothing to read.
         ("pooled", ("EN", "HN", "S"), 0, []),

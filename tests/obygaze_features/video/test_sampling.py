@@ -45,7 +45,8 @@ def index_of(times: list[float], keys: list[int], *, rate: float = 25.0) -> Fram
         last_s=1 / rate,
         broken=np.zeros(len(pts), dtype=np.bool_),
         lost=np.zeros(len(pts), dtype=np.bool_),
-        unused=np.full(len(pts), -1),
+        unused=np.zeros(len(pts), dtype=np.bool_),
+        contradicted=np.zeros(len(pts), dtype=np.bool_),
     )
 
 

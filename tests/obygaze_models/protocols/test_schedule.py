@@ -223,8 +223,8 @@ class TestTasks:
         with pytest.raises(FixInput, match="the task HN_S has no clip") as caught:
             gather(quick("honest"), manifest, "", stores)
         hint = caught.value.hint or ""
+        assert hint.startswith("--task EN_S --task ENHN_S for the tasks")
         tasks = '["EN_S", "ENHN_S"]'
-        assert hint.startswith(f"--set 'grid.train={tasks}' --set 'grid.test={tasks}'")
         settings = (f"grid.train={tasks}", f"grid.test={tasks}")
         gather(quick("honest", *settings), manifest, "", stores)
 
