@@ -537,9 +537,10 @@ def import_segments(
 def _check_tiers(documents: Sequence[ElanDocument], mapping: TierMapping) -> None:
     """Raise one error of all tiers and words that are not known, or of names that no file has."""
     names: set[str] = set()
+    is_all_known = True
     for document in documents:
         names.update(tier.name for tier in document.tiers)
-    is_all_known = all(tier.role for document in documents for tier in document.tiers)
+        is_all_known &= all(tier.role for tier in document.tiers)
     for table in ("tiers", "annotators"):
         for name in getattr(mapping, table):
             # A mapping of several files may have tiers that this one has not.

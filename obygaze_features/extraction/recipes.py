@@ -110,11 +110,17 @@ def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
     # What does not need torch, and is not the user's own, computes on the CPU in any case.
     may_use_gpu = backbone.card.family.needs_torch or bool(backbone.card.code)
     is_on_gpu = may_use_gpu and placement.device.startswith("cuda")
+    if is_on_gpu:
+        device = "cuda"
+        device_name = gpu_name(placement.device)
+    else:
+        device = "cpu"
+        device_name = cpu_name()
     precision = str(recipe.to_json()["compute"].get("dtype", placement.dtype))
     return Maker(
         program=f"obygaze {obygaze_features.__version__}",
-        device="cuda" if is_on_gpu else "cpu",
-        device_name=gpu_name(placement.device) if is_on_gpu else cpu_name(),
+        device=device,
+        device_name=device_name,
         precision=precision,
         versions=package_versions(PACKAGES),
     )

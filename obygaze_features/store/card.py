@@ -342,6 +342,7 @@ def card_of_store(
     """
     recipe = Recipe.from_json(record.recipe)
     counts = [f"{n:,} {status}" for status, n in record.rows.by_status.items() if n]
+    reasons = _reasons_of(rows) if record.rows.ok < len(rows) else []
     text = render(
         "card.md",
         HERE,
@@ -355,7 +356,7 @@ def card_of_store(
         arrays=[array_facts(array, len(rows)) for array in record.arrays],
         array=record.arrays[0].name,
         makers=list(map(maker_text, record.makers)),
-        reasons=_reasons_of(rows) if record.rows.ok < len(rows) else [],
+        reasons=reasons,
         citation=Raw(citation_text(terms)),
         replaces=record.replaces,
         seal=seal,

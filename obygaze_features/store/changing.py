@@ -807,9 +807,9 @@ def join(
             "a join needs at least two parts", hint="obygaze store join --help"
         )
     _check_different_parts(named)
-    named = [named[place] for place in canonical_order([one.part for one in named])]
-    opened = [one.store for one in named]
-    parts = [one.part for one in named]
+    order = canonical_order([one.part for one in named])
+    opened = [named[place].store for place in order]
+    parts = [named[place].part for place in order]
     terms = _common_terms(opened, licence)
     clips, sentences = _clips_of(opened)
     source = JoinedRows(opened, parts, clips)

@@ -253,7 +253,8 @@ class Recipe:
         ours = _by_part(self.to_json())
         theirs = _by_part(other.to_json())
         if (JOINED in ours) != (JOINED in theirs):
-            ours, theirs = {"backbone": self.title}, {"backbone": other.title}
+            ours = {"backbone": self.title}
+            theirs = {"backbone": other.title}
         return list(_differences("", ours, theirs, sides))
 
     def require(

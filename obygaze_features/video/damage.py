@@ -115,8 +115,9 @@ def first_doubtful_byte(path: Path, n_absent: int, n_streams: int) -> int:
     Each chunk of the file tells where the next one begins. `n_absent` tells how many more pictures
     the header counts than there are up to the last one. Empty chunks, which repeat it, are some.
     """
-    numbers = [b"%02d" % number for number in range(n_streams)]
-    in_streams = {number + kind for number in numbers for kind in _AVI_KINDS}
+    in_streams: set[bytes] = set()
+    for number in range(n_streams):
+        in_streams.update(b"%02d%s" % (number, kind) for kind in _AVI_KINDS)
     name = b""
     n_repeats = 0
     last = 0

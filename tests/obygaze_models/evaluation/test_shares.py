@@ -3,7 +3,7 @@
 `samplics` 0.6.1 gave the numbers of the designs: `ReplicateEstimator` with the jackknife over films
 (conservative, with the coefficients (k - 1) / k), for marks with the weights N / n of their films;
 with scores, for each mark moved by the slope of the other films, which NumPy's `lstsq` found with
-an intercept for each film.
+an intercept for each film, and with each clip's equation times N / sqrt(n (n - 1)) of its film.
 """
 
 from __future__ import annotations
