@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from support.cli import ROOT, environment
 
 from obygaze_features import __version__
@@ -137,6 +139,19 @@ def test_constraints_pin_everything_and_are_good_on_any_machine():
         - {"obygaze"}
     )
     assert unpinned == set()
+
+
+def test_every_pin_can_be_installed_on_the_oldest_python():
+    """Else pip tries version after version of all packages, and does not end."""
+    oldest = PROJECT["project"]["requires-python"].removeprefix(">=") + ".0"
+    refused = []
+    for name, version in PINS.items():
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            about = metadata.metadata(name)
+            needed = SpecifierSet(about.get("Requires-Python", ""))
+            if about["Version"] == version and oldest not in needed:
+                refused.append(f"{name}=={version} needs Python {needed}")
+    assert refused == []
 
 
 def test_the_hashed_file_has_the_same_versions_and_a_hash_of_each_but_torch():
