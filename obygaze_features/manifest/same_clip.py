@@ -18,6 +18,7 @@ from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.model import (
     UNKNOWN_FILM,
     Clip,
+    Manifest,
     ascii_id,
     unannotated_id,
 )
@@ -248,6 +249,13 @@ def clips_of_rows(clips: Sequence[Clip]) -> list[list[Clip]]:
     for rows in rows_of_clips([Identity.of_clip(clip) for clip in clips]):
         of_clips.append([clips[row] for row in rows])
     return of_clips
+
+
+def counted_as(manifest: Manifest) -> str:
+    """Return what rows are: `clip`, or `row` where several annotators have rows about one."""
+    if "annotator" not in manifest.columns:
+        return "clip"
+    return "row" if len(clips_of_rows(manifest.clips)) < len(manifest) else "clip"
 
 
 def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:
