@@ -103,8 +103,7 @@ def test_a_hostile_store_is_refused(name, whole, tmp_path, tables) -> None:
 def test_a_recipe_that_cannot_be_one_is_damage(whole: Path, tmp_path: Path) -> None:
     """It was called an invalid input, in no file."""
     shutil.copytree(whole, tmp_path / "s")
-    spoil, _ = CASES["a recipe without sections"]
-    spoil(tmp_path / "s")
+    reseal(tmp_path / "s", lambda document: document.update(recipe={}))
     with pytest.raises(Corrupt, match="is missing in the recipe") as caught:
         open_store(tmp_path / "s")
     assert caught.value.where == f"{tmp_path}/s/store.json"
