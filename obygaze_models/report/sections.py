@@ -820,6 +820,8 @@ def _table_of_inputs(run: ReportRun) -> ResultTable:
         array = f"array {facts['array']}, {facts['width']} wide"
         content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
         rows.append(("store", content, facts["seal"]))
+    for path, sha256 in about.get("texts", {}).items():
+        rows.append(("texts", path, sha256))
     for name, sha256 in about["files"].items():
         rows.append(("table", name, sha256))
     for name, version in about["versions"].items():

@@ -777,6 +777,7 @@ def without_interval(run: Run, models: Sequence[CellRows]) -> str:
 
 def why_no_interval(cell: CellRows, run: Run) -> str:
     """Return which condition of an interval a cell does not meet."""
+    noun = counted_as(run)
     n_positive = cell.n_positive
     n_negative = cell.n_clips - n_positive
     if cell.n_films < 2:
@@ -796,8 +797,8 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
         )
     if min(n_positive, n_negative) < LEAST_CLIPS:
         return (
-            f"{cell.tasks} tests {count(n_positive, 'positive clip')} and "
-            f"{count(n_negative, 'negative clip')}, and {LEAST_CLIPS} of each are needed"
+            f"{cell.tasks} tests {count(n_positive, f'positive {noun}')} and "
+            f"{count(n_negative, f'negative {noun}')}, and {LEAST_CLIPS} of each are needed"
         )
     if cell.facts["shares_films"]:
         return "clips of one film are on both sides of a split"
