@@ -26,6 +26,7 @@ from obygaze_features.manifest.same_clip import (
     Identity,
     clips_of_rows,
     compare_clips,
+    counted_as,
 )
 from obygaze_features.store.card import Terms
 from obygaze_features.store.functions import ImportFormat, Pool
@@ -406,13 +407,11 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     if contradictions:
         raise another_clip(contradictions, "files", reader.where)
     notes = []
-    n_clips = len(manifest)
-    if "annotator" in manifest.columns:
-        n_clips = len(clips_of_rows(manifest.clips))
-    unit = "row" if n_clips < len(manifest) else "clip"
+    unit = counted_as(manifest)
     if unit == "row":
         n_rows = count(len(manifest), "row")
-        notes.append(f"the manifest has {n_rows} of {count(n_clips, 'clip')}")
+        n_clips = count(len(clips_of_rows(manifest.clips)), "clip")
+        notes.append(f"the manifest has {n_rows} of {n_clips}")
     if n_by_ids:
         words = (
             "matched by the ids alone: the files have no movie_id, which says the film"
@@ -750,7 +749,7 @@ def _stored_array(reader: Reader, clips: Clips, name: str, pooling: str) -> Stor
         sizes = shape.sizes[-1:] if pooling else shape.sizes
         places_of_sizes.setdefault(sizes, []).extend(places)
     if len(places_of_sizes) > 1:
-        raise _several_shapes(reader, name, places_of_sizes)
+        raise _several_shapes(reader, name, places_of_sizes, clips.unit)
     (sizes,) = places_of_sizes
     types = {shape.dtype for shape in places_of_shape}
     dtype, dims = _type_and_dims(reader, name, sizes, types)
@@ -759,13 +758,16 @@ def _stored_array(reader: Reader, clips: Clips, name: str, pooling: str) -> Stor
 
 
 def _several_shapes(
-    reader: Reader, name: str, places_of_sizes: Mapping[tuple[int, ...], Sequence[int]]
+    reader: Reader,
+    name: str,
+    places_of_sizes: Mapping[tuple[int, ...], Sequence[int]],
+    unit: str,
 ) -> FixInput:
     """Return the error that the arrays of clips cannot be one array of a store."""
     details = []
     for sizes, places in places_of_sizes.items():
         example = reader.clip_ids[places[0]]
-        details.append(f"{count(len(places), 'clip')} of {sizes}, such as {example}")
+        details.append(f"{count(len(places), unit)} of {sizes}, such as {example}")
     hint = "--manifest NAME takes only its clips"
     if len({sizes[-1:] for sizes in places_of_sizes}) == 1:
         hint = (
@@ -773,7 +775,7 @@ def _several_shapes(
             f" their mean; {hint}"
         )
     return FixInput(
-        f"{name} has {len(places_of_sizes)} shapes, and a store needs one for all clips:"
+        f"{name} has {len(places_of_sizes)} shapes, and a store needs one for all {unit}s:"
         f" {'; '.join(details[:2])}",
         where=reader.where,
         hint=hint,
