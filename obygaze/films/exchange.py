@@ -69,6 +69,7 @@ from obygaze_features.manifest.model import (
     Clip,
     Header,
     Manifest,
+    Windows,
     ascii_id,
     own_columns,
 )
@@ -361,10 +362,14 @@ def export_segments(
         if table is not None or fps is not None:
             raise FixUsage("--predictions and --fps are for elan and vtt")
         marked = read_manifest(manifest, workspace=workspace)
+        _require_times_of_windows(marked)
         path = write_table(folder, marked.cells_by_column(), force=force)
-        return ExportedSegments((path,), left_out=_header_left_out(marked.header))
+        left_out = _header_left_out(marked.header)
+        if marked.header.unit != "clip":
+            left_out += (f"that the rows are {marked.header.unit}s",)
+        return ExportedSegments((path,), left_out=left_out)
     without_times: list[str] = []
-    left_out: tuple[str, ...] = ()
+    left_out = ()
     changed = ""
     rates = FilmRates(fps, Workspace.of(workspace))
     marks_table = _table_of_marks(manifest)
@@ -401,6 +406,20 @@ def export_segments(
         changed,
         of_rates,
     )
+
+
+def _require_times_of_windows(manifest: Manifest) -> None:
+    """Raise an error for windows without times: as rows of a table they would be whole films."""
+    if not isinstance(manifest.clips, Windows):
+        return
+    films = {clip.movie_id for clip in manifest if clip.start_s is None}
+    if films:
+        raise FixInput(
+            "windows of so many pictures have no times where the frame rate varies:"
+            f" {few(sorted(films), 5)}",
+            where=manifest.name,
+            hint="obygaze manifest windows --seconds cuts films by time",
+        )
 
 
 def _changed_since_run(predictions: Path, manifest: Manifest) -> str:

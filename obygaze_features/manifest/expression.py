@@ -184,8 +184,12 @@ class _Parser:
         """Return the condition that a column has one of these values, or without them any value."""
         name = self.name(column)
         wanted = [self.name(value) for value in values]
-        if wanted == [""] and self.of_empty is not None:
-            return negated(self.has(column, []))
+        if "" in wanted and self.of_empty is not None:
+            is_empty = negated(self.has(column, []))
+            others = [value for value in values if self.name(value)]
+            if not others:
+                return is_empty
+            return joined([is_empty, self.has(column, others)], decisive=True)
         allowed = self.allowed.get(name)
         for value, word in zip(values, wanted, strict=True):
             if allowed is not None and word not in allowed:

@@ -250,6 +250,16 @@ def clips_of_rows(clips: Sequence[Clip]) -> list[list[Clip]]:
     return of_clips
 
 
+def require_a_row_for_each(clips: Sequence[Clip], where: str, hint: str) -> None:
+    """Raise an error for several rows about one clip, where it would count more than others."""
+    if len(clips_of_rows(clips)) < len(clips):
+        raise FixInput(
+            "several rows are about one clip, which would count more than others",
+            where=where,
+            hint=hint,
+        )
+
+
 def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:
     """Return the positions of the rows of each clip, in the order of their first rows.
 

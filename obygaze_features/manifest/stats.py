@@ -402,7 +402,7 @@ def _draw_levels(axes: Any, stats: Stats) -> None:
                 fontsize=7,
             )
         left += n_clips
-    title = f"{stats.clips} {stats.unit}s of {stats.n_films} films"
+    title = stats.size
     if stats.without_level:
         title += f", {stats.without_level} without a level"
     axes.set_title(title)

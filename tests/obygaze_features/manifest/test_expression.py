@@ -110,6 +110,10 @@ def holds(text: str) -> list[int]:
         ("fear in mood", [2, 3]),
         ("True in mood or None in mood", []),
         ("mood not in {joy}", [0, 3, 4, 5]),
+        ('mood == ""', [0, 4, 5]),
+        ('mood in {"", joy}', [0, 1, 2, 4, 5]),
+        ('mood not in {joy, ""}', [3]),
+        ('level in {"", S}', [3, 4, 5]),
     ],
 )
 def test_by_hand(text: str, rows: list[int]) -> None:
