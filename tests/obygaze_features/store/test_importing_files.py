@@ -320,6 +320,16 @@ def test_an_npz_file_that_is_read_as_hdf5_is_named_with_its_command(
     assert f"obygaze store import npz {path} -o NAME" in str(caught.value.hint)
 
 
+def test_the_options_for_ids_under_another_name_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "my.npz"
+    np.savez(path, X=A, names=["a", "b", "c"])
+    with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
+        open_features("npz", path)
+    assert "--array clip=X --id-key names" in str(caught.value.hint)
+    with open_features("npz", path, {"clip": "X"}, id_key="names") as reader:
+        assert list(reader.clip_ids) == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize("texts", [np.array([b"a", b"b", b"c"]), ["a", "b", "c"]])
 def test_ids_under_another_name_are_asked_for(tmp_path: Path, texts: Any) -> None:
     file = hdf5(tmp_path / "f.h5", {"names": texts, "embeddings": A})
