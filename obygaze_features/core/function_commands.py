@@ -315,9 +315,11 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
     if choices == [bool]:
         return {"is_flag": True}
     if choices == [int]:
-        return {"type": _whole_numbers(option)}
+        return {"type": WholeNumber(option.least, option.most)}
     if choices == [float]:
-        return {"type": _numbers(option)}
+        least = option.least if option.above is None else option.above
+        is_open = option.above is not None
+        return {"type": FiniteNumber(least, option.most, min_open=is_open)}
     if len(choices) == 1 and get_origin(choices[0]) is Literal:
         return {"type": OneOf(get_args(choices[0]))}
     if option.is_clips:
@@ -388,18 +390,6 @@ def _existing_path(kind: str) -> click.ParamType[Any]:
         file_okay=kind != "folder",
         path_type=Path,
     )
-
-
-def _whole_numbers(option: Option) -> WholeNumber:
-    least = None if option.least is None else int(option.least)
-    most = None if option.most is None else int(option.most)
-    return WholeNumber(least, most)
-
-
-def _numbers(option: Option) -> FiniteNumber:
-    if option.above is not None:
-        return FiniteNumber(option.above, option.most, min_open=True)
-    return FiniteNumber(option.least, option.most)
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

@@ -251,6 +251,16 @@ def clips_of_rows(clips: Sequence[Clip]) -> list[list[Clip]]:
     return of_clips
 
 
+def require_a_row_for_each(clips: Sequence[Clip], where: str, hint: str) -> None:
+    """Raise an error for several rows about one clip, where it would count more than others."""
+    if len(clips_of_rows(clips)) < len(clips):
+        raise FixInput(
+            "several rows are about one clip, which would count more than others",
+            where=where,
+            hint=hint,
+        )
+
+
 def counted_as(manifest: Manifest) -> str:
     """Return what rows are: `clip`, or `row` where several annotators have rows about one."""
     if "annotator" not in manifest.columns:

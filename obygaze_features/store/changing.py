@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.core.clip_ids import ClipIds, clip_ids
+from obygaze_features.core.clip_ids import ClipIds, clip_ids, each_name
 from obygaze_features.core.console import Progress, Quiet, count, few, human
 from obygaze_features.core.errors import (
     Corrupt,
@@ -193,7 +193,7 @@ def subset(
     rows = _chosen_rows(opened, films, clips, without)
     chosen: Sequence[Array] = opened.record.arrays
     if arrays:
-        named = [opened.array(name) for name in dict.fromkeys(arrays)]
+        named = [opened.array(name) for name in dict.fromkeys(each_name(arrays))]
         chosen = with_companions(named, opened.record.arrays)
     source = PickedRows.of(opened, rows)
     if all(row.status == WITHDRAWN for row in source.rows):
@@ -327,7 +327,7 @@ class _Named(NamedTuple):
         """Return what the names are: a film, or else a clip; an error for an unknown name."""
         known_films = store.table.films.runs_of_film
         # Ids of NumPy, as `Store.clip_ids` has them, are no texts of JSON.
-        names = list(dict.fromkeys(map(str, names)))
+        names = list(dict.fromkeys(map(str, each_name(names))))
         films = [name for name in names if name in known_films]
         for film, row in zip(films, store.table.find(films).tolist(), strict=True):
             if row >= 0 and store.table.films.rows_of([film]).tolist() != [row]:
@@ -792,6 +792,9 @@ def _common_terms(stores: Sequence[Store], licence: str) -> Terms:
             f"the stores have different licences: {', '.join(stated)}",
             hint="--licence, which states the licence of the new store",
         )
+    if len(set(licences)) == 1:
+        where = ", ".join(store.location for store in stores)
+        Terms(licence).require_same(terms[0], where)
     citations = dict.fromkeys(each.citation for each in terms if each.citation)
     return Terms(licence or licences[0], "\n".join(citations))
 

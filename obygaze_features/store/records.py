@@ -288,10 +288,10 @@ def decode(data: bytes, kind: type[_Document], where: str) -> _Document:
         raise _damaged("it does not end with a line feed", where)
     try:
         check_arrays(document.arrays, where)
+        if isinstance(document, StoreRecord):
+            _check_store(document, where)
     except FixInput as error:
         raise Corrupt(error.message, where=where) from error
-    if isinstance(document, StoreRecord):
-        _check_store(document, where)
     return document
 
 

@@ -46,7 +46,7 @@ from obygaze_models.runner.summary import CellRows, counted_as, has_levels
 from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 
 # What two runs of one experiment share, or what follows from the rest.
-COMPARED = ("protocol", "manifest", "stores", "versions", "parts")
+COMPARED = ("protocol", "manifest", "stores", "texts", "versions", "parts")
 HASH_LETTERS = 12
 MOST_SENTENCES = 6
 MOST_DRAWS = 1_000_000  # of films, as in a protocol
@@ -561,7 +561,8 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
     none_has_levels = not any(map(has_levels, runs))
     settings_of_runs = []
     for run in runs:
-        known = {key: run.about[key] for key in COMPARED}
+        # A run of an earlier version has no texts.
+        known = {key: run.about.get(key, {}) for key in COMPARED}
         known["stores"] = {}
         for name, facts in run.about["stores"].items():
             missing = [*facts.get("missing", ())]

@@ -23,7 +23,8 @@ from obygaze_features.store.joining import (
 from obygaze_features.store.layout import N_WORDS
 from obygaze_features.store.reading import NOT_IN_STORE
 from obygaze_features.store.recipe import IMPORTED
-from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.evaluation.leakage import numbers_of
+from obygaze_models.evaluation.predictions import BoolArray, FloatArray
 from obygaze_models.models.common import (
     NOT_FINITE,
     as_float32,
@@ -55,6 +56,7 @@ class Features:
         origin: What run.json says about the store.
         store_ids: The id that the store has for each clip of the table.
         copies: The number of its group for each clip whose features another clip has too.
+        equal: A number for each clip of the table; clips of one number have the same features.
         parts: The parts of joined features; none of others.
     """
 
@@ -65,6 +67,7 @@ class Features:
     origin: Mapping[str, Any] = field(default_factory=dict)
     store_ids: Sequence[str] = ()
     copies: Mapping[str, int] = field(default_factory=dict)
+    equal: IntArray | None = None
     parts: Sequence[JoinedPart] = ()
 
     @property
@@ -75,6 +78,18 @@ class Features:
     def of(self, clips: IntArray) -> Any:
         """Return the features of some clips of the table."""
         return self.X[self.row_of[clips]]
+
+    def tied(self, clips: IntArray, scores: FloatArray) -> FloatArray:
+        """Return scores in which clips with the same features have one score.
+
+        A product of matrices rounds equal rows in other ways, by their places in it.
+        """
+        if self.equal is None:
+            return scores
+        _, first, group = np.unique(
+            self.equal[clips], return_index=True, return_inverse=True
+        )
+        return scores[first][group]
 
     def only(self, stays: BoolArray, clip_ids: Sequence[str]) -> "Features":
         """Return the features of those clips of the table that another store has too."""
@@ -159,6 +174,8 @@ def read_store(
     digest, row_hashes = _hashes(X, ids)
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
+    equal = np.full(len(table), -1, dtype=np.intp)
+    equal[clips] = numbers_of(row_hashes)
     without_words = _without_words(store, ids, [store_ids[row] for row in clips], data)
     origin: dict[str, Any] = {
         "location": store.location,
@@ -185,6 +202,7 @@ def read_store(
         origin,
         store_ids,
         _equal_clips(row_hashes, ids, table.clip_of, without_words),
+        equal,
         joined_parts(store.recipe),
     )
 

@@ -34,6 +34,7 @@ from obygaze_features.store.joining import (
     part_names,
 )
 from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.models.concepts import RATED
 from obygaze_models.models.registry import (
     TEXTS,
     ZERO_SHOT,
@@ -333,32 +334,30 @@ def _check_parts_alone(
 def _without_models_of_concepts(
     protocol: Protocol, table: ClipTable
 ) -> tuple[Protocol, str]:
-    """Leave out the models of concepts where no clip has one, and say so."""
+    """Leave out the models of concepts where no clip is an example of one, and say so."""
     of_concepts = []
     for name in protocol.model_names:
         model = protocol.models[name]
         if find_kind(model.kind).head and TEXTS not in model.settings:
             of_concepts.append(name)
     others = [name for name in protocol.model_names if name not in of_concepts]
-    if not of_concepts or table.has_concept.any():
+    is_example = np.isin(table.levels, RATED)
+    if not of_concepts or table.has_concept[is_example].any():
         return protocol, ""
+    why = "no clip has a visual concept"
+    if table.has_concept.any():
+        why = f"no clip with a visual concept has the level {' or '.join(RATED)}"
     if not others:
         raise FixInput(
-            f"no clip has a visual concept, which {' and '.join(of_concepts)} would read",
+            f"{why}, which {' and '.join(of_concepts)} would learn from",
             where=table.name,
             hint="a model without concepts, such as ridge",
         )
-    questions = []
-    for question in protocol.report.questions:
-        if not {question.first, question.second} & set(of_concepts):
-            questions.append(question)
-    report = replace(protocol.report, questions=tuple(questions), concepts=False)
-    grid = replace(protocol.grid, models=tuple(others))
+    protocol = protocol.with_models(others)
+    report = replace(protocol.report, concepts=False)
     are = "is" if len(of_concepts) == 1 else "are"
-    left_out = (
-        f"{' and '.join(of_concepts)} {are} left out: no clip has a visual concept."
-    )
-    return replace(protocol, grid=grid, report=report), left_out
+    left_out = f"{' and '.join(of_concepts)} {are} left out: {why}."
+    return replace(protocol, report=report), left_out
 
 
 def _texts_of_models(

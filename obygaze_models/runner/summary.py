@@ -664,7 +664,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
         "copies": copies(run, models),
         "films on both sides": films_on_both_sides(run, models),
         "guessing": no_better_than_guessing(run, models, cells),
-        "chance": chance(run, models),
+        "chance": chance(run, models, cells),
         "few films": few_films(models),
         "no interval": without_interval(run, models),
         "rare concepts": rare_concepts_text(run.about["rare_concepts"]),
@@ -766,22 +766,32 @@ def _cell_name(cell: CellRows, run: Run) -> str:
     return cell.tasks
 
 
-def chance(run: Run, models: Sequence[CellRows]) -> str:
+def chance(run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]) -> str:
     """Warn of models whose interval of AUC does not lie above one half."""
     by_chance = [cell for cell in models if cell.ends(AUC.name)[0] <= 0.5]
     if not by_chance:
         return ""
-    names = [f"{label_of(cell.model)} ({_cell_name(cell, run)})" for cell in by_chance]
-    metric = metric_name(compared_metric(run))
-    other = ""
-    if metric != metric_name(AUC.name):
-        other = (
-            f", even where their {metric} is shown to be above that of the best guess"
-        )
-    return (
+    metric = compared_metric(run)
+    names = []
+    better = []
+    for cell in by_chance:
+        name = f"{label_of(cell.model)} ({_cell_name(cell, run)})"
+        names.append(name)
+        guess = best_guess(run, cell, cells, metric)
+        if guess is not None and metric != AUC.name:
+            difference = difference_row(run.shown_results, cell, guess)
+            if verdict(difference) == BETTER:
+                better.append(name)
+    text = (
         f"In {len(by_chance)} of {len(models)} cells the interval of AUC does not lie above one "
-        f"half: by AUC, these may be no better than chance{other}: {few(names, most=3)}."
+        f"half: by AUC, these may be no better than chance: {few(names, most=3)}."
     )
+    if better:
+        text += (
+            f" By {metric_name(metric)}, these of them are shown to be better than guessing:"
+            f" {few(better, most=3)}."
+        )
+    return text
 
 
 def few_films(models: Sequence[CellRows]) -> str:
@@ -814,6 +824,7 @@ def without_interval(run: Run, models: Sequence[CellRows]) -> str:
 
 def why_no_interval(cell: CellRows, run: Run) -> str:
     """Return which condition of an interval a cell does not meet."""
+    noun = counted_as(run)
     n_positive = cell.n_positive
     n_negative = cell.n_clips - n_positive
     if cell.n_films < 2:
@@ -833,8 +844,8 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
         )
     if min(n_positive, n_negative) < LEAST_CLIPS:
         return (
-            f"{cell.tasks} tests {count(n_positive, 'positive clip')} and "
-            f"{count(n_negative, 'negative clip')}, and {LEAST_CLIPS} of each are needed"
+            f"{cell.tasks} tests {count(n_positive, f'positive {noun}')} and "
+            f"{count(n_negative, f'negative {noun}')}, and {LEAST_CLIPS} of each are needed"
         )
     if cell.facts["shares_films"]:
         return "clips of one film are on both sides of a split"
