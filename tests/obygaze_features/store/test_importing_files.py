@@ -231,7 +231,7 @@ def test_clips_of_several_shapes_are_never_voted_on(tmp_path: Path) -> None:
         for name in ("ada", "ben")
     )
     rows = Manifest("m", Header("x", {}), clips, ("annotator",))
-    with pytest.raises(FixInput, match="one for all rows: 2 rows of .* 4 rows of"):
+    with pytest.raises(FixInput, match=r"one for all rows: .* rows of"):
         import_features("hdf5", file, tmp_path / "t", manifest=rows)
 
 
