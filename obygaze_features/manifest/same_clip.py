@@ -261,7 +261,7 @@ def require_a_row_for_each(clips: Sequence[Clip], where: str, hint: str) -> None
         )
 
 
-def counted_as(manifest: Manifest) -> str:
+def noun_of_rows(manifest: Manifest) -> str:
     """Return what rows are: `clip`, or `row` where several annotators have rows about one."""
     if "annotator" not in manifest.columns:
         return "clip"

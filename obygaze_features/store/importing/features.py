@@ -26,7 +26,7 @@ from obygaze_features.manifest.same_clip import (
     Identity,
     clips_of_rows,
     compare_clips,
-    counted_as,
+    noun_of_rows,
 )
 from obygaze_features.store.card import Terms
 from obygaze_features.store.functions import ImportFormat, Pool
@@ -413,7 +413,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     if contradictions:
         raise another_clip(contradictions, "files", reader.where)
     notes = []
-    unit = counted_as(manifest)
+    unit = noun_of_rows(manifest)
     if unit == "row":
         n_rows = count(len(manifest), "row")
         n_clips = count(len(clips_of_rows(manifest.clips)), "clip")
