@@ -261,8 +261,8 @@ def rows_to_csv(manifest: Manifest) -> bytes:
         raise FixInput(
             "a manifest of windows cannot be edited: its rows are computed from the films",
             where=manifest.name,
-            hint=f"obygaze manifest show {name} -o windows.csv, then obygaze manifest import csv"
-            " windows.csv -o NAME: clips with the ids of the windows, which can have columns",
+            hint=f"obygaze manifest export csv {name} -o cut.csv, then obygaze manifest import csv"
+            " cut.csv -o NAME: clips with the ids of the windows, which can have columns",
         )
     rows = []
     for clip in manifest:

@@ -827,6 +827,8 @@ def join(
     _give_to_annotators(clips, opened, here)
     unit = "row" if "row" in [store.unit(here) for store in opened] else "clip"
     source = JoinedRows(opened, parts, clips)
+    # Clips that all went to annotators are no rows of a manifest of their own.
+    with_rows = [store for store in opened if (store.table.find([*clips]) >= 0).any()]
     width = sum(part.width for part in parts)
     arrays = [Array.of(JOINED_ARRAY, JOINED_DTYPE, (width,))]
     words = [store.record.array(N_WORDS) for store in opened]
@@ -840,7 +842,7 @@ def join(
         here,
         arrays=arrays,
         recipe=Recipe.from_json(recipe_of_parts(parts)),
-        manifest=_common_manifest(opened, source.columns()),
+        manifest=_common_manifest(with_rows, source.columns()),
         makers=source.makers,
         terms=terms,
         warnings=[*sentences, *source.sentences(unit)],

@@ -565,7 +565,7 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
         known = {key: run.about.get(key, {}) for key in COMPARED}
         known["stores"] = {}
         for name, facts in run.about["stores"].items():
-            missing = [*facts.get("missing", {})]
+            missing = [*facts.get("missing", ())]
             words = f"{len(missing)}: {few(missing, 3)}" if missing else "none"
             known["stores"][name] = {**facts, "missing": words}
         if none_has_levels:

@@ -522,7 +522,7 @@ def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:
         sentences.append(
             f"{first.tasks}: {model} ({first.store}) minus {model} ({other.store}) is"
             f" {difference_text(row)} on {row['clips']} {counted_as(run)}s that both were tested"
-            f" on; is {first.store} better: {verdict(row)}."
+            f" on ({first.store} is better: {verdict(row)})."
         )
     return sentences
 

@@ -197,7 +197,7 @@ def import_features(
     target = new_store(here, path)
     if manifest is not None:
         manifest = read_manifest(manifest, workspace=workspace)
-    _check_facts(facts or {})
+    _check_facts(facts or {}, backbone)
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
         _refuse_joined(reader)
@@ -333,8 +333,14 @@ def _terms_of(
     return terms
 
 
-def _check_facts(facts: Mapping[str, str]) -> None:
-    """Raise an error for a fact that the import records itself."""
+def _check_facts(facts: Mapping[str, str], backbone: str) -> None:
+    """Raise an error for a fact that the import records itself, and for a name that joins."""
+    if backbone.startswith(f"{JOINED}: "):
+        # A model without a store has no more than the name of its features.
+        raise FixUsage(
+            f"{backbone!r} would be taken for the features of joined stores",
+            hint="--backbone NAME with a name of its own",
+        )
     for name in facts.keys() & OWN_FACTS:
         hint = "--backbone NAME" if name == "backbone" else "another name for this fact"
         raise FixUsage(f"the fact {name!r} is recorded by the import itself", hint=hint)

@@ -246,6 +246,31 @@ def test_what_is_left_out_is_said_once(run: Run) -> None:
     )
 
 
+def test_of_two_joins_each_part_says_what_it_lacks(tmp_path: Path) -> None:
+    values = {**senses(), "read": planted(MANIFEST, width=13, seed=4)}
+    lacking = {"heard": MANIFEST.clip_ids[:6], "read": MANIFEST.clip_ids[4:9]}
+    stores = joined_stores(tmp_path / "all", MANIFEST, values, lacking)
+    stores["more"] = stores.pop("joined")
+    two = joined_stores(tmp_path / "two", MANIFEST, senses(), lacking)
+    stores["joined"] = two["joined"]
+    run = run_on(tmp_path, fusion(*ONLY_RIDGE), MANIFEST, stores)
+    texts = [warning.text for warning in warnings_of(run)]
+    left_out = [text for text in texts if "no features in" in text]
+    # Each of the nine clips once.
+    assert [text.split(" and are left out")[0] for text in left_out] == [
+        "6 of 150 clips have no features in heard",
+        "3 of 150 clips have no features in read",
+    ]
+    (shares,) = [text for text in texts if "Positive are" in text]
+    assert shares.startswith("Clips without features in all stores are left out.")
+    # The gain is about the parts of its join, and the stores are compared two by two.
+    gain = gain_of(run, cells_of(run))
+    assert gain is not None
+    assert [cell.store for cell in gain.parts] == ["seen", "heard"]
+    assert run.about["stores"]["more"]["parts"] == ["heard", "read", "seen"]
+    assert result_text(run).count("(seen is better: ") == 2
+
+
 def test_absence_that_depends_on_the_label_lifts_no_score(tmp_path: Path) -> None:
     """The scores are those of the kept clips alone: nothing is filled in."""
     values = senses()
