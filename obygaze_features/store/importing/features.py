@@ -197,6 +197,7 @@ def import_features(
     target = new_store(here, path)
     if manifest is not None:
         manifest = read_manifest(manifest, workspace=workspace)
+    backbone = backbone.strip()
     _check_facts(facts or {}, backbone)
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
