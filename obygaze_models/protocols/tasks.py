@@ -11,7 +11,6 @@ A column of a manifest is a label. What is asked becomes ordinary tasks of a pro
 A clip whose cell is empty is in no class.
 """
 
-import keyword
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,13 @@ from functools import cached_property
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
-from obygaze_features.manifest.expression import CONCEPTS, NUMBER, parse, plain_value
+from obygaze_features.manifest.expression import (
+    CONCEPTS,
+    NUMBER,
+    parse,
+    plain_value,
+    quoted,
+)
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     Clip,
@@ -188,6 +193,16 @@ def _task_of_protocol(place: str, name: str) -> Task:
     return tasks[name]
 
 
+def _one_against_another(column: str, words: Sequence[str]) -> str:
+    """Return how a word is compared with some of the others, where a column has three or more."""
+    if len(words) < 3 or all(map(NUMBER.fullmatch, words)):
+        return ""
+    first, *_, last = words
+    task = shlex.quote(f"{column}={first}")
+    others = shlex.quote(f"data.where={quoted(column)} != {quoted(last)}")
+    return f"; without the clips of {last}: --task {task} --set {others}"
+
+
 class _Labels:
     """The columns of the clips that a protocol selects, as labels."""
 
@@ -226,9 +241,9 @@ class _Labels:
         for word in asked:
             spellings = spellings_of.get(word.casefold(), [])
             if len(spellings) > 1:
-                listed = ", ".join(map(_quoted, spellings))
+                listed = ", ".join(map(quoted, spellings))
                 is_in = "not in" if sign == "!=" else "in"
-                text = f"{_quoted(column)} {is_in} {{{listed}}}"
+                text = f"{quoted(column)} {is_in} {{{listed}}}"
                 raise FixInput(
                     f"the column {column} has both {' and '.join(map(repr, spellings))}",
                     where=self.manifest.name,
@@ -252,7 +267,7 @@ class _Labels:
             if len(values) == 2 and written.keys() == {yes, no}:
                 (asked,) = self.task_of_value(column, "==", written[yes]).values()
                 # A cell with both words is in both classes, which is an error.
-                negative = f"{_quoted(column)} == {_quoted(written[no])}"
+                negative = f"{quoted(column)} == {quoted(written[no])}"
                 task = replace(asked.task, negative=negative)
                 return {column: replace(asked, task=task)}
         option = f"--task {shlex.quote(f'{column}={values[0]}')}, or another word"
@@ -282,9 +297,9 @@ class _Labels:
         if not is_known and not (is_number and sign[0] in "<>"):
             raise FixUsage(
                 f"the column {column} has no {value!r}{near(value, values)}",
-                hint=f"one of its values: {few(values)}",
+                hint=f"one of its values: {few(values)}{_one_against_another(column, values)}",
             )
-        text = f"{_quoted(column)} {sign} {_quoted(value)}"
+        text = f"{quoted(column)} {sign} {quoted(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)
         name = f"{column}{sign}{value}".replace("==", "=")
         words = f"{column} {IN_WORDS[sign]} {value}"
@@ -297,10 +312,3 @@ class _Labels:
             title = f"{words}, against {' or '.join(others)}"
         question = f"{ASKED} for which clips {words}?"
         return {name: AskedTask(Task(title=title, positive=text), question)}
-
-
-def _quoted(word: str) -> str:
-    """Return a column or a value as expressions have it."""
-    if word.isidentifier() and not keyword.iskeyword(word):
-        return word
-    return f"'{word}'" if '"' in word else f'"{word}"'

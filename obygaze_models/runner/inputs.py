@@ -153,7 +153,7 @@ def gather(
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
     labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     remarks = {
-        "left out": _shares_left_out(features, labels, table),
+        "left out": _shares_left_out(features, labels, protocol),
         **table.remarks,
         **_remarks_on_media(table, manifest, stores),
         "annotators": rows_of_annotators(labels, table),
@@ -167,16 +167,20 @@ def gather(
 
 
 def _shares_left_out(
-    features: Sequence[Features], labels: Labels, table: ClipTable
+    features: Sequence[Features], labels: Labels, protocol: Protocol
 ) -> str:
     """Return the shares of positives among the clips that lack a part of joined features.
 
     Absence that depends on the label would look like content.
     """
-    of_stores = []
+    of_stores: dict[str, str] = {}
     for store in features:
         if not store.parts:
             continue
+        which = f"Clips that lack a part of {store.name}"
+        if protocol.fit.choose_store:
+            # All stores then have the same clips.
+            which = "Clips without features in all stores"
         of_tasks = []
         for task, of_task in labels.items():
             left_out = of_task[~store.present & (of_task >= 0)]
@@ -187,11 +191,8 @@ def _shares_left_out(
                     f" {100 * np.mean(kept == 1):.0f} % of {len(kept)} kept in {task}"
                 )
         if of_tasks:
-            of_stores.append(
-                f"Clips that lack a part of {store.name} are left out. Positive are"
-                f" {few(of_tasks)}."
-            )
-    return " ".join(of_stores)
+            of_stores[which] = f"{which} are left out. Positive are {few(of_tasks)}."
+    return " ".join(of_stores.values())
 
 
 def _remarks_on_media(

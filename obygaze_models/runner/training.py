@@ -38,7 +38,7 @@ from obygaze_models.models.registry import (
     default_settings,
     trainable,
 )
-from obygaze_models.protocols.clips import clip_table, with_view
+from obygaze_models.protocols.clips import class_names, clip_table, with_view
 from obygaze_models.protocols.kinds import for_task, offered_values
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import GridSettings, Model, Protocol, Task
@@ -278,10 +278,14 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         estimator = fitted.estimator
         part_scaling = fitted.part_scaling
         found_on = fitted.found_on
-        names = {"0": "negative", "1": "positive"}
+        names = ["negative", "positive"]
         if task not in load_protocol("honest").tasks:
-            names = {"0": f"not {task}", "1": task}
-        classes = [names.get(str(code), str(code)) for code in estimator.classes_]
+            asked = protocol.tasks[task]
+            names = class_names(task, asked, store.labels[task], table)
+        name_of_code = dict(zip(("0", "1"), names, strict=True))
+        classes = [
+            name_of_code.get(str(code), str(code)) for code in estimator.classes_
+        ]
         bank = getattr(estimator, "bank_", None)
         concepts = () if bank is None else tuple(map(str, bank.concepts_))
         prefix = "p" if hasattr(estimator, "predict_proba") else "score"

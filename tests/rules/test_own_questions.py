@@ -7,6 +7,7 @@ task that is defined is run, or is an error.
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.expression import parse
+from obygaze_features.manifest.expression import parse, plain_value, with_quotes
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.clips import ClipTable, empty_labels, task_labels
 from obygaze_models.protocols.reading import (
@@ -129,6 +130,28 @@ def test_clips_without_a_label_are_in_no_class_and_counted(
     assert sentence.startswith(f"{n_left_out} of {len(clips)} clips") == bool(
         n_left_out
     )
+
+
+WORDS = st.text("abÄß09 ?-/.#+:", min_size=1, max_size=6).map(str.strip).filter(bool)
+
+
+@settings(max_examples=100, deadline=None)
+@given(name=WORDS, words=st.lists(WORDS, min_size=1, max_size=3), is_and=st.booleans())
+def test_a_name_that_needs_quotes_is_shown_with_them(
+    name: str, words: list[str], is_and: bool
+) -> None:
+    """What an error shows is valid, and means the names and words as they were typed."""
+    text = f"{name} in {{{', '.join(words)}}}"
+    if is_and:
+        text += f" and {name} == {words[0]}"
+    try:
+        expression = parse(text)
+    except FixInput as error:
+        assert f"write {shlex.quote(with_quotes(text))}, with == for" in error.hint
+        expression = parse(with_quotes(text))
+    values = {name: [plain_value(words[0], name)]}
+    assert expression.holds(values.__getitem__) is True
+    assert not expression.holds({name: ["other"]}.__getitem__)
 
 
 NAMES = ("a", "b", "mood")
