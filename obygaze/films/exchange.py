@@ -7,7 +7,7 @@ one shows the frame; reading takes the nearest frame.
 import os
 import re
 import shlex
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -71,6 +71,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     ascii_id,
+    by_film,
     own_columns,
 )
 from obygaze_features.manifest.same_clip import (
@@ -108,9 +109,7 @@ def films_of(
     """
     rates = fps if isinstance(fps, FilmRates) else FilmRates(fps, Workspace.of(None))
     films: dict[str, FilmSegments] = {}
-    clips_of_film: dict[str, list[Clip]] = defaultdict(list)
-    for clip in manifest:
-        clips_of_film[clip.movie_id].append(clip)
+    clips_of_film = by_film(manifest)
     times_of_film = times_of_films(manifest)
     without_times: list[str] = []
     marked = _predicted(manifest, predictions) if predictions else _labelled(manifest)

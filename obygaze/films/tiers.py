@@ -19,9 +19,8 @@ from obygaze_features.manifest.adapters.table_mapping import (
     checked_mapping,
     meanings_of_words,
     separator_of,
-    toml_lines,
 )
-from obygaze_features.manifest.io import toml_string
+from obygaze_features.manifest.io import toml_lines, toml_string
 from obygaze_features.manifest.model import LEVELS
 
 UNUSED = "unused"

@@ -48,7 +48,6 @@ class ClipTable:
     name: str
     clips: Sequence[Clip]
     concept_names: tuple[str, ...]
-    everyone: Sequence[Clip] = ()  # the clips before data.where left some out
     # The clips are parts of films, each read from the windows in it.
     of_segments: bool = False
     # All clips of the manifest: together they say what the times of a clip count.
@@ -223,7 +222,6 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         manifest.name,
         selected.clips,
         viewed.header.of_modality("visual"),
-        viewed.clips,
         of_segments=bool(data.segments),
         of_manifest=manifest.clips,
         remarks=_remarks(manifest, viewed, selected, data),

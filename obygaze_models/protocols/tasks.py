@@ -85,8 +85,9 @@ def with_tasks(
                 f" the task {name}",
                 hint="the protocol honest, which leaves out each film",
             )
-    # What a paper prints is about tasks of the protocol.
-    printed = [value for value in protocol.paper if value.test in of_name]
+    # What the protocol asks and a paper prints is not about another task of the same name.
+    kept = [name for name in names if of_name[name].task == protocol.tasks.get(name)]
+    printed = [value for value in protocol.paper if value.test in kept]
     return replace(
         protocol,
         tasks={name: asked_task.task for name, asked_task in of_name.items()},
@@ -94,16 +95,18 @@ def with_tasks(
         report=replace(
             protocol.report,
             contrast=(),
-            questions=_questions(protocol.report.questions, of_name),
+            questions=_questions(protocol.report.questions, of_name, kept),
         ),
         paper=tuple(value for value in printed if value.train in ("", value.test)),
     )
 
 
 def _questions(
-    questions: Sequence[Question], of_name: Mapping[str, AskedTask]
+    questions: Sequence[Question],
+    of_name: Mapping[str, AskedTask],
+    kept: Sequence[str],
 ) -> tuple[Question, ...]:
-    """Return the questions of a protocol, asked of other tasks.
+    """Return the questions of a protocol, asked of other tasks; `kept` are those of the protocol.
 
     A question that compares a model with a baseline is about one task, and has its words.
     """
@@ -113,7 +116,8 @@ def _questions(
             asked.append(replace(question, train="", test=""))
             continue
         for name, task in of_name.items():
-            text = question.text if name == question.test else task.question
+            is_of_protocol = name in kept and name == question.test
+            text = question.text if is_of_protocol else task.question
             asked.append(replace(question, text=text, train=name, test=name))
     return tuple(asked)
 

@@ -47,6 +47,7 @@ from obygaze_models.runner.rows import ConceptRow, NodeRow, ResultRow, SuccessRo
 from obygaze_models.runner.summary import (
     CellRows,
     cannot_guess,
+    compared_stores,
     counted_as,
     films_above,
     on_same_clips,
@@ -115,7 +116,8 @@ def section_of_results(run: ReportRun) -> Section:
     section.figures += figures_of_tasks(run)
     if run.cells:
         section.tables.append(_table_beside_guess(run))
-        section.sentences += _sentences_of_stores(run)
+        for cells in grouped_by(run.cells, pair_of_cell).values():
+            section.sentences += compared_stores(run, cells)
     if run.main is not None and run.main.n_films <= MOST_FILMS:
         section.tables.append(_table_of_films(run, pair_of_cell(run.main)))
     return section
@@ -247,26 +249,6 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
     )
 
 
-def _sentences_of_stores(run: ReportRun) -> Iterator[str]:
-    """Yield the difference of the first store to each other one, of the model of the answer."""
-    # The first screen says what joined stores gain.
-    if run.main is None or run.gain is not None:
-        return
-    for pair, cells in grouped_by(run.cells, pair_of_cell).items():
-        of_model = [cell for cell in cells if cell.model == run.main.model]
-        for other in of_model[1:]:
-            first = of_model[0]
-            row = run.difference(first, other)
-            if row is None or row["metric"] != run.ranking:
-                continue
-            if math.isfinite(row["value"]):
-                yield (
-                    f"{run.task_name(pair)}: {run.label(first)} minus {run.label(other)} is "
-                    f"{metric_name(run.ranking)} {NumberCell.of(row)} on"
-                    f" {row['clips']} {counted_as(run)}s that both were tested on."
-                )
-
-
 def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
     """Return the tasks with the size of the test, and what a random order has."""
     size = size_text(run, cell)
@@ -284,6 +266,7 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
     guess = run.guess_of(shown[0], run.ranking)
     if guess is not None:
         shown.append(guess)
+    have_other_clips = len({cell.tested for cell in shown}) > 1
     # Without clips that all of them tested, the table is that of the first.
     shown = on_same_clips(run, shown) or shown[:1]
     headers = ["film", "id", f"{counted_as(run)}s", *map(run.label, shown)]
@@ -293,6 +276,9 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
         dash = (
             "A dash: no positive clips. Where all clips are positive, any order has 1."
         )
+    if have_other_clips:
+        n_clips = count(shown[0].n_clips, counted_as(run))
+        dash += f" All values are of the {n_clips} that each of them was tested on."
     rows: list[Cells | Heading] = []
     for film, row in of_first.items():
         values = []
@@ -828,6 +814,8 @@ def _table_of_inputs(run: ReportRun) -> ResultTable:
         array = f"array {facts['array']}, {facts['width']} wide"
         content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
         rows.append(("store", content, facts["seal"]))
+    for path, sha256 in about.get("texts", {}).items():
+        rows.append(("texts", path, sha256))
     for name, sha256 in about["files"].items():
         rows.append(("table", name, sha256))
     for name, version in about["versions"].items():

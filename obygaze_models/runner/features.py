@@ -17,7 +17,6 @@ from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.joining import (
     JoinedPart,
-    is_joined_title,
     joined_parts,
     part_names,
 )
@@ -127,6 +126,9 @@ def read_stores(
         if name in protocol.features:
             data = replace(data, array=(protocol.features[name].array,))
         features.append(read_store(name, store, table, data, of_frames))
+    for place, of_store in enumerate(features):
+        if of_store.parts:
+            features[place] = _with_names_of_parts(of_store, features)
     if protocol.fit.choose_store:
         return _with_common_clips(features, table)
     return features
@@ -186,9 +188,6 @@ def read_store(
         "manifest": store.record.manifest.name,
         "sha256": digest,
     }
-    parts = joined_parts(store.recipe)
-    if parts:
-        origin["parts"] = part_names(parts)
     if data.segments:
         origin |= {"rule": data.rule, "reduce": data.reduce}
     if without_words:
@@ -204,17 +203,28 @@ def read_store(
         store_ids,
         _equal_clips(row_hashes, ids, table.clip_of, without_words),
         equal,
-        parts,
+        joined_parts(store.recipe),
     )
 
 
-def is_backbone(backbone: str, pattern: str) -> bool:
-    """Return whether a pattern such as `xclip-*` matches the backbone of a store.
+def _with_names_of_parts(
+    features: Features, all_features: Sequence[Features]
+) -> Features:
+    """Return joined features that name their parts as the stores of the run are named.
 
-    No pattern matches a joined store, which has several.
+    A part whose store is not in the run has the title of its recipe.
     """
-    if is_joined_title(backbone):
-        return False
+    names = part_names(features.parts)
+    for place, part in enumerate(features.parts):
+        for other in all_features:
+            of_store = (other.origin["fingerprint"], other.origin["array"])
+            if of_store == (part.fingerprint, part.array):
+                names[place] = other.name
+    return replace(features, origin={**features.origin, "parts": names})
+
+
+def is_backbone(backbone: str, pattern: str) -> bool:
+    """Return whether a pattern such as `xclip-*` matches the backbone of a store."""
     return fnmatch(backbone.casefold().removesuffix(IMPORTED), pattern.casefold())
 
 

@@ -239,11 +239,10 @@ def _log_odds(scores: FloatArray) -> FloatArray:
 def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     """Fit a model on the training rows of a fold; a `FixTraining` says why that is not possible.
 
-    Of several settings it takes those that are best inside the training rows.
+    Of several settings it takes those that are best inside the training rows. Perceptrons are
+    fitted by `fit_perceptrons`.
     """
     refuse_one_class(context.labels, held)
-    if model.kind == registry.PERCEPTRON:
-        return fit_perceptrons(model, [held], context, context.seed)[0]
     options = [
         Model(model.kind, for_task(model.kind, settings, context.task))
         for settings in candidates(model)

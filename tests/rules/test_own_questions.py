@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
@@ -218,3 +219,43 @@ def test_each_task_of_each_shipped_protocol_is_run() -> None:
     for name in protocol_names():
         protocol = load_protocol(name)
         assert protocol.tasks.keys() == set(itertools.chain(*protocol.pairs)), name
+
+
+def test_what_is_printed_and_asked_of_a_task_is_not_said_of_another_of_its_name(
+    tmp_path: Path,
+) -> None:
+    """`FILE.toml:a` may be another task than the `a` of the protocol that is run."""
+    lines = [
+        'schema = "obygaze-protocol/1"',
+        "[tasks.a]",
+        "positive = 'mood == joy'",
+        "[models.ridge]",
+        'kind = "ridge"',
+        "[grid]",
+        'baselines = ["random"]',
+        "[[report.questions]]",
+        'text = "Are they happy?"',
+        'first = "ridge"',
+        'second = "random"',
+        'train = "a"',
+        'test = "a"',
+        "[[paper]]",
+        'metric = "ap"',
+        "mean = 0.5",
+        'test = "a"',
+    ]
+    ours = tmp_path / "ours.toml"
+    ours.write_text("\n".join(lines))
+    same = tmp_path / "same.toml"
+    same.write_text("\n".join(lines[:3] + lines[3:6]))
+    other = tmp_path / "other.toml"
+    other.write_text(same.read_text().replace("joy", "fear"))
+    moods = ("joy", "fear")
+    clips = tuple(Clip(f"c-{mood}", "m", extra={"mood": mood}) for mood in moods)
+    manifest = Manifest("m", Header("m"), clips, ("mood",))
+    for asked, is_same in (("a", True), (f"{same}:a", True), (f"{other}:a", False)):
+        protocol = load_protocol(ours, asked=[asked])
+        found = with_tasks(protocol, [asked], manifest)
+        (question,) = found.report.questions
+        assert (question.text == "Are they happy?") is is_same
+        assert bool(found.paper) is is_same

@@ -32,7 +32,7 @@ from obygaze_features.manifest.adapters.table_times import (
     is_time,
 )
 from obygaze_features.manifest.expression import NUMBER
-from obygaze_features.manifest.io import toml_string
+from obygaze_features.manifest.io import toml_lines, toml_string
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
@@ -59,7 +59,6 @@ MOST_LEVELS = 5
 MOST_CONCEPTS = 20
 # A column with this many times for each other cell is one of times.
 MOST_WRONG = 4
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # Lines of a draft: a column that stays, and what a person is to write.
 _STAYS = re.compile(rb"^[ \t]*\?[ \t]*=.*", re.MULTILINE)
 OPEN = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^#"])*=[ \t]*("?)\?\1[ \t]*(?:#.*)?')
@@ -276,16 +275,6 @@ def draft_hint(target: str | Path, given: object = None) -> str:
         return draft
     shown = shlex.quote(str(there))
     return f"correct {shown}, then --mapping {shown}; or {draft}"
-
-
-def toml_lines(values: Mapping[str, str | int]) -> list[str]:
-    """Return lines `name = value` of TOML; a name with other signs is quoted."""
-    lines = []
-    for name, value in values.items():
-        key = name if _BARE_KEY.fullmatch(name) else toml_string(name)
-        shown = toml_string(value) if isinstance(value, str) else str(value)
-        lines.append(f"{key} = {shown}")
-    return lines
 
 
 def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:

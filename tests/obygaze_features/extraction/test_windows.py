@@ -47,8 +47,8 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex
-from obygaze_features.video.pool import DecodeResult
 from obygaze_features.video.resize import Resize
+from obygaze_features.video.worker import DecodeResult
 
 ALL = PictureView(250)
 APART = Grid(16, 16)

@@ -549,7 +549,7 @@ def test_rows_of_several_people_are_told_the_column_that_names_them(
     lines = imported(tmp_path, RATERS.encode(), *mapped)
     assert lines[0] == (
         "t.csv:5: column 'id': 'lake-1' is already on line 2; if rows are of several"
-        " annotators, --map annotator=who (2 times)"
+        " annotators, --map annotator=COLUMN (2 times)"
     )
     done = imported(tmp_path, RATERS.encode(), *mapped, "--map", "annotator=who")
     assert "manifests/t.toml: 5 rows of annotators on 3 clips of 1 film" in done
