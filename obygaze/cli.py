@@ -200,18 +200,14 @@ def _explained(error: Exception) -> ObygazeError:
 
     first = (str(error).splitlines() or [""])[0]
     if is_out_of_memory(error):
-        explained = ObygazeError(
+        return ObygazeError(
             ": ".join(filter(None, ["not enough memory", first])),
             hint="a machine with more memory, fewer --jobs, or features with fewer numbers a clip",
         )
-        explained.exit_code = 1
-        return explained
-    explained = ObygazeError(
+    return ObygazeError(
         f"a bug in obygaze: {type(error).__name__}: {first}",
         hint="run the same command with OBYGAZE_DEBUG=1 to see the traceback",
     )
-    explained.exit_code = 1
-    return explained
 
 
 def _explained_abort(error: click.exceptions.Abort) -> ObygazeError:
@@ -255,9 +251,7 @@ def _explained_by_system(error: OSError) -> ObygazeError:
     hint = SYSTEM_HINTS.get(error.errno or 0)
     if not hint and where:
         hint = "check the path"
-    explained = ObygazeError(error.strerror or str(error), where=where, hint=hint)
-    explained.exit_code = 1
-    return explained
+    return ObygazeError(error.strerror or str(error), where=where, hint=hint)
 
 
 @contextmanager

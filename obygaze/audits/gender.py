@@ -129,10 +129,12 @@ def _sentences_of_estimates(summary: Mapping[str, Any]) -> list[str]:
     """Return how often each wording wins, and the means of both."""
     counts = summary["counts"]
     man, woman = summary["printed"]
+    to_man, to_woman = zip(*summary["paper"].values(), strict=True)
     sentences = [
         f"'man' scores higher in {count(counts['man'], 'caption')} and 'woman' in "
         f"{counts['woman']}: {man:.2f} and {woman:.2f}, cut after two decimals as "
-        f"published, not rounded. Printed for {SABIR}: {_ranges_of_paper(summary['paper'])}."
+        f"published, not rounded. Printed for {SABIR}: {as_range(to_man)} and"
+        f" {as_range(to_woman)}."
     ]
     if summary["n_ties"]:
         n_ties = count(summary["n_ties"], "caption")
@@ -153,12 +155,6 @@ def _sentences_of_estimates(summary: Mapping[str, Any]) -> list[str]:
             f"{summary['ratio_of_means_to_man']:.1f} % to man."
         )
     return sentences
-
-
-def _ranges_of_paper(shares: Mapping[str, tuple[float, float]]) -> str:
-    """Return the ranges of both shares over the caption models of the paper."""
-    man, woman = zip(*shares.values(), strict=True)
-    return f"{as_range(man)} and {as_range(woman)}"
 
 
 def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:

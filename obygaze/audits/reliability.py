@@ -8,10 +8,10 @@ two answers are equal or not.
 
 from __future__ import annotations
 
-import math
 import shlex
+import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,16 +33,22 @@ from obygaze.audits.texts import (
 )
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.expression import CONCEPTS
+from obygaze_features.manifest.expression import CONCEPTS, is_labelled
 from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Manifest
-from obygaze_features.manifest.same_clip import clips_of_rows
+from obygaze_features.manifest.same_clip import (
+    clips_of_rows,
+    require_a_row_for_each,
+)
 
 if TYPE_CHECKING:
     from obygaze_models.evaluation.bootstrap import Interval
 
 Floats = NDArray[np.float64]
 HEADERS = ("rater", "mean", "sd")
+# What an annotator said of a clip that has a level, and no concept.
+NO_CONCEPT = "no concept"
 
 
 @dataclass(frozen=True)
@@ -92,10 +98,21 @@ class ReliabilityAudit(Audit):
                 f"Krippendorff's alpha (nominal) of {len(self.raters)} raters:"
                 f" {krippendorff}.",
             ]
-        sentences.append(
+        for spellings in _spellings(self.words):
+            sentences.append(
+                f"{' and '.join(map(repr, spellings))} count as different words: write them alike"
+                " if they mean the same."
+            )
+        about = (
             f"{self.n_items} items in {self.n_clusters} clusters; intervals (95 %) are "
             "bootstrapped over clusters."
         )
+        if self.n_clusters == self.n_items:
+            about = (
+                f"{self.n_items} items; intervals (95 %) are bootstrapped over items, which count"
+                " as independent; --cluster COLUMN draws whole films."
+            )
+        sentences.append(about)
         if self.n_incomplete:
             sentences.append(
                 f"{self.n_incomplete} items that not all raters have rated are left out."
@@ -165,6 +182,8 @@ def _records_of(
             return source, source_name(source), ()
         manifest = read_manifest(source, workspace=workspace)
     if column is None:
+        hint = "--column names the one column in which each annotator has an answer"
+        require_a_row_for_each(manifest.clips, manifest.name, hint)
         return [_cells(clip) for clip in manifest], manifest.name, ()
     rows, annotators = _rated_clips(manifest, column)
     return rows, f"{manifest.name}, {column}", annotators
@@ -202,14 +221,25 @@ def _rated_clips(
 def _answers(manifest: Manifest, column: str) -> dict[str, str]:
     """Return the answer of each row by its id: its cell, or yes and no of what `--task` takes."""
     if column in (*CLIP_COLUMNS, *CONCEPTS, *manifest.columns):
-        return {clip.clip_id: "|".join(clip.values(column)) for clip in manifest}
+        answer_of = {}
+        for clip in manifest:
+            # Several values are one answer, in whatever order they were written.
+            answer = "|".join(sorted(set(clip.values(column))))
+            if is_labelled(column, clip.values):
+                answer = answer or NO_CONCEPT
+            answer_of[clip.clip_id] = answer
+        return answer_of
     # Late: it loads what experiments need.
     from obygaze_models.protocols.clips import clip_table, task_labels
     from obygaze_models.protocols.reading import load_protocol
     from obygaze_models.protocols.tasks import one_task
 
     protocol = load_protocol("honest")
-    name, asked = one_task(column, protocol, manifest)
+    try:
+        name, asked = one_task(column, protocol, manifest)
+    except (FixInput, FixUsage) as error:
+        error.hint = error.hint and error.hint.replace("--task", "--column")
+        raise
     table = clip_table(manifest, protocol.data)
     labels = task_labels(name, asked.task, table).tolist()
     words = {1: "yes", 0: "no"}
@@ -217,6 +247,16 @@ def _answers(manifest: Manifest, column: str) -> dict[str, str]:
         clip: words.get(label, "")
         for clip, label in zip(table.ids, labels, strict=True)
     }
+
+
+def _spellings(words: Iterable[str]) -> list[list[str]]:
+    """Return the words that differ in capitals, blanks or accents alone, in groups."""
+    groups: dict[str, list[str]] = {}
+    for word in words:
+        decomposed = unicodedata.normalize("NFKD", "".join(word.split()))
+        letters = [mark for mark in decomposed if not unicodedata.combining(mark)]
+        groups.setdefault("".join(letters).casefold(), []).append(word)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _are_numbers(
@@ -229,7 +269,7 @@ def _are_numbers(
     for record in records:
         for name in names:
             answer = str(record.cells[name]).strip()
-            if _is_number(answer):
+            if number_of_cell(answer) is not None:
                 n_numbers += 1
             elif answer:
                 n_of_word[answer] += 1
@@ -371,13 +411,6 @@ def _interval(bootstrapped: Interval) -> IntervalEnds:
 
 def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
-
-
-def _is_number(answer: str) -> bool:
-    try:
-        return math.isfinite(float(answer))
-    except ValueError:
-        return False
 
 
 def _alpha_text(alpha: float | None, interval: IntervalEnds) -> str:

@@ -119,7 +119,8 @@ class DrawnAudit(Audit):
         """
         written = super().write(table=table, force=force)
         if figure is not None:
-            written += save_plot(self.plot(), Path(figure), force=force)
+            with drawing(self.plot()) as drawn:
+                written += save(drawn, Path(figure), force=force)
         return written
 
 
@@ -151,12 +152,6 @@ class ReportedAudit(DrawnAudit):
             write_new(Path(report), self.page().encode("utf-8"), force=force)
             written.append(Path(report))
         return written
-
-
-def save_plot(plot: Plot, path: Path, *, force: bool = True) -> tuple[Path, ...]:
-    """Draw the first 40 rows into a file, or as SVG and PNG, and return the paths."""
-    with drawing(plot) as figure:
-        return save(figure, path, force=force)
 
 
 @contextmanager

@@ -14,16 +14,18 @@ from obygaze.films.mark_tables import (
     MISSING_FRAMES,
     NAME,
     NAME_FORM,
+    NO_TIMES,
     TIME_COLUMNS,
     Marks,
+    clip_of_row,
 )
 from obygaze.films.projection import ClipSpan
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import TableRow, read_table, whole_number
+from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
-from obygaze_features.manifest.model import Clip, clock
+from obygaze_features.manifest.model import clock
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.times import (
@@ -35,7 +37,6 @@ from obygaze_features.manifest.times import (
 )
 
 CLIP_NAMES = ("clip_id", "movie_id")
-NO_TIMES = "not known where the clip is in its film: film_start_s and film_end_s say it"
 
 
 def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
@@ -68,7 +69,7 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         violations.add(1, missing, MISSING_FRAMES)
     violations.raise_if_any("the clips cannot be read")
     marked_films = {segment.movie_id for segment in marks.segments}
-    clips = [_clip_of(row) for row in table.rows]
+    clips = [clip_of_row(row, row["clip_id"]) for row in table.rows]
     # Rows of annotators must be about the same clips.
     clips_of_rows(clips)
     times_of_film = times_of_films(clips, rates=marks.rates)
@@ -132,24 +133,6 @@ def _check_rate(row: TableRow, marks: Marks) -> None:
     if written and rate_of_marks not in (None, known_frame_rate(written)):
         shown = frame_rate_text(rate_of_marks)
         row.add(RATE_COLUMN, f"{written} is not that of the marks of the film, {shown}")
-
-
-def _clip_of(row: TableRow) -> Clip:
-    """Return the clip of a row, without times where its cells are none."""
-    start_s, end_s = (_seconds(row.cells.get(name, "")) for name in TIME_COLUMNS)
-    return Clip(
-        clip_id=row["clip_id"],
-        movie_id=row["movie_id"],
-        scene=whole_number(row.cells.get("scene", "")),
-        video=row.cells.get("video", ""),
-        start_s=start_s,
-        end_s=end_s,
-        extra=row.cells,
-    )
-
-
-def _seconds(cell: str) -> float | None:
-    return float(cell) if FILM_SECONDS.fullmatch(cell) else None
 
 
 def _frames_of_clip(row: TableRow, times: FilmTimes) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ one file: the same name in two files may be two people.
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -21,13 +21,20 @@ from typing import NamedTuple
 from obygaze.films.film_rates import FilmRates, Fps, unknown_rate
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_check import Violations, raise_together
-from obygaze_features.core.tables import CsvTable, TableRow, header_of, read_table
+from obygaze_features.core.tables import (
+    CsvTable,
+    TableRow,
+    header_of,
+    read_table,
+    whole_number,
+)
 from obygaze_features.manifest.frame_rate import (
     frame_rate_text,
     known_frame_rate,
 )
-from obygaze_features.manifest.model import LEVELS, own_columns
-from obygaze_features.manifest.times import frames_between
+from obygaze_features.manifest.model import LEVELS, Clip, own_columns
+from obygaze_features.manifest.spans import file_of
+from obygaze_features.manifest.times import frames_between, spans_in_films
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 SEGMENT_COLUMNS = (
@@ -47,6 +54,7 @@ FRAME_COLUMNS = ("start_frame", "end_frame")
 NEEDED_COLUMNS = ("movie_id", "annotator", "level")
 TIME_COLUMNS = ("start_s", "end_s")
 MISSING_FRAMES = "required column is missing; or start_s and end_s, in seconds"
+NO_TIMES = "not known where the clip is in its film: film_start_s and film_end_s say it"
 NAME = re.compile(r"\S(.*\S)?", re.DOTALL)
 NAME_FORM = "a name without blanks around it"
 FILM_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,20})?(e-[0-9]{1,2})?")
@@ -340,7 +348,46 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
         missing = next(name for name in FRAME_COLUMNS if name not in columns)
         violations.add(1, missing, MISSING_FRAMES)
         return CsvTable(table.columns, ())
+    if "video" in columns and FRAME_COLUMNS[0] not in columns:
+        return replace(table, rows=_in_films(table.rows))
     return table
+
+
+def _in_films(rows: Sequence[TableRow]) -> tuple[TableRow, ...]:
+    """Return the rows of a manifest of clips with their times in the film.
+
+    Such a row may have times in the file of its clip, which say nothing of the film.
+    """
+    clips = [clip_of_row(row, f"line {row.line}") for row in rows]
+    span_of_clip = spans_in_films(clips)
+    in_films = []
+    for row, clip in zip(rows, clips, strict=True):
+        span = span_of_clip.get(clip.clip_id)
+        if span is not None:
+            times = dict(zip(TIME_COLUMNS, map(repr, span), strict=True))
+            row = replace(row, cells={**row.cells, **times})
+        elif file_of(clip):
+            row.add(TIME_COLUMNS[0], NO_TIMES)
+        in_films.append(row)
+    return tuple(in_films)
+
+
+def clip_of_row(row: TableRow, clip_id: str) -> Clip:
+    """Return the clip of a row, without times where its cells are none."""
+    start_s, end_s = (_seconds(row.cells.get(name, "")) for name in TIME_COLUMNS)
+    return Clip(
+        clip_id=clip_id,
+        movie_id=row["movie_id"],
+        scene=whole_number(row.cells.get("scene", "")),
+        video=row.cells.get("video", ""),
+        start_s=start_s,
+        end_s=end_s,
+        extra=row.cells,
+    )
+
+
+def _seconds(cell: str) -> float | None:
+    return float(cell) if FILM_SECONDS.fullmatch(cell) else None
 
 
 def _rates_of_films(

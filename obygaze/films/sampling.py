@@ -37,12 +37,14 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     Windows,
+    by_film,
     own_columns,
+    with_columns_of,
 )
 from obygaze_features.manifest.same_clip import (
     Identity,
-    clips_of_rows,
     compare_clips,
+    require_a_row_for_each,
     require_films,
 )
 from obygaze_features.manifest.times import spans_in_films
@@ -50,6 +52,9 @@ from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.withdrawals import Withdrawals, stores_with_withdrawals
 
 PROBABILITY, CLIPS_OF_FILM = DRAW_COLUMNS
+OF_ANNOTATORS = (
+    "marks of several annotators: a table for each, obygaze audit share --marks"
+)
 
 
 @dataclass(frozen=True)
@@ -166,7 +171,7 @@ def is_drawn(manifest: Manifest) -> bool:
 
 def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     """Return how many clips of each film were drawn; an error where the columns contradict it."""
-    _require_a_row_for_each(manifest.clips, manifest.name)
+    require_a_row_for_each(manifest.clips, manifest.name, OF_ANNOTATORS)
     cells_of_film: dict[str, set[tuple[str, str]]] = {}
     for clip in manifest:
         cells = (clip.extra[PROBABILITY], clip.extra[CLIPS_OF_FILM])
@@ -188,16 +193,6 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     return films
 
 
-def _require_a_row_for_each(clips: Sequence[Clip], where: str) -> None:
-    """Raise an error for several rows about one clip: it would count more than others."""
-    if len(clips_of_rows(clips)) < len(clips):
-        raise FixInput(
-            "several rows are about one clip: a draw has a row for each clip",
-            where=where,
-            hint="marks of several annotators: a table for each, obygaze audit share --marks",
-        )
-
-
 def _clips_to_draw_from(
     source: Manifest, workspace: Workspace
 ) -> tuple[dict[str, list[Clip]], int]:
@@ -205,12 +200,9 @@ def _clips_to_draw_from(
     clips = list(source)
     if not isinstance(source.clips, Windows):
         require_films([clip.movie_id for clip in clips], source.name)
-        _require_a_row_for_each(clips, source.name)
+        require_a_row_for_each(clips, source.name, OF_ANNOTATORS)
     kept = not_withdrawn(clips, workspace)
-    clips_of_film: dict[str, list[Clip]] = {}
-    for clip in kept:
-        clips_of_film.setdefault(clip.movie_id, []).append(clip)
-    return clips_of_film, len(clips) - len(kept)
+    return by_film(kept), len(clips) - len(kept)
 
 
 def not_withdrawn(clips: Sequence[Clip], workspace: Workspace) -> list[Clip]:
@@ -311,10 +303,8 @@ def _require_times(drawn: Sequence[Clip], source: Manifest) -> None:
 def _manifest_of(drawn: Sequence[Clip], source: Manifest, name: str) -> Manifest:
     """Return the manifest of drawn clips; windows become clips, as a grid cannot leave out any."""
     header = structs.replace(source.header, unit="clip", grid=Grid())
-    columns = dict.fromkeys(source.columns)
-    for clip in drawn:
-        columns.update(dict.fromkeys(clip.extra))
-    return Manifest(name, header, tuple(drawn), tuple(columns))
+    columns = with_columns_of(drawn, source.columns)
+    return Manifest(name, header, tuple(drawn), columns)
 
 
 def _added_to(before: Manifest, made: Manifest, workspace: Workspace) -> Manifest:

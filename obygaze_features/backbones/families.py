@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from obygaze_features.backbones.card import Card, Family
-from obygaze_features.backbones.descriptors import DescriptorsFamily
+from obygaze_features.backbones import descriptors, sound_descriptors
+from obygaze_features.backbones.card import PARTS, Card, ComputedFamily, Family
 from obygaze_features.backbones.geometry import Depth, Geometry, Order
 from obygaze_features.backbones.pretrained import PretrainedFamily, Text, library
 from obygaze_features.backbones.sound import SoundFamily, Steps
-from obygaze_features.backbones.sound_descriptors import SoundDescriptorsFamily
-from obygaze_features.backbones.speech import SpeechFamily
+from obygaze_features.backbones.speech import Speech
 from obygaze_features.backbones.words import WordsFamily
 from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resample import Samples
@@ -446,7 +445,12 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         ),
     ),
 )
-_OTHERS = (
+_DESCRIPTORS = {
+    "descriptors": "step out",
+    "descriptors-mean-sd": "twice-out",
+    "descriptors-max": "out",
+}
+_OTHERS: tuple[Family, ...] = (
     LsmdcFamily(
         "lsmdc",
         "CLIPVisionModelWithProjection",
@@ -461,30 +465,23 @@ _OTHERS = (
         },
         takes_mask=True,
     ),
-    DescriptorsFamily(
+    ComputedFamily(
         "descriptors",
         "NumPy",
-        outputs={
-            "descriptors": "step out",
-            "descriptors-mean-sd": "twice-out",
-            "descriptors-max": "out",
-        },
-        needs_weights=False,
-        needs_torch=False,
+        outputs=_DESCRIPTORS,
+        make=descriptors.Descriptors,
+        frame_bytes=descriptors.FRAME_BYTES,
+        resized=descriptors.SEEN,
     ),
-    SoundDescriptorsFamily(
+    ComputedFamily(
         "sound-descriptors",
         "NumPy",
-        outputs={
-            "descriptors": "step out",
-            "descriptors-mean-sd": "twice-out",
-            "descriptors-max": "out",
-        },
-        needs_weights=False,
-        needs_torch=False,
+        outputs=_DESCRIPTORS,
+        make=sound_descriptors.SoundDescriptors,
+        frame_bytes=sound_descriptors.BLOCK_BYTES // PARTS,
         medium="sound",
     ),
-    SpeechFamily(
+    ComputedFamily(
         "speech",
         "SileroVAD",
         outputs={
@@ -492,8 +489,8 @@ _OTHERS = (
             "speech-max": "width",
             "speech-parts": "step width",
         },
-        needs_weights=False,
-        needs_torch=False,
+        make=Speech,
+        frame_bytes=2_000_000,
         medium="sound",
         rate=16000,
     ),

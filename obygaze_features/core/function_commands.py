@@ -315,9 +315,12 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
     if choices == [bool]:
         return {"is_flag": True}
     if choices == [int]:
-        return {"type": _whole_numbers(option)}
+        limits: Any = (option.least, option.most)
+        return {"type": WholeNumber(*limits)}
     if choices == [float]:
-        return {"type": _numbers(option)}
+        least = option.least if option.above is None else option.above
+        is_open = option.above is not None
+        return {"type": FiniteNumber(least, option.most, min_open=is_open)}
     if len(choices) == 1 and get_origin(choices[0]) is Literal:
         return {"type": OneOf(get_args(choices[0]))}
     if option.is_clips:
@@ -388,18 +391,6 @@ def _existing_path(kind: str) -> click.ParamType[Any]:
         file_okay=kind != "folder",
         path_type=Path,
     )
-
-
-def _whole_numbers(option: Option) -> WholeNumber:
-    least = None if option.least is None else int(option.least)
-    most = None if option.most is None else int(option.most)
-    return WholeNumber(least, most)
-
-
-def _numbers(option: Option) -> FiniteNumber:
-    if option.above is not None:
-        return FiniteNumber(option.above, option.most, min_open=True)
-    return FiniteNumber(option.least, option.most)
 
 
 def _members(hint: Any) -> tuple[Any, ...]:

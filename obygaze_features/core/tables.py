@@ -8,7 +8,7 @@ import re
 import shlex
 import warnings
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -28,7 +28,6 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import import_of_features, is_workbook, require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.workbooks import (
-    Sheet,
     column_name,
     header_index,
     header_place,
@@ -103,12 +102,10 @@ class TableRow:
             self.add(column, f"{self[column]!r} is not {expected}")
         return match
 
-    def whole(
-        self, column: str, expected: str = "a whole number", least: int = 0
-    ) -> int | None:
+    def whole(self, column: str, expected: str = "a whole number") -> int | None:
         """Return the whole number in a cell; where there is none, add that it is not `expected`."""
         value = whole_number(self[column])
-        if value is None or value < least:
+        if value is None or value < 0:
             self.add(column, f"{self[column]!r} is not {expected}")
             return None
         return value
@@ -256,15 +253,8 @@ def read_table(
 
 
 def header_of(path: Path) -> tuple[str, ...]:
-    """Return the columns of a table; of another text file, the first line in pieces."""
-    if is_workbook(path):
-        return read_table(path, required=()).columns
-    with open_file(path) as stream:
-        lines = _lines(_as_utf8(stream, path), Violations(path))
-        first = next(lines, "")
-        if SEPARATOR_LINE.fullmatch(first.rstrip("\r\n")):
-            first = next(lines, "")
-    return _cells_of_header(first, _delimiter_of(first))
+    """Return the columns of a table; of another text file, a line in pieces."""
+    return read_table(path, required=(), violations=Violations(path)).columns
 
 
 def _delimiter_of(header: str, required: Sequence[str] = ()) -> str:
@@ -316,21 +306,11 @@ def _read_workbook(
     index = header_index(sheet, path, header_row, required)
     header = [column_name(cell) for cell in sheet.rows[index]]
     named = [name for name in header if name]
-    rows: list[TableRow] = []
+    rows: tuple[TableRow, ...] = ()
     if _check_header(index + 1, named, required, violations):
-        for line, cells in enumerate(sheet.rows[index + 1 :], start=index + 2):
-            if any(cells):
-                by_column = dict(zip(header, cells, strict=True))
-                rows.append(TableRow(line, by_column, violations))
-    filled_header = tuple(
-        name for column, name in enumerate(header) if name or _is_used(sheet, column)
-    )
-    return CsvTable(filled_header, tuple(rows), "")
-
-
-def _is_used(sheet: Sheet, column: int) -> bool:
-    """Return whether a column of a sheet has any cell."""
-    return any(cells[column] for cells in sheet.rows)
+        records = enumerate(sheet.rows[index + 1 :], start=index + 2)
+        rows = tuple(_rows(records, header, False, violations))
+    return CsvTable(tuple(header), rows, "")
 
 
 def text_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:
@@ -464,7 +444,7 @@ def _check_header(
 
 
 def _rows(
-    records: Iterator[tuple[int, list[str]]],
+    records: Iterable[tuple[int, Sequence[str]]],
     header: Sequence[str],
     is_strict: bool,
     violations: Violations,

@@ -34,9 +34,9 @@ from obygaze_features.store.layout import MASK, WINDOWS_OF_A_BLOCK
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip
-from obygaze_features.video.pool import DecodePool, DecodeResult, in_order
+from obygaze_features.video.pool import DecodePool, in_order
 from obygaze_features.video.sound import SAMPLE_BYTES, DecodedSound, SoundView
-from obygaze_features.video.worker import ClipView, DecodeJob
+from obygaze_features.video.worker import ClipView, DecodeJob, DecodeResult
 
 # The numbers of one film must not come from two.
 REPLACED = Failure(
@@ -78,7 +78,6 @@ class RowDecoder:
 
     def rows(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
         """Yield rows in order; each job is asked for shortly before it is decoded."""
-        self._first_read = {}
         if self.grid is None:
             return self._rows_of_clips(jobs)
         return self._rows_of_windows(jobs, self.grid)
@@ -102,7 +101,10 @@ class RowDecoder:
             if clip.video in next_film:
                 # The index of the next film is made while this one is decoded.
                 following = next_film.pop(clip.video)
-                self.pool.submit(self._index_job(following, to_decode.views))
+                is_heard = any(isinstance(view, SoundView) for view in to_decode.views)
+                self.pool.submit(
+                    DecodeJob(following, (), indexes=self.indexes, with_sound=is_heard)
+                )
             folder = self.indexes if clip.video in films else None
             times = (clip.start_s, clip.end_s)
             decode_job = DecodeJob(clip.video, to_decode.views, *times, indexes=folder)
@@ -156,10 +158,6 @@ class RowDecoder:
                 )
             for job, result in zip(rows, results, strict=True):
                 yield self._row(job, result)
-
-    def _index_job(self, video: str, views: Iterable[ClipView]) -> DecodeJob:
-        with_sound = any(isinstance(view, SoundView) for view in views)
-        return DecodeJob(video, (), indexes=self.indexes, with_sound=with_sound)
 
     def _not_kept(self, job: RowJob) -> RowJob:
         """Return what is to decode of a row: the views whose frames were not kept."""

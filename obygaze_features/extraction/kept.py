@@ -144,7 +144,11 @@ def find_kept(
         views: What backbones see of a clip.
         grid: How the films are cut, if the clips are windows.
     """
-    kept = [_kept_of(store, clips, facts) for store in stores]
+    kept = []
+    for store in stores:
+        of_store = _kept_of(store, clips, facts)
+        if of_store.row_of_clip or of_store.changed:
+            kept.append(of_store)
     kept_views: dict[ClipView, KeptFrames] = {}
     for view in dict.fromkeys(views):
         serving = [one for one in kept if one.serves(view, grid)]

@@ -18,9 +18,9 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex, Ints, SampledRanks, sample
-from obygaze_features.video.pool import DecodePool, DecodeResult, in_order
+from obygaze_features.video.pool import DecodePool, in_order
 from obygaze_features.video.sound import SAMPLE_BYTES, DecodedSound, SoundView
-from obygaze_features.video.worker import ClipView, DecodeJob
+from obygaze_features.video.worker import ClipView, DecodeJob, DecodeResult
 
 # The pictures of a part: about as many as this, but at least those up to the next key frame, if
 # they are not more than a share of the memory that parts may take. Half of it is for those that
@@ -74,7 +74,7 @@ def decode_windows(
             error = reason
     if error is not None:
         for _ in windows:
-            yield DecodeResult(job, {}, error, 0.0)
+            yield DecodeResult(job, {}, error)
         return
     sweep = _Sweep(grid, index, pool, job, most_bytes)
     sounds = sweep.sounds(windows, sound_views)

@@ -71,30 +71,13 @@ class ManifestList:
     def __str__(self) -> str:
         if not self.manifests:
             return ""
-        headers = (
-            "name",
-            "dataset",
-            "unit",
-            "view",
-            "clips",
-            "films",
-            "videos found",
-            "folds",
-        )
+        names = ("name", "dataset", "unit", "view", "clips", "films", "videos_found")
         rows = []
         for manifest in self.manifests:
-            row = (
-                manifest.name,
-                manifest.dataset,
-                manifest.unit,
-                manifest.view,
-                manifest.clips,
-                manifest.films,
-                manifest.videos_found,
-                len(manifest.folds),
-            )
-            rows.append(row)
-        return table(headers, rows)
+            facts = [getattr(manifest, name) for name in names]
+            rows.append([*facts, len(manifest.folds)])
+        headers = [name.replace("_", " ") for name in names]
+        return table([*headers, "folds"], rows)
 
     @property
     def warnings(self) -> list[str]:

@@ -18,6 +18,7 @@ from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.model import (
     UNKNOWN_FILM,
     Clip,
+    Manifest,
     ascii_id,
     unannotated_id,
 )
@@ -248,6 +249,23 @@ def clips_of_rows(clips: Sequence[Clip]) -> list[list[Clip]]:
     for rows in rows_of_clips([Identity.of_clip(clip) for clip in clips]):
         of_clips.append([clips[row] for row in rows])
     return of_clips
+
+
+def require_a_row_for_each(clips: Sequence[Clip], where: str, hint: str) -> None:
+    """Raise an error for several rows about one clip, where it would count more than others."""
+    if len(clips_of_rows(clips)) < len(clips):
+        raise FixInput(
+            "several rows are about one clip, which would count more than others",
+            where=where,
+            hint=hint,
+        )
+
+
+def counted_as(manifest: Manifest) -> str:
+    """Return what rows are: `clip`, or `row` where several annotators have rows about one."""
+    if "annotator" not in manifest.columns:
+        return "clip"
+    return "row" if len(clips_of_rows(manifest.clips)) < len(manifest) else "clip"
 
 
 def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:

@@ -34,7 +34,7 @@ from obygaze_features.video import DecodeJob, PictureView, decode_clip, decode_v
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.film import probe
 from obygaze_features.video.index import FrameIndex, PacketRun
-from obygaze_features.video.pool import DecodeResult
+from obygaze_features.video.worker import DecodeResult
 
 QUICK = Kinds(codecs=("h264", "mpeg4", "mpeg2", "vp8"))
 

@@ -21,6 +21,7 @@ from support.seeds import amount
 from obygaze.films.exchange import export_segments, import_segments
 from obygaze.films.mark_tables import SEGMENT_COLUMNS, read_marks
 from obygaze.films.marks import MarkTable, WatchedTable
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.csv_table import read as read_table
 from obygaze_features.manifest.adapters.table_mapping import TableMapping
 from obygaze_features.manifest.io import read_manifest, write_manifest
@@ -263,14 +264,8 @@ def check_all_ways(folder: Path, seed: int) -> None:
     assert sorted(found) == not_watched
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(amount(8, 100)))
 def test_marks_come_back(seed: int, tmp_path: Path) -> None:
-    check_all_ways(tmp_path, seed)
-
-
-@pytest.mark.check("many films")
-@pytest.mark.parametrize("seed", range(100, amount(110, 200)))
-def test_marks_of_many_films_come_back(seed: int, tmp_path: Path) -> None:
     check_all_ways(tmp_path, seed)
 
 
@@ -313,3 +308,66 @@ def test_what_the_page_saves_is_read(seed: int, tmp_path: Path) -> None:
     state = MarkTable(table.path, "ada", list(films), ["Look", "Body"]).read()
     comments = sorted(mark["comment"] for mark in state.marks.values())
     assert comments == sorted(one.comment for one in expected if one.level == "S")
+
+
+class Place(NamedTuple):
+    """Where the row of a clip says that it is, and its time in the film; None if that is open."""
+
+    video: str
+    start_s: str
+    end_s: str
+    film_start_s: str
+    film_end_s: str
+    in_film: tuple[int, int] | None
+
+
+def places(draw: Random, n_clips: int) -> list[Place]:
+    """Rows of one film in one of the ways that a manifest has them."""
+    way = draw.choice(("film", "file of film", "own files", "own files alone"))
+    rows = []
+    for number in range(n_clips):
+        start = 3 * number + draw.randint(0, 2)
+        end = 3 * number + 3
+        if way == "film":
+            place = Place("", f"{start}", f"{end}", "", "", (start, end))
+        elif way == "file of film":
+            place = Place("film.mp4", f"{start}", f"{end}", "", "", (start, end))
+        elif way == "own files":
+            # Times in the file, which begins elsewhere in each.
+            named = (f"{number}.mp4", "1.5", f"{1.5 + end - start}")
+            place = Place(*named, f"{start}", f"{end}", (start, end))
+        else:
+            place = Place(f"{number}.mp4", "0", f"{end - start}", "", "", None)
+        rows.append(place)
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_marks_of_a_manifest_of_clips_are_where_they_are_in_the_film(
+    seed: int, tmp_path: Path
+) -> None:
+    draw = Random(seed)
+    rows = places(draw, draw.randint(2, 5))
+    header = "clip_id,movie_id,scene,level,concepts,annotator,video,start_s,end_s"
+    lines = [f"{header},film_start_s,film_end_s"]
+    expected = []
+    for number, place in enumerate(rows):
+        level = draw.choice(("EN", "HN", "S"))
+        cells = (f"lake-{number}", "lake", str(number), level, "", "ada", *place[:5])
+        lines.append(",".join(cells))
+        if place.in_film is not None:
+            start, end = place.in_film
+            expected.append(("lake", "ada", 25 * start, 25 * end - 1, level))
+    table = tmp_path / "clips.csv"
+    table.write_text("\n".join(lines) + "\n", "utf-8")
+    if len(expected) < len(rows):
+        with pytest.raises(FixInput, match="cannot be read") as caught:
+            read_marks(table, fps="25")
+        assert "not known where the clip is in its film" in caught.value.details[0]
+        return
+    found = []
+    for one in read_marks(table, fps="25").segments:
+        found.append(
+            (one.movie_id, one.annotator, one.start_frame, one.end_frame, one.level)
+        )
+    assert found == expected

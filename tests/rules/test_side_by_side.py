@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.experiments import films, planted, quick, run_on, store_of
 from support.run_tables import STORE, made_run
@@ -444,27 +444,16 @@ def check_a_random_run(data: st.DataObject) -> None:
         check_run(run, has_whole_films=by_film)
 
 
-QUICK = settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
-LONG = settings(
-    max_examples=amount(12, 100),
+SEARCH = settings(
+    max_examples=amount(6, 100),
     deadline=None,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
 
 
-@QUICK
+@SEARCH
 @given(st.data())
 def test_a_run_puts_numbers_of_the_same_clips_side_by_side(data: st.DataObject) -> None:
-    check_a_random_run(data)
-
-
-@pytest.mark.check("many random runs")
-@LONG
-@given(st.data())
-def test_many_runs_put_numbers_of_the_same_clips_side_by_side(
-    data: st.DataObject,
-) -> None:
     check_a_random_run(data)
 
 
@@ -524,18 +513,9 @@ def check_random_comparisons(data: st.DataObject) -> None:
 NAME = ("EN_S", "EN_S", "x", "ridge")
 
 
-@QUICK
+@SEARCH
 @given(st.data())
 def test_runs_are_compared_on_the_clips_that_all_tested(data: st.DataObject) -> None:
-    check_random_comparisons(data)
-
-
-@pytest.mark.check("many comparisons")
-@LONG
-@given(st.data())
-def test_many_runs_are_compared_on_the_clips_that_all_tested(
-    data: st.DataObject,
-) -> None:
     check_random_comparisons(data)
 
 

@@ -251,7 +251,8 @@ def _read_table(
     key = CLIP if CLIP in named else FILM
     if key not in named and not violations:
         violations.add(None, CLIP, "required column is missing, and so is movie_id")
-    hint = f"--map clip_id=COLUMN, or --id FORM; the columns of the table: {few(read.columns)}"
+    columns_of_table = few(read.filled_columns)
+    hint = f"--map clip_id=COLUMN, or --id FORM; the columns of the table: {columns_of_table}"
     violations.raise_if_any("the table cannot be joined", hint)
     return read, mapped, key
 

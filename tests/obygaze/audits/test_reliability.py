@@ -132,6 +132,75 @@ def test_words_of_annotators_in_a_manifest() -> None:
         audit_reliability(twice, column="seen")
 
 
+def test_words_that_differ_in_capitals_blanks_or_accents_are_named() -> None:
+    said = [("Calm", "calm"), ("été", "Ete"), ("a b", "ab"), ("sad", "sad")]
+    audit = audit_reliability([{"a": a, "b": b} for a, b in said], raters="a,b")
+    text = str(audit)
+    assert text.count("count as different words: write them alike") == 3
+    assert "'Calm' and 'calm' count as different words" in text
+    # One of four items is agreed on.
+    assert audit.krippendorff is not None
+    assert audit.krippendorff < 0.5
+    assert "4 items; intervals (95 %) are bootstrapped over items" in text
+
+
+def test_a_hint_names_the_option_of_the_audit() -> None:
+    clips = []
+    for number, mood in enumerate(["sad", "sad", "calm", "joy"]):
+        extra = {"annotator": "ada", "mood": mood}
+        clips.append(Clip(f"lake-{number}", "lake", extra=extra))
+    manifest = Manifest("films", Header("Films"), clips, ("annotator", "mood"))
+    with pytest.raises(FixUsage) as error:
+        audit_reliability(manifest, column="mood=grim")
+    hint = str(error.value.hint)
+    assert "--task" not in hint
+    assert "--column mood=calm" in hint
+
+
+def test_several_values_are_one_answer_in_any_order() -> None:
+    said = {
+        "ada": [("Body", "Look"), ("Look",), ()],
+        "ben": [("Look", "Body"), (), ()],
+    }
+    clips = []
+    for annotator, answers in said.items():
+        for number, concepts in enumerate(answers):
+            extra = {"annotator": annotator, "mood": "|".join(concepts)}
+            clip_id = f"lake-{number}.{annotator}"
+            level = "S" if concepts else "EN"
+            clips.append(
+                Clip(clip_id, "lake", level=level, concepts=concepts, extra=extra)
+            )
+    header = Header("Films", {"Body": "visual", "Look": "visual"})
+    manifest = Manifest("films", header, clips, ("annotator", "mood"))
+    # A clip with a level and no concept was rated: two of three answers are the same.
+    audit = audit_reliability(manifest, column="concepts")
+    numbers = [[0, 1, 2], [0, 2, 2]]
+    expected = krippendorff.alpha(numbers, level_of_measurement="nominal")
+    assert audit.krippendorff == pytest.approx(expected, abs=1e-9)
+    assert audit.words == {"Body|Look": (1, 1), "Look": (1, 0), "no concept": (1, 2)}
+    one_answer = [clip for clip in clips if clip.extra["mood"] and clip.concepts[1:]]
+    both = manifest.with_clips([*one_answer, *[replace_id(one) for one in one_answer]])
+    assert audit_reliability(both, column="mood").words == {"Body|Look": (2, 2)}
+
+
+def replace_id(clip: Clip) -> Clip:
+    """The row of the same annotator about another clip."""
+    return replace(clip, clip_id=clip.clip_id.replace("lake-", "lake-1"))
+
+
+def test_columns_of_raters_need_a_row_for_each_clip() -> None:
+    clips = []
+    for annotator in ("ada", "ben"):
+        for number in range(3):
+            extra = {"annotator": annotator, "a": str(number), "b": "2"}
+            clips.append(Clip(f"lake-{number}.{annotator}", "lake", extra=extra))
+    manifest = Manifest("films", Header("Films"), clips, ("annotator", "a", "b"))
+    with pytest.raises(FixInput, match="several rows are about one clip"):
+        audit_reliability(manifest, raters="a,b")
+    assert audit_reliability(manifest.with_clips(clips[:3]), raters="a,b").n_items == 3
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_nominal_alpha_against_the_package(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -551,9 +551,23 @@ def test_a_manifest_of_windows_is_exported_before_marks_are_projected_on_it(
         in done.stderr
     )
     export = ("manifest", "export", "csv", "manifests/cut.toml", "-o", "cut.csv")
-    call_obygaze(*export, cwd=tmp_path).ok()
+    exported = call_obygaze(*export, cwd=tmp_path).ok()
+    assert "the files do not say: that the rows are windows" in exported.stderr
     levels = call_obygaze(*words, "cut.csv", "--json", cwd=tmp_path).ok().json()
     assert [row["level"] for row in levels["merged"]] == ["HN", "EN"]
+
+
+def test_windows_without_times_are_not_exported_as_rows(tmp_path: Path) -> None:
+    films = (CutFilm("a", "a.mp4", 50, 25.0, 2.0), CutFilm("b", "b.mp4", 50, 0.0, 2.0))
+    windows = Windows(films, Grid(window=16, stride=16))
+    header = Header("cut", unit="window", grid=windows.grid)
+    write_manifest(
+        Manifest("cut", header, windows), tmp_path / "manifests" / "cut.toml"
+    )
+    words = ("manifest", "export", "csv", "cut", "-o", "cut.csv")
+    done = call_obygaze(*words, cwd=tmp_path)
+    assert (done.code, (tmp_path / "cut.csv").exists()) == (1, False)
+    assert "no times where the frame rate varies: b" in done.stderr
 
 
 def test_clips_of_films_with_a_rate_have_times_beside_films_without(

@@ -153,13 +153,6 @@ def assert_computed(store: Store, row: int, backbone: Backbone, *clip: Any) -> N
             assert stored.tobytes() == values.astype(array.dtype).tobytes(), name
 
 
-def values_by_clip(store: Store, array: str) -> dict[str, np.ndarray]:
-    rows = np.flatnonzero(store.status().is_ok)
-    return dict(
-        zip(store.clip_ids[rows].tolist(), store.read(array, rows), strict=True)
-    )
-
-
 # --- What a run makes ---
 
 

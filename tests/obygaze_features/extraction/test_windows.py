@@ -47,8 +47,8 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex
-from obygaze_features.video.pool import DecodeResult
 from obygaze_features.video.resize import Resize
+from obygaze_features.video.worker import DecodeResult
 
 ALL = PictureView(250)
 APART = Grid(16, 16)
@@ -498,6 +498,41 @@ def test_without_a_stride_windows_follow_each_other(
     words = ("manifest", "windows", short_films, "-o", "w", *typed)
     call_obygaze(*words, cwd=tmp_path).ok()
     assert read_manifest(tmp_path / "manifests" / "w.toml").header.grid == grid
+
+
+def test_the_seconds_of_a_film_in_no_window_are_said(
+    short_films: Path, tmp_path: Path
+) -> None:
+    """The films have 90 and 91 pictures: 5 windows of 16 leave 10 and 11 of them."""
+    words = ("manifest", "windows", short_films, "-o", "w", "--window", "16")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    cut = read_manifest(tmp_path / "manifests" / "w.toml").clips
+    assert isinstance(cut, Windows)
+    rates = [film.n_frames / film.duration_s for film in cut.films]
+    ends = [f"{n / rate:.3g} s" for n, rate in zip((10, 11), rates, strict=True)]
+    assert f"at the end: {ends[0]} of tt1, {ends[1]} of tt2" in done.stderr
+    words = (*words[:5], "--window", "1", "--force")
+    assert "in no window" not in call_obygaze(*words, cwd=tmp_path).ok().stderr
+
+
+@pytest.mark.parametrize(
+    ("grid", "seconds"),
+    [
+        (Grid(seconds=1.5, every=1.5), {"a": 1.0, "c": 0.5}),
+        (Grid(seconds=2, every=1), {}),
+        (Grid(seconds=1.99, every=1.99), {}),
+        (Grid(window=16, stride=16), {"a": 0.16, "c": 0.08}),
+        (Grid(window=50, stride=25), {}),
+    ],
+)
+def test_the_end_of_each_film_is_counted(grid: Grid, seconds: dict[str, float]) -> None:
+    """Films of 4 and 2 s, and one that is too short for a window."""
+    films = (
+        CutFilm("a", "a.mp4", 100, 25, 4.0),
+        CutFilm("b", "b.mp4", 10, 25, 0.4),
+        CutFilm("c", "c.mp4", 50, 25, 2.0),
+    )
+    assert Windows(films, grid).seconds_without == pytest.approx(seconds)
 
 
 def test_a_film_that_is_shorter_than_a_window_is_named_and_not_counted(

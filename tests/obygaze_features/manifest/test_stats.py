@@ -217,3 +217,13 @@ def test_the_figure_of_clips_without_a_level_does_not_deny_their_concepts(
     stats = compute_stats(Manifest("m", Header("m", {"Look": "visual"}), (clip,)))
     svg, _ = draw_stats(stats, figure=tmp_path / "f")
     assert "no clip with a level has a concept" in svg.read_text("utf-8")
+
+
+def test_the_figure_of_annotators_rows_counts_clips(tmp_path: Path) -> None:
+    clips = []
+    for annotator in ("ada", "ben"):
+        extra = {"annotator": annotator}
+        clips.append(Clip(f"a-1.{annotator}", "a", level="S", extra=extra))
+    stats = compute_stats(Manifest("m", Header("m"), tuple(clips), ("annotator",)))
+    svg, _ = draw_stats(stats, figure=tmp_path / "f")
+    assert "2 rows of annotators on 1 clip of 1 film" in svg.read_text("utf-8")

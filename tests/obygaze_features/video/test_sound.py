@@ -45,6 +45,7 @@ VIEW = SoundView(16000)
 MOST_S = {True: 0.002, False: 0.04}
 # One of each kind of clock: a table, milliseconds, 90,000 a second, and none.
 FEW = ("mp4-aac", "mkv-ac3", "ts-mp2", "avi-mp3")
+SOME = sorted(FILM_OF)[::4]
 # Their decoders add noise, which depends on where they began.
 NOISY = ("mkv-ac3", "mp4-aac-pns")
 
@@ -73,16 +74,16 @@ def test_a_click_is_at_its_flash(name: str, tmp_path: Path) -> None:
     check_errors(name, tmp_path)
 
 
-@pytest.mark.check("half a second for each of 53 films")
-@pytest.mark.parametrize("name", sorted(FILM_OF.keys() - set(FEW)))
+@pytest.mark.check("half a second for each film")
+@pytest.mark.parametrize("name", amount(SOME, sorted(FILM_OF.keys() - set(FEW))))
 def test_a_click_is_at_its_flash_in_all_kinds_of_films(
     name: str, tmp_path: Path
 ) -> None:
     check_errors(name, tmp_path)
 
 
-@pytest.mark.check("half a second for each of 53 films")
-@pytest.mark.parametrize("name", amount(sorted(FILM_OF)[::3], sorted(FILM_OF)))
+@pytest.mark.check("half a second for each film")
+@pytest.mark.parametrize("name", amount(SOME, sorted(FILM_OF)))
 def test_any_span_of_any_film_has_the_same_samples(name: str, tmp_path: Path) -> None:
     path = write_film(name, tmp_path)
     check_spans(path, tmp_path, 4.0 if FILM_OF[name].cut_s else 8.5)

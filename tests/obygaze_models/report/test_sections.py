@@ -478,9 +478,12 @@ def test_the_difference_of_two_stores_is_a_sentence(tmp_path: Path) -> None:
     stores = {"x": STORE, "noise": STORE}
     run = made_run(tmp_path / "run", [RIDGE, other], [row], stores=stores)
     (sentence,) = sections_by_key(run)["results"].sentences
-    value = f"AP {RIDGE.ap - other.ap:.2f} [0.10, 0.40]"
+    value = f"AP {RIDGE.ap - other.ap:.2f} [.10, .40]".replace(" 0.", " .")
     names = "ridge (x) minus ridge (noise)"
     assert f"{names} is {value} on {row['clips']} clips" in sentence
+    assert sentence.endswith("(x is better: yes).")
+    # The terminal says it too.
+    assert sentence in result_text(run)
     alone = made_run(tmp_path / "alone", [RIDGE], [])
     assert sections_by_key(alone)["results"].sentences == []
 
@@ -511,6 +514,11 @@ def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
     page = section_of_results(ReportRun.of(run))
     beside = next(table for table in page.tables if table.key == "summary")
     assert sum(isinstance(row, Heading) for row in beside.rows) == 2
+    of_films = next(table for table in page.tables if table.key == "films")
+    common = (
+        f"All values are of the {n_clips - 1} clips that each of them was tested on"
+    )
+    assert common in of_films.note
     (figure,) = [figure_of_pair(ReportRun.of(run), ("EN_S", "EN_S"))]
     assert figure.markup(1).count(f"{n_clips} clips") == 3
     # Models of the same clips need no such words.

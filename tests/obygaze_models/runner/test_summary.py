@@ -257,10 +257,21 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
     assert "neighbour has AP .54, ridge .55" in found["guessing"]
     assert found["chance"] == (
         "In 1 of 1 cells the interval of AUC does not lie above one half: by AUC, these may be no"
-        " better than chance, even where their AP is shown to be above that of the best guess:"
-        " ridge (EN_S)."
+        " better than chance: ridge (EN_S)."
     )
     assert "1 of 1 cells test 5 films only" in found["few films"]
+
+
+@pytest.mark.parametrize("p_all", [0.01, 0.2])
+def test_a_metric_that_says_more_than_auc_is_named_where_it_does(
+    tmp_path: Path, p_all: float
+) -> None:
+    values = {"ap": (0.71, 0.63, 0.78), "auc": (0.52, 0.42, 0.6), "prevalence": 0.4}
+    made = [*rows("ridge", values), *rows("neighbour", GUESS)]
+    made.append(difference(0.1, 0.2, p_all))
+    text = about_of(run_of(tmp_path, [fit("ridge"), fit("neighbour")], made))["chance"]
+    more = " By AP, these of them are shown to be better than guessing: ridge (EN_S)."
+    assert text.endswith(more) == (p_all < 0.05)
 
 
 def test_intervals_over_different_numbers_of_films_are_not_over_the_least(
