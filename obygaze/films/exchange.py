@@ -58,6 +58,8 @@ from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.adapters.table_mapping import (
+    draft_hint,
+    words_of_levels,
     write_draft,
     write_mapping_file,
 )
@@ -507,20 +509,21 @@ def import_segments(
         obygaze manifest import segments own.eaf --fps 25 --mapping tiers.toml -o own
     """
     paths = own_tables([Path(file) for file in files])
+    given = mapping
     if not isinstance(mapping, TierMapping):
         mapping = read_tier_mapping(Path(mapping)) if mapping else TierMapping()
     documents = {
         path: ElanDocument(path, mapping) for path in paths if path.suffix == ELAN
     }
     try:
-        _check_tiers([*documents.values()], mapping)
+        _check_tiers([*documents.values()], mapping, draft_hint("tiers.toml", given))
     except FixInput as error:
         if write_mapping is not None and error.details:
-            given = shlex.join(map(str, files))
+            typed = shlex.join(map(str, files))
             for rate in fps_words(fps):
-                given += f" --fps {shlex.quote(str(rate))}"
+                typed += f" --fps {shlex.quote(str(rate))}"
             target = shlex.quote(str(write_mapping))
-            reread = f"obygaze manifest import segments {given} --mapping {target} -o"
+            reread = f"obygaze manifest import segments {typed} --mapping {target} -o"
             tiers: list[Tier] = []
             for document in documents.values():
                 tiers += document.tiers
@@ -546,7 +549,9 @@ def import_segments(
     return importer.manifest(name, paths)
 
 
-def _check_tiers(documents: Sequence[ElanDocument], mapping: TierMapping) -> None:
+def _check_tiers(
+    documents: Sequence[ElanDocument], mapping: TierMapping, hint: str
+) -> None:
     """Raise one error of all tiers and words that are not known, or of names that no file has."""
     names: set[str] = set()
     is_all_known = True
@@ -567,7 +572,6 @@ def _check_tiers(documents: Sequence[ElanDocument], mapping: TierMapping) -> Non
     for document in documents:
         document.add_violations(violations)
     # A draft asks for no tier that has a role, as one that is only to be linked has.
-    hint = "--write-mapping tiers.toml writes a mapping to fill in; --mapping reads it"
     is_asked = any(UNLINKED not in line for line in violations.lines)
     violations.raise_if_any(
         "the tiers of these files are not known", hint if is_asked else None
@@ -738,5 +742,7 @@ class _Importer:
             notes.append(f"tier {tier_name}: {made_of}{files}")
         if any(path.suffix == VTT for path in paths):
             notes.append("WebVTT does not say what was watched: all of a film counts")
-        facts = {"tiers": tiers} if tiers else {}
+        facts: dict[str, Any] = {"tiers": tiers} if tiers else {}
+        if self.mapping.levels:
+            facts["level_words"] = words_of_levels(self.mapping)
         return ImportedManifest(manifest, tuple(self.warnings), tuple(notes), facts)

@@ -28,6 +28,11 @@ def clip_ids(clips: ClipIds) -> list[str]:
     return list(clips)
 
 
+def each_name(names: str | Iterable[str]) -> list[str]:
+    """Return names as a list: one text, where a function takes several names, is one of them."""
+    return [names] if isinstance(names, str) else list(names)
+
+
 def is_file_name(word: str) -> bool:
     """Return whether there is a file of this name; a long list of ids is none."""
     try:

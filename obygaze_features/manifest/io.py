@@ -257,9 +257,12 @@ def rows_to_csv(manifest: Manifest) -> bytes:
     if isinstance(manifest.clips, Windows):
         return csv_bytes(CUT_COLUMNS, manifest.clips.film_cells())
     if manifest.header.unit == "window":
+        name = shlex.quote(manifest.name)
         raise FixInput(
             "a manifest of windows cannot be edited: its rows are computed from the films",
             where=manifest.name,
+            hint=f"obygaze manifest export csv {name} -o cut.csv, then obygaze manifest import csv"
+            " cut.csv -o NAME: clips with the ids of the windows, which can have columns",
         )
     rows = []
     for clip in manifest:

@@ -18,6 +18,7 @@ from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.model import (
     UNKNOWN_FILM,
     Clip,
+    Manifest,
     ascii_id,
     unannotated_id,
 )
@@ -266,6 +267,13 @@ def require_a_row_for_each(clips: Sequence[Clip], where: str, hint: str) -> None
             where=where,
             hint=hint,
         )
+
+
+def noun_of_rows(manifest: Manifest) -> str:
+    """Return what rows are: `clip`, or `row` where several annotators have rows about one."""
+    if "annotator" not in manifest.columns:
+        return "clip"
+    return "row" if len(clips_of_rows(manifest.clips)) < len(manifest) else "clip"
 
 
 def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:

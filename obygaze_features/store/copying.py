@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import Progress, Quiet, human
 from obygaze_features.core.errors import (
     AlreadyThere,
@@ -180,6 +181,9 @@ def pull(
 def _card_of_copy(store: Store, older: Store | None) -> tuple[bytes, list[str]]:
     """Return README.md of a copy: that of the source, with what was edited in an older copy."""
     card = store.card
+    if PUBLISHED_TABLE.encode() in card:
+        # The table of a publication is not copied.
+        card = full_card(store)
     if older is None or not older.card:
         return card, []
     if not card:
@@ -371,6 +375,7 @@ def push(
             hint="obygaze store pull --help",
         )
     refuse_pictures(opened)
+    creators = each_name(creators)
     if creators and not publish:
         raise FixUsage("--creator belongs to --publish")
     if publish:

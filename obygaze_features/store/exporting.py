@@ -2,7 +2,7 @@
 
 Every export says of which store it is: as an array of an npz file, an attribute of an HDF5 file,
 in the metadata of a Parquet file and in the head of README.md beside it. So whoever withdraws clips
-of the store finds its exports (`importing/origins.py`), and an import of it keeps what it says.
+of the store finds its exports (`named_clips.py`), and an import of it keeps what it says.
 """
 
 import json
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from obygaze_features import __version__
 from obygaze_features.core import files
+from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import (
     EXIT_SOME_FAILED,
@@ -159,7 +160,8 @@ def export_features(
             where=str(target),
             hint=f"the name {target.stem}{kind.endings[0]}, or another format",
         )
-    chosen = _arrays_of_export(opened, format, arrays)
+    names = list(dict.fromkeys(each_name(arrays)))
+    chosen = _arrays_of_export(opened, format, names)
     job = Export(opened, chosen, labels, progress)
     warnings = _check_labels(job)
     job.progress.expect(len(job.rows) * len(chosen))
@@ -300,7 +302,7 @@ def _arrays_of_export(
 ) -> Sequence[Array]:
     """Return the arrays to export, by these names or by default, and what belongs to them."""
     known = store.record.arrays
-    chosen = [store.array(name) for name in dict.fromkeys(names)] or list(known)
+    chosen = [store.array(name) for name in names] or list(known)
     if format == "parquet" and not names:
         features = map(store.array, store.feature_arrays)
         chosen = [array for array in features if len(array.shape) == 1]

@@ -43,7 +43,6 @@ from obygaze_features.store.encoding import (
     planned_rows,
     stored_dtype,
 )
-from obygaze_features.store.identity import identity_of
 from obygaze_features.store.layout import (
     BLOCKS,
     CLIPS_CSV,
@@ -238,8 +237,7 @@ def _check_rows_of_change(
         if not computed[number]:
             continue
         was_withdrawn = not is_new and kept_rows[number].status == WITHDRAWN
-        identity = identity_of(row, before.record)
-        if was_withdrawn or withdrawals.find(identity, row.movie_id).reason:
+        if was_withdrawn or withdrawals.reason(row, before.record):
             raise FixInput(f"the clip {row.clip_id!r} was withdrawn", where=where)
         if not computes_all and (is_new or not kept_rows[number].is_ok):
             raise FixInput(

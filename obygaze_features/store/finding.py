@@ -6,7 +6,7 @@ The list may have too much: whoever reads it decides. A withdrawal never takes m
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -25,7 +25,6 @@ from obygaze_features.manifest.same_clip import (
 )
 from obygaze_features.store.exporting import EXPORTED_TABLE
 from obygaze_features.store.identity import identity_of
-from obygaze_features.store.importing.origins import read_origin
 from obygaze_features.store.importing.reader import FOREIGN_DAMAGE
 from obygaze_features.store.layout import (
     BEFORE,
@@ -45,6 +44,7 @@ from obygaze_features.store.named_clips import (
     clips_in_page,
     clips_in_table,
     has_scores,
+    read_origin,
 )
 from obygaze_features.store.placing import next_of, seal_at
 from obygaze_features.store.reading import Store, open_store
@@ -62,6 +62,7 @@ SCORES = "table of scores"
 PAGE = "exported page"
 RUN = "run"
 MODEL = "model"
+IMPORTED = "imported file or folder"
 MODEL_JSON = "model.json"
 # The file that says what a folder is, and the table with its clips.
 _FILE_OF_FOLDER = {RUN: "run.json", MODEL: MODEL_JSON, PAGE: PAGE_DATA}
@@ -70,6 +71,7 @@ BY_IDS = "known by its ids alone"
 OTHERS = "the same ids, with other films or times: look at it"
 UNREADABLE = "it cannot be read: look at it"
 WINDOWS = "windows of its film, some of which may show it: look at it"
+ORIGINAL = "features of the store are from it: look at it"
 _REMARKS = {SAME: "", UNKNOWN: BY_IDS, OTHER: OTHERS}
 
 
@@ -94,7 +96,7 @@ class Copy(NamedTuple):
 
         "" where a person looks first.
         """
-        if self.remark in (OTHERS, UNREADABLE, WINDOWS):
+        if self.remark in (OTHERS, UNREADABLE, WINDOWS, ORIGINAL):
             return ""
         if self.withdrawal:
             return self.withdrawal
@@ -153,8 +155,11 @@ def find_copies(
     # Of what has only ids, these tell that it was made of the store.
     seals = {entry.seal for entry in store.record.replaces}
     seals.update(origin.seal for origin in store.record.origins)
+    originals = set()
+    if store.recipe.is_unknown:
+        originals = {origin.place for origin in store.record.origins}
     for root in roots.values():
-        for path, kind in _candidates(root):
+        for path, kind in _candidates(root, originals):
             place = path.resolve()
             if place in seen:
                 continue
@@ -178,8 +183,13 @@ def find_copies(
     )
 
 
-def _candidates(root: Path) -> Iterator[tuple[Path, str]]:
-    """Yield what may have features of clips, or come from them, with its kind."""
+def _candidates(root: Path, originals: Set[str]) -> Iterator[tuple[Path, str]]:
+    """Yield what may have features of clips, or come from them, with its kind.
+
+    Args:
+        root: The folder in which to look.
+        originals: The names of files and folders of which the store was imported.
+    """
     for folder, folders, files in os.walk(root):
         path = Path(folder)
         folders[:] = [name for name in folders if name not in _SKIPPED]
@@ -195,12 +205,16 @@ def _candidates(root: Path) -> Iterator[tuple[Path, str]]:
         if (path / EXPORTED_TABLE).is_file():
             folders.remove(Path(EXPORTED_TABLE).parts[0])
             yield path, EXPORT
+        elif path.name in originals and path != root:
+            yield path, IMPORTED
         if kinds:
             yield path, kinds[0]
             continue
         for name in files:
             if name.endswith(EXPORT_ENDINGS):
                 yield path / name, EXPORT
+            elif name in originals:
+                yield path / name, IMPORTED
             elif has_scores(path / name):
                 yield path / name, SCORES
 
@@ -280,6 +294,8 @@ def _remark_on(
 
     It is "" for what certainly has something.
     """
+    if kind == IMPORTED:
+        return ORIGINAL
     try:
         if kind == SCORES:
             best = _best(clips_in_table(path), withdrawals)
@@ -313,8 +329,8 @@ def _best_of_export(
     best = _best(clips_in_export(table), withdrawals)
     if best is not UNKNOWN:
         return best
-    origin = read_origin(path)
-    return SAME if origin is not None and origin["seal"] in seals else UNKNOWN
+    origin = read_origin(table)
+    return SAME if origin is not None and origin.seal in seals else UNKNOWN
 
 
 def _best_of_result(

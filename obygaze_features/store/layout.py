@@ -287,28 +287,32 @@ def _problem_of(array: Array) -> str:
         )
     if array.dtype not in DTYPES:
         return f"dtype of {name} must be one of {', '.join(DTYPES)}, got {array.dtype[:100]!r}"
-    if len(array.dims) != len(array.shape) or any(size < 1 for size in array.shape):
+    dims = array.dims
+    n_dims = len(array.shape)
+    has_names = len(dims) == len(set(dims)) == n_dims and all(map(_is_dimension, dims))
+    if not has_names or n_dims > MOST_DIMENSIONS or any(n < 1 for n in array.shape):
         return (
-            f"shape {array.shape} of {name} does not match its dimensions {array.dims}"
-        )
-    if len(array.shape) > MOST_DIMENSIONS or len(set(array.dims)) < len(array.dims):
-        return f"{name} must have at most {MOST_DIMENSIONS} dimensions, each of its own name"
-    if any(not _NAME.fullmatch(dim) or dim == ROW_DIMENSION for dim in array.dims):
-        return (
-            f"dimensions of {name} must be lower case letters, digits and _, not 'row'"
+            f"{name} has the shape {array.shape} and the dimensions {dims}, expected at most"
+            f" {MOST_DIMENSIONS} sizes from 1, each with a name of its own like that of an array"
         )
     if array.row_bytes > MOST_ROW_BYTES:
         return f"one row of {name} has more than {MOST_ROW_BYTES} bytes"
-    if not _is_power_of_two(array.chunk_rows) or not _is_power_of_two(array.file_rows):
-        return f"chunk_rows and file_rows of {name} must be powers of two"
-    most_bytes = max(CHUNK_BYTES, array.row_bytes)
-    if array.chunk_rows > CHUNK_ROWS or array.chunk_bytes > most_bytes:
+    are_powers = _is_power_of_two(array.chunk_rows) and _is_power_of_two(
+        array.file_rows
+    )
+    is_order_right = array.chunk_rows <= min(array.file_rows, CHUNK_ROWS)
+    is_chunk_short = array.chunk_bytes <= max(CHUNK_BYTES, array.row_bytes)
+    is_file_short = array.file_rows <= FILE_ROWS
+    if not (are_powers and is_order_right and is_chunk_short and is_file_short):
         return (
-            f"a chunk of {name} has more than {CHUNK_ROWS} rows or {CHUNK_BYTES} bytes"
+            f"chunks and files of {name} have {array.chunk_rows} and {array.file_rows} rows,"
+            f" expected powers of two up to {CHUNK_ROWS} (or {CHUNK_BYTES} bytes) and {FILE_ROWS}"
         )
-    if not array.chunk_rows <= array.file_rows <= FILE_ROWS:
-        return f"a file of {name} has fewer rows than a chunk, or more than {FILE_ROWS}"
     return ""
+
+
+def _is_dimension(name: str) -> bool:
+    return bool(_NAME.fullmatch(name)) and name != ROW_DIMENSION
 
 
 def _is_power_of_two(number: int) -> bool:

@@ -1,4 +1,4 @@
-"""Which clips a file names: an export, a table of scores, a page.
+"""Which clips a file names: an export, a table of scores, a page; of which store an export is.
 
 The files may come from a stranger, and need not be exports of obygaze: the original of an import
 names the clips too. Only texts and ids are read, never other numbers.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import InstallExtra, ObygazeError
 from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.lazy import need
 from obygaze_features.core.tables import header_of, read_table
@@ -24,8 +24,14 @@ from obygaze_features.manifest.same_clip import (
     known_film,
     of_any_row,
 )
-from obygaze_features.store.importing.npz import header_of_npy
-from obygaze_features.store.importing.reader import FILM_KEY, ID_KEY
+from obygaze_features.store.importing import npz, parquet
+from obygaze_features.store.importing.reader import (
+    FILM_KEY,
+    FOREIGN_DAMAGE,
+    ID_KEY,
+    ExportOrigin,
+    read_export_origin,
+)
 
 EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
 PAGE_DATA = "data.js"
@@ -44,6 +50,22 @@ def clips_in_export(path: Path) -> Iterator[Identity]:
         yield from _of_columns(_texts_of_parquet(path))
     else:
         yield from _clips_of_hdf5(path)
+
+
+def read_origin(path: Path) -> ExportOrigin | None:
+    """Return of which store a file is an export; None for other files."""
+    text = ""
+    with suppress(*FOREIGN_DAMAGE, InstallExtra):
+        if path.suffix == ".npz":
+            text = npz.origin_text(path)
+        elif path.suffix == ".parquet":
+            text = parquet.origin_text(path)
+        elif path.suffix in EXPORT_ENDINGS:
+            # h5py is imported only where there is such a file.
+            from obygaze_features.store.importing.hdf5 import origin_text
+
+            text = origin_text(path)
+    return read_export_origin(text)
 
 
 def has_scores(path: Path) -> bool:
@@ -97,7 +119,7 @@ def _texts_of_npz(path: Path) -> dict[str, list[str]]:
         for name in arrays.files:
             entry = archive.getinfo(f"{name}.npy")
             with archive.open(entry) as stream:
-                shape, _, dtype = header_of_npy(stream)
+                shape, _, dtype = npz.header_of_npy(stream)
             is_short = entry.file_size <= _MOST_TEXT_BYTES
             is_column = dtype.kind in "US" or (name == ID_KEY and dtype.kind in "iu")
             if is_column and len(shape) == 1 and is_short:
@@ -106,12 +128,14 @@ def _texts_of_npz(path: Path) -> dict[str, list[str]]:
 
 
 def _texts_of_parquet(path: Path) -> dict[str, list[str]]:
-    parquet = need("pyarrow.parquet", "parquet", "reading Parquet")
+    file = need("pyarrow.parquet", "parquet", "reading Parquet").ParquetFile(path)
     types = need("pyarrow.types", "parquet", "reading Parquet")
-    file = parquet.ParquetFile(path)
     names = []
     for field in file.schema_arrow:
-        is_text = types.is_string(field.type) or types.is_large_string(field.type)
+        # The categories of pandas are a dictionary of texts.
+        is_dictionary = types.is_dictionary(field.type)
+        texts = field.type.value_type if is_dictionary else field.type
+        is_text = types.is_string(texts) or types.is_large_string(texts)
         if is_text or (field.name == ID_KEY and types.is_integer(field.type)):
             names.append(field.name)
     columns = file.read(names).to_pydict()

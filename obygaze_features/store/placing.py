@@ -288,8 +288,10 @@ def finish_waiting(target: Path) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     store = decode(data, StoreRecord, str(waiting / STORE_JSON))
-    if seal_at(target) == seal_of(data):
+    seal = seal_at(target)
+    if seal == seal_of(data):
         # Another process had made the same store, and this one was killed.
         remove_tree(waiting)
-    elif store.replaces:
-        replace_store(waiting, target, store.replaces[-1].seal)
+    elif any(change.seal == seal for change in store.replaces):
+        # A copy may have missed the stores in between.
+        replace_store(waiting, target, seal)

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import (
     Corrupt,
@@ -37,6 +38,7 @@ from obygaze_features.core.notebook import (
 )
 from obygaze_features.core.workspace import EXPECTED, Workspace, is_url
 from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.same_clip import noun_of_rows
 from obygaze_features.store.arrays import Arrays, pieces_of
 from obygaze_features.store.card import (
     MOST_CARD_BYTES,
@@ -234,12 +236,11 @@ def open_store(
         if expect is None or store.seal == checked_seal(expect):
             return store
         raise _another_seal(store.seal, checked_seal(expect), store.location)
-    if isinstance(store, str):
-        location, expected = split_expected(store, expect)
-        files = open_files(location_of(location, workspace))
-    elif isinstance(store, os.PathLike):
-        # A path object is a path, never a name: "./mine" has become "mine" in it.
+    if isinstance(store, str | os.PathLike):
         location, expected = split_expected(os.fspath(store), expect)
+        # A path object is a path, never a name: "./mine" has become "mine" in it.
+        if isinstance(store, str):
+            location = location_of(location, workspace)
         files = open_files(location)
     elif hasattr(store, "read_ranges"):
         _, expected = split_expected("", expect)
@@ -582,9 +583,10 @@ class Store:
         wanted = np.asarray(rows)
         if wanted.dtype == np.bool_:
             wanted = np.flatnonzero(self._checked_mask(wanted))
-        elif wanted.dtype.kind not in "iu" and wanted.size:
+        elif (wanted.dtype.kind not in "iu" and wanted.size) or wanted.ndim != 1:
             raise FixInput(
-                f"rows must be whole numbers, or a mask of booleans, got {wanted.dtype}",
+                "rows must be a list of whole numbers, or a mask of booleans, got"
+                f" {wanted.dtype} of shape {wanted.shape}",
                 where=self.location,
             )
         known = array if isinstance(array, Array) else self.array(array)
@@ -653,7 +655,7 @@ class Store:
 
     def _checked_films(self, films: Iterable[str]) -> list[str]:
         """Return the ids of films; an error for one that the store does not have."""
-        names = [films] if isinstance(films, str) else list(map(str, films))
+        names = list(map(str, each_name(films)))
         known = self.table.films.runs_of_film
         for name in names:
             if name not in known:
@@ -686,6 +688,11 @@ class Store:
             return read_manifest(workspace.manifest(name))
         except (ObygazeError, OSError):
             return None
+
+    def unit(self, workspace: Workspace) -> str:
+        """Return what rows are: `clip`, or `row` where the manifest has several of one clip."""
+        manifest = self.find_manifest(workspace)
+        return "clip" if manifest is None else noun_of_rows(manifest)
 
     def matrix(
         self,

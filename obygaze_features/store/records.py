@@ -21,13 +21,14 @@ from obygaze_features.store.layout import (
     ID_BYTES,
     IDS,
     MOST_ROWS,
+    N_WORDS,
     Array,
     check_arrays,
     most_table_bytes,
     names_of_files,
 )
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.rows import OK, STATUSES
+from obygaze_features.store.rows import OK, STATUSES, Row
 
 STORE_FORMAT = "obygaze-store"
 PLAN_FORMAT = "obygaze-plan"
@@ -193,6 +194,16 @@ class BlockRow(Record, frozen=True, array_like=True):
     video_hash: str = ""
     pictures: int | None = None
 
+    def of(self, planned: Row) -> Row:
+        """Return the planned row with what was computed."""
+        return planned._replace(
+            status=self.status,
+            reason=self.reason,
+            video_bytes=self.video_bytes,
+            video_hash=self.video_hash,
+            pictures=self.pictures,
+        )
+
 
 class BlockFile(Record, frozen=True, array_like=True):
     """A file of a block: its length, SHA-256, and the CRC32C of each chunk, as hex digits.
@@ -287,10 +298,10 @@ def decode(data: bytes, kind: type[_Document], where: str) -> _Document:
         raise _damaged("it does not end with a line feed", where)
     try:
         check_arrays(document.arrays, where)
+        if isinstance(document, StoreRecord):
+            _check_store(document, where)
     except FixInput as error:
         raise Corrupt(error.message, where=where) from error
-    if isinstance(document, StoreRecord):
-        _check_store(document, where)
     return document
 
 
@@ -335,9 +346,13 @@ def _check_store(store: StoreRecord, where: str) -> None:
         raise _damaged("`fingerprint` is not that of the recipe", where)
     parts = parts_of(store.recipe)
     if parts:
-        expected = (JOINED_ARRAY, JOINED_DTYPE, (sum(part.width for part in parts),))
+        width = sum(part.width for part in parts)
+        expected: list[tuple[str, str, tuple[int, ...]]]
+        expected = [(JOINED_ARRAY, JOINED_DTYPE, (width,))]
+        if len(store.arrays) > 1 and {part.medium for part in parts} == {"words"}:
+            expected.append((N_WORDS, "int32", ()))
         arrays = [(array.name, array.dtype, array.shape) for array in store.arrays]
-        if arrays != [expected]:
+        if arrays != expected:
             raise _damaged("`arrays` are not those of the joined parts", where)
     rows = store.rows
     if rows.ok + rows.failed + rows.no_video + rows.withdrawn != rows.total:

@@ -181,6 +181,8 @@ def verify(
         # They are none of this store if another one has taken its place meanwhile.
         with suppress(FileNotFoundError):
             opened.store_json()
+        # What needs its rows would be an error, and hide the other problems.
+        return report
     here = Workspace.of(workspace)
     report.warnings += rows_withdrawn_elsewhere(opened, here, "here")
     if source is not None:

@@ -80,17 +80,21 @@ class Withdrawals:
                 )
 
     @classmethod
-    def of(cls, stores: Sequence[Store]) -> Self:
+    def of(cls, stores: Sequence[Store], *, has_rows: bool = True) -> Self:
         """Return what stores list as withdrawn.
 
         Of a clip that a store names without having its row, as a part may do, only the id is known;
         another store of the same change may have the row.
+
+        Args:
+            stores: The stores.
+            has_rows: Whether their rows can be read.
         """
         clips: list[WithdrawnClip] = []
         with_rows: set[tuple[Replaced, str]] = set()
         for store in stores:
             rows: list[Row] = []
-            if store.record.rows.withdrawn:
+            if store.record.rows.withdrawn and has_rows:
                 is_withdrawn = store.table.codes == _WITHDRAWN_CODE
                 rows = store.table.some(np.flatnonzero(is_withdrawn))
             ids = {row.clip_id for row in rows}
@@ -261,7 +265,11 @@ def withdrawn_elsewhere(
     withdrawn: dict[str, None] = {}
     names = []
     for name, store in stores.items():
-        withdrawals = Withdrawals.of([store])
+        try:
+            withdrawals = Withdrawals.of([store])
+        except ObygazeError:
+            # Its rows are damaged; the films and the ids of clips are in its record too.
+            withdrawals = Withdrawals.of([store], has_rows=False)
         find = withdrawals.find_row if are_rows else withdrawals.find
         found = [
             clip.clip_id or film for clip, film in known if find(clip, film).reason

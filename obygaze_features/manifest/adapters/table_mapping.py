@@ -212,6 +212,14 @@ def _words(rows: Sequence[TableRow], column: str) -> list[str]:
     return list(_counts(rows, column))
 
 
+def words_of_levels(mapping: WordMapping) -> dict[str, list[str]]:
+    """Return the words that a mapping has for each level."""
+    words: dict[str, list[str]] = {}
+    for word, level in mapping.levels.items():
+        words.setdefault(level, []).append(word)
+    return words
+
+
 def write_mapping_file(path: Path, mapping: object) -> None:
     """Write a mapping, a dataclass of texts, numbers and tables, as a TOML file."""
     lines = []
@@ -239,13 +247,34 @@ def write_draft(target: str | Path, draft: str, error: FixInput) -> None:
     try:
         write_new(Path(target), draft.encode("utf-8"))
     except AlreadyThere:
-        error.hint = (
-            f"{shown} is there: --write-mapping with another name writes a draft"
-        )
+        error.hint = f"{shown} is there: {draft_hint(target)}"
         return
     instead = f"--mapping {shown} in place of --write-mapping"
     error.message = f"wrote {shown}, to be filled in; until then {error.message}"
     error.hint = f"fill in the lines with ? in {shown}, then {instead}"
+
+
+def draft_hint(target: str | Path, given: object = None) -> str:
+    """Return which option writes a draft of a mapping, or what to do with a mapping that is there.
+
+    Args:
+        target: A file for the draft.
+        given: The mapping with which a table was read; a path, if it is one of a file.
+    """
+    free = Path(target)
+    there = given if isinstance(given, str | Path) else None
+    if there is None and free.exists():
+        there = free
+    stem = free.stem
+    number = 2
+    while free.exists():
+        free = free.with_stem(f"{stem}-{number}")
+        number += 1
+    draft = f"--write-mapping {shlex.quote(str(free))} writes a mapping to fill in"
+    if there is None:
+        return draft
+    shown = shlex.quote(str(there))
+    return f"correct {shown}, then --mapping {shown}; or {draft}"
 
 
 def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:

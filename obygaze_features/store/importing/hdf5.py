@@ -11,13 +11,13 @@ import mmap
 import re
 import shlex
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import h5py
 import numpy as np
@@ -49,7 +49,10 @@ from obygaze_features.store.layout import MASK, TIMES
 
 ID = "{id}"
 FILM = "{film}"
-LAYOUT = f"--array NAME=PATH, such as --array clip='{ID}/features'"
+LAYOUTS = (
+    f"--array clip='{ID}/features' for a data set a clip, --array clip=PATH --id-key PATH for one"
+    f" array of all, --array clip='{FILM}/{ID}' for a group a film"
+)
 # What is looked at to know where arrays and ids are: the first groups and data sets of a file.
 MOST_NODES = 10_000
 # The start of a block of texts.
@@ -92,7 +95,6 @@ def open_hdf5(
                 id_key=id_key,
             )
         reader.handles = [handle]
-        reader.notes = [*reader.notes, *_other_films(handle, keys)]
         return reader
     except FOREIGN_DAMAGE as error:
         problem = f"not a complete HDF5 file: {error}"
@@ -132,142 +134,51 @@ def _is_npz(path: Path) -> bool:
 
 def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
     """Raise an error for a list of texts beside an array with as many rows: they may be ids."""
-    top = {}
+    names = []
+    lengths_of_texts = set()
+    lengths_of_arrays = set()
     for name, kind in islice(_kinds(handle).items(), MOST_NODES):
         # A damaged one is a failed row where it is read.
         with suppress(*FOREIGN_DAMAGE):
-            if kind is h5py.Dataset:
-                top[name] = _DataSet.of(handle[name])
-    if _with_ids("", top):
+            if kind is not h5py.Dataset:
+                continue
+            node = handle[name]
+            names.append(name)
+            if node.dtype.kind in "SO" and node.ndim == 1:
+                lengths_of_texts.add(len(node))
+            elif node.ndim > 1:
+                lengths_of_arrays.add(len(node))
+    if lengths_of_texts & lengths_of_arrays:
         raise FixInput(
-            f"no array {ID_KEY!r}; the file has {few(list(top))}",
+            f"no array {ID_KEY!r}; the file has {few(names)}",
             where=str(path),
             hint=_how_to_read(handle),
         )
 
 
-class _DataSet(NamedTuple):
-    shape: tuple[int, ...]
-    kind: str
-
-    @classmethod
-    def of(cls, node: Any) -> Self:
-        return cls(tuple(node.shape), node.dtype.kind)
-
-
-def _arrays_of_groups(handle: Any) -> dict[str, dict[str, _DataSet]]:
-    """Return the data sets of each group at any depth by their names; the file itself is ""."""
-    arrays_of_group: dict[str, dict[str, _DataSet]] = {}
+def _how_to_read(handle: Any) -> str:
+    """Return how paths are written, and which groups of a file have arrays, at any depth."""
+    arrays_of_group: dict[str, list[str]] = {}
     n_nodes = 0
 
     def add(path: str, node: Any) -> bool | None:
         nonlocal n_nodes
         n_nodes += 1
         group, _, name = path.rpartition("/")
-        # What is damaged is an error, or a failed row, where it is read.
-        with suppress(*FOREIGN_DAMAGE):
-            if isinstance(node, h5py.Dataset):
-                arrays_of_group.setdefault(group, {})[name] = _DataSet.of(node)
+        if isinstance(node, h5py.Dataset):
+            arrays_of_group.setdefault(group, []).append(name)
         # What is returned ends the visit.
         return True if n_nodes == MOST_NODES else None
 
+    # What is damaged is an error, or a failed row, where it is read.
     with suppress(*FOREIGN_DAMAGE):
         # Links are not followed.
         handle.visititems(add)
-    return arrays_of_group
-
-
-def _with_ids(group: str, arrays: Mapping[str, _DataSet], handle: Any = None) -> str:
-    """Return the options that read an array of a group with a list of texts that has its length.
-
-    The texts of a file that is open are looked at: of frames, several have the id of one clip.
-    """
-    prefix = f"{group}/" if group else ""
-    array_of_length = {}
-    for name, array in arrays.items():
-        if len(array.shape) > 1:
-            array_of_length[array.shape[:1]] = name
-    for ids, texts in arrays.items():
-        if texts.kind in "SO" and texts.shape in array_of_length:
-            name = array_of_length[texts.shape]
-            stored = "clip" if len(arrays[name].shape) == 2 else "frames"
-            array_key = shlex.quote(f"{prefix}{name}")
-            id_key = shlex.quote(f"{prefix}{ids}")
-            options = f"--array {stored}={array_key} --id-key {id_key}"
-            with suppress(*FOREIGN_DAMAGE, FixInput, Corrupt, BadRow):
-                if handle and _repeats(handle, f"{prefix}{ids}"):
-                    options += " --pool only"
-            return options
-    return ""
-
-
-def _repeats(handle: Any, ids_key: str) -> bool:
-    """Return whether a list of texts has one several times."""
-    where = str(handle.filename)
-    ids = text_ids(_column(handle, Path(where), ids_key, ids_key), ids_key, where)
-    return len(set(ids)) < len(ids)
-
-
-def _with_vectors(group: str, arrays: Mapping[str, _DataSet]) -> tuple[str, int]:
-    """Return the options that read all arrays of a group as clips, and the size of the vectors.
-
-    Both are empty if the arrays are not vectors of one size.
-    """
-    sizes = {array.shape[-1:] for array in arrays.values()}
-    kinds = {array.kind for array in arrays.values()}
-    if len(sizes) > 1 or sizes == {()} or not kinds <= set("fiub"):
-        return "", 0
-    ((size,),) = sizes
-    is_vector = all(len(array.shape) == 1 for array in arrays.values())
-    stored = "clip" if is_vector else "frames"
-    return f"--array {stored}={shlex.quote(f'{group}/{ID}')}", size
-
-
-def _of_films(arrays_of_group: Mapping[str, Mapping[str, _DataSet]]) -> str:
-    """Return the options that read groups beside each other as films; "" if they may be clips.
-
-    Groups of clips have arrays of several sizes, or one array of the same name.
-    """
-    groups_of_options: dict[tuple[str, int], list[str]] = {}
-    for group, arrays in arrays_of_group.items():
-        of_films = "/".join([*group.split("/")[:-1], FILM])
-        with_ids = _with_ids(of_films, arrays)
-        alike = (with_ids, 0) if with_ids else _with_vectors(of_films, arrays)
-        if group:
-            groups_of_options.setdefault(alike, []).append(group)
-    for (options, _), groups in groups_of_options.items():
-        names: set[str] = set()
-        for group in groups:
-            names.update(arrays_of_group[group])
-        if options and len(groups) > 1 and len(names) > 1:
-            return options
-    return ""
-
-
-def _how_to_read(handle: Any) -> str:
-    """Return which groups of a file have arrays, and the options that read them."""
     groups = []
-    options = LAYOUT
-    arrays_of_group = _arrays_of_groups(handle)
     for group, arrays in arrays_of_group.items():
-        groups.append(f"{group or '/'} ({few(list(arrays), 2)})")
-        options = _with_ids(group, arrays, handle) or options
-    options = _of_films(arrays_of_group) or options
+        groups.append(f"{group or '/'} ({few(arrays, 2)})")
     there = f"arrays are in {few(groups, 3)}" if groups else "the file has no array"
-    return f"{options}; {there}"
-
-
-def _other_films(handle: Any, keys: Sequence[str]) -> list[str]:
-    """Return a sentence if the keys lead to one of several groups that may be films."""
-    groups = {key.rpartition("/")[0] for key in keys} - {""}
-    if not groups or any(FILM in group or ID in group for group in groups):
-        return []
-    arrays_of_group = _arrays_of_groups(handle)
-    options = _of_films(arrays_of_group)
-    if not options or groups.isdisjoint(arrays_of_group):
-        return []
-    others = few([group for group in arrays_of_group if group not in groups], 3)
-    return [f"not read: {others}; if the groups are films, {options} reads them all"]
+    return f"{LAYOUTS}; {there}"
 
 
 def _a_group_a_film(

@@ -132,13 +132,8 @@ def _options(path: Path, archive: zipfile.ZipFile, members: Mapping[str, str]) -
                 keys_of_rows.append(key)
     if len(keys_of_ids) != 1 or len(keys_of_rows) != 1:
         return "--array NAME=KEY --id-key KEY"
-    words = ["--array", f"clip={keys_of_rows[0]}", "--id-key", keys_of_ids[0]]
-    ids = Member(path, archive, members[keys_of_ids[0]])
-    # Of frames, several have the id of one clip.
-    with suppress(Corrupt, FixInput):
-        if len(np.unique(ids.whole())) < ids.shape[0]:
-            words += ["--pool", "only"]
-    return shlex.join(words)
+    array_key = shlex.quote(f"clip={keys_of_rows[0]}")
+    return f"--array {array_key} --id-key {shlex.quote(keys_of_ids[0])}"
 
 
 class Member:

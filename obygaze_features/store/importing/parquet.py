@@ -85,16 +85,21 @@ def open_parquet(
 
 def origin_text(path: Path) -> str:
     """Return what an export says of its store."""
-    parquet = need("pyarrow.parquet", EXTRA, "reading Parquet")
-    metadata: dict[bytes, bytes] = parquet.read_schema(path).metadata or {}
+    schema = _arrow("parquet").read_schema(path)
+    metadata: dict[bytes, bytes] = schema.metadata or {}
     return metadata[ORIGIN_KEY.encode()].decode()
+
+
+def _arrow(module: str) -> Any:
+    """Return a module of pyarrow."""
+    return need(f"pyarrow.{module}", EXTRA, "reading Parquet")
 
 
 class _Table:
     """The files of a folder as one table, whose groups of rows are read when they are used."""
 
     def __init__(self, path: Path, files: Sequence[Path]) -> None:
-        self.parquet = need("pyarrow.parquet", EXTRA, "reading Parquet")
+        self.parquet = _arrow("parquet")
         self.path = path
         # Of each group of rows: its file, and its number there.
         self.groups: list[tuple[Path, int]] = []
@@ -189,8 +194,8 @@ class _Vectors:
         pieces = list(self._pieces(first, after))
         arrays = []
         for piece in pieces:
-            array = _as_array(piece, self.shape[1:])
-            if array is None:
+            array = _as_array(piece)
+            if array is None or array.shape[1:] != self.shape[1:]:
                 return self._one_by_one(pieces)
             arrays.append(array)
         whole: Values = np.concatenate(arrays)
@@ -231,20 +236,11 @@ class _Vectors:
 
     def _sizes_in(self, piece: Any) -> list[tuple[int, ...] | None]:
         """Return the shape of each of some rows; None of those that have none."""
-        list_value_length = need(
-            "pyarrow.compute", EXTRA, "reading Parquet"
-        ).list_value_length
-        sizes = []
-        values = piece
-        while _is_list(values.type):
-            lengths = list_value_length(values).unique().to_pylist()
-            sizes += lengths
-            values = values.flatten()
-            if len(lengths) > 1 or None in lengths:
-                # One by one, which takes time.
-                cells = self._one_by_one([piece])
-                return [getattr(cell, "shape", None) for cell in cells]
-        return [tuple(sizes)] * len(piece)
+        array = _as_array(piece)
+        if array is not None:
+            return [array.shape[1:]] * len(piece)
+        # One by one, which takes time.
+        return [getattr(cell, "shape", None) for cell in self._one_by_one([piece])]
 
     def sizes_of_rows(self, rows: Sequence[int]) -> list[tuple[int, ...] | None]:
         """Return the shape of each row; None of one that has none."""
@@ -256,10 +252,9 @@ class _Vectors:
 @contextmanager
 def _damage(file: Path) -> Iterator[None]:
     """Raise an error for a file that is not complete, or is no Parquet."""
-    pyarrow = need("pyarrow", EXTRA, "reading Parquet")
     try:
         yield
-    except (*FOREIGN_DAMAGE, pyarrow.ArrowException) as error:
+    except (*FOREIGN_DAMAGE, _arrow("lib").ArrowException) as error:
         raise Corrupt(
             f"not a complete Parquet file: {error}",
             where=str(file),
@@ -283,7 +278,7 @@ def _unpacked_bytes(group: Any, name: str) -> int:
 
 
 def _is_list(column_type: Any) -> bool:
-    types = need("pyarrow", EXTRA, "reading Parquet").types
+    types = _arrow("types")
     return bool(
         types.is_fixed_size_list(column_type)
         or types.is_list(column_type)
@@ -309,7 +304,7 @@ def _dtype_of(column_type: Any) -> np.dtype[Any]:
 
 def _fixed_sizes(column_type: Any) -> tuple[int, ...] | None:
     """Return the sizes of lists within lists; None unless the type fixes all of them."""
-    types = need("pyarrow", EXTRA, "reading Parquet").types
+    types = _arrow("types")
     sizes = []
     while types.is_fixed_size_list(column_type):
         sizes.append(column_type.list_size)
@@ -317,19 +312,17 @@ def _fixed_sizes(column_type: Any) -> tuple[int, ...] | None:
     return None if _is_list(column_type) else tuple(sizes)
 
 
-def _as_array(piece: Any, sizes: tuple[int, ...]) -> Values | None:
-    """Return some rows as one array; None if a row has another size or no value."""
-    list_value_length = need(
-        "pyarrow.compute", EXTRA, "reading Parquet"
-    ).list_value_length
+def _as_array(piece: Any) -> Values | None:
+    """Return some rows as one array; None if they have several shapes, or a value is missing."""
+    sizes = []
     values = piece
-    for size in sizes:
-        if not _is_list(values.type) or values.null_count:
+    while _is_list(values.type):
+        lengths = _arrow("compute").list_value_length(values).unique().to_pylist()
+        if len(lengths) != 1 or values.null_count:
             return None
-        if set(list_value_length(values).unique().to_pylist()) - {size}:
-            return None
+        sizes += lengths
         values = values.flatten()
-    if _is_list(values.type) or values.null_count:
+    if values.null_count:
         return None
     numbers: Values = values.to_numpy(zero_copy_only=False)
     return numbers.reshape(len(piece), *sizes)

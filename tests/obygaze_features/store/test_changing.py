@@ -49,13 +49,13 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store.card import Terms
+from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
-from obygaze_features.store.describing import describe
+from obygaze_features.store.describing import describe, describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
-from obygaze_features.store.finding import BY_IDS, OTHERS
+from obygaze_features.store.finding import BY_IDS, ORIGINAL, OTHERS
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, ManifestMark
@@ -317,7 +317,11 @@ def test_the_original_of_an_import_is_told_by_ids_that_became_others(
             out["clip"] = values
     else:
         pyarrow = pytest.importorskip("pyarrow")
-        columns = {"clip_id": ids, "clip": values.tolist()}
+        column = pyarrow.array(ids)
+        if isinstance(ids[0], str):
+            # As pandas writes categories.
+            column = column.dictionary_encode()
+        columns = {"clip_id": column, "clip": values.tolist()}
         parquet = pytest.importorskip("pyarrow.parquet")
         parquet.write_table(pyarrow.table(columns), file)
     store = root / "stores" / "imported"
@@ -325,6 +329,54 @@ def test_the_original_of_an_import_is_told_by_ids_that_became_others(
     clip = open_store(store).clip_ids[0]
     made = subset(store, without=[clip], reason="asked", workspace=workspace)
     assert [copy.path for copy in made.copies[1:]] == [file]
+
+
+@pytest.mark.parametrize("format", ["csv", "npy"])
+def test_a_table_or_folder_that_was_imported_is_listed_by_its_name(
+    workspace: Workspace, format: str
+) -> None:
+    original = workspace.root / "lent" / "original.csv"
+    if format == "csv":
+        columns = {"clip_id": ["a", "b"], "x": [1.5, 2.5], "y": [0.5, 0.25]}
+        original.parent.mkdir()
+        write_table(original, columns)
+    else:
+        original.mkdir(parents=True)
+        for name in "ab":
+            np.save(original / f"{name}.npy", np.ones(4, np.float32))
+    # A store of this name is found as a store.
+    store = workspace.root / "original.csv"
+    import_features(format, original, store)
+    shutil.copytree(store, workspace.root / "stores" / "original.csv")
+    made = subset(store, without=["a"], reason="asked", workspace=workspace)
+    listed = {copy.path: (copy.remark, bool(copy.command)) for copy in made.copies[1:]}
+    assert listed == {
+        original: (ORIGINAL, False),
+        workspace.root / "stores" / "original.csv": ("", True),
+    }
+
+
+def test_a_damaged_store_hides_nothing_that_was_withdrawn(workspace: Workspace) -> None:
+    """Every command in the workspace ended with an error that its table is damaged."""
+    stores = workspace.root / "stores"
+    values = {"clip": np.ones((3, 4), np.float32)}
+    rows = [Row("a", "alba"), Row("b", "brug"), Row("c", "cirk")]
+    for name in ("first", "other", "broken"):
+        made_store(stores / name, rows, values)
+    subset(stores / "first", without=["a"], reason="asked", workspace=workspace)
+    subset(stores / "first", without=["brug"], reason="asked", workspace=workspace)
+    for path in ("first/rows.csv", "broken/rows.csv", "broken/data.zarr/clip/c.0.0"):
+        data = bytearray((stores / path).read_bytes())
+        data[len(data) // 2] ^= 1
+        (stores / path).chmod(0o644)
+        (stores / path).write_bytes(data)
+    said = describe_store("other", workspace=workspace).warnings
+    assert said == [
+        "a, b (2 clips) were withdrawn from first, still with features here"
+    ]
+    report = verify("broken", hashes=True, workspace=workspace)
+    names = [problem.name for problem in report.problems]
+    assert names == ["rows.csv", "data.zarr/clip/c.0.0"]
 
 
 def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -> None:
@@ -728,6 +780,15 @@ def test_different_licences_are_refused_unless_one_is_given(tmp_path: Path) -> N
     merge(halves, tmp_path / "both", licence="CC-BY-NC-4.0")
     terms = open_store(tmp_path / "both").terms
     assert terms == Terms("CC-BY-NC-4.0", "Lab 0 | Lab 1 | Lab 2")
+    # The licence of all stores is not changed by a merger.
+    pair = []
+    for number, half in enumerate(halves[1:]):
+        pair.append(tmp_path / f"stated{number}")
+        subset(half, pair[-1])
+        (pair[-1] / "README.md").write_bytes(with_terms(b"", Terms("CC0-1.0")))
+    with pytest.raises(AlreadyThere, match=r"another licence .*CC0-1.0"):
+        merge(pair, tmp_path / "stated", licence="MIT")
+    merge(pair, tmp_path / "stated", licence="cc0-1.0")
 
 
 def test_a_part_has_the_makers_of_its_rows_alone(tmp_path: Path) -> None:

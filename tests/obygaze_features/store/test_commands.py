@@ -16,7 +16,7 @@ from support.stores import a_recipe, made_store, sealed_store, some_rows, some_v
 
 import obygaze as og
 from obygaze_features.store.card import Terms
-from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN
+from obygaze_features.store.rows import FAILED, NO_VIDEO, WITHDRAWN, Row
 
 Typed = Callable[..., Result]
 COMMANDS = (
@@ -82,6 +82,22 @@ def test_the_functions_take_names_and_return_what_is_printed(
         if "location" not in printed:
             del expected["location"]
         assert printed == expected
+
+
+def test_one_text_where_names_are_expected_is_one_name(tmp_path: Path) -> None:
+    """`without="10"` withdrew the clips 1 and 0."""
+    rows = [Row(str(number), "film") for number in range(12)]
+    made_store(tmp_path / "stores" / "films", rows, some_values(12))
+    made = og.store.subset("films", without="10", reason="asked", workspace=tmp_path)
+    assert list(made.clips) == ["10"]
+    part = tmp_path / "part"
+    og.store.subset("films", part, films="film", arrays="clip", workspace=tmp_path)
+    assert og.open_store(part).feature_arrays == ("clip",)
+    og.store.export(
+        "films", tmp_path / "x.npz", "npz", arrays="clip", workspace=tmp_path
+    )
+    with np.load(tmp_path / "x.npz") as arrays:
+        assert "clip" in arrays and "pooled" not in arrays
 
 
 def test_a_store_that_is_being_filled(tmp_path: Path, typed: Typed) -> None:

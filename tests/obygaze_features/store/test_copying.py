@@ -115,6 +115,35 @@ def test_a_server_that_answers_an_absent_card_with_a_page(
     assert is_copy(home / "copy", store)
 
 
+def test_a_copy_that_missed_a_change_goes_on_after_a_kill(
+    store: Path, workspace: Workspace, home: Path
+) -> None:
+    """The new copy waited as `copy.next` for a store that was never here."""
+    pull(store, home / "copy")
+    for name in ("clip 1", "clip 2"):
+        subset(store, without=[name], reason="asked", workspace=workspace)
+    # A process was killed before the first of the two renames.
+    pull(store, home / "elsewhere")
+    (home / "elsewhere").rename(home / "copy.next")
+    pull(store, home / "copy")
+    assert is_copy(home / "copy", store)
+    names = {path.name.partition(".before-")[0] for path in home.iterdir()}
+    assert names == {"copy"}
+
+
+def test_the_card_of_a_copy_names_no_table_that_it_does_not_have(
+    store: Path, home: Path
+) -> None:
+    pytest.importorskip("pyarrow")
+    push(store, home / "out", publish=True, creators="INRIA", licence="CC0-1.0")
+    assert 'name: "INRIA"' in (home / "out/CITATION.cff").read_text()
+    assert "features.parquet" in (home / "out/README.md").read_text()
+    pull(home / "out", home / "copy")
+    card = (home / "copy/README.md").read_text()
+    assert "features.parquet" not in card and open_store(store).seal in card
+    assert open_store(home / "copy").terms.licence == "CC0-1.0"
+
+
 def test_what_is_in_the_way_is_refused(store: Path, home: Path) -> None:
     (home / "copy").mkdir()
     with pytest.raises(AlreadyThere, match="not a copy of this store"):

@@ -24,11 +24,12 @@ from obygaze_features.store.exporting import (
     export_features,
 )
 from obygaze_features.store.importing.features import import_features
-from obygaze_features.store.importing.origins import read_origin
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
+from obygaze_features.store.named_clips import read_origin
 from obygaze_features.store.publishing import published_table
 from obygaze_features.store.reading import Reason, Store, open_store
+from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import FAILED, Row
 
 FORMATS = ("npz", "hdf5", "parquet")
@@ -134,14 +135,16 @@ def test_an_export_says_of_which_store_it_is(
     tmp_path: Path, store: Store, format: Any
 ) -> None:
     target = exported(store, tmp_path, format, arrays=["clip"])
+    if format == "parquet":
+        card = (target / "README.md").read_text()
+        assert 'obygaze_origin: {"program"' in card and store.seal in card
+        target /= "data/features.parquet"
     origin = read_origin(target)
     assert origin is not None
-    assert origin["seal"] == store.seal
-    assert origin["recipe"] == a_recipe().to_json()
-    assert origin["manifest"] == {"name": "films", "sha256": "0" * 64}
-    assert (origin["licence"], origin["citation"]) == TERMS
-    if format == "parquet":
-        assert read_origin(target / "data/features.parquet") == origin
+    assert origin.seal == store.seal
+    assert origin.recipe == a_recipe().to_json()
+    assert origin.manifest == ManifestMark("films", "0" * 64)
+    assert (origin.licence, origin.citation) == TERMS
 
 
 def test_other_files_are_of_no_store(tmp_path: Path, store: Store) -> None:
@@ -150,8 +153,6 @@ def test_other_files_are_of_no_store(tmp_path: Path, store: Store) -> None:
         file["x"] = np.zeros(3)
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
     (tmp_path / "text").write_text("hello")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder/README.md").write_text('---\nobygaze_origin: ["seal"]\n---\n')
     for path in tmp_path.iterdir():
         assert read_origin(path) is None, path
 

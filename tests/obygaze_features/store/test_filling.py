@@ -55,7 +55,7 @@ from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, Origin, Replaced
-from obygaze_features.store.rows import FAILED
+from obygaze_features.store.rows import FAILED, Row
 from obygaze_features.store.sealing import NOT_EXTRACTED, seal
 
 VALUES = values_of()
@@ -457,9 +457,10 @@ def test_a_change_that_cannot_be_is_refused(tmp_path: Path) -> None:
 
 def test_withdrawn_clips_do_not_come_back(tmp_path: Path) -> None:
     withdrawn = Replaced("1" * 64, "2026-01-01", films=("film-33",), clips=("clip 95",))
+    rows = expected_rows()
     sealed = write_store(
         tmp_path / "s",
-        ArraySource(expected_rows(), VALUES),
+        ArraySource(rows, VALUES),
         arrays=ARRAYS,
         recipe=a_recipe(),
         manifest=MANIFEST,
@@ -470,6 +471,19 @@ def test_withdrawn_clips_do_not_come_back(tmp_path: Path) -> None:
         computed = [row >= N_ROWS for row in range(number + 1)]
         with pytest.raises(FixInput, match="'clip 95' was withdrawn"):
             plan(tmp_path / "s", number + 1, replaces=sealed, computed=computed)
+    # It may be the row of an annotator about this clip.
+    annotated = [*rows, Row("clip 95.ada", "film-31")]
+    with pytest.raises(FixInput, match=r"'clip 95.ada' was withdrawn"):
+        plan_filling(
+            tmp_path / "s",
+            annotated,
+            arrays=ARRAYS,
+            recipe=a_recipe(),
+            manifest=MANIFEST,
+            kind=MAKER.kind,
+            computed=[row.clip_id == "clip 95.ada" for row in annotated],
+            replaces=sealed,
+        )
 
 
 def test_of_two_changes_the_second_is_told(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from obygaze_features.store.importing.features import (
     import_features,
     open_features,
 )
-from obygaze_features.store.importing.origins import read_origin
+from obygaze_features.store.named_clips import read_origin
 from obygaze_features.store.reading import Store, open_store
 
 A = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
@@ -121,14 +121,10 @@ def manifest_of(clips: Mapping[str, str]) -> Manifest:
     return Manifest("m", Header("x", {}), rows)
 
 
-# Of each layout, the keys of the array and its ids, and the options that a hint names.
+# Of each layout, the keys of the array and its ids, and what a hint says is there.
 OF_FILMS = {
-    "clips": ({"clip": "{film}/{id}"}, None, "--array clip='{film}/{id}'"),
-    "ids": (
-        {"clip": "{film}/x"},
-        "{film}/ids",
-        "--array clip='{film}/x' --id-key '{film}/ids'",
-    ),
+    "clips": ({"clip": "{film}/{id}"}, None, "alba (alba-000, alba-001 and 1 more)"),
+    "ids": ({"clip": "{film}/x"}, "{film}/ids", "alba (ids, x)"),
 }
 
 
@@ -154,10 +150,12 @@ def test_a_group_for_each_film(tmp_path: Path, layout: str, are_numbered: bool) 
             else {f"{film}/ids": names, f"{film}/x": rows}
         )
     file = hdf5(tmp_path / "f.h5", content)
-    arrays, id_key, options = OF_FILMS[layout]
+    arrays, id_key, there = OF_FILMS[layout]
     with pytest.raises(FixInput) as caught:
         open_features("hdf5", file)
-    assert options in str(caught.value.hint)
+    assert "--array clip='{film}/{id}'" in str(caught.value.hint)
+    if not are_numbered:
+        assert there in str(caught.value.hint)
     store = made("hdf5", file, tmp_path / "s", arrays=arrays, id_key=id_key)
     assert {row.clip_id: row.movie_id for row in store.rows} == film_of_clip
     for clip, vector in vectors.items():
@@ -173,12 +171,6 @@ def test_a_group_for_each_film(tmp_path: Path, layout: str, are_numbered: bool) 
     np.testing.assert_array_equal(
         values_of(matched, "clip", list(vectors)), list(vectors.values())
     )
-    # Who reads one film is told that there are others.
-    of_alba = {name: key.replace("{film}", "alba") for name, key in arrays.items()}
-    ids_of_alba = id_key and id_key.replace("{film}", "alba")
-    reader = open_features("hdf5", file, of_alba, id_key=ids_of_alba)
-    said = f"not read: noir, Été; if the groups are films, {options} reads them all"
-    assert reader.notes == [said]
 
 
 def test_films_whose_ids_do_not_fit_are_refused_and_those_without_ids_are_said(
@@ -201,15 +193,6 @@ def test_films_whose_ids_do_not_fit_are_refused_and_those_without_ids_are_said(
     file = hdf5(tmp_path / "h.h5", {"a/ids": ["1", "2", "1"], "a/x": A})
     with pytest.raises(FixInput, match="'a/ids' has '1' twice"):
         open_features("hdf5", file, {"clip": "{film}/x"}, **options)
-
-
-def test_groups_of_clips_are_not_taken_for_films(tmp_path: Path) -> None:
-    of_clips = {"v1/features": A, "v2/features": A}
-    of_experts = {"s3d/a": A, "s3d/b": A, "audio/a": A[:, :1], "audio/b": A[:, :1]}
-    for name, content in {"f.h5": of_clips, "g.h5": of_experts}.items():
-        with pytest.raises(FixInput) as caught:
-            open_features("hdf5", hdf5(tmp_path / name, content))
-        assert "{film}" not in str(caught.value.hint)
 
 
 def test_an_array_without_ids_is_no_clip(tmp_path: Path) -> None:
@@ -241,6 +224,15 @@ def test_clips_of_several_shapes_are_never_voted_on(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values_of(store, "frames"), [A[0], A[0]])
     store = made("hdf5", file, tmp_path / "s", pool="only")
     np.testing.assert_array_equal(values_of(store, "pooled"), [A[2], A[0], A[0]])
+    # Rows of annotators are called rows.
+    clips = tuple(
+        Clip(f"{clip}.{name}", "m", extra={"annotator": name})
+        for clip in "abc"
+        for name in ("ada", "ben")
+    )
+    rows = Manifest("m", Header("x", {}), clips, ("annotator",))
+    with pytest.raises(FixInput, match=r"one for all rows: .* rows of"):
+        import_features("hdf5", file, tmp_path / "t", manifest=rows)
 
 
 def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
@@ -337,17 +329,26 @@ def test_an_npz_file_that_is_read_as_hdf5_is_named_with_its_command(
     assert f"obygaze store import npz {path} -o NAME" in str(caught.value.hint)
 
 
+def test_the_options_for_ids_under_another_name_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "my.npz"
+    np.savez(path, X=A, names=["a", "b", "c"])
+    with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
+        open_features("npz", path)
+    assert "--array clip=X --id-key names" in str(caught.value.hint)
+    with open_features("npz", path, {"clip": "X"}, id_key="names") as reader:
+        assert list(reader.clip_ids) == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize("texts", [np.array([b"a", b"b", b"c"]), ["a", "b", "c"]])
 def test_ids_under_another_name_are_asked_for(tmp_path: Path, texts: Any) -> None:
     file = hdf5(tmp_path / "f.h5", {"names": texts, "embeddings": A})
     with pytest.raises(FixInput, match="the file has embeddings, names") as caught:
         open_features("hdf5", file)
-    assert "--array clip=embeddings --id-key names" in str(caught.value.hint)
+    assert "--array clip=PATH --id-key PATH" in str(caught.value.hint)
     deeper = hdf5(tmp_path / "g.h5", {"of/films/names": texts, "of/films/x": A})
     with pytest.raises(FixInput, match=r"no data set at \{id\}") as caught:
         open_features("hdf5", deeper)
-    options = "--array clip=of/films/x --id-key of/films/names"
-    assert f"{options}; arrays are in of/films (names, x)" in str(caught.value.hint)
+    assert "arrays are in of/films (names, x)" in str(caught.value.hint)
     store = made(
         "hdf5", file, tmp_path / "s", id_key="names", arrays={"clip": "embeddings"}
     )
@@ -363,6 +364,13 @@ def test_ids_behind_a_large_group_are_asked_for(
     file = hdf5(tmp_path / "f.h5", {**more, "names": ["a", "b", "c"], "x": A})
     with pytest.raises(FixInput, match="the file has names, x"):
         open_features("hdf5", file)
+
+
+def test_a_data_set_without_a_shape_is_a_failed_row(tmp_path: Path) -> None:
+    """The file was called incomplete."""
+    file = hdf5(tmp_path / "f.h5", {"a": V, "b": h5py.Empty("f4")})
+    done = import_features("hdf5", file, tmp_path / "s")
+    assert list(done.failed) == ["b"]
 
 
 def test_a_text_among_the_data_sets_of_clips_is_a_failed_row(tmp_path: Path) -> None:

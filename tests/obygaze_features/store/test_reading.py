@@ -424,6 +424,9 @@ def test_row_numbers_are_whole_numbers_or_a_mask(
         FixInput, match="whole numbers, or a mask of booleans, got float"
     ):
         store.read("clip", [1.9])
+    for rows in (3, [[0], [1]], [[0, 1], [2, 3]]):
+        with pytest.raises(FixInput, match="got int64 of shape"):
+            store.read("clip", rows)
     with pytest.raises(FixInput, match="mask must be 23 booleans"):
         store.read("clip", [True, False])
 
