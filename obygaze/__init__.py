@@ -64,37 +64,7 @@ if TYPE_CHECKING:
     from obygaze_models.zoo import load_model as load_model
     from obygaze_models.zoo import predict as predict
 else:
-    _EXPORTS = {
-        "obygaze_features.backbones": ("load_backbone",),
-        "obygaze_features.core.errors": ("ObygazeError",),
-        "obygaze_features.extraction.functions": ("extract", "search"),
-        "obygaze_features.manifest": ("read_manifest",),
-        "obygaze_features.store": ("open_store",),
-        "obygaze_models.report": ("compare", "report"),
-        "obygaze_models.runner.datasets": ("Dataset", "dataset"),
-        "obygaze_models.runner.experiments": ("run", "train"),
-        "obygaze_models.runner.tables": ("read_run",),
-        "obygaze_models.zoo": ("load_model", "predict"),
-        "obygaze.audits.maps.functions": ("draw_maps",),
-        "obygaze.audits": (
-            "audit_annotations",
-            "audit_captions",
-            "audit_cooc",
-            "audit_eat",
-            "audit_gender_score",
-            "audit_levels",
-            "audit_mediaeval",
-            "audit_reliability",
-            "audit_share",
-        ),
-        "obygaze.audits.maps": (
-            "audit_boxes",
-            "compare_conditions",
-            "write_concept_maps",
-            "write_saliency",
-        ),
-    }
-    _get_export, _, __all__ = lazy_exports(__name__, _EXPORTS)
+    _get_export, _, __all__ = lazy_exports(__name__)
 
     def __getattr__(name):
         if name in __all__:

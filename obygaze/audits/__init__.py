@@ -19,18 +19,4 @@ if TYPE_CHECKING:
     from obygaze.audits.result import Audit as Audit
 
 if not TYPE_CHECKING:
-    _EXPORTS = {
-        "obygaze.audits.functions": (
-            "audit_annotations",
-            "audit_captions",
-            "audit_cooc",
-            "audit_eat",
-            "audit_gender_score",
-            "audit_levels",
-            "audit_mediaeval",
-            "audit_reliability",
-            "audit_share",
-        ),
-        "obygaze.audits.result": ("Audit",),
-    }
-    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -9,8 +9,9 @@ two answers are equal or not.
 from __future__ import annotations
 
 import shlex
+import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,10 +98,21 @@ class ReliabilityAudit(Audit):
                 f"Krippendorff's alpha (nominal) of {len(self.raters)} raters:"
                 f" {krippendorff}.",
             ]
-        sentences.append(
+        for spellings in _spellings(self.words):
+            sentences.append(
+                f"{' and '.join(map(repr, spellings))} count as different words: write them alike"
+                " if they mean the same."
+            )
+        about = (
             f"{self.n_items} items in {self.n_clusters} clusters; intervals (95 %) are "
             "bootstrapped over clusters."
         )
+        if self.n_clusters == self.n_items:
+            about = (
+                f"{self.n_items} items; intervals (95 %) are bootstrapped over items, which count"
+                " as independent; --cluster COLUMN draws whole films."
+            )
+        sentences.append(about)
         if self.n_incomplete:
             sentences.append(
                 f"{self.n_incomplete} items that not all raters have rated are left out."
@@ -223,7 +235,11 @@ def _answers(manifest: Manifest, column: str) -> dict[str, str]:
     from obygaze_models.protocols.tasks import one_task
 
     protocol = load_protocol("honest")
-    name, asked = one_task(column, protocol, manifest)
+    try:
+        name, asked = one_task(column, protocol, manifest)
+    except (FixInput, FixUsage) as error:
+        error.hint = error.hint and error.hint.replace("--task", "--column")
+        raise
     table = clip_table(manifest, protocol.data)
     labels = task_labels(name, asked.task, table).tolist()
     words = {1: "yes", 0: "no"}
@@ -231,6 +247,16 @@ def _answers(manifest: Manifest, column: str) -> dict[str, str]:
         clip: words.get(label, "")
         for clip, label in zip(table.ids, labels, strict=True)
     }
+
+
+def _spellings(words: Iterable[str]) -> list[list[str]]:
+    """Return the words that differ in capitals, blanks or accents alone, in groups."""
+    groups: dict[str, list[str]] = {}
+    for word in words:
+        decomposed = unicodedata.normalize("NFKD", "".join(word.split()))
+        letters = [mark for mark in decomposed if not unicodedata.combining(mark)]
+        groups.setdefault("".join(letters).casefold(), []).append(word)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _are_numbers(

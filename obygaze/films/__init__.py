@@ -22,13 +22,4 @@ if TYPE_CHECKING:
     from obygaze.films.sampling import sample_clips as sample_clips
 
 if not TYPE_CHECKING:
-    _EXPORTS = {
-        "obygaze.films.agreement": ("measure_agreement",),
-        "obygaze.films.exchange": ("export_segments",),
-        "obygaze.films.clip_spans": ("read_clip_spans",),
-        "obygaze.films.labels": ("project_segments",),
-        "obygaze.films.mark_tables": ("Marks", "Segment", "read_marks"),
-        "obygaze.films.projection": ("ClipSpan", "Projection", "project"),
-        "obygaze.films.sampling": ("sample_clips",),
-    }
-    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

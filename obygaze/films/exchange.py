@@ -7,7 +7,7 @@ one shows the frame; reading takes the nearest frame.
 import os
 import re
 import shlex
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -58,6 +58,8 @@ from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.adapters import ImportedManifest, source_of
 from obygaze_features.manifest.adapters.table_mapping import (
+    draft_hint,
+    words_of_levels,
     write_draft,
     write_mapping_file,
 )
@@ -69,13 +71,10 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     ascii_id,
+    by_film,
     own_columns,
 )
-from obygaze_features.manifest.same_clip import (
-    Identity,
-    clip_of_cells,
-    compare_clips,
-)
+from obygaze_features.manifest.same_clip import other_clip
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     film_rate,
@@ -106,9 +105,7 @@ def films_of(
     """
     rates = fps if isinstance(fps, FilmRates) else FilmRates(fps, Workspace.of(None))
     films: dict[str, FilmSegments] = {}
-    clips_of_film: dict[str, list[Clip]] = defaultdict(list)
-    for clip in manifest:
-        clips_of_film[clip.movie_id].append(clip)
+    clips_of_film = by_film(manifest)
     times_of_film = times_of_films(manifest)
     without_times: list[str] = []
     marked = _predicted(manifest, predictions) if predictions else _labelled(manifest)
@@ -189,11 +186,9 @@ def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
         names = [_tasks_of(row), *(row[name] for name in makers)]
         who = " ".join(filter(None, names)) or predictions.stem
         clip = manifest[row["clip_id"]]
-        here = Identity.of_clip(clip)
-        predicted = clip_of_cells(row.cells)._replace(clip_id=here.clip_id)
-        contradiction = compare_clips(predicted, here).contradiction
-        if contradiction:
-            row.add("clip_id", f"another clip, {contradiction}")
+        problem = other_clip(row.cells, clip)
+        if problem:
+            row.add("clip_id", problem)
         earlier = line_of.setdefault((clip.clip_id, who), row.line)
         if earlier != row.line:
             row.add("clip_id", f"{who} has this clip in line {earlier}, too")
@@ -514,20 +509,21 @@ def import_segments(
         obygaze manifest import segments own.eaf --fps 25 --mapping tiers.toml -o own
     """
     paths = own_tables([Path(file) for file in files])
+    given = mapping
     if not isinstance(mapping, TierMapping):
         mapping = read_tier_mapping(Path(mapping)) if mapping else TierMapping()
     documents = {
         path: ElanDocument(path, mapping) for path in paths if path.suffix == ELAN
     }
     try:
-        _check_tiers([*documents.values()], mapping)
+        _check_tiers([*documents.values()], mapping, draft_hint("tiers.toml", given))
     except FixInput as error:
         if write_mapping is not None and error.details:
-            given = shlex.join(map(str, files))
+            typed = shlex.join(map(str, files))
             for rate in fps_words(fps):
-                given += f" --fps {shlex.quote(str(rate))}"
+                typed += f" --fps {shlex.quote(str(rate))}"
             target = shlex.quote(str(write_mapping))
-            reread = f"obygaze manifest import segments {given} --mapping {target} -o"
+            reread = f"obygaze manifest import segments {typed} --mapping {target} -o"
             tiers: list[Tier] = []
             for document in documents.values():
                 tiers += document.tiers
@@ -553,7 +549,9 @@ def import_segments(
     return importer.manifest(name, paths)
 
 
-def _check_tiers(documents: Sequence[ElanDocument], mapping: TierMapping) -> None:
+def _check_tiers(
+    documents: Sequence[ElanDocument], mapping: TierMapping, hint: str
+) -> None:
     """Raise one error of all tiers and words that are not known, or of names that no file has."""
     names: set[str] = set()
     is_all_known = True
@@ -574,7 +572,6 @@ def _check_tiers(documents: Sequence[ElanDocument], mapping: TierMapping) -> Non
     for document in documents:
         document.add_violations(violations)
     # A draft asks for no tier that has a role, as one that is only to be linked has.
-    hint = "--write-mapping tiers.toml writes a mapping to fill in; --mapping reads it"
     is_asked = any(UNLINKED not in line for line in violations.lines)
     violations.raise_if_any(
         "the tiers of these files are not known", hint if is_asked else None
@@ -745,5 +742,7 @@ class _Importer:
             notes.append(f"tier {tier_name}: {made_of}{files}")
         if any(path.suffix == VTT for path in paths):
             notes.append("WebVTT does not say what was watched: all of a film counts")
-        facts = {"tiers": tiers} if tiers else {}
+        facts: dict[str, Any] = {"tiers": tiers} if tiers else {}
+        if self.mapping.levels:
+            facts["level_words"] = words_of_levels(self.mapping)
         return ImportedManifest(manifest, tuple(self.warnings), tuple(notes), facts)

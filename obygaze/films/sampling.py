@@ -37,7 +37,9 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     Windows,
+    by_film,
     own_columns,
+    with_columns_of,
 )
 from obygaze_features.manifest.same_clip import (
     Identity,
@@ -200,10 +202,7 @@ def _clips_to_draw_from(
         require_films([clip.movie_id for clip in clips], source.name)
         require_a_row_for_each(clips, source.name, OF_ANNOTATORS)
     kept = not_withdrawn(clips, workspace)
-    clips_of_film: dict[str, list[Clip]] = {}
-    for clip in kept:
-        clips_of_film.setdefault(clip.movie_id, []).append(clip)
-    return clips_of_film, len(clips) - len(kept)
+    return by_film(kept), len(clips) - len(kept)
 
 
 def not_withdrawn(clips: Sequence[Clip], workspace: Workspace) -> list[Clip]:
@@ -304,10 +303,8 @@ def _require_times(drawn: Sequence[Clip], source: Manifest) -> None:
 def _manifest_of(drawn: Sequence[Clip], source: Manifest, name: str) -> Manifest:
     """Return the manifest of drawn clips; windows become clips, as a grid cannot leave out any."""
     header = structs.replace(source.header, unit="clip", grid=Grid())
-    columns = dict.fromkeys(source.columns)
-    for clip in drawn:
-        columns.update(dict.fromkeys(clip.extra))
-    return Manifest(name, header, tuple(drawn), tuple(columns))
+    columns = with_columns_of(drawn, source.columns)
+    return Manifest(name, header, tuple(drawn), columns)
 
 
 def _added_to(before: Manifest, made: Manifest, workspace: Workspace) -> Manifest:

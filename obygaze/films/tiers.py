@@ -19,9 +19,8 @@ from obygaze_features.manifest.adapters.table_mapping import (
     checked_mapping,
     meanings_of_words,
     separator_of,
-    toml_lines,
 )
-from obygaze_features.manifest.io import toml_string
+from obygaze_features.manifest.io import toml_lines, toml_string
 from obygaze_features.manifest.model import LEVELS
 
 UNUSED = "unused"
@@ -170,9 +169,15 @@ def draft_of_tiers(tiers: Sequence[Tier], mapping: TierMapping, reread: str) -> 
         "# A table [annotators] may name who made a tier.",
         *toml_lines(mapping.tiers),
     ]
-    unknown = {tier.name: tier for tier in tiers if not tier.role}
-    for name, tier in unknown.items():
-        lines.append(f"{toml_lines({name: '?'})[0]}  # {tier.described()}")
+    unknown: dict[str, list[Tier]] = {}
+    for tier in tiers:
+        if not tier.role:
+            unknown.setdefault(tier.name, []).append(tier)
+    for name, of_files in unknown.items():
+        described = of_files[0].described()
+        if len(of_files) > 1:
+            described = f"in {len(of_files)} files, the first with {described}"
+        lines.append(f"{toml_lines({name: '?'})[0]}  # {described}")
     if mapping.annotators:
         lines += ["", "[annotators]", *toml_lines(mapping.annotators)]
     lines += [

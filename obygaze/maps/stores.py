@@ -27,15 +27,16 @@ from obygaze_features.store.rows import RowColumns
 
 MAPS = "maps"
 RANDOM_PREFIX = "random "  # how the names of random directions begin
+N_RANDOM = 20
 DIMS = ("direction", "step", "grid_row", "grid_column")
 
 Directions = Mapping[str, NDArray[np.float64]]
 """Directions in feature space by name; their length plays no role."""
 
 
-def random_directions(width: int, n: int = 20) -> Directions:
+def random_directions(width: int) -> Directions:
     """Return random directions, always the same: the null of others."""
-    drawn = np.random.default_rng(0).standard_normal((n, width))
+    drawn = np.random.default_rng(0).standard_normal((N_RANDOM, width))
     return {
         f"{RANDOM_PREFIX}{i}": direction for i, direction in enumerate(drawn, start=1)
     }

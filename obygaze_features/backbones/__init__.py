@@ -27,28 +27,4 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.text import read_prompts as read_prompts
     from obygaze_features.backbones.weights import find_weights as find_weights
 else:
-    _EXPORTS = {
-        "obygaze_features.backbones.actions": (
-            "check_backbone",
-            "fetch_weights",
-            "list_backbones",
-            "load_backbone",
-            "show_backbone",
-        ),
-        "obygaze_features.backbones.backbone": (
-            "Backbone",
-            "Placement",
-            "TorchBackbone",
-        ),
-        "obygaze_features.backbones.card": ("Card", "Family", "Preset"),
-        "obygaze_features.backbones.cards": ("find_card", "find_cards"),
-        "obygaze_features.backbones.geometry": ("Geometry",),
-        "obygaze_features.backbones.own": ("module_card",),
-        "obygaze_features.backbones.text": (
-            "embed_prompts",
-            "load_text_tower",
-            "read_prompts",
-        ),
-        "obygaze_features.backbones.weights": ("find_weights",),
-    }
-    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

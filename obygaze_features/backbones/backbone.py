@@ -82,6 +82,8 @@ class Backbone(ABC):
     # Whether the weights are known to be the card's checkpoint, and the sha256 of each file.
     verified = True
     hashes: FileHashes = MappingProxyType({})
+    # The precision of one that computes in the same everywhere.
+    computes_in = ""
     view: ClipView
 
     def __init__(
@@ -138,11 +140,14 @@ class Backbone(ABC):
 
     def recipe(self) -> dict[str, Any]:
         """Return the settings that change the numbers, as plain values."""
+        compute = self.placement.recipe()
+        if self.computes_in:
+            compute = {"dtype": self.computes_in}
         return {
             **card_recipe(self.card, self.geometry, self.arrays, self.verified),
             "weights": dict(self.hashes),
             "preprocessing": self.preprocessing(),
-            "compute": self.placement.recipe(),
+            "compute": compute,
         }
 
 
@@ -434,13 +439,15 @@ def check_device(card: Card, device: str) -> None:
     count_gpus_as_nvidia_smi()
     torch = need("torch", "extract", f"running a backbone on {device}")
     try:
-        kind = torch.device(device).type
+        known = torch.device(device)
     except RuntimeError:
-        kind = ""
-    if kind not in ("cpu", "cuda"):
+        known = None
+    if known is None or known.type not in ("cpu", "cuda"):
         raise FixUsage(f"unknown device {device!r}", hint="cpu, cuda, or cuda:1")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise FixUsage("this machine has no CUDA device", hint="--device cpu")
+    if known.type == "cuda" and (known.index or 0) >= torch.cuda.device_count():
+        raise FixUsage(
+            f"this machine has no CUDA device {device!r}", hint="--device cpu"
+        )
 
 
 def load_from(card: Card, files: WeightFiles, placement: Placement) -> Backbone:

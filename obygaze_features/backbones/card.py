@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -206,6 +206,36 @@ class Family:
             scores = 2 * g.depth.heads * pairs * max(itemsize, 4)
         pixels = g.frames * 3 * prod(g.frame_shape) * itemsize
         return int(tokens * g.width * itemsize * self.live + scores + pixels)
+
+
+@dataclass(frozen=True, repr=False)
+class ComputedFamily(Family):
+    """A family that is code of obygaze: its backbone needs no files of weights, and no torch.
+
+    Args:
+        make: Returns the backbone of a card, which computes on the CPU.
+        frame_bytes: The memory for a frame, or for a part of a sound, while a clip is computed.
+        resized: How pictures are resized, if it sees pictures.
+    """
+
+    _: KW_ONLY
+    make: Callable[[Card], Backbone]
+    frame_bytes: int
+    resized: Resize | None = None
+    needs_weights: bool = False
+    needs_torch: bool = False
+
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
+        """Return the backbone of a card."""
+        return self.make(card)
+
+    def resize(self, card: Card) -> Resize:
+        """Return how the pictures of a card are resized."""
+        return self.resized or super().resize(card)
+
+    def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
+        """Return the memory for one clip while it is computed."""
+        return g.frames * self.frame_bytes
 
 
 @dataclass(frozen=True, repr=False)

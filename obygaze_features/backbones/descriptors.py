@@ -27,10 +27,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.backbone import Backbone, PictureBackbone, Placement
-from obygaze_features.backbones.card import Card, Family
-from obygaze_features.backbones.geometry import Geometry
-from obygaze_features.backbones.weights import WeightFiles
+from obygaze_features.backbones.backbone import PictureBackbone
 from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resize import Resize
 
@@ -44,25 +41,15 @@ _CHANGED = 0.1
 _STRONG = 0.15
 _VERSION = 1
 
-
-class DescriptorsFamily(Family):
-    """The family of one card, which has no weights."""
-
-    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
-        """Return the backbone, which computes on the CPU in double precision."""
-        return Descriptors(card)
-
-    def resize(self, card: Card) -> Resize:
-        """Return the reduction to the pixels of each frame that are used."""
-        return Resize(SIDE * _SAMPLES, fit="squash", filter="nearest")
-
-    def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
-        """Return the memory for one clip while it is computed."""
-        return g.frames * SIDE * SIDE * 8 * 12
+# The pixels of each frame that are used, and the memory for them.
+SEEN = Resize(SIDE * _SAMPLES, fit="squash", filter="nearest")
+FRAME_BYTES = SIDE * SIDE * 8 * 12
 
 
 class Descriptors(PictureBackbone):
-    """The backbone without weights: colour, edges and motion in NumPy."""
+    """The backbone without weights: colour, edges and motion in NumPy, in double precision."""
+
+    computes_in = "float64"
 
     def normalise(self, pictures: Any) -> npt.NDArray[np.float32]:
         """Return resized pictures [t, 256, 256, 3] as pixels [t, 3, 64, 64] from 0 to 1."""
@@ -94,10 +81,6 @@ class Descriptors(PictureBackbone):
     def preprocessing(self) -> dict[str, Any]:
         """Return the settings that change the pixels."""
         return {"side": SIDE, "block": _SAMPLES, "version": _VERSION}
-
-    def recipe(self) -> dict[str, Any]:
-        """Return the settings that change the numbers."""
-        return {**super().recipe(), "compute": {"dtype": "float64"}}
 
 
 def describe(clip: Array) -> Array:

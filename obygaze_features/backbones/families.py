@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from obygaze_features.backbones.card import Card, Family
-from obygaze_features.backbones.descriptors import DescriptorsFamily
+from obygaze_features.backbones import descriptors, sound_descriptors
+from obygaze_features.backbones.card import (
+    PARTS,
+    Card,
+    ComputedFamily,
+    Family,
+    reads_words,
+)
 from obygaze_features.backbones.geometry import Depth, Geometry, Order
 from obygaze_features.backbones.pretrained import PretrainedFamily, Text, library
 from obygaze_features.backbones.sound import SoundFamily, Steps
-from obygaze_features.backbones.sound_descriptors import SoundDescriptorsFamily
-from obygaze_features.backbones.speech import SpeechFamily
-from obygaze_features.backbones.words import WordsFamily
+from obygaze_features.backbones.speech import Speech
 from obygaze_features.core.errors import FixInput
+from obygaze_features.store.recipe import TEXT
 from obygaze_features.video.resample import Samples
 
 if TYPE_CHECKING:
@@ -319,6 +324,48 @@ def _clap_steps(
     return Steps(vectors, frames * _CLAP_HOP, seen.audio_embeds[0])
 
 
+# --- Models of words: sentence encoders, whose vector of a text is the mean over its tokens
+
+
+class WordsFamily(PretrainedFamily):
+    """A family of encoders of text of the transformers library."""
+
+    def __init__(self, name: str, class_name: str, unused_positions: int = 0) -> None:
+        super().__init__(
+            name,
+            class_name,
+            outputs={TEXT: "out"},
+            medium="words",
+            geometry=_words_geometry,
+            run=_words_run,
+            options={"add_pooling_layer": False},
+            text=Text(class_name, _mean_of_tokens, unused_positions=unused_positions),
+        )
+
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
+        """Raise an error: `backbones.text` loads these models, which see no clip."""
+        raise reads_words(card)
+
+
+def _words_geometry(config: Any, card: Geometry) -> Geometry:
+    heads = config.num_attention_heads
+    depth = Depth(config.num_hidden_layers, config.intermediate_size, heads, patch=1)
+    width = config.hidden_size
+    return Geometry(0, 0, width=width, out=width, depth=depth)
+
+
+def _words_run(*_: Any) -> dict[str, Tensor]:
+    return {}
+
+
+def _mean_of_tokens(model: Any, tokens: Any) -> Tensor:
+    """Return the mean over the tokens of each text; padding does not count."""
+    mask = tokens["attention_mask"][:, :, None]
+    vectors: Tensor = model(**tokens).last_hidden_state * mask
+    mean: Tensor = vectors.sum(dim=1) / mask.sum(dim=1)
+    return mean
+
+
 # --- The table
 
 _HEADS = r"position_ids$|^(classifier|fc_norm|pooler|vivit\.pooler)\."
@@ -446,7 +493,12 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         ),
     ),
 )
-_OTHERS = (
+_DESCRIPTORS = {
+    "descriptors": "step out",
+    "descriptors-mean-sd": "twice-out",
+    "descriptors-max": "out",
+}
+_OTHERS: tuple[Family, ...] = (
     LsmdcFamily(
         "lsmdc",
         "CLIPVisionModelWithProjection",
@@ -461,30 +513,23 @@ _OTHERS = (
         },
         takes_mask=True,
     ),
-    DescriptorsFamily(
+    ComputedFamily(
         "descriptors",
         "NumPy",
-        outputs={
-            "descriptors": "step out",
-            "descriptors-mean-sd": "twice-out",
-            "descriptors-max": "out",
-        },
-        needs_weights=False,
-        needs_torch=False,
+        outputs=_DESCRIPTORS,
+        make=descriptors.Descriptors,
+        frame_bytes=descriptors.FRAME_BYTES,
+        resized=descriptors.SEEN,
     ),
-    SoundDescriptorsFamily(
+    ComputedFamily(
         "sound-descriptors",
         "NumPy",
-        outputs={
-            "descriptors": "step out",
-            "descriptors-mean-sd": "twice-out",
-            "descriptors-max": "out",
-        },
-        needs_weights=False,
-        needs_torch=False,
+        outputs=_DESCRIPTORS,
+        make=sound_descriptors.SoundDescriptors,
+        frame_bytes=sound_descriptors.BLOCK_BYTES // PARTS,
         medium="sound",
     ),
-    SpeechFamily(
+    ComputedFamily(
         "speech",
         "SileroVAD",
         outputs={
@@ -492,8 +537,8 @@ _OTHERS = (
             "speech-max": "width",
             "speech-parts": "step width",
         },
-        needs_weights=False,
-        needs_torch=False,
+        make=Speech,
+        frame_bytes=2_000_000,
         medium="sound",
         rate=16000,
     ),

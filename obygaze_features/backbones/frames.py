@@ -1,41 +1,25 @@
 """The pictures of clips, kept in a store: other backbones get the same bytes without the films."""
 
 from collections.abc import Collection
-from dataclasses import KW_ONLY, dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from obygaze_features.backbones.backbone import Backbone, PictureBackbone, Placement
+from obygaze_features.backbones.backbone import PictureBackbone
 from obygaze_features.backbones.card import (
     DEFAULT_PRESET,
     Card,
-    Family,
+    ComputedFamily,
     require_pictures,
 )
 from obygaze_features.backbones.geometry import FeatureArray, Geometry
-from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.store.layout import PICTURES
-from obygaze_features.video.resize import Resize
 
 _DIMS = ("frame", "height", "width", "colour")
 
 
-@dataclass(frozen=True, repr=False)
-class FramesFamily(Family):
+class FramesFamily(ComputedFamily):
     """The family of one card, whose only array is the pictures that another model sees."""
-
-    _: KW_ONLY
-    resize_of_model: Resize
-
-    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
-        """Return the backbone, which computes nothing."""
-        return Frames(card)
-
-    def resize(self, card: Card) -> Resize:
-        """Return how the other model's pictures are resized."""
-        return self.resize_of_model
 
     def arrays(self, card: Card) -> dict[str, FeatureArray]:
         """Return the array of the pictures."""
@@ -43,10 +27,6 @@ class FramesFamily(Family):
         return {
             PICTURES: FeatureArray(PICTURES, PICTURES, _DIMS, shape, kept_as="uint8")
         }
-
-    def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
-        """Return the memory of the pictures of a clip, twice."""
-        return 2 * g.frames * prod(g.frame_shape) * 3
 
 
 class Frames(PictureBackbone):
@@ -98,11 +78,12 @@ def frames_card(card: Card) -> Card:
         "frames",
         "uint8",
         outputs={},
-        needs_weights=False,
-        needs_torch=False,
+        make=Frames,
+        # The pictures, twice.
+        frame_bytes=2 * 3 * height * width,
+        resized=resize,
         # Of frames at a rate, a short clip has fewer.
         takes_mask=card.input.sampling == "fps",
-        resize_of_model=resize,
     )
     return Card(
         "-".join(words),

@@ -24,11 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.backbone import Backbone, Placement
-from obygaze_features.backbones.card import Card, Family
-from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone, part_weights
-from obygaze_features.backbones.weights import WeightFiles
 
 Array = npt.NDArray[np.float64]
 
@@ -36,8 +32,9 @@ STEP_S = 0.025
 APART_S = 0.01
 N_BANDS = 16
 _VERSION = 1
-# Steps that are computed at once.
+# Steps that are computed at once, and the memory for them.
 _BLOCK = 4096
+BLOCK_BYTES = _BLOCK * 1024 * 8 * 4
 _TINY = 1e-10
 _SILENT_DB = -60.0
 _ONSET = 0.06
@@ -45,20 +42,10 @@ _ONSET = 0.06
 _NEAR = 5
 
 
-class SoundDescriptorsFamily(Family):
-    """The family of one card, which has no weights."""
-
-    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
-        """Return the backbone, which computes on the CPU in double precision."""
-        return SoundDescriptors(card)
-
-    def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
-        """Return the memory for one clip while it is computed."""
-        return _BLOCK * 1024 * 8 * 4
-
-
 class SoundDescriptors(SoundBackbone):
-    """The backbone without weights: energy, spectrum, onsets and silence in NumPy."""
+    """The backbone without weights: energy, spectrum, onsets and silence, in double precision."""
+
+    computes_in = "float64"
 
     def outputs(self, heard: ClipSound) -> Mapping[str, Any]:
         """Return the vectors of the parts, and mean, deviation and maximum of all steps."""
@@ -79,10 +66,6 @@ class SoundDescriptors(SoundBackbone):
     def preprocessing(self) -> dict[str, Any]:
         """Return the settings that change the input of the model, as plain values."""
         return {**super().preprocessing(), "descriptors": _VERSION}
-
-    def recipe(self) -> dict[str, Any]:
-        """Return the settings that change the numbers."""
-        return {**super().recipe(), "compute": {"dtype": "float64"}}
 
 
 def describe_sound(samples: Array, rate: int) -> Array:

@@ -14,11 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze_features.backbones.backbone import Backbone, Placement
-from obygaze_features.backbones.card import Card, Family
-from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone, part_weights
-from obygaze_features.backbones.weights import WeightFiles
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.lazy import need
 from obygaze_features.video.resample import Samples
@@ -29,23 +26,13 @@ IS_SPEECH = 0.5
 WEIGHTS = "silero_vad.onnx"
 
 
-class SpeechFamily(Family):
-    """The family of one card, whose weights come with a package."""
-
-    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
-        """Return the backbone, which computes on the CPU."""
-        return Speech(card)
-
-    def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
-        """Return the memory for one clip while it is computed."""
-        return 32_000_000
-
-
 class Speech(SoundBackbone):
-    """The backbone that finds speech.
+    """The backbone that finds speech; its weights come with a package.
 
     The detector remembers what it heard: it begins with the sound before the clip.
     """
+
+    computes_in = "float32"
 
     def __init__(self, card: Card) -> None:
         super().__init__(card)
@@ -87,10 +74,6 @@ class Speech(SoundBackbone):
             for step in padded.reshape(-1, STEP)
         ]
         return np.array(probabilities[n_before:])
-
-    def recipe(self) -> dict[str, Any]:
-        """Return the settings that change the numbers."""
-        return {**super().recipe(), "compute": {"dtype": "float32"}}
 
 
 def speech_in(

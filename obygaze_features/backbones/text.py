@@ -88,11 +88,6 @@ class PromptSet:
     name: str
     prompts: tuple[Prompt, ...]
 
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """The attributes, in the order of the file."""
-        return tuple(dict.fromkeys(prompt.attribute for prompt in self.prompts))
-
 
 def read_prompts(name: str) -> PromptSet:
     """Return a prompt set by the name of a shipped one, or by the path of a TOML file.

@@ -180,7 +180,8 @@ def _installed_folder(card: Card) -> Path | None:
     package = importlib.util.find_spec(name) if name else None
     if package is None or not package.submodule_search_locations:
         return None
-    return Path(package.submodule_search_locations[0], inside)
+    folder = Path(package.submodule_search_locations[0], inside)
+    return folder if folder.is_dir() else None
 
 
 def _how_to_fetch(card: Card) -> str:

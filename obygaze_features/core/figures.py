@@ -27,10 +27,15 @@ LEVEL_NAMES = {
 }
 
 
-def level_words(levels: Iterable[str]) -> str:
-    """Return the codes of levels with their words."""
-    words = [f"{level} {LEVEL_NAMES[level]}" for level in levels]
-    return f"levels: {', '.join(words)}"
+def level_words(
+    levels: Iterable[str], words_of: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """Return the codes of levels with their words, or with those that a table has for them."""
+    named = []
+    for level in levels:
+        words = (words_of or {}).get(level) or [LEVEL_NAMES[level]]
+        named.append(f"{level} {' or '.join(words)}")
+    return f"levels: {', '.join(named)}"
 
 
 COLORS = {

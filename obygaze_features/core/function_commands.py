@@ -315,7 +315,8 @@ def _settings_of(hint: Any, option: Option) -> dict[str, Any]:
     if choices == [bool]:
         return {"is_flag": True}
     if choices == [int]:
-        return {"type": WholeNumber(option.least, option.most)}
+        limits: Any = (option.least, option.most)
+        return {"type": WholeNumber(*limits)}
     if choices == [float]:
         least = option.least if option.above is None else option.above
         is_open = option.above is not None

@@ -1,8 +1,10 @@
 """Imports that wait: of names of packages, of what commands do, and of optional packages."""
 
-from collections.abc import Callable, Mapping, Sequence
+import ast
+from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
+from importlib.resources import files
 from typing import Any, ParamSpec, TypeVar
 
 from obygaze_features.core.errors import FixInput, InstallExtra, first_line
@@ -12,22 +14,21 @@ R = TypeVar("R")
 
 
 def lazy_exports(
-    package: str, names_by_module: Mapping[str, Sequence[str]]
+    package: str,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return the `__getattr__`, `__dir__` and `__all__` of a package, after PEP 562.
 
-    A package calls this where type checkers do not look, in the `else` of `if TYPE_CHECKING:`. They
-    read the imports above it, so that to them a misspelled name is an error. A test compares the
-    two.
-
-    Args:
-        package: The name of the package.
-        names_by_module: The exported names, by the module that each is imported from when it is
-            first used.
+    What the package exports is what it imports for type checkers under the same name, in
+    `if TYPE_CHECKING:` as `from MODULE import NAME as NAME`. These lines are read and not run: a
+    name is imported when it is first used. A package calls this in the `else`.
     """
+    source = files(package).joinpath("__init__.py").read_text("utf-8")
     module_of: dict[str, str] = {}
-    for module, names in names_by_module.items():
-        module_of.update(dict.fromkeys(names, module))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                if alias.asname == alias.name:
+                    module_of[alias.name] = node.module
 
     def get(name: str) -> Any:
         if name not in module_of:

@@ -102,12 +102,10 @@ class TableRow:
             self.add(column, f"{self[column]!r} is not {expected}")
         return match
 
-    def whole(
-        self, column: str, expected: str = "a whole number", least: int = 0
-    ) -> int | None:
+    def whole(self, column: str, expected: str = "a whole number") -> int | None:
         """Return the whole number in a cell; where there is none, add that it is not `expected`."""
         value = whole_number(self[column])
-        if value is None or value < least:
+        if value is None or value < 0:
             self.add(column, f"{self[column]!r} is not {expected}")
             return None
         return value

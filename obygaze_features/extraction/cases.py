@@ -67,7 +67,7 @@ RETRIED = Case("tried again", COMPUTE, "{clips} failed before, tried again")
 TIMES_CORRECTED = Case(
     "times corrected",
     COMPUTE,
-    "{clips} failed before with other times, or as another film; tried again",
+    "{clips} had no features, and other times or another film; tried again",
 )
 NOT_IN_MANIFEST = Case(
     "not in the manifest any more",
@@ -331,16 +331,17 @@ def _case_without_features(
     was_not_extracted = row.reason == NOT_EXTRACTED
     had_no_video = row.status == NO_VIDEO or row.reason.startswith(NO_FILE)
     has_pictures = bool(wanted.facts.get(clip.video)) or name in wanted.kept
+    is_corrected = bool(other_times(row, clip)) and not stored.is_filling
     if was_not_extracted and (is_planned or not stored.is_filling):
         return MISSING, name
     if was_not_extracted or (had_no_video and has_pictures):
         return (FOR_THE_NEXT_RUN if stored.is_filling else PICTURES_FOUND), name
+    if is_corrected:
+        return TIMES_CORRECTED, name
     if row.status == NO_VIDEO:
         return WITHOUT_VIDEO, name
     if stored.is_filling:
         return FAILED_SO_FAR, name
-    if not wanted.retry_failed and other_times(row, clip):
-        return TIMES_CORRECTED, name
     return (RETRIED if wanted.retry_failed else FAILED_BEFORE), name
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from obygaze_features.backbones.sound import ClipSound
 from obygaze_features.core.files import file_facts
 from obygaze_features.manifest.model import (
+    Clip,
     Manifest,
     Windows,
     sort_key,
@@ -75,17 +76,21 @@ def planned_clips(manifest: Manifest) -> list[PlannedClip]:
         return _windows_of(manifest.clips, folder)
     clips = []
     for clip in sorted(manifest, key=sort_key):
-        video = Path(folder, clip.video).as_posix() if clip.video and folder else ""
         planned = PlannedClip(
             clip.clip_id,
             clip.movie_id,
-            video,
+            video_path(clip, folder),
             clip.start_s,
             clip.end_s,
             about_id=unannotated_id(clip),
         )
         clips.append(planned)
     return clips
+
+
+def video_path(clip: Clip, folder: str) -> str:
+    """Return the path of the video of a clip; "" if it has none, or the folder is not known."""
+    return Path(folder, clip.video).as_posix() if clip.video and folder else ""
 
 
 def _windows_of(windows: Windows, folder: str) -> list[PlannedClip]:
@@ -202,11 +207,10 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoded:
-    """A row: the video that was read, the seconds it took, and what each view has of the clip."""
+    """A row: the video that was read, and what each view has of the clip."""
 
     row: int
     source: Source
-    seconds: float
     views: Mapping[ClipView, DecodedView | Failure] = field(repr=False)
 
     @property

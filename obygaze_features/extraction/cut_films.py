@@ -59,6 +59,16 @@ class WrittenWindows:
             return []
         return [f"{count(len(films), 'film')} too short for a window: {few(films)}"]
 
+    @property
+    def notes(self) -> list[str]:
+        """The ends of films that are in no window."""
+        clips = self.manifest.clips
+        seconds = clips.seconds_without if isinstance(clips, Windows) else {}
+        if not seconds:
+            return []
+        ends = [f"{left_s:.3g} s of {film}" for film, left_s in seconds.items()]
+        return [f"in no window, at the end: {few(ends)}"]
+
     def __str__(self) -> str:
         films = count(len(self.manifest.films), "film")
         windows = count(len(self.manifest), "window")

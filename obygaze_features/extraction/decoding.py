@@ -34,9 +34,9 @@ from obygaze_features.store.layout import MASK, WINDOWS_OF_A_BLOCK
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip
-from obygaze_features.video.pool import DecodePool, DecodeResult, in_order
+from obygaze_features.video.pool import DecodePool, in_order
 from obygaze_features.video.sound import SAMPLE_BYTES, DecodedSound, SoundView
-from obygaze_features.video.worker import ClipView, DecodeJob
+from obygaze_features.video.worker import ClipView, DecodeJob, DecodeResult
 
 # The numbers of one film must not come from two.
 REPLACED = Failure(
@@ -78,7 +78,6 @@ class RowDecoder:
 
     def rows(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
         """Yield rows in order; each job is asked for shortly before it is decoded."""
-        self._first_read = {}
         if self.grid is None:
             return self._rows_of_clips(jobs)
         return self._rows_of_windows(jobs, self.grid)
@@ -99,14 +98,18 @@ class RowDecoder:
                 failed: Future[Decoded] = Future()
                 failed.set_result(_without_video(to_decode))
                 return failed
-            if clip.video in next_film:
-                # The index of the next film is made while this one is decoded.
-                following = next_film.pop(clip.video)
-                self.pool.submit(self._index_job(following, to_decode.views))
             folder = self.indexes if clip.video in films else None
             times = (clip.start_s, clip.end_s)
             decode_job = DecodeJob(clip.video, to_decode.views, *times, indexes=folder)
-            return self.pool.submit(decode_job)
+            future = self.pool.submit(decode_job)
+            if clip.video in next_film:
+                # The index of the next film is made while this one is decoded.
+                following = next_film.pop(clip.video)
+                is_heard = any(isinstance(view, SoundView) for view in to_decode.views)
+                self.pool.submit(
+                    DecodeJob(following, (), indexes=self.indexes, with_sound=is_heard)
+                )
+            return future
 
         with ThreadPoolExecutor(READERS, thread_name_prefix="kept") as readers:
             under_way = in_order(
@@ -157,10 +160,6 @@ class RowDecoder:
             for job, result in zip(rows, results, strict=True):
                 yield self._row(job, result)
 
-    def _index_job(self, video: str, views: Iterable[ClipView]) -> DecodeJob:
-        with_sound = any(isinstance(view, SoundView) for view in views)
-        return DecodeJob(video, (), indexes=self.indexes, with_sound=with_sound)
-
     def _not_kept(self, job: RowJob) -> RowJob:
         """Return what is to decode of a row: the views whose frames were not kept."""
         clip_id = self.clips[job.row].clip_id
@@ -207,7 +206,7 @@ def bytes_of_job(job: RowJob, clip: PlannedClip) -> int:
 
 def _without_video(job: RowJob) -> Decoded:
     failures = dict.fromkeys(job.views, NO_VIDEO_NAMED)
-    return Decoded(job.row, Source(), 0.0, failures)
+    return Decoded(job.row, Source(), failures)
 
 
 def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Decoded:
@@ -228,7 +227,7 @@ def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Deco
             is_decoded = result.error is None and view not in result.failures
             reason = f"{error.reason}: {error.message}"
             views[view] = Failure(FAILED, reason, is_decoded)
-    return Decoded(job.row, source, result.seconds, views)
+    return Decoded(job.row, source, views)
 
 
 def _heard(sound: DecodedSound) -> HeardClip:

@@ -27,6 +27,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.extraction.cases import NEW
 from obygaze_features.extraction.clips import PlannedClip
 from obygaze_features.extraction.compute import (
     Resources,
@@ -273,19 +274,18 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
     """Yield what a person should know of stores that are there, and of what was withdrawn."""
     yield from plan.notes
     for store in plan.stores:
-        sentences = store.work.sentences
-        if store.filling is None and not store.seal:
-            clips = []
-            for clip in plan.clips:
-                clips += [(known, clip.movie_id) for known in clip.identities({})]
-            withdrawn = withdrawn_elsewhere(clips, workspace)
-            sentences = []
-            if withdrawn:
-                sentences = [
-                    f"{withdrawn}, and are extracted again into this new store"
-                ]
-        for sentence in sentences:
-            yield f"{store.path.name}: {sentence}"
+        name = store.path.name
+        if store.filling is not None or store.seal:
+            for sentence in store.work.sentences:
+                yield f"{name}: {sentence}"
+        new_ids = set(store.work.found.get(NEW, ()))
+        new_clips = []
+        for clip in plan.clips:
+            if clip.clip_id in new_ids:
+                new_clips += [(known, clip.movie_id) for known in clip.identities({})]
+        withdrawn = withdrawn_elsewhere(new_clips, workspace) if new_clips else ""
+        if withdrawn:
+            yield f"{name}: {withdrawn}, and are extracted again into this store"
     read_from: set[str] = set()
     for store in plan.stores:
         for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
@@ -444,7 +444,7 @@ def _seal_if_complete(one: Begun, run: ExtractionRun) -> Sequence[str]:
 
 
 def _is_as_before(filling: Filling) -> bool:
-    """Return whether all computed rows of a change failed again, for the same reasons."""
+    """Return whether all computed rows of a change failed again as they are there."""
     try:
         before = store_before(filling.target, filling.plan.replaces).rows
         computed: list[BlockRow] = []
@@ -461,7 +461,9 @@ def _is_as_before(filling: Filling) -> bool:
     for row in computed:
         if row.row >= len(before) or row.status == OK:
             return False
-        if row.reason != before[row.row].reason:
+        was = before[row.row]
+        planned_before = Row(was.clip_id, was.movie_id, was.start_s, was.end_s)
+        if row.reason != was.reason or filling.rows[row.row] != planned_before:
             return False
     return True
 

@@ -2,7 +2,6 @@
 
 import glob
 import shlex
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -144,7 +143,11 @@ def find_kept(
         views: What backbones see of a clip.
         grid: How the films are cut, if the clips are windows.
     """
-    kept = [_kept_of(store, clips, facts) for store in stores]
+    kept = []
+    for store in stores:
+        of_store = _kept_of(store, clips, facts)
+        if of_store.row_of_clip or of_store.changed:
+            kept.append(of_store)
     kept_views: dict[ClipView, KeptFrames] = {}
     for view in dict.fromkeys(views):
         serving = [one for one in kept if one.serves(view, grid)]
@@ -193,7 +196,6 @@ def is_kept(clip_id: str, view: ClipView, kept: KeptViews) -> bool:
 
 def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
     """Return a row from kept frames, as the pool would have decoded it."""
-    started = time.monotonic()
     views: dict[ClipView, DecodedView | Failure] = {}
     for view in job.views:
         try:
@@ -212,4 +214,4 @@ def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
     source = sources.pop()
     if sources:
         views = dict.fromkeys(job.views, OF_TWO_FILES)
-    return Decoded(job.row, source, time.monotonic() - started, views)
+    return Decoded(job.row, source, views)

@@ -110,12 +110,13 @@ def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
     # What does not need torch, and is not the user's own, computes on the CPU in any case.
     may_use_gpu = backbone.card.family.needs_torch or bool(backbone.card.code)
     is_on_gpu = may_use_gpu and placement.device.startswith("cuda")
+    device = "cpu"
+    device_name = cpu_name()
     if is_on_gpu:
+        import torch
+
         device = "cuda"
-        device_name = gpu_name(placement.device)
-    else:
-        device = "cpu"
-        device_name = cpu_name()
+        device_name = str(torch.cuda.get_device_name(placement.device))
     precision = str(recipe.to_json()["compute"].get("dtype", placement.dtype))
     return Maker(
         program=f"obygaze {obygaze_features.__version__}",
@@ -124,10 +125,3 @@ def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
         precision=precision,
         versions=package_versions(PACKAGES),
     )
-
-
-def gpu_name(device: str) -> str:
-    """Return the model of a GPU."""
-    import torch
-
-    return str(torch.cuda.get_device_name(device))

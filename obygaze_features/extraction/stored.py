@@ -288,7 +288,7 @@ def extraction_status(
     states = []
     for name in names:
         path = Path(here.store(os.fspath(name))).resolve()
-        status = status_at(path)
+        status = status_at(path) if path.name else None
         if status is not None:
             states.append(status)
         elif name in manifests:

@@ -1,7 +1,7 @@
 """Which words are said in the clips of a manifest: by subtitles, or by a table."""
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,21 +16,24 @@ from obygaze_features.core.tables import CsvTable, TableRow, header_of, read_tab
 from obygaze_features.extraction.clips import (
     NO_VIDEO_NAMED,
     Failure,
+    PlannedClip,
     Source,
+    planned_clips,
     stored_hash,
+    video_path,
 )
 from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
 from obygaze_features.manifest.io import WRITTEN_SECONDS, as_id, ids_of_names
 from obygaze_features.manifest.model import Clip, Manifest, Windows, unannotated_id
-from obygaze_features.manifest.spans import Span, span_in_file
+from obygaze_features.manifest.spans import Span
 from obygaze_features.manifest.times import IN_A_ROW, film_times
 from obygaze_features.store.importing.reader import origin_of
 from obygaze_features.store.recipe import RULE_OF_TEXTS
 from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.index import overshoot
+from obygaze_features.video.index import bounds_of, overshoot
 from obygaze_features.video.subtitles import length_of, read_embedded
 
 EMBEDDED = "embedded"
@@ -170,7 +173,7 @@ def _of_films(
             failure = Failure(FAILED, "no-words: the film has no subtitles")
             failures.update(dict.fromkeys(_ids(clips), failure))
             continue
-        spans, length_s = _spans_in_film(clips, Path(manifest.header.video_root))
+        spans, length_s = _spans_in_film(clips, manifest.header.video_root)
         _check_within(cues, film, length_s)
         utterances = _utterances(cues)
         for clip in clips:
@@ -178,7 +181,7 @@ def _of_films(
             if span is None:
                 reason = "no-words: the place of the clip in its film is not known"
                 failures[clip.clip_id] = Failure(FAILED, reason)
-            elif too_long := _too_long(span, length_s):
+            elif too_long := _too_long(length_s, *span):
                 failures[clip.clip_id] = too_long
             else:
                 texts[clip.clip_id] = _words_in(utterances, span)
@@ -192,22 +195,23 @@ def _clips_of_films(manifest: Manifest) -> dict[str, list[Clip]]:
     return clips_of_film
 
 
-def _ids(clips: Iterable[Clip]) -> list[str]:
+def _ids(clips: Iterable[Clip | PlannedClip]) -> list[str]:
     return [clip.clip_id for clip in clips]
 
 
 def _spans_in_film(
-    clips: Sequence[Clip], folder: Path
+    clips: Sequence[Clip], folder: str
 ) -> tuple[Mapping[str, Span], float]:
     """Return where clips are in their film, and how long it is; 0 where that is not known."""
-    has_one_video = len({clip.video for clip in clips}) == 1
+    videos = {video_path(clip, folder) for clip in clips}
     length_s = 0.0
 
-    def length_of_film(video: str) -> float:
+    def length_of_film(_: str) -> float:
         nonlocal length_s
         # The places of clips with a file each stay unknown, so no file is opened for its length.
-        if has_one_video and clips[0].video:
-            length_s = _length(folder / video)
+        if len(videos) == 1 and "" not in videos:
+            with suppress(BadVideo):
+                length_s = length_of(Path(*videos))
         return length_s
 
     times = film_times(clips, length_of=length_of_film)
@@ -216,16 +220,11 @@ def _spans_in_film(
     return times.spans, length_s
 
 
-def _length(video: Path) -> float:
-    try:
-        return length_of(video)
-    except BadVideo:
-        return 0.0
-
-
-def _too_long(span: Span, length_s: float) -> Failure | None:
+def _too_long(
+    length_s: float, start_s: float | None, end_s: float | None
+) -> Failure | None:
     """Return the failure of a clip that ends too long after its film, as for its pictures."""
-    problem = overshoot(length_s, *span) if length_s else None
+    problem = overshoot(length_s, start_s, end_s) if length_s else None
     return None if problem is None else Failure(FAILED, f"too-long: {problem}")
 
 
@@ -267,8 +266,8 @@ def _words_in(utterances: Iterable[Utterance], span: Span) -> str:
 
 def _of_videos(manifest: Manifest) -> ClipTexts:
     """Return the words of clips by their places in their files."""
-    clips_of_video: dict[str, list[Clip]] = {}
-    for clip in manifest:
+    clips_of_video: dict[str, list[PlannedClip]] = {}
+    for clip in planned_clips(manifest):
         clips_of_video.setdefault(clip.video, []).append(clip)
     texts: dict[str, str] = {}
     streams: dict[str, str] = {}
@@ -277,7 +276,7 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
     no_video = clips_of_video.pop("", [])
     failures.update(dict.fromkeys(_ids(no_video), NO_VIDEO_NAMED))
     for video, clips in clips_of_video.items():
-        path = Path(manifest.header.video_root, video)
+        path = Path(video)
         n_bytes, quick_hash = file_facts(path) or (None, "")
         try:
             embedded = read_embedded(path)
@@ -290,12 +289,11 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
         source = Source(n_bytes, stored_hash(quick_hash))
         videos.update(dict.fromkeys(_ids(clips), source))
         for clip in clips:
-            span = span_in_file(clip)
-            too_long = span and _too_long(span, embedded.length_s)
+            too_long = _too_long(embedded.length_s, clip.start_s, clip.end_s)
             if too_long:
                 failures[clip.clip_id] = too_long
             else:
-                span = span or (-math.inf, math.inf)
+                span = bounds_of(clip.start_s, clip.end_s)
                 texts[clip.clip_id] = _words_in(utterances, span)
     return ClipTexts(RULE_OF_CUES, texts, failures, streams, videos)
 

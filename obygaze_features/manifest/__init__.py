@@ -32,27 +32,4 @@ if TYPE_CHECKING:
     from obygaze_features.manifest.windows import CutFilm as CutFilm
     from obygaze_features.manifest.windows import Grid as Grid
 else:
-    _EXPORTS = {
-        "obygaze_features.manifest.adapters": ("ImportedManifest", "source_of"),
-        "obygaze_features.manifest.folds": ("grouped",),
-        "obygaze_features.manifest.functions": ("assign_folds",),
-        "obygaze_features.manifest.grouping": (
-            "ConceptVocabulary",
-            "grouped_concepts",
-        ),
-        "obygaze_features.manifest.io": (
-            "manifest_sha256",
-            "read_manifest",
-            "write_manifest",
-        ),
-        "obygaze_features.manifest.link": ("link_manifest",),
-        "obygaze_features.manifest.model": ("Clip", "Header", "Manifest"),
-        "obygaze_features.manifest.overview": (
-            "check_manifests",
-            "list_manifests",
-            "show_manifest",
-        ),
-        "obygaze_features.manifest.stats": ("Stats", "compute_stats"),
-        "obygaze_features.manifest.windows": ("CutFilm", "Grid"),
-    }
-    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -18,8 +18,10 @@ The grammar is a part of Python's: expressions are parsed by `ast` and never eva
 """
 
 import ast
+import keyword
 import operator
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,6 +48,13 @@ ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.GtE: operator.ge,
 }
 QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
+# What is between two tests, and a test of which names may lack quotes.
+_BETWEEN_TESTS = re.compile(r"(\s+(?:and|or)\s+)", re.IGNORECASE)
+_TEST = re.compile(
+    r"(\s*(?:(?:not\s|\()\s*)*)(.+?)"
+    r"\s*((?<=\s)(?:not in|in)(?=[\s{])|[=!<>]=|[=<>])\s*"
+    r"(\{[^{}]*\}|[^{}()=<>]+?)([\s)]*)"
+)
 HINT = (
     "write == in place of =, several values in braces, and quotes around what has blanks or other"
     " signs than letters and _:"
@@ -266,12 +275,56 @@ class _Parser:
     def error(self, problem: str, offset: int) -> BadExpression:
         """Return an error that shows the expression with a caret under the column."""
         column = min(offset + self.n_blanks, len(self.text.rstrip()))
+        hint = HINT
+        written = with_quotes(self.text)
+        if "".join(written.split()) not in ("", "".join(self.text.split())):
+            hint = (
+                f"write {shlex.quote(written)}, with == for equal, and with quotes (inside those of"
+                " the shell) around what has other signs than letters, digits and _"
+            )
         return BadExpression(
             f"label expression, column {column + 1}: {problem}",
             where=self.where or self.text,
-            hint=HINT,
+            hint=hint,
             details=[self.text, " " * column + "^"],
         )
+
+
+def with_quotes(text: str) -> str:
+    """Return an expression with quotes around its names and values that need some.
+
+    Returns "" if that does not make it valid.
+    """
+    parts = []
+    for part in _BETWEEN_TESTS.split(text):
+        test = _TEST.fullmatch(part)
+        if test is not None:
+            before, name, sign, value, after = test.groups()
+            sign = "==" if sign == "=" else sign
+            values = ", ".join(map(_if_needed, value.strip("{}").split(",")))
+            if value.startswith("{"):
+                values = f"{{{values}}}"
+            part = f"{before}{_if_needed(name)} {sign} {values}{after}"
+        parts.append(part)
+    written = "".join(parts)
+    try:
+        ast.parse(written.strip(), mode="eval")
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return ""
+    return written
+
+
+def _if_needed(word: str) -> str:
+    word = word.strip()
+    is_valid = NUMBER.fullmatch(word) or QUOTED.fullmatch(word)
+    return word if is_valid else quoted(word)
+
+
+def quoted(word: str) -> str:
+    """Return a name or a word as expressions have it: in quotes, where it needs them."""
+    if word.isidentifier() and not keyword.iskeyword(word):
+        return word
+    return f"'{word}'" if '"' in word else f'"{word}"'
 
 
 def negated(condition: Condition) -> Condition:

@@ -52,6 +52,7 @@ STRINGS = ("dataset", "unit", "view", "licence", "citation", "video_root")
 # The id of a window ends with its number: `lake:000012`.
 ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
 ID_FORM = "an id (letters, digits, . _ + -)"
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
 WRITTEN_SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
 
@@ -210,9 +211,9 @@ def _windows(
 
 def header_to_toml(header: Header) -> str:
     """Return the header as TOML: always the same text for the same header."""
-    lines = [f"schema = {toml_string(SCHEMA)}"]
-    strings = ((key, getattr(header, key)) for key in STRINGS)
-    lines += [f"{key} = {toml_string(value)}" for key, value in strings if value]
+    strings = {key: getattr(header, key) for key in STRINGS}
+    filled = {key: value for key, value in strings.items() if value}
+    lines = toml_lines({"schema": SCHEMA, **filled})
     if header.notes:
         lines += [
             "notes = [",
@@ -224,15 +225,22 @@ def header_to_toml(header: Header) -> str:
         f"{toml_string(name)} = {toml_string(kind)}"
         for name, kind in header.concepts.items()
     ]
-    if grid := header.grid.to_json():
-        lines += ["", "[grid]", *(f"{key} = {value!r}" for key, value in grid.items())]
+    grid = header.grid.to_json()
+    if grid:
+        lines += ["", "[grid]", *toml_lines(grid)]
     for source in header.sources:
-        facts = (
-            f"{key} = {toml_string(value)}"
-            for key, value in structs.asdict(source).items()
-        )
-        lines += ["", "[[sources]]", *facts]
+        lines += ["", "[[sources]]", *toml_lines(structs.asdict(source))]
     return "\n".join(lines) + "\n"
+
+
+def toml_lines(values: Mapping[str, str | float]) -> list[str]:
+    """Return lines `name = value` of TOML; a name with other signs is quoted."""
+    lines = []
+    for name, value in values.items():
+        key = name if _BARE_KEY.fullmatch(name) else toml_string(name)
+        shown = toml_string(value) if isinstance(value, str) else str(value)
+        lines.append(f"{key} = {shown}")
+    return lines
 
 
 def toml_string(text: str) -> str:
@@ -249,9 +257,12 @@ def rows_to_csv(manifest: Manifest) -> bytes:
     if isinstance(manifest.clips, Windows):
         return csv_bytes(CUT_COLUMNS, manifest.clips.film_cells())
     if manifest.header.unit == "window":
+        name = shlex.quote(manifest.name)
         raise FixInput(
             "a manifest of windows cannot be edited: its rows are computed from the films",
             where=manifest.name,
+            hint=f"obygaze manifest export csv {name} -o cut.csv, then obygaze manifest import csv"
+            " cut.csv -o NAME: clips with the ids of the windows, which can have columns",
         )
     rows = []
     for clip in manifest:

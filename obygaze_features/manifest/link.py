@@ -288,38 +288,19 @@ def link_manifest(
     before = read_manifest(path)
     report = link(before, Path(folder))
     if not (report.by_name or report.by_time or report.ambiguous):
-        films = dict.fromkeys(clip.movie_id for clip in before)
-        films_without_times = _films_without_times(before, report.unmatched)
-        if films_without_times:
-            raise NotFound(
-                "the films have files, but their clips have no times",
-                where=str(folder),
-                hint="import the table again with --map start_s=COLUMN --map end_s=COLUMN --force,"
-                " then link",
-                details=[f"films: {few(films_without_times, SHOWN_CLIPS)}"],
-            )
         raise NotFound(
             "no file matches a clip",
             where=str(folder),
-            hint="give the folder of the videos, named as the films or the clips are",
+            hint="give the folder of the videos, named as the films or the clips are; clips that"
+            " are parts of films need times: import the table again with --map start_s=COLUMN"
+            " --map end_s=COLUMN --force",
             details=[
                 f"video files: {few(report.unmatched, SHOWN_CLIPS) or 'none'}",
-                f"films: {few(list(films), SHOWN_CLIPS)}",
+                f"films: {few(before.films, SHOWN_CLIPS)}",
             ],
         )
     update_manifest(before, report.manifest, path)
     return replace(report, path=path)
-
-
-def _films_without_times(manifest: Manifest, videos: Sequence[str]) -> list[str]:
-    """Return the films that have a file, but a clip without times in the film."""
-    originals = [original(clip) for clip in manifest]
-    files = _Files(videos, originals)
-    films: dict[str, None] = {}
-    for clip in originals:
-        if files.of_film(clip) and clip.start_s is None and not span_in_film(clip):
-            films[clip.movie_id] = None
-    return list(films)
 
 
 def original(clip: Clip) -> Clip:

@@ -535,6 +535,22 @@ def _visual(clips: Iterable[Clip], visible: Collection[str]) -> Iterator[Clip]:
         yield replace(clip, concepts=concepts, level=level)
 
 
+def by_film(clips: Iterable[Clip]) -> dict[str, list[Clip]]:
+    """Return the clips of each film, in the order of their first clips."""
+    clips_of_film: dict[str, list[Clip]] = {}
+    for clip in clips:
+        clips_of_film.setdefault(clip.movie_id, []).append(clip)
+    return clips_of_film
+
+
+def with_columns_of(clips: Iterable[Clip], columns: Iterable[str]) -> tuple[str, ...]:
+    """Return the columns, and those that clips have beside them."""
+    known = dict.fromkeys(columns)
+    for clip in clips:
+        known.update(dict.fromkeys(clip.extra))
+    return tuple(known)
+
+
 def sort_key(clip: Clip) -> tuple[str, int, str]:
     """Return the key that sorts clips as manifests and stores do: by film, scene, id."""
     return clip.movie_id, -1 if clip.scene is None else clip.scene, clip.clip_id

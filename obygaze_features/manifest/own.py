@@ -10,7 +10,7 @@ from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import Part
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.io import check_manifest
-from obygaze_features.manifest.model import Header, Manifest
+from obygaze_features.manifest.model import Header, Manifest, with_columns_of
 
 READ_BY = "read by "  # begins the note of a manifest that own code read
 
@@ -47,10 +47,8 @@ def _checked(returned: ImportedManifest, note: str, name: str) -> ImportedManife
     header = returned.manifest.header
     noted = structs.replace(header, notes=(*header.notes, note))
     clips = returned.manifest.clips
-    columns = dict.fromkeys(returned.manifest.columns)
-    for clip in clips:
-        columns.update(dict.fromkeys(clip.extra))
-    manifest = Manifest(name, noted, clips, tuple(columns))
+    columns = with_columns_of(clips, returned.manifest.columns)
+    manifest = Manifest(name, noted, clips, columns)
     check_manifest(manifest)
     return returned._replace(
         manifest=manifest,

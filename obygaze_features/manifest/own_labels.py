@@ -56,6 +56,8 @@ def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
             ranked.append((0, column, column))
         elif has_numbers(cells):
             numbers = [cell for cell in cells if NUMBER.fullmatch(cell)]
+            if len(set(map(float, numbers))) < 2:
+                continue
             is_measure = any("." in cell for cell in numbers)
             rank = MOST_WORDS + 2 if is_measure else 1
             is_to_correct = len(numbers) < len(cells)
@@ -146,11 +148,13 @@ def has_numbers(cells: Sequence[str]) -> bool:
 
 
 def limit_of(numbers: Sequence[str]) -> str:
-    """Return the number that parts the numbers of a column most evenly."""
+    """Return the number that parts the numbers of a column most evenly; some are below it."""
     in_order = sorted(numbers, key=float)
 
     def unevenness(limit: str) -> int:
         n_below = bisect_left(in_order, float(limit), key=float)
         return abs(2 * n_below - len(in_order))
 
-    return min(in_order, key=unevenness)
+    # The smallest number would make one class of all.
+    above = [number for number in in_order if float(number) > float(in_order[0])]
+    return min(above, key=unevenness)

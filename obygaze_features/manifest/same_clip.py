@@ -18,6 +18,7 @@ from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.model import (
     UNKNOWN_FILM,
     Clip,
+    Manifest,
     ascii_id,
     unannotated_id,
 )
@@ -121,6 +122,14 @@ def clip_of_cells(cells: Mapping[str, str]) -> Identity:
         known_film(cells.get("movie_id")),
         in_either=times_of_cells(cells),
     )
+
+
+def other_clip(cells: Mapping[str, str], clip: Clip) -> str:
+    """Return why a row of a table with results is not about the clip of its id; "" if it is."""
+    here = Identity.of_clip(clip)
+    there = clip_of_cells(cells)._replace(clip_id=here.clip_id)
+    contradiction = compare_clips(there, here).contradiction
+    return f"another clip, {contradiction}" if contradiction else ""
 
 
 def times_of_cells(cells: Mapping[str, str]) -> Times | None:
@@ -258,6 +267,13 @@ def require_a_row_for_each(clips: Sequence[Clip], where: str, hint: str) -> None
             where=where,
             hint=hint,
         )
+
+
+def noun_of_rows(manifest: Manifest) -> str:
+    """Return what rows are: `clip`, or `row` where several annotators have rows about one."""
+    if "annotator" not in manifest.columns:
+        return "clip"
+    return "row" if len(clips_of_rows(manifest.clips)) < len(manifest) else "clip"
 
 
 def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -127,8 +127,14 @@ class Stats:
     @property
     def notes(self) -> list[str]:
         """The words of the levels that were counted."""
+        return self.level_notes()
+
+    def level_notes(
+        self, words_of: Mapping[str, Sequence[str]] | None = None
+    ) -> list[str]:
+        """Return the words of the levels that were counted, or those that a table has for them."""
         counted = [level for level, n_clips in self.levels.items() if n_clips]
-        return [level_words(counted)] if counted else []
+        return [level_words(counted, words_of)] if counted else []
 
     @property
     def _has_levels(self) -> bool:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
-from obygaze_features.manifest.model import Clip, Manifest, Windows
+from obygaze_features.manifest.model import Clip, Manifest, Windows, by_film
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.spans import RATE_COLUMN as RATE_COLUMN
 from obygaze_features.manifest.spans import Span as Span
@@ -149,13 +149,10 @@ def times_of_films(
     clips: Iterable[Clip], *, rates: Mapping[str, Fraction] | None = None
 ) -> dict[str, FilmTimes]:
     """Return where clips are in their films, by film; see `film_times`."""
-    clips_of_film: dict[str, list[Clip]] = {}
-    for clip in clips:
-        clips_of_film.setdefault(clip.movie_id, []).append(clip)
     known_rates = rates or {}
     return {
         film: film_times(of_film, rate=known_rates.get(film))
-        for film, of_film in clips_of_film.items()
+        for film, of_film in by_film(clips).items()
     }
 
 

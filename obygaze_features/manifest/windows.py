@@ -157,6 +157,22 @@ class FilmRows(Sequence[Row]):
         """The films that are too short for a window."""
         return [film.movie_id for film, first, after in self._spans() if first == after]
 
+    @property
+    def seconds_without(self) -> dict[str, float]:
+        """The seconds at the end of films that are in no window; less than a picture is none."""
+        seconds = {}
+        for film, first, after in self._spans():
+            picture_s = film.duration_s / film.n_frames
+            last = after - first - 1
+            if self.grid.seconds:
+                left_s = film.duration_s - self.grid.span_s(last, 0)[1]
+            else:
+                seen = last * self.grid.stride + self.grid.window
+                left_s = (film.n_frames - seen) * picture_s
+            if first < after and left_s > picture_s - ROUNDING_S:
+                seconds[film.movie_id] = left_s
+        return seconds
+
     def __len__(self) -> int:
         return self.first_rows[-1]
 

@@ -31,22 +31,4 @@ if TYPE_CHECKING:
     from obygaze_features.store.texts import read_texts as read_texts
     from obygaze_features.store.texts import write_texts as write_texts
 else:
-    _EXPORTS = {
-        "obygaze_features.store.functions": (
-            "export_features",
-            "import_features",
-            "merge",
-            "pull",
-            "push",
-            "subset",
-            "verify",
-        ),
-        "obygaze_features.store.layout": ("Array",),
-        "obygaze_features.store.making": ("write_store",),
-        "obygaze_features.store.reading": ("Matrix", "Reason", "Store", "open_store"),
-        "obygaze_features.store.recipe": ("Recipe",),
-        "obygaze_features.store.rows": ("Row",),
-        "obygaze_features.store.segments": ("Segments",),
-        "obygaze_features.store.texts": ("TextTable", "read_texts", "write_texts"),
-    }
-    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

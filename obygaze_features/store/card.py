@@ -23,6 +23,7 @@ from obygaze_features.core.rendering import render
 from obygaze_features.store.joining import (
     JoinedPart,
     joined_parts,
+    part_names,
     part_slices,
 )
 from obygaze_features.store.layout import Array
@@ -468,11 +469,12 @@ def _sentences_of_parts(parts: Sequence[JoinedPart]) -> list[str]:
     sentences = [
         "Vectors of several stores are side by side, each on the scale of its own store."
     ]
-    for part, place in zip(parts, part_slices(parts), strict=True):
+    names = part_names(parts)
+    for part, name, place in zip(parts, names, part_slices(parts), strict=True):
         made_of = f"made of {part.medium}, " if part.medium else ""
         sentences.append(
             f"The numbers {place.start} to {place.stop - 1} are the array {part.array} of"
-            f" {part.title} ({made_of}fingerprint {_word(part.fingerprint)})."
+            f" {name} ({made_of}fingerprint {_word(part.fingerprint)})."
         )
     return sentences
 

@@ -52,7 +52,13 @@ from obygaze_features.store.joining import (
     refuse_joined,
     split_array,
 )
-from obygaze_features.store.layout import ROWS_CSV, VECTORS, Array, with_companions
+from obygaze_features.store.layout import (
+    N_WORDS,
+    ROWS_CSV,
+    VECTORS,
+    Array,
+    with_companions,
+)
 from obygaze_features.store.making import (
     FinishedFile,
     Written,
@@ -100,6 +106,7 @@ class Changed:
         warnings: What its user should know.
         clips: The clips that were withdrawn.
         copies: Where features of the withdrawn clips still are, each with the line that removes it.
+        unit: What the rows are: clips, or rows of annotators about clips.
     """
 
     path: Path
@@ -110,9 +117,10 @@ class Changed:
     warnings: Sequence[str] = ()
     clips: Sequence[str] = ()
     copies: Sequence[Copy] = ()
+    unit: str = "clip"
 
     @classmethod
-    def of(cls, written: Written, **withdrawal: Any) -> Self:
+    def of(cls, written: Written, **more: Any) -> Self:
         """Return what was written, with its size."""
         files = [path for path in written.path.rglob("*") if path.is_file()]
         return cls(
@@ -122,7 +130,7 @@ class Changed:
             n_files=len(files),
             n_bytes=sum(path.stat().st_size for path in files),
             warnings=written.warnings,
-            **withdrawal,
+            **more,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -132,7 +140,7 @@ class Changed:
 
     def __str__(self) -> str:
         size = f"{count(self.n_files, 'file')}, {human(self.n_bytes)}"
-        lines = [f"{self.path}: {count(self.n_clips, 'clip')}, {size}"]
+        lines = [f"{self.path}: {count(self.n_clips, self.unit)}, {size}"]
         if self.clips:
             lines.append(f"withdrawn: {count(len(self.clips), 'clip')}")
         lines += text_of_copies(self.copies)
@@ -220,6 +228,7 @@ def _written(
     makers: Sequence[Maker],
     terms: Terms,
     warnings: Iterable[str] = (),
+    unit: str = "clip",
 ) -> Changed:
     """Write a new store of rows of others; warn of clips withdrawn from stores of the workspace."""
     written = write_store(
@@ -238,7 +247,7 @@ def _written(
         *warnings,
         *rows_withdrawn_elsewhere(open_store(target), workspace, "in this new store"),
     ]
-    return Changed.of(written._replace(warnings=tuple(sentences)))
+    return Changed.of(written._replace(warnings=tuple(sentences)), unit=unit)
 
 
 def _origins_of(stores: Sequence[Store]) -> list[Origin]:
@@ -684,12 +693,12 @@ def _clips_of(
     return rows_of_clip, _sentences(remarks)
 
 
-def _sentences(remarks: Mapping[str, Sequence[str]]) -> list[str]:
+def _sentences(remarks: Mapping[str, Sequence[str]], unit: str = "clip") -> list[str]:
     """Return a sentence for each remark that is about some clips, with the first of them."""
     sentences = []
     for words, clips in remarks.items():
         if clips:
-            sentences.append(f"{count(len(clips), 'clip')} {words}: {few(clips, 3)}")
+            sentences.append(f"{count(len(clips), unit)} {words}: {few(clips, 3)}")
     return sentences
 
 
@@ -815,21 +824,56 @@ def join(
     parts = [named[place].part for place in order]
     terms = _common_terms(opened, licence)
     clips, sentences = _clips_of(opened)
+    _give_to_annotators(clips, opened, here)
+    unit = "row" if "row" in [store.unit(here) for store in opened] else "clip"
     source = JoinedRows(opened, parts, clips)
+    # Clips that all went to annotators are no rows of a manifest of their own.
+    with_rows = [store for store in opened if (store.table.find([*clips]) >= 0).any()]
     width = sum(part.width for part in parts)
-    array = Array.of(JOINED_ARRAY, JOINED_DTYPE, (width,))
-    source.show(progress)
+    arrays = [Array.of(JOINED_ARRAY, JOINED_DTYPE, (width,))]
+    words = [store.record.array(N_WORDS) for store in opened]
+    if words[0] is not None and None not in words:
+        # Where all parts are silent, equal vectors are no copies.
+        arrays.append(words[0])
+    source.show(progress, arrays)
     return _written(
         target,
         source,
         here,
-        arrays=[array],
+        arrays=arrays,
         recipe=Recipe.from_json(recipe_of_parts(parts)),
-        manifest=_common_manifest(opened, source.columns()),
+        manifest=_common_manifest(with_rows, source.columns()),
         makers=source.makers,
         terms=terms,
-        warnings=[*sentences, *source.sentences()],
+        warnings=[*sentences, *source.sentences(unit)],
+        unit=unit,
     )
+
+
+def _give_to_annotators(
+    clips: dict[str, list[_Merged]], stores: Sequence[Store], workspace: Workspace
+) -> None:
+    """Give rows of annotators the rows of their clips, of stores that have no annotators.
+
+    A manifest of the workspace says which clip a row is about, and `Store.match` finds it, as in a
+    run. A row of a clip that went to all of its annotators is no clip of its own.
+    """
+    manifests = [store.find_manifest(workspace) for store in stores]
+    places_of_given: dict[str, set[int]] = {}
+    for manifest in manifests:
+        if manifest is None or "annotator" not in manifest.columns:
+            continue
+        known = [clip for clip in manifest if clip.clip_id in clips]
+        for place, store in enumerate(stores):
+            for clip, clip_id in zip(known, store.match(known).ids, strict=True):
+                rows = clips[clip.clip_id]
+                if clip_id == clip.clip_id or place in [each.place for each in rows]:
+                    continue
+                rows += [each for each in clips[clip_id] if each.place == place]
+                places_of_given.setdefault(clip_id, set()).add(place)
+    for clip_id, places in places_of_given.items():
+        if all(each.place in places for each in clips[clip_id]):
+            del clips[clip_id]
 
 
 class _NamedPart(NamedTuple):
@@ -976,10 +1020,10 @@ class JoinedRows:
         """Return all rows of the new store."""
         return RowColumns.of(self.rows)
 
-    def show(self, progress: Progress | None) -> None:
-        """Let a progress bar count the rows while they are written."""
+    def show(self, progress: Progress | None, arrays: Sequence[Array]) -> None:
+        """Let a progress bar count the rows of some arrays while they are written."""
         if progress is not None:
-            progress.expect(len(self.rows))
+            progress.expect(len(self.rows) * len(arrays))
             self.progress = progress
 
     def read(self, array: Array, first: int, after: int) -> Values:
@@ -988,18 +1032,22 @@ class JoinedRows:
         values = fill_rows(array, after - first)
         is_ok = self.is_ok[first:after]
         numbers = self.numbers[first:after][is_ok]
+        if array.name == N_WORDS:
+            for store, rows in zip(self.stores, numbers.T, strict=True):
+                values[is_ok] = np.maximum(values[is_ok], store.read(N_WORDS, rows))
+            return values
         for place, columns in enumerate(part_slices(self.parts)):
             store = self.stores[place]
             part = self.parts[place]
             values[is_ok, columns] = store.read(part.array, numbers[:, place])
         return values
 
-    def sentences(self) -> list[str]:
+    def sentences(self, unit: str) -> list[str]:
         """Return how many clips have no features for want of each part."""
         remarks = {}
         for store, clips in zip(self.stores, self.without, strict=True):
             remarks[f"without features in {store.location}"] = clips
-        return _sentences(remarks)
+        return _sentences(remarks, unit)
 
 
 def _only(values: Sequence[Any]) -> Any:

@@ -3,13 +3,14 @@
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from obygaze_features.core.console import count, human, table
+from obygaze_features.core.console import count, human, listed, table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.workspace import Workspace
@@ -19,6 +20,7 @@ from obygaze_features.store.card import (
     maker_text,
     recipe_sentences,
 )
+from obygaze_features.store.joining import joined_parts, part_names
 from obygaze_features.store.layout import BEFORE, NEXT, PLAN_JSON, STORE_JSON
 from obygaze_features.store.reading import (
     Store,
@@ -32,6 +34,7 @@ from obygaze_features.store.rows import STATUS_WORDS, WITHDRAWN
 from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
 SHOWN_ROWS = 20
+NO_TITLES: Mapping[str, str] = {}
 
 
 # --- One store ---
@@ -74,22 +77,30 @@ def facts_of_store(store: Store) -> dict[str, Any]:
     }
 
 
-def describe(store: Store) -> str:
-    """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal."""
+def describe(
+    store: Store, unit: str = "clip", title_of_seal: Mapping[str, str] = NO_TITLES
+) -> str:
+    """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal.
+
+    Args:
+        store: The store.
+        unit: What its rows are: clips, or rows of annotators about clips.
+        title_of_seal: The titles of stores that it may be made from, by their seals.
+    """
     facts = facts_of_store(store)
     parts = []
     for status, number in store.record.rows.by_status.items():
         parts.append(f"{number} {STATUS_WORDS[status]}")
     arrays = [array_facts(array, len(store)) for array in store.record.arrays]
     first_lines = [
-        f"{store.location}: {count(len(store), 'clip')} of"
+        f"{store.location}: {count(len(store), unit)} of"
         f" {store.record.manifest.text} ({', '.join(parts)})",
         *recipe_sentences(store.recipe),
     ]
     last_lines = [
         f"size: {human(facts['n_bytes'])}",
         *_maker_lines(store),
-        *(f"made from {one.place} ({one.seal})" for one in store.record.origins),
+        *_lines_of_origins(store, title_of_seal),
         *map(_change_text, store.record.replaces),
         f"licence: {facts['licence'] or 'not stated'}",
         f"cite: {facts['citation'] or 'nothing was stated'}",
@@ -120,6 +131,36 @@ def _maker_lines(store: Store) -> list[str]:
         clips = count(clips_of_maker[number], "clip")
         lines.append(f"made by {clips}: {maker_text(maker)}")
     return lines
+
+
+def _lines_of_origins(store: Store, title_of_seal: Mapping[str, str]) -> list[str]:
+    """Return of what rows were taken, with the title of each store that is known here."""
+    lines = []
+    for origin in store.record.origins:
+        title = title_of_seal.get(origin.seal, "")
+        of_title = f" of {title}" if title else ""
+        lines.append(f"made from {origin.place}{of_title} ({origin.seal})")
+    return lines
+
+
+def _titles_of_parts(store: Store, workspace: Workspace) -> dict[str, str]:
+    """Return which part of a joined store each store of a workspace is, by all of its seals."""
+    titles: dict[str, str] = {}
+    parts = joined_parts(store.recipe)
+    names = part_names(parts)
+    if not parts:
+        return titles
+    for name in workspace.names("stores"):
+        # A store that cannot be read is no part.
+        with suppress(ObygazeError, OSError):
+            other = open_store(workspace.folder("stores") / name)
+            seals = [other.seal, *(entry.seal for entry in other.record.replaces)]
+            of_store = []
+            for part, title in zip(parts, names, strict=True):
+                if part.fingerprint == other.fingerprint:
+                    of_store.append(title)
+            titles.update(dict.fromkeys(seals, listed(of_store)))
+    return titles
 
 
 def _change_text(entry: Replaced) -> str:
@@ -159,12 +200,16 @@ class StorePage(Listing):
         store: The store.
         with_clips: Whether its clips were asked for.
         warnings: What other stores of the workspace list as withdrawn.
+        unit: What its rows are: clips, or rows of annotators about clips.
+        title_of_seal: The titles of its parts, by the seals of their stores.
     """
 
     name: str
     store: Store
     with_clips: bool = False
     warnings: Sequence[str] = ()
+    unit: str = "clip"
+    title_of_seal: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts, and the clips if these were asked for."""
@@ -177,7 +222,7 @@ class StorePage(Listing):
 
     def __str__(self) -> str:
         if not self.with_clips:
-            return describe(self.store)
+            return describe(self.store, self.unit, self.title_of_seal)
         columns = self.table()
         return table(tuple(columns), zip(*columns.values(), strict=True))
 
@@ -202,8 +247,10 @@ def describe_store(
 ) -> StorePage:
     """Show what a store has and how it was made."""
     opened = open_store(store, workspace=workspace)
-    warnings = rows_withdrawn_elsewhere(opened, Workspace.of(workspace), "here")
-    return StorePage(name_of(store), opened, clips, warnings)
+    here = Workspace.of(workspace)
+    warnings = rows_withdrawn_elsewhere(opened, here, "here")
+    titles = _titles_of_parts(opened, here)
+    return StorePage(name_of(store), opened, clips, warnings, opened.unit(here), titles)
 
 
 # --- All stores of a workspace ---

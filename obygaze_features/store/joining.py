@@ -51,11 +51,6 @@ class JoinedPart(Record, frozen=True):
     medium: str
 
 
-def is_joined_title(title: str) -> bool:
-    """Return whether the title of a recipe is that of a joined store."""
-    return title.startswith(f"{JOINED}: ")
-
-
 def joined_parts(recipe: Recipe) -> tuple[JoinedPart, ...]:
     """Return the parts of a joined store, in their order in a row; none of any other store."""
     return parts_of(recipe.to_json())

@@ -21,6 +21,7 @@ from obygaze_features.store.layout import (
     ID_BYTES,
     IDS,
     MOST_ROWS,
+    N_WORDS,
     Array,
     check_arrays,
     most_table_bytes,
@@ -345,9 +346,13 @@ def _check_store(store: StoreRecord, where: str) -> None:
         raise _damaged("`fingerprint` is not that of the recipe", where)
     parts = parts_of(store.recipe)
     if parts:
-        expected = (JOINED_ARRAY, JOINED_DTYPE, (sum(part.width for part in parts),))
+        width = sum(part.width for part in parts)
+        expected: list[tuple[str, str, tuple[int, ...]]]
+        expected = [(JOINED_ARRAY, JOINED_DTYPE, (width,))]
+        if len(store.arrays) > 1 and {part.medium for part in parts} == {"words"}:
+            expected.append((N_WORDS, "int32", ()))
         arrays = [(array.name, array.dtype, array.shape) for array in store.arrays]
-        if arrays != [expected]:
+        if arrays != expected:
             raise _damaged("`arrays` are not those of the joined parts", where)
     rows = store.rows
     if rows.ok + rows.failed + rows.no_video + rows.withdrawn != rows.total:

@@ -23,16 +23,4 @@ if TYPE_CHECKING:
     from obygaze_features.video.sound import decode_sound as decode_sound
     from obygaze_features.video.worker import DecodeJob as DecodeJob
 else:
-    _EXPORTS = {
-        "obygaze_features.video.container": ("BadVideo",),
-        "obygaze_features.video.decode": ("decode_clip", "decode_views"),
-        "obygaze_features.video.decoded_clip": ("DecodedClip", "PictureView"),
-        "obygaze_features.video.files": ("SavedFrames",),
-        "obygaze_features.video.film": ("VideoInfo",),
-        "obygaze_features.video.functions": ("probe_video", "save_frames"),
-        "obygaze_features.video.index": ("sample_indices",),
-        "obygaze_features.video.pool": ("DecodePool",),
-        "obygaze_features.video.sound": ("DecodedSound", "SoundView", "decode_sound"),
-        "obygaze_features.video.worker": ("DecodeJob",),
-    }
-    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

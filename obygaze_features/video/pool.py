@@ -14,12 +14,11 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -28,13 +27,10 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, ObygazeError
 from obygaze_features.core.machine import MAX_WORKERS
 from obygaze_features.video.container import BadVideo, av
-from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.resize import Pixels
-from obygaze_features.video.sound import DecodedSound, SoundView
 from obygaze_features.video.worker import (
-    ClipView,
     DecodeJob,
-    Outcome,
+    DecodeResult,
     SharedMemory,
     decoded,
     unpacked,
@@ -52,39 +48,6 @@ START_S = 120.0
 TICK_S = 1.0
 # The system has no longer time limit for a socket than some centuries.
 LONGEST_S = 1e9
-
-
-@dataclass(frozen=True)
-class DecodeResult:
-    """The result of a job: what each view sees or hears, not yet checked for damage, or the error.
-
-    `failures` are those of single views: a film without sound has its pictures, and the other way
-    round. `error` is that of the whole job. `file_facts` are the size and the quick hash of the
-    file before it was decoded: after that, it may have been replaced.
-    """
-
-    job: DecodeJob
-    clips: Mapping[PictureView, DecodedClip]
-    error: BadVideo | None
-    seconds: float
-    file_facts: tuple[int, str] | None = None
-    sounds: Mapping[SoundView, DecodedSound] = field(default_factory=dict)
-    failures: Mapping[ClipView, BadVideo] = field(default_factory=dict)
-
-    def clip(self, view: PictureView) -> DecodedClip:
-        """Return what a view sees of the clip, or raise why there is nothing."""
-        self._raise_failure(view)
-        return self.clips[view]
-
-    def sound(self, view: SoundView) -> DecodedSound:
-        """Return what a view hears of the clip, or raise why there is nothing."""
-        self._raise_failure(view)
-        return self.sounds[view]
-
-    def _raise_failure(self, view: ClipView) -> None:
-        failure = self.failures.get(view, self.error)
-        if failure is not None:
-            raise failure
 
 
 class DecodePool(AbstractContextManager["DecodePool"]):
@@ -181,16 +144,14 @@ class DecodePool(AbstractContextManager["DecodePool"]):
 
     def _decode(self, slot: int, job: DecodeJob, *, retry: bool = True) -> DecodeResult:
         if not system.HAS_DECODE_WORKERS:
-            return _decoded_here(job)
+            return decoded(job)
         film = os.fspath(job.path)
         if film in self._late and job.is_of_many:
-            return DecodeResult(job, {}, self._late[film], 0.0)
+            return DecodeResult(job, {}, self._late[film])
         worker = self._worker(slot)
-        started = time.monotonic()
         try:
             worker.await_ready()
-            started = time.monotonic()
-            result = self._result(worker, job)
+            return self._result(worker, job)
         except (TimeoutError, _WorkerExited) as failure:
             late = isinstance(failure, TimeoutError)
             how = worker.end(wait_s=0 if late else 10)
@@ -215,8 +176,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             error = BadVideo(message, path=job.path, stage="worker", reason=reason)
             if late and job.is_of_many:
                 self._late[film] = error
-            result = DecodeResult(job, {}, error, 0.0)
-        return replace(result, seconds=time.monotonic() - started)
+            return DecodeResult(job, {}, error)
 
     def _result(self, worker: _Worker, job: DecodeJob) -> DecodeResult:
         """Return what a worker decodes, in memory that is used again after it."""
@@ -238,15 +198,12 @@ class DecodePool(AbstractContextManager["DecodePool"]):
                 self._dropped.append(number)
             raise
         release = partial(self._free.append, number)
-        if "error" in reply:
-            release()
-            return DecodeResult(job, {}, BadVideo(**reply["error"]), 0.0)
         layers: Sequence[Pixels] = []
         if reply["shapes"]:
             layers = memory.arrays(list(map(tuple, reply["shapes"])), release)
         else:
             release()
-        return _result_of(job, unpacked(job, reply, layers))
+        return unpacked(job, reply, layers)
 
     def _worker(self, slot: int) -> _Worker:
         with self._lock:
@@ -258,29 +215,6 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             ):
                 self._workers[slot] = _Worker()
             return self._workers[slot]
-
-
-def _decoded_here(job: DecodeJob) -> DecodeResult:
-    """Decode a clip in this thread."""
-    started = time.monotonic()
-    try:
-        result = _result_of(job, decoded(job))
-    except BadVideo as error:
-        result = DecodeResult(job, {}, error, 0.0)
-    return replace(result, seconds=time.monotonic() - started)
-
-
-def _result_of(job: DecodeJob, outcome: Outcome) -> DecodeResult:
-    """Return the result of a job without an error of the whole job."""
-    return DecodeResult(
-        job=job,
-        clips=outcome.clips,
-        error=None,
-        seconds=0.0,
-        file_facts=outcome.file_facts,
-        sounds=outcome.sounds,
-        failures=outcome.failures,
-    )
 
 
 def in_order(

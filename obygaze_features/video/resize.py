@@ -92,37 +92,20 @@ class Resize:
         self, height: int, width: int
     ) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
         """Return the size before the crop, and the crop's top, left, height and width."""
-        if self.target is not None:
-            return self._target_of_shape(height, width, *self.target)
-        if self.fit == "squash":
-            size = (self.edge, self.edge)
-        elif height <= width:
-            size = (self.edge, max(1, self.edge * width // height))
-        else:
-            size = (max(1, self.edge * height // width), self.edge)
-        if not self.crop:
-            return size, (0, 0, *size)
-        return size, self._middle(size, self.crop, self.crop)
-
-    def _target_of_shape(
-        self, height: int, width: int, to_height: int, to_width: int
-    ) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
-        """Return the same for a result of any height and width."""
-        size = (to_height, to_width)
+        least = self.target or (self.edge, self.edge)
+        to_height, to_width = least
+        size = least
         if self.fit != "squash" and height * to_width >= width * to_height:
             size = (max(to_height, to_width * height // width), to_width)
         elif self.fit != "squash":
             size = (to_height, max(to_width, to_height * width // height))
-        return size, self._middle(size, to_height, to_width)
-
-    def _middle(
-        self, size: tuple[int, int], height: int, width: int
-    ) -> tuple[int, int, int, int]:
-        """Return the top, left, height and width of the middle of a picture of a size."""
+        box = self.target or size
+        if self.crop:
+            box = (self.crop, self.crop)
         rounds = self.crop_offset == "round"
-        spare = (size[0] - height, size[1] - width)
+        spare = (size[0] - box[0], size[1] - box[1])
         top, left = (round(n / 2) if rounds else n // 2 for n in spare)
-        return top, left, height, width
+        return size, (top, left, *box)
 
 
 def float_taps(

@@ -19,11 +19,11 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -81,14 +81,43 @@ class DecodeJob:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Return a job from plain values, as `dataclasses.asdict` returns them."""
-        views = tuple(_view_of(view) for view in value["views"])
-        return cls(**{**value, "views": views})
+        views: list[ClipView] = []
+        for view in value["views"]:
+            kind = SoundView if "rate" in view else PictureView
+            views.append(kind.from_json(view))
+        return cls(**{**value, "views": tuple(views)})
 
 
-def _view_of(value: Mapping[str, Any]) -> ClipView:
-    """Return a view of pictures or of sound from plain values."""
-    kind = SoundView if "rate" in value else PictureView
-    return kind.from_json(value)
+@dataclass(frozen=True)
+class DecodeResult:
+    """The result of a job: what each view sees or hears, not yet checked for damage, or the error.
+
+    `failures` are those of single views: a film without sound has its pictures, and the other way
+    round. `error` is that of the whole job. `file_facts` are the size and the quick hash of the
+    file before it was decoded: after that, it may have been replaced.
+    """
+
+    job: DecodeJob
+    clips: Mapping[PictureView, DecodedClip]
+    error: BadVideo | None = None
+    file_facts: tuple[int, str] | None = None
+    sounds: Mapping[SoundView, DecodedSound] = field(default_factory=dict)
+    failures: Mapping[ClipView, BadVideo] = field(default_factory=dict)
+
+    def clip(self, view: PictureView) -> DecodedClip:
+        """Return what a view sees of the clip, or raise why there is nothing."""
+        self._raise_failure(view)
+        return self.clips[view]
+
+    def sound(self, view: SoundView) -> DecodedSound:
+        """Return what a view hears of the clip, or raise why there is nothing."""
+        self._raise_failure(view)
+        return self.sounds[view]
+
+    def _raise_failure(self, view: ClipView) -> None:
+        failure = self.failures.get(view, self.error)
+        if failure is not None:
+            raise failure
 
 
 def main(handle: int) -> None:
@@ -117,7 +146,8 @@ def main(handle: int) -> None:
                 sent_at = time.monotonic()
                 channel.sendall(b"{}\n")
 
-        reply = _decode(request, memory, progress)
+        job = DecodeJob.from_json(request["job"])
+        reply = packed(decoded(job, memory.arrays, progress), memory)
         channel.sendall(json.dumps(reply).encode("ascii") + b"\n")
 
 
@@ -140,39 +170,16 @@ def _receive(channel: socket.socket, requests: _Requests) -> None:
         os._exit(0)
 
 
-def _decode(
-    request: Mapping[str, Any], memory: SharedMemory, progress: OnProgress
-) -> dict[str, Any]:
-    job = DecodeJob.from_json(request["job"])
-    try:
-        outcome = decoded(job, memory.arrays, progress)
-    except BadVideo as error:
-        return {"error": _packed_error(job, error)}
-    return packed(job, outcome, memory)
-
-
-class Outcome(NamedTuple):
-    """The result of a job: what each view sees or hears, or why it does not.
-
-    `file_facts` are those of the file before it was decoded.
-    """
-
-    clips: Mapping[PictureView, DecodedClip]
-    sounds: Mapping[SoundView, DecodedSound]
-    failures: Mapping[ClipView, BadVideo]
-    file_facts: tuple[int, str] | None
-
-
 def decoded(
     job: DecodeJob,
     allocate: Allocate = new_arrays,
     progress: OnProgress = no_progress,
-) -> Outcome:
-    """Decode a clip in this process. Each error is a `BadVideo`: no file may end a run.
+) -> DecodeResult:
+    """Decode a clip in this process. Each error is in the result: no file may end a run.
 
     Without views, make the index of the film. If there is no sound, the pictures are returned with
-    the error of the sound, and the other way round; without views of the other kind, the error is
-    raised.
+    the error of the sound, and the other way round; without views of the other kind, it is the
+    error of the job.
 
     Args:
         job: What is asked for.
@@ -180,11 +187,6 @@ def decoded(
         progress: Called again and again while the index of a film is made.
     """
     path = Path(job.path)
-    # If the file is replaced from now on, what is recorded of it differs from the new one.
-    facts = _as_bad_video(path, lambda: file_facts(path))
-    if not job.views:
-        _as_bad_video(path, lambda: _make_indexes(path, job, progress))
-        return Outcome({}, {}, {}, facts)
     picture_views = [view for view in job.views if isinstance(view, PictureView)]
     sound_views = [view for view in job.views if isinstance(view, SoundView)]
     of_clip: dict[str, Any] = {
@@ -193,33 +195,36 @@ def decoded(
         "indexes": job.indexes,
         "progress": progress,
     }
-
-    def see() -> dict[PictureView, DecodedClip]:
-        return decode_views(
-            path, picture_views, ranks=job.ranks, allocate=allocate, **of_clip
-        )
-
-    def hear() -> dict[SoundView, DecodedSound]:
-        return decode_sounds(path, sound_views, **of_clip)
-
     clips: dict[PictureView, DecodedClip] = {}
     sounds: dict[SoundView, DecodedSound] = {}
     failures: dict[ClipView, BadVideo] = {}
     try:
-        if picture_views:
-            clips = _as_bad_video(path, see)
+        with _as_bad_video(path):
+            # If the file is replaced from now on, what is recorded of it differs from the new one.
+            facts = file_facts(path)
+            if not job.views:
+                _make_indexes(path, job, progress)
+    except BadVideo as error:
+        return DecodeResult(job, {}, error)
+    try:
+        with _as_bad_video(path):
+            if picture_views:
+                clips = decode_views(
+                    path, picture_views, ranks=job.ranks, allocate=allocate, **of_clip
+                )
     except BadVideo as error:
         if not sound_views:
-            raise
+            return DecodeResult(job, {}, error)
         failures |= dict.fromkeys(picture_views, error)
     try:
-        if sound_views:
-            sounds = _as_bad_video(path, hear)
+        with _as_bad_video(path):
+            if sound_views:
+                sounds = decode_sounds(path, sound_views, **of_clip)
     except BadVideo as error:
         if not picture_views:
-            raise
+            return DecodeResult(job, {}, error)
         failures |= dict.fromkeys(sound_views, error)
-    return Outcome(clips, sounds, failures, facts)
+    return DecodeResult(job, clips, file_facts=facts, sounds=sounds, failures=failures)
 
 
 def _make_indexes(path: Path, job: DecodeJob, progress: OnProgress) -> None:
@@ -232,10 +237,11 @@ def _make_indexes(path: Path, job: DecodeJob, progress: OnProgress) -> None:
     make_index(path, indexes, progress)
 
 
-def _as_bad_video(path: Path, work: Callable[[], T]) -> T:
-    """Return the result of some work; any error of it becomes a `BadVideo`."""
+@contextmanager
+def _as_bad_video(path: Path) -> Iterator[None]:
+    """Make any error a `BadVideo`."""
     try:
-        return work()
+        yield
     except BadVideo:
         raise
     except Exception as error:
@@ -268,9 +274,11 @@ class SharedMemory:
         ends = np.cumsum(
             [math.prod(shape) for shape in shapes], dtype=np.int64
         ).tolist()
-        if self.mapped is None or len(self.mapped) < ends[-1]:
-            os.ftruncate(self.handle, max(ends[-1], os.fstat(self.handle).st_size))
-            self.mapped = mmap.mmap(self.handle, ends[-1])
+        # There is no memory of no bytes, and a sound may have no samples.
+        n_bytes = max(ends[-1], 1)
+        if self.mapped is None or len(self.mapped) < n_bytes:
+            os.ftruncate(self.handle, max(n_bytes, os.fstat(self.handle).st_size))
+            self.mapped = mmap.mmap(self.handle, n_bytes)
         whole = np.frombuffer(self.mapped, np.uint8, ends[-1])
         if released is not None:
             weakref.finalize(whole, released)
@@ -288,20 +296,22 @@ def _packed_error(job: DecodeJob, error: BadVideo) -> dict[str, str]:
     }
 
 
-def packed(job: DecodeJob, outcome: Outcome, memory: SharedMemory) -> dict[str, Any]:
+def packed(result: DecodeResult, memory: SharedMemory) -> dict[str, Any]:
     """Return the result of a job as JSON, with the shapes of what is in the memory.
 
     The pictures are there already; the samples of sounds are written behind them.
     """
-    pictures = [clip.shared_pictures for clip in outcome.clips.values()]
+    if result.error is not None:
+        return {"shapes": [], "error": _packed_error(result.job, result.error)}
+    pictures = [clip.shared_pictures for clip in result.clips.values()]
     layers = list({id(shared): shared for shared in pictures}.values())
     numbers = {id(shared): number for number, shared in enumerate(layers)}
     clips = []
-    for clip in outcome.clips.values():
+    for clip in result.clips.values():
         clips.append(_plain(clip, shared_pictures=numbers[id(clip.shared_pictures)]))
     n_of_pictures = len(layers)
     sounds = []
-    for sound in outcome.sounds.values():
+    for sound in result.sounds.values():
         sounds.append(_plain(sound, view=None, samples=len(layers)))
         layers.append(sound.samples.view(np.uint8))
     shapes = [layer.shape for layer in layers]
@@ -310,15 +320,15 @@ def packed(job: DecodeJob, outcome: Outcome, memory: SharedMemory) -> dict[str, 
         for number in range(n_of_pictures, len(layers)):
             places[number][:] = layers[number]
     failures = {
-        job.views.index(view): _packed_error(job, error)
-        for view, error in outcome.failures.items()
+        result.job.views.index(view): _packed_error(result.job, error)
+        for view, error in result.failures.items()
     }
     return {
         "shapes": shapes,
         "clips": clips,
         "sounds": sounds,
         "failures": failures,
-        "file_facts": outcome.file_facts,
+        "file_facts": result.file_facts,
     }
 
 
@@ -328,10 +338,20 @@ def _plain(found: DecodedClip | DecodedSound, **instead: Any) -> dict[str, Any]:
     return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in facts.items()}
 
 
+def _built(kind: type[T], listed: Mapping[str, Any], **instead: Any) -> T:
+    """Return what `_plain` has listed, with what is in the memory."""
+    facts: dict[str, Any] = {}
+    for name, value in listed.items():
+        facts[name] = np.array(value) if isinstance(value, list) else value
+    return kind(**facts | instead | {"path": Path(listed["path"])})
+
+
 def unpacked(
     job: DecodeJob, reply: Mapping[str, Any], layers: Sequence[Pixels]
-) -> Outcome:
+) -> DecodeResult:
     """Return the result of a job from the reply to it, given what the memory has."""
+    if "error" in reply:
+        return DecodeResult(job, {}, BadVideo(**reply["error"]))
     failures: dict[ClipView, BadVideo] = {
         job.views[int(number)]: BadVideo(**error)
         for number, error in reply["failures"].items()
@@ -341,29 +361,29 @@ def unpacked(
     heard = [view for view in views if isinstance(view, SoundView)]
     clips = {}
     for view, listed in zip(pictures, reply["clips"], strict=True):
-        facts: dict[str, Any] = {}
-        for name, value in listed.items():
-            facts[name] = np.array(value) if isinstance(value, list) else value
-        facts["path"] = Path(listed["path"])
-        facts["shared_pictures"] = layers[listed["shared_pictures"]]
-        clips[view] = DecodedClip(**facts)
+        shared = layers[listed["shared_pictures"]]
+        clips[view] = _built(DecodedClip, listed, shared_pictures=shared)
     sounds = {}
     for sound_view, listed in zip(heard, reply["sounds"], strict=True):
         # Samples follow pictures, at any byte: a copy has the place that numbers need.
         samples = layers[listed["samples"]].copy().view(np.float32)
-        stretches = {
-            name: np.array(listed[name]).reshape(-1, 2)
-            for name in ("missing_s", "damaged_s")
-        }
-        of_view = {
-            "path": Path(listed["path"]),
-            "view": sound_view,
-            "samples": samples,
-            "bounds_s": tuple(listed["bounds_s"]),
-        }
-        sounds[sound_view] = DecodedSound(**listed | stretches | of_view)
-    file_facts = reply["file_facts"]
-    return Outcome(clips, sounds, failures, tuple(file_facts) if file_facts else None)
+        sounds[sound_view] = _built(
+            DecodedSound,
+            listed,
+            view=sound_view,
+            samples=samples,
+            missing_s=np.array(listed["missing_s"]).reshape(-1, 2),
+            damaged_s=np.array(listed["damaged_s"]).reshape(-1, 2),
+            bounds_s=tuple(listed["bounds_s"]),
+        )
+    facts = reply["file_facts"]
+    return DecodeResult(
+        job,
+        clips,
+        file_facts=tuple(facts) if facts else None,
+        sounds=sounds,
+        failures=failures,
+    )
 
 
 if __name__ == "__main__":

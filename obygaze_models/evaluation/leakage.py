@@ -130,9 +130,9 @@ class LeakIndex:
         return tuple(sorted(self.ids[row] for row in rows))
 
 
-def numbers_of(names: Sequence[str]) -> IntArray:
+def numbers_of(names: Sequence[str | bytes]) -> IntArray:
     """Return a number for each name; equal names have equal numbers."""
-    number_of: dict[str, int] = {}
+    number_of: dict[str | bytes, int] = {}
     for name in names:
         number_of.setdefault(name, len(number_of))
     return np.array([number_of[name] for name in names], dtype=np.intp)

@@ -31,6 +31,8 @@ NO_DIRECTION = (
     "the features of the clips do not differ, so that no direction separates them"
 )
 ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
+# The levels of clips that are examples of their concepts, and of the absence of others.
+RATED = ("HN", "S")
 
 
 @dataclass(eq=False, repr=False)
@@ -252,7 +254,7 @@ def concept_targets(
             f"levels and has must be equally long, got {len(levels)} and {len(present)}"
         )
     easy = (levels == "EN")[:, None]
-    rated = np.isin(levels, ("HN", "S"))[:, None]
+    rated = np.isin(levels, RATED)[:, None]
     without = rated & ~present
     negatives = {"EN": easy, "absent": easy | without}
     if against not in negatives:

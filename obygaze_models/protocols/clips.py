@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.files import canonical_json, sha256_bytes
-from obygaze_features.manifest.expression import Expression, is_labelled, parse
+from obygaze_features.manifest.expression import (
+    NUMBER,
+    Expression,
+    is_labelled,
+    parse,
+)
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import (
     FOLD_PREFIX,
@@ -43,7 +48,6 @@ class ClipTable:
     name: str
     clips: Sequence[Clip]
     concept_names: tuple[str, ...]
-    everyone: Sequence[Clip] = ()  # the clips before data.where left some out
     # The clips are parts of films, each read from the windows in it.
     of_segments: bool = False
     # All clips of the manifest: together they say what the times of a clip count.
@@ -218,7 +222,6 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         manifest.name,
         selected.clips,
         viewed.header.of_modality("visual"),
-        viewed.clips,
         of_segments=bool(data.segments),
         of_manifest=manifest.clips,
         remarks=_remarks(manifest, viewed, selected, data),
@@ -373,8 +376,11 @@ def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
 def empty_labels(
     tasks: Mapping[str, Task], labels: Mapping[str, LabelArray], table: ClipTable
 ) -> str:
-    """Return a sentence on the clips that tasks leave out because a cell is empty; "" if none."""
-    tasks_of: dict[tuple[int, str], list[str]] = {}
+    """Return a sentence on clips with an empty cell, which tasks leave out; "" if there are none.
+
+    Some are in a class whatever the empty cell would be.
+    """
+    tasks_of: dict[tuple[int, int, int, str], list[str]] = {}
     for name, of_task in labels.items():
         task = tasks[name]
         columns = [task.column or "level"]
@@ -383,19 +389,55 @@ def empty_labels(
             for expression in _expressions(name, task, table):
                 columns += expression.compared
         columns = list(dict.fromkeys(columns))
-        n_empty = 0
+        n_empty = {LEFT_OUT: 0, 0: 0, 1: 0}
         for clip, label in zip(table.clips, of_task.tolist(), strict=True):
-            is_whole = all(is_labelled(column, clip.values) for column in columns)
-            n_empty += label == LEFT_OUT and not is_whole
-        if n_empty:
-            tasks_of.setdefault((n_empty, " or ".join(columns)), []).append(name)
+            if not all(is_labelled(column, clip.values) for column in columns):
+                n_empty[label] += 1
+        if any(n_empty.values()):
+            key = (n_empty[LEFT_OUT], n_empty[0], n_empty[1], " or ".join(columns))
+            tasks_of.setdefault(key, []).append(name)
     sentences = []
-    for (n_empty, either), names in tasks_of.items():
-        sentences.append(
-            f"{n_empty} of {count(len(table), table.counted_as)} have no value in the column"
-            f" {either}, and are left out of {few(names)}."
-        )
+    for (n_left_out, n_negative, n_positive, either), names in tasks_of.items():
+        of_clips = f"of {count(len(table), table.counted_as)} have no value in the column {either}"
+        tasks_text = few(names)
+        if n_left_out:
+            sentences.append(
+                f"{n_left_out} {of_clips}, and are left out of {tasks_text}."
+            )
+        n_kept = n_negative + n_positive
+        if n_kept:
+            sentences.append(
+                f"{n_kept} {of_clips}, and are kept in {tasks_text}, as their other values decide:"
+                f" {n_negative} negative, {n_positive} positive."
+            )
     return " ".join(sentences)
+
+
+def class_names(
+    name: str, task: Task, labels: LabelArray, table: ClipTable
+) -> list[str]:
+    """Return the names of the negative and the positive class of a task of one's own.
+
+    They are the words of its column, where each class has one word.
+    """
+    names = [f"not {name}", name]
+    columns = {task.column or "level"}
+    if task.positive:
+        columns = set()
+        for expression in _expressions(name, task, table):
+            columns.update(expression.compared)
+    if len(columns) > 1:
+        return names
+    (column,) = columns
+    words: list[set[str]] = [set(), set()]
+    for clip, label in zip(table.clips, labels.tolist(), strict=True):
+        if label != LEFT_OUT:
+            words[label].update(clip.values(column))
+    # A number alone is no name of a class.
+    is_named = all(len(of_class) == 1 for of_class in words)
+    if is_named and not any(map(NUMBER.fullmatch, set.union(*words))):
+        return [word for of_class in words for word in of_class]
+    return names
 
 
 def _meaning(task: Task, value: int) -> str:

@@ -70,15 +70,12 @@ def offered_values(value: Any) -> Sequence[Any] | None:
 
 def candidates(model: Model) -> list[Settings]:
     """Return the combinations of settings to choose from, one if there is no choice."""
-    combinations: list[Settings] = [{}]
-    for name, value in model.settings.items():
+    offered = []
+    for value in model.settings.values():
         values = offered_values(value)
-        if values is None:
-            values = [value]
-        combinations = [
-            {**chosen, name: item} for chosen, item in product(combinations, values)
-        ]
-    return combinations
+        offered.append([value] if values is None else values)
+    names = list(model.settings)
+    return [dict(zip(names, items, strict=True)) for items in product(*offered)]
 
 
 def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
@@ -88,7 +85,7 @@ def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
         if _is_by_task(value):
             by_task = value[BY_TASK]
             value = by_task.get(task, by_task[OTHER_TASKS])
-        elif kind == "svm" and name == "C" and value == PUBLISHED_TOLERANCE:
+        if kind == "svm" and name == "C" and value == PUBLISHED_TOLERANCE:
             value = _published_tolerance(task)
         settled[name] = value
     return settled

@@ -206,8 +206,8 @@ def _never_tested(clips: _Clips) -> BoolArray:
     table = clips.table
     never = np.isin(table.films, splits.never)
     # A film may have been left out by data.where.
-    everyone = table.everyone or table.clips
-    known_films = dict.fromkeys(clip.movie_id for clip in everyone)
+    every_clip = table.of_manifest or table.clips
+    known_films = dict.fromkeys(clip.movie_id for clip in every_clip)
     unknown = [name for name in splits.never if name not in known_films]
     if unknown:
         meant = near(unknown[0], known_films)

@@ -11,10 +11,10 @@ schema = "obygaze-protocol/1"
 [[paper]]     numbers of a paper to print beside ours
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
 
@@ -258,6 +258,20 @@ class Protocol:
     def model_names(self) -> list[str]:
         """Return the models to train."""
         return list(self.grid.models or self.models)
+
+    def with_models(self, names: Sequence[str]) -> Self:
+        """Return the protocol with some of its models, and without questions about others."""
+        known = {"", *names, *BASELINES, *self.grid.baselines}
+        questions = []
+        for question in self.report.questions:
+            if {question.first, question.second} <= known:
+                questions.append(question)
+        return replace(
+            self,
+            models={name: self.models[name] for name in names},
+            grid=replace(self.grid, models=tuple(names)),
+            report=replace(self.report, questions=tuple(questions)),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the protocol as one JSON object, as a run stores it."""

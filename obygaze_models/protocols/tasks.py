@@ -11,7 +11,6 @@ A column of a manifest is a label. What is asked becomes ordinary tasks of a pro
 A clip whose cell is empty is in no class.
 """
 
-import keyword
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,13 @@ from functools import cached_property
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
-from obygaze_features.manifest.expression import CONCEPTS, NUMBER, parse, plain_value
+from obygaze_features.manifest.expression import (
+    CONCEPTS,
+    NUMBER,
+    parse,
+    plain_value,
+    quoted,
+)
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     Clip,
@@ -80,8 +85,9 @@ def with_tasks(
                 f" the task {name}",
                 hint="the protocol honest, which leaves out each film",
             )
-    # What a paper prints is about tasks of the protocol.
-    printed = [value for value in protocol.paper if value.test in of_name]
+    # What the protocol asks and a paper prints is not about another task of the same name.
+    kept = [name for name in names if of_name[name].task == protocol.tasks.get(name)]
+    printed = [value for value in protocol.paper if value.test in kept]
     return replace(
         protocol,
         tasks={name: asked_task.task for name, asked_task in of_name.items()},
@@ -89,16 +95,18 @@ def with_tasks(
         report=replace(
             protocol.report,
             contrast=(),
-            questions=_questions(protocol.report.questions, of_name),
+            questions=_questions(protocol.report.questions, of_name, kept),
         ),
         paper=tuple(value for value in printed if value.train in ("", value.test)),
     )
 
 
 def _questions(
-    questions: Sequence[Question], of_name: Mapping[str, AskedTask]
+    questions: Sequence[Question],
+    of_name: Mapping[str, AskedTask],
+    kept: Sequence[str],
 ) -> tuple[Question, ...]:
-    """Return the questions of a protocol, asked of other tasks.
+    """Return the questions of a protocol, asked of other tasks; `kept` are those of the protocol.
 
     A question that compares a model with a baseline is about one task, and has its words.
     """
@@ -108,7 +116,8 @@ def _questions(
             asked.append(replace(question, train="", test=""))
             continue
         for name, task in of_name.items():
-            text = question.text if name == question.test else task.question
+            is_of_protocol = name in kept and name == question.test
+            text = question.text if is_of_protocol else task.question
             asked.append(replace(question, text=text, train=name, test=name))
     return tuple(asked)
 
@@ -184,6 +193,16 @@ def _task_of_protocol(place: str, name: str) -> Task:
     return tasks[name]
 
 
+def _one_against_another(column: str, words: Sequence[str]) -> str:
+    """Return how a word is compared with some of the others, where a column has three or more."""
+    if len(words) < 3 or all(map(NUMBER.fullmatch, words)):
+        return ""
+    first, *_, last = words
+    task = shlex.quote(f"{column}={first}")
+    others = shlex.quote(f"data.where={quoted(column)} != {quoted(last)}")
+    return f"; without the clips of {last}: --task {task} --set {others}"
+
+
 class _Labels:
     """The columns of the clips that a protocol selects, as labels."""
 
@@ -222,9 +241,9 @@ class _Labels:
         for word in asked:
             spellings = spellings_of.get(word.casefold(), [])
             if len(spellings) > 1:
-                listed = ", ".join(map(_quoted, spellings))
+                listed = ", ".join(map(quoted, spellings))
                 is_in = "not in" if sign == "!=" else "in"
-                text = f"{_quoted(column)} {is_in} {{{listed}}}"
+                text = f"{quoted(column)} {is_in} {{{listed}}}"
                 raise FixInput(
                     f"the column {column} has both {' and '.join(map(repr, spellings))}",
                     where=self.manifest.name,
@@ -248,7 +267,7 @@ class _Labels:
             if len(values) == 2 and written.keys() == {yes, no}:
                 (asked,) = self.task_of_value(column, "==", written[yes]).values()
                 # A cell with both words is in both classes, which is an error.
-                negative = f"{_quoted(column)} == {_quoted(written[no])}"
+                negative = f"{quoted(column)} == {quoted(written[no])}"
                 task = replace(asked.task, negative=negative)
                 return {column: replace(asked, task=task)}
         option = f"--task {shlex.quote(f'{column}={values[0]}')}, or another word"
@@ -278,9 +297,9 @@ class _Labels:
         if not is_known and not (is_number and sign[0] in "<>"):
             raise FixUsage(
                 f"the column {column} has no {value!r}{near(value, values)}",
-                hint=f"one of its values: {few(values)}",
+                hint=f"one of its values: {few(values)}{_one_against_another(column, values)}",
             )
-        text = f"{_quoted(column)} {sign} {_quoted(value)}"
+        text = f"{quoted(column)} {sign} {quoted(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)
         name = f"{column}{sign}{value}".replace("==", "=")
         words = f"{column} {IN_WORDS[sign]} {value}"
@@ -293,10 +312,3 @@ class _Labels:
             title = f"{words}, against {' or '.join(others)}"
         question = f"{ASKED} for which clips {words}?"
         return {name: AskedTask(Task(title=title, positive=text), question)}
-
-
-def _quoted(word: str) -> str:
-    """Return a column or a value as expressions have it."""
-    if word.isidentifier() and not keyword.iskeyword(word):
-        return word
-    return f"'{word}'" if '"' in word else f'"{word}"'

@@ -10,5 +10,4 @@ if TYPE_CHECKING:
     from obygaze_models.report.commands import compare as compare
     from obygaze_models.report.commands import report as report
 else:
-    _EXPORTS = {"obygaze_models.report.commands": ("compare", "report")}
-    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

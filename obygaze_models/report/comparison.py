@@ -42,11 +42,11 @@ from obygaze_models.runner.results import (
 )
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.summary import CellRows, has_levels
+from obygaze_models.runner.summary import CellRows, counted_as, has_levels
 from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 
 # What two runs of one experiment share, or what follows from the rest.
-COMPARED = ("protocol", "manifest", "stores", "versions", "parts")
+COMPARED = ("protocol", "manifest", "stores", "texts", "versions", "parts")
 HASH_LETTERS = 12
 MOST_SENTENCES = 6
 MOST_DRAWS = 1_000_000  # of films, as in a protocol
@@ -133,6 +133,7 @@ class ComparedRuns(Listing):
         settings: Each setting or input that is not the same in all runs, with its value in each.
         cells: The models and baselines.
         warnings: Where runs do not test the same clips in the same folds, or share nothing.
+        counted_as: What the numbers of clips count: clips, or rows of annotators about clips.
     """
 
     runs: Sequence[str]
@@ -140,6 +141,7 @@ class ComparedRuns(Listing):
     settings: Mapping[str, Sequence[str]]
     cells: Sequence[ComparedCell]
     warnings: Sequence[str] = ()
+    counted_as: str = "clip"
 
     def to_json(self) -> dict[str, Any]:
         """Return the output of `obygaze compare --json`."""
@@ -198,7 +200,7 @@ class ComparedRuns(Listing):
             headers = ("what differs", *numbers)
             tables.append(ResultTable("settings", title, headers, rows))
         metric = metric_name(self.metric)
-        headers = ("task", "model", "clips", "films")
+        headers = ("task", "model", f"{self.counted_as}s", "films")
         headers += tuple(f"{metric}, {number}" for number in numbers)
         for number in numbers[1:]:
             headers += (f"{number} - 1", f"p (all), {number}")
@@ -206,8 +208,8 @@ class ComparedRuns(Listing):
         if rows:
             title = f"{metric} in each run, and differences to the first"
             note = (
-                "All numbers of a line are on the clips that all of these runs tested with the "
-                "same class. p (all) is corrected for all differences of the comparison. "
+                f"All numbers of a line are on the {self.counted_as}s that all of these runs tested"
+                " with the same class. p (all) is corrected for all differences of the comparison. "
                 "obygaze compare -o FILE.csv writes the baselines too."
             )
             tables.append(ResultTable("compared", title, headers, rows, note))
@@ -257,7 +259,7 @@ class ComparedRuns(Listing):
             name = f"{cell.name}, {pair_name(cell.train, cell.test)}"
             n_sides = sum(side is not None for side in cell.sides)
             all_of_them = "both" if n_sides == 2 else f"all {n_sides}"
-            clips = f"on the {count(cell.n_clips, 'clip')} that {all_of_them} tested"
+            clips = f"on the {count(cell.n_clips, self.counted_as)} that {all_of_them} tested"
             for run, side in zip(self.runs[1:], cell.sides[1:], strict=True):
                 if side is None or not math.isfinite(side.difference):
                     continue
@@ -300,7 +302,8 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         warnings += _warnings(names, opened, cells, chosen)
         warnings += _nothing_shared(names, opened, [*cells.values()])
         settings = differing_settings(runs)
-    return ComparedRuns(names, chosen, settings, [*cells.values()], warnings)
+    noun = counted_as(runs[0])
+    return ComparedRuns(names, chosen, settings, [*cells.values()], warnings, noun)
 
 
 def _compared_cell(
@@ -483,8 +486,7 @@ def _hashes_of_clips(run: Run) -> Iterator[str]:
     """Yield the hashes of the rows of a run's manifest, and of its clips with their places."""
     manifest = run.about["manifest"]
     yield manifest["sha256"]
-    if "clips" in manifest.get("labels", {}):
-        yield manifest["labels"]["clips"]
+    yield manifest["labels"]["clips"]
 
 
 def _warnings(
@@ -510,11 +512,12 @@ def _warnings(
         n_cells = count(len(in_both), "cell")
         if other_clips:
             key = other_clips[0]
+            noun = counted_as(runs[0].run)
             yield (
-                f"{name} does not test the clips of {names[0]} with the same classes in "
-                f"{len(other_clips)} of {n_cells}: {run.rows[key].n_clips} clips of "
+                f"{name} does not test the {noun}s of {names[0]} with the same classes in "
+                f"{len(other_clips)} of {n_cells}: {run.rows[key].n_clips} {noun}s of "
                 f"{pair_name(*key[:2])}, {runs[0].rows[key].n_clips} in the first run. "
-                f"All numbers are on the {cells[key].n_clips} clips that all runs test with the "
+                f"All numbers are on the {cells[key].n_clips} {noun}s that all runs test with the "
                 "same class."
             )
         if other_folds and metric in RANKING_METRICS:
@@ -558,10 +561,15 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
     settings_of_runs = []
     for run in runs:
         known = {key: run.about[key] for key in COMPARED}
+        known["stores"] = {}
+        for name, facts in run.about["stores"].items():
+            missing = [*facts["missing"]]
+            words = f"{len(missing)}: {few(missing, 3)}" if missing else "none"
+            known["stores"][name] = {**facts, "missing": words}
         if none_has_levels:
             # This hash is then one of the ids alone, as is that of the clips.
-            labels = {**known["manifest"].get("labels", {})}
-            labels.pop("levels", None)
+            labels = dict(known["manifest"]["labels"])
+            del labels["levels"]
             known["manifest"] = {**known["manifest"], "labels": labels}
         if have_one_store_each:
             ((name, store),) = known.pop("stores").items()

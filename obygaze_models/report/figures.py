@@ -42,6 +42,7 @@ from obygaze_models.runner.summary import (
     CellRows,
     Gain,
     counted_as,
+    difference_text,
     film_values,
     short,
 )
@@ -110,10 +111,10 @@ def figure_of_pair(run: ReportRun, pair: Pair) -> Figure:
 
 def figure_of_senses(run: ReportRun, gain: Gain) -> Figure:
     """Return each store alone, the one that training films choose, the gain, and joined."""
-    rows: list[CellRow] = [(cell.store, cell) for cell in gain.single]
+    rows: list[CellRow] = [(cell.store, cell) for cell in gain.parts]
     rows.append(("chosen on training films", gain.chosen))
     rows.append(
-        Heading(f"gain, {gain.joined.store} minus chosen: {gain.text(run.ranking)}")
+        Heading(f"gain, {gain.joined.store} minus chosen: {difference_text(gain.row)}")
     )
     rows.append((gain.joined.store, gain.joined))
     model = label_of(gain.joined.model)

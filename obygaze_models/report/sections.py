@@ -11,7 +11,7 @@ from typing import Any
 
 from obygaze_features.core.console import count, few
 from obygaze_features.manifest.model import Clip
-from obygaze_models.evaluation.bootstrap import CONFIDENCE
+from obygaze_models.evaluation.bootstrap import CONFIDENCE, NEARLY_PERFECT
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import AP, PREVALENCE, metric_name
@@ -47,6 +47,7 @@ from obygaze_models.runner.rows import ConceptRow, NodeRow, ResultRow, SuccessRo
 from obygaze_models.runner.summary import (
     CellRows,
     cannot_guess,
+    compared_stores,
     counted_as,
     films_above,
     on_same_clips,
@@ -115,7 +116,8 @@ def section_of_results(run: ReportRun) -> Section:
     section.figures += figures_of_tasks(run)
     if run.cells:
         section.tables.append(_table_beside_guess(run))
-        section.sentences += _sentences_of_stores(run)
+        for cells in grouped_by(run.cells, pair_of_cell).values():
+            section.sentences += compared_stores(run, cells)
     if run.main is not None and run.main.n_films <= MOST_FILMS:
         section.tables.append(_table_of_films(run, pair_of_cell(run.main)))
     return section
@@ -155,6 +157,14 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
     notes = []
     if any(number.interval for number in values.values()):
         notes.append(f"In brackets: {100 * CONFIDENCE:g} % intervals over films.")
+    if any(
+        number.interval and number.value > NEARLY_PERFECT for number in values.values()
+    ):
+        notes.append(
+            f"An interval of a value above {short(NEARLY_PERFECT, 1)} is not narrower than the"
+            " number of clips allows: it may begin below every draw of films, as these all end"
+            " near 1."
+        )
     if any(number.n_clips is not None for number in values.values()):
         notes.append(
             "Where models of a task were tested on other clips, each number has its clips;"
@@ -239,26 +249,6 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
     )
 
 
-def _sentences_of_stores(run: ReportRun) -> Iterator[str]:
-    """Yield the difference of the first store to each other one, of the model of the answer."""
-    # The first screen says what joined stores gain.
-    if run.main is None or run.gain is not None:
-        return
-    for pair, cells in grouped_by(run.cells, pair_of_cell).items():
-        of_model = [cell for cell in cells if cell.model == run.main.model]
-        for other in of_model[1:]:
-            first = of_model[0]
-            row = run.difference(first, other)
-            if row is None or row["metric"] != run.ranking:
-                continue
-            if math.isfinite(row["value"]):
-                yield (
-                    f"{run.task_name(pair)}: {run.label(first)} minus {run.label(other)} is "
-                    f"{metric_name(run.ranking)} {NumberCell.of(row)} on"
-                    f" {row['clips']} {counted_as(run)}s that both were tested on."
-                )
-
-
 def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
     """Return the tasks with the size of the test, and what a random order has."""
     size = size_text(run, cell)
@@ -276,6 +266,7 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
     guess = run.guess_of(shown[0], run.ranking)
     if guess is not None:
         shown.append(guess)
+    have_other_clips = len({cell.tested for cell in shown}) > 1
     # Without clips that all of them tested, the table is that of the first.
     shown = on_same_clips(run, shown) or shown[:1]
     headers = ["film", "id", f"{counted_as(run)}s", *map(run.label, shown)]
@@ -285,6 +276,9 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
         dash = (
             "A dash: no positive clips. Where all clips are positive, any order has 1."
         )
+    if have_other_clips:
+        n_clips = count(shown[0].n_clips, counted_as(run))
+        dash += f" All values are of the {n_clips} that each of them was tested on."
     rows: list[Cells | Heading] = []
     for film, row in of_first.items():
         values = []
@@ -564,12 +558,8 @@ def section_of_learning(run: ReportRun) -> Section:
         for (model, store), of_model in by_model.items():
             values = {row["train_films"]: row["value"] for row in of_model}
             curve = [NumberCell(values.get(number, math.nan)) for number in numbers]
-            # Rows of a run that was made before have the clips of each point.
-            n_clips = {row["clips"] for row in of_model}
-            clips = n_clips.pop() if len(n_clips) == 1 else DASH
-            if clips == DASH:
-                curve = [NO_NUMBER] * len(numbers)
-            rows.append((run.label_of(model, store), *curve, clips))
+            label = run.label_of(model, store)
+            rows.append((label, *curve, of_model[0]["clips"]))
     title = f"{metric_name(run.primary)} by the number of training films"
     headers = [
         "model",
@@ -578,7 +568,7 @@ def section_of_learning(run: ReportRun) -> Section:
     ]
     note = (
         "The last column counts what all fits of a row were tested on, with each number of training"
-        " films. A dash: the fits of a row were tested on too few common clips, or on other ones."
+        " films. A dash: the fits of a row were tested on too few common clips."
     )
     is_folded = len(rows) > MOST_OPEN_ROWS
     table = ResultTable("learning", title, headers, rows, note, folded=is_folded)
@@ -820,6 +810,8 @@ def _table_of_inputs(run: ReportRun) -> ResultTable:
         array = f"array {facts['array']}, {facts['width']} wide"
         content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
         rows.append(("store", content, facts["seal"]))
+    for path, sha256 in about["texts"].items():
+        rows.append(("texts", path, sha256))
     for name, sha256 in about["files"].items():
         rows.append(("table", name, sha256))
     for name, version in about["versions"].items():

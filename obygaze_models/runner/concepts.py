@@ -196,20 +196,20 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
             place = run.table.concept_names.index(name)
             targets[:, column] = of_concepts[:, place]
     known = []
-    for column in range(len(names)):
-        is_target = targets[:, column] >= 0
-        has_both = len(np.unique(targets[is_target, column])) == 2
-        if has_both and np.isfinite(margins[is_target, column]).all():
-            known.append(column)
     qualities: dict[str, ConceptRow] = {}
     for column, name in enumerate(names):
         is_target = targets[:, column] >= 0
+        n_clips = int(is_target.sum())
+        n_positive = int((targets[:, column] == 1).sum())
         qualities[name] = {
             "concept": name,
-            "clips": int(is_target.sum()),
-            "positive": int((targets[:, column] == 1).sum()),
+            "clips": n_clips,
+            "positive": n_positive,
             "tolerance": float(bank.C_[column]),
         }
+        has_both = 0 < n_positive < n_clips
+        if has_both and np.isfinite(margins[is_target, column]).all():
+            known.append(column)
     if not known:
         return qualities
     order = _order_in_films(run, clips, films[clips])

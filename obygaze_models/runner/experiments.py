@@ -99,7 +99,8 @@ def run(
         protocol: The name of a protocol that comes with obygaze, or a TOML file.
         stores: A store, and its name in tables; in Python one or several, or a mapping.
         manifest: The clips. The default is the protocol's, or the only one there is.
-        tasks: The labels to predict: COLUMN, COLUMN=VALUE, 'COLUMN>=2' or a task by its name.
+        tasks: The labels to predict: COLUMN, COLUMN=VALUE, 'COLUMN>=2' or a task by its name. A
+            value is told from all others: --set 'data.where=COLUMN != OTHER' leaves out a third.
         changes: Change a key of the protocol, as in splits.scheme=none.
         output: The name of the run, or a folder.
         n_jobs: Processes that train.

@@ -17,14 +17,14 @@ from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.joining import (
     JoinedPart,
-    is_joined_title,
     joined_parts,
     part_names,
 )
 from obygaze_features.store.layout import N_WORDS
 from obygaze_features.store.reading import NOT_IN_STORE
 from obygaze_features.store.recipe import IMPORTED
-from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.evaluation.leakage import numbers_of
+from obygaze_models.evaluation.predictions import BoolArray, FloatArray
 from obygaze_models.models.common import (
     NOT_FINITE,
     as_float32,
@@ -56,6 +56,7 @@ class Features:
         origin: What run.json says about the store.
         store_ids: The id that the store has for each clip of the table.
         copies: The number of its group for each clip whose features another clip has too.
+        equal: A number for each clip of the table; clips of one number have the same features.
         parts: The parts of joined features; none of others.
     """
 
@@ -66,6 +67,7 @@ class Features:
     origin: Mapping[str, Any] = field(default_factory=dict)
     store_ids: Sequence[str] = ()
     copies: Mapping[str, int] = field(default_factory=dict)
+    equal: IntArray | None = None
     parts: Sequence[JoinedPart] = ()
 
     @property
@@ -76,6 +78,18 @@ class Features:
     def of(self, clips: IntArray) -> Any:
         """Return the features of some clips of the table."""
         return self.X[self.row_of[clips]]
+
+    def tied(self, clips: IntArray, scores: FloatArray) -> FloatArray:
+        """Return scores in which clips with the same features have one score.
+
+        A product of matrices rounds equal rows in other ways, by their places in it.
+        """
+        if self.equal is None:
+            return scores
+        _, first, group = np.unique(
+            self.equal[clips], return_index=True, return_inverse=True
+        )
+        return scores[first][group]
 
     def only(self, stays: BoolArray, clip_ids: Sequence[str]) -> "Features":
         """Return the features of those clips of the table that another store has too."""
@@ -112,6 +126,9 @@ def read_stores(
         if name in protocol.features:
             data = replace(data, array=(protocol.features[name].array,))
         features.append(read_store(name, store, table, data, of_frames))
+    for place, of_store in enumerate(features):
+        if of_store.parts:
+            features[place] = _with_names_of_parts(of_store, features)
     if protocol.fit.choose_store:
         return _with_common_clips(features, table)
     return features
@@ -157,6 +174,8 @@ def read_store(
     digest, row_hashes = _hashes(X, ids)
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
+    equal = np.full(len(table), -1, dtype=np.intp)
+    equal[clips] = numbers_of(row_hashes)
     without_words = _without_words(store, ids, [store_ids[row] for row in clips], data)
     origin: dict[str, Any] = {
         "location": store.location,
@@ -169,9 +188,6 @@ def read_store(
         "manifest": store.record.manifest.name,
         "sha256": digest,
     }
-    parts = joined_parts(store.recipe)
-    if parts:
-        origin["parts"] = part_names(parts)
     if data.segments:
         origin |= {"rule": data.rule, "reduce": data.reduce}
     if without_words:
@@ -186,17 +202,29 @@ def read_store(
         origin,
         store_ids,
         _equal_clips(row_hashes, ids, table.clip_of, without_words),
-        parts,
+        equal,
+        joined_parts(store.recipe),
     )
 
 
-def is_backbone(backbone: str, pattern: str) -> bool:
-    """Return whether a pattern such as `xclip-*` matches the backbone of a store.
+def _with_names_of_parts(
+    features: Features, all_features: Sequence[Features]
+) -> Features:
+    """Return joined features that name their parts as the stores of the run are named.
 
-    No pattern matches a joined store, which has several.
+    A part whose store is not in the run has the title of its recipe.
     """
-    if is_joined_title(backbone):
-        return False
+    names = part_names(features.parts)
+    for place, part in enumerate(features.parts):
+        for other in all_features:
+            of_store = (other.origin["fingerprint"], other.origin["array"])
+            if of_store == (part.fingerprint, part.array):
+                names[place] = other.name
+    return replace(features, origin={**features.origin, "parts": names})
+
+
+def is_backbone(backbone: str, pattern: str) -> bool:
+    """Return whether a pattern such as `xclip-*` matches the backbone of a store."""
     return fnmatch(backbone.casefold().removesuffix(IMPORTED), pattern.casefold())
 
 

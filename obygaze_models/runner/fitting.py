@@ -211,6 +211,10 @@ class Fitted:
             return np.asarray(self.estimator.predict_proba(X)[:, 1], dtype=np.float64)
         return np.asarray(self.estimator.decision_function(X), dtype=np.float64)
 
+    def score_clips(self, features: Features, clips: IntArray) -> FloatArray:
+        """Return the scores of clips; those with the same features have the same one."""
+        return features.tied(clips, self.score(features.of(clips)))
+
     def recalibrated(self, scores: FloatArray) -> FloatArray | None:
         """Return probabilities by Platt's method, fitted on the inner scores; None without those.
 
@@ -235,11 +239,10 @@ def _log_odds(scores: FloatArray) -> FloatArray:
 def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     """Fit a model on the training rows of a fold; a `FixTraining` says why that is not possible.
 
-    Of several settings it takes those that are best inside the training rows.
+    Of several settings it takes those that are best inside the training rows. Perceptrons are
+    fitted by `fit_perceptrons`.
     """
     refuse_one_class(context.labels, held)
-    if model.kind == registry.PERCEPTRON:
-        return fit_perceptrons(model, [held], context, context.seed)[0]
     options = [
         Model(model.kind, for_task(model.kind, settings, context.task))
         for settings in candidates(model)
@@ -289,7 +292,7 @@ def with_inner_scores(fitted: Fitted, held: HeldOut, context: FitContext) -> Fit
 
     def score_inside(train: IntArray, rows: IntArray) -> FloatArray:
         inside = fit_model(settled, held.inner(train, rows), context)
-        return inside.score(context.features.of(rows))
+        return inside.score_clips(context.features, rows)
 
     return replace(fitted, inner=_over_inner_splits(held, context, score_inside))
 
@@ -300,7 +303,7 @@ def _validation_scores(
     """Return the scores of the validation clips, which did not train."""
     rows = held.validation
     one_fold = np.zeros(len(rows), dtype=np.intp)
-    scores = fitted.score(context.features.of(rows))
+    scores = fitted.score_clips(context.features, rows)
     return InnerScores(context.y_of(rows), scores, one_fold)
 
 
@@ -356,7 +359,7 @@ def _choose(
             except FixTraining:
                 break
             found_on = np.union1d(found_on, fitted.found_on)
-            scores = fitted.score(context.features.of(rows))
+            scores = fitted.score_clips(context.features, rows)
             predictions = Predictions.of(context.labels[rows] == 1, scores)
             of_options.append(average_precision(predictions))
         if len(of_options) == len(options):
@@ -400,7 +403,7 @@ def _zero_shot(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     if held.file_folds is not None:
         return fitted
     y = context.y_of(held.train)
-    scores = fitted.score(context.features.of(held.train))
+    scores = fitted.score_clips(context.features, held.train)
     return replace(fitted, inner=InnerScores(y, scores, np.zeros(len(y), np.intp)))
 
 

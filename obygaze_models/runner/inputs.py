@@ -34,6 +34,7 @@ from obygaze_features.store.joining import (
     part_names,
 )
 from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.models.concepts import RATED
 from obygaze_models.models.registry import (
     TEXTS,
     ZERO_SHOT,
@@ -152,7 +153,7 @@ def gather(
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
     labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     remarks = {
-        "left out": _shares_left_out(features, labels, table),
+        "left out": _shares_left_out(features, labels, protocol),
         **table.remarks,
         **_remarks_on_media(table, manifest, stores),
         "annotators": rows_of_annotators(labels, table),
@@ -166,16 +167,20 @@ def gather(
 
 
 def _shares_left_out(
-    features: Sequence[Features], labels: Labels, table: ClipTable
+    features: Sequence[Features], labels: Labels, protocol: Protocol
 ) -> str:
     """Return the shares of positives among the clips that lack a part of joined features.
 
     Absence that depends on the label would look like content.
     """
-    of_stores = []
+    of_stores: dict[str, str] = {}
     for store in features:
         if not store.parts:
             continue
+        which = f"Clips that lack a part of {store.name}"
+        if protocol.fit.choose_store:
+            # All stores then have the same clips.
+            which = "Clips without features in all stores"
         of_tasks = []
         for task, of_task in labels.items():
             left_out = of_task[~store.present & (of_task >= 0)]
@@ -186,11 +191,8 @@ def _shares_left_out(
                     f" {100 * np.mean(kept == 1):.0f} % of {len(kept)} kept in {task}"
                 )
         if of_tasks:
-            of_stores.append(
-                f"Clips that lack a part of {store.name} are left out. Positive are"
-                f" {few(of_tasks)}."
-            )
-    return " ".join(of_stores)
+            of_stores[which] = f"{which} are left out. Positive are {few(of_tasks)}."
+    return " ".join(of_stores.values())
 
 
 def _remarks_on_media(
@@ -241,7 +243,8 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
     if not stores and protocol.model_names:
         raise FixUsage(
             "models need features, but no store is given",
-            hint="--store NAME=STORE (obygaze store ls)",
+            hint="--store NAME=STORE (obygaze store ls; obygaze extract run MANIFEST -b descriptors"
+            " makes one of films)",
         )
     if CHOSEN in stores:
         raise FixUsage(
@@ -332,32 +335,30 @@ def _check_parts_alone(
 def _without_models_of_concepts(
     protocol: Protocol, table: ClipTable
 ) -> tuple[Protocol, str]:
-    """Leave out the models of concepts where no clip has one, and say so."""
+    """Leave out the models of concepts where no clip is an example of one, and say so."""
     of_concepts = []
     for name in protocol.model_names:
         model = protocol.models[name]
         if find_kind(model.kind).head and TEXTS not in model.settings:
             of_concepts.append(name)
     others = [name for name in protocol.model_names if name not in of_concepts]
-    if not of_concepts or table.has_concept.any():
+    is_example = np.isin(table.levels, RATED)
+    if not of_concepts or table.has_concept[is_example].any():
         return protocol, ""
+    why = "no clip has a visual concept"
+    if table.has_concept.any():
+        why = f"no clip with a visual concept has the level {' or '.join(RATED)}"
     if not others:
         raise FixInput(
-            f"no clip has a visual concept, which {' and '.join(of_concepts)} would read",
+            f"{why}, which {' and '.join(of_concepts)} would learn from",
             where=table.name,
             hint="a model without concepts, such as ridge",
         )
-    questions = []
-    for question in protocol.report.questions:
-        if not {question.first, question.second} & set(of_concepts):
-            questions.append(question)
-    report = replace(protocol.report, questions=tuple(questions), concepts=False)
-    grid = replace(protocol.grid, models=tuple(others))
+    protocol = protocol.with_models(others)
+    report = replace(protocol.report, concepts=False)
     are = "is" if len(of_concepts) == 1 else "are"
-    left_out = (
-        f"{' and '.join(of_concepts)} {are} left out: no clip has a visual concept."
-    )
-    return replace(protocol, grid=grid, report=report), left_out
+    left_out = f"{' and '.join(of_concepts)} {are} left out: {why}."
+    return replace(protocol, report=report), left_out
 
 
 def _texts_of_models(

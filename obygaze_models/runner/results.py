@@ -56,7 +56,7 @@ class Evaluation:
         protocol: The protocol.
         films: The film of each clip of the table.
         labels: The class of each clip, by task.
-        backbones: The backbone of each store.
+        backbones: The backbone of each store; a joined one has several, and so none.
         clips: The number of the clip that each row of the table is about; without it, each row
             counts as a clip.
     """
@@ -75,7 +75,11 @@ class Evaluation:
             inputs.protocol,
             table.films,
             dict(inputs.labels),
-            {store.name: str(store.origin["backbone"]) for store in inputs.stores},
+            {
+                store.name: str(store.origin["backbone"])
+                for store in inputs.stores
+                if not store.parts
+            },
             numbers_of([table.clip_of[clip] for clip in table.ids]),
         )
 
@@ -162,7 +166,7 @@ def cell_results(cell: Cell, evaluation: Evaluation) -> CellResults:
         }
         for film in names
     ]
-    backbone = evaluation.backbones.get(cell.store, "")
+    backbone = evaluation.backbones.get(cell.store)
     printed = [
         value for value in evaluation.protocol.paper if _is_about(value, cell, backbone)
     ]
@@ -204,8 +208,11 @@ def _fits_of_films(
     return n_fits, deviations
 
 
-def _is_about(printed: PaperValue, cell: Cell, backbone: str) -> bool:
-    """Return whether a printed number is about a cell of this backbone."""
+def _is_about(printed: PaperValue, cell: Cell, backbone: str | None) -> bool:
+    """Return whether a printed number is about a cell of this backbone.
+
+    No pattern of backbones matches a cell without one, such as that of a joined store.
+    """
     known = {
         "model": cell.model,
         "feature": cell.store,
@@ -216,7 +223,9 @@ def _is_about(printed: PaperValue, cell: Cell, backbone: str) -> bool:
         wanted = getattr(printed, key)
         if wanted and wanted != value:
             return False
-    return not printed.backbone or is_backbone(backbone, printed.backbone)
+    if not printed.backbone:
+        return True
+    return backbone is not None and is_backbone(backbone, printed.backbone)
 
 
 def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
@@ -225,7 +234,7 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
     At a threshold, a model of other training films could call many other clips positive.
     """
     films = evaluation.films[cell.clips]
-    if not _has_enough(cell, films):
+    if not _has_enough(cell, evaluation):
         return {}
     given = cell.metrics
     if cell.is_trained:
@@ -260,11 +269,13 @@ def _labels_of_clips(cell: Cell, evaluation: Evaluation) -> NDArray[np.bool_]:
     return labels
 
 
-def _has_enough(cell: Cell, films: NDArray[np.str_]) -> bool:
+def _has_enough(cell: Cell, evaluation: Evaluation) -> bool:
     """Return whether a test has enough clips of each class for an interval over films."""
-    n_positive = int(cell.y.sum())
-    n_fewer = min(n_positive, len(cell.y) - n_positive)
-    return n_fewer >= LEAST_CLIPS and len(np.unique(films[cell.y])) >= LEAST_FILMS
+    y = _labels_of_clips(cell, evaluation)
+    n_positive = int(y.sum())
+    n_fewer = min(n_positive, len(y) - n_positive)
+    positive_films = np.unique(evaluation.films[cell.clips[cell.y]])
+    return n_fewer >= LEAST_CLIPS and len(positive_films) >= LEAST_FILMS
 
 
 def _label_inflation(cell: Cell, evaluation: Evaluation) -> float:

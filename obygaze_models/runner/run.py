@@ -446,7 +446,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
     """Return the test of a fit."""
     name, pair, number, repeat = key
     held = run.folds[pair][number]
-    scores = fitted.score(run.vectors.features.of(held.test))
+    scores = fitted.score_clips(run.vectors.features, held.test)
     y = run.labels[pair[1]][held.test] == 1
     starts_at_random = run.models[name].kind == PERCEPTRON
     if find_kind(run.models[name].kind).is_trained:

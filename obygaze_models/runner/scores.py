@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.bootstrap import BLOCK, Statistics, reuse_inflation
 from obygaze_models.evaluation.grouped_stats import (
     GroupedStats,
@@ -40,6 +41,8 @@ from obygaze_models.runner.features import CHOSEN
 K = TypeVar("K")
 RANDOM = "random"  # the baseline with values in closed form
 RANDOM_SHARE = 0.5  # of the clips that it calls positive
+# Why a fold has no test on the store that training films choose.
+NOT_CHOSEN = "no fit without some training clips says which store is the best"
 TUNED = [metric.name for metric in METRICS.values() if metric.is_tuned]
 
 
@@ -360,6 +363,8 @@ def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
     To name the best of several stores after the test is to choose it on test films. So it is chosen
     in each fold, as any setting is: fits without their film have scored training clips of every
     store, and the store with the highest average precision there is taken. Nothing is fitted again.
+    A fold in which no store has such scores, as of a perceptron without validation clips, is left
+    out: there is nothing to choose by.
     """
     same_model: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
@@ -370,14 +375,27 @@ def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
         for cell in on_stores:
             for t in cell.tested:
                 tests_of_folds.setdefault((t.fold, t.seed), {})[cell.store] = t
-        tested = [_chosen_test(tests) for tests in tests_of_folds.values()]
         # A fold that only some stores lack is tested on the others.
-        names = {t.fold for t in tested}
+        names = {fold for fold, _ in tests_of_folds}
         skipped = {
             fold: reason
             for fold, reason in on_stores[0].skipped.items()
             if fold not in names
         }
+        tested = []
+        for (fold, _), tests in tests_of_folds.items():
+            test = _chosen_test(tests)
+            if test is None:
+                skipped[fold] = NOT_CHOSEN
+            else:
+                tested.append(test)
+        if not tested:
+            model = on_stores[0].model
+            raise FixInput(
+                f"training films can choose a store for {model} in no fold: {NOT_CHOSEN}",
+                hint="splits with validation clips, grid.models without"
+                f" {model}, or --set fit.choose_store=false",
+            )
         # Training films choose the store, also for a model that is not trained.
         of_model = replace(
             on_stores[0], tested=tested, skipped=skipped, is_trained=True
@@ -386,11 +404,13 @@ def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
     return chosen
 
 
-def _chosen_test(tests: Mapping[str, ScoredFold]) -> ScoredFold:
-    """Return the test of the store with the best inner score; of equal ones, the first."""
+def _chosen_test(tests: Mapping[str, ScoredFold]) -> ScoredFold | None:
+    """Return the test of the store with the best inner score, of equal ones the first; or None."""
     inner_ap = {store: t.inner_ap for store, t in tests.items()}
     known = {store: ap for store, ap in inner_ap.items() if ap is not None}
-    best = max(known, key=known.__getitem__) if known else next(iter(tests))
+    if not known:
+        return None
+    best = max(known, key=known.__getitem__)
     facts = {**tests[best].chosen, "store": best, "inner_ap": inner_ap}
     return replace(tests[best], chosen=facts)
 

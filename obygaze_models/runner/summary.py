@@ -32,12 +32,12 @@ from obygaze_models.evaluation.metrics import (
 )
 from obygaze_models.evaluation.predictions import ROUNDING
 from obygaze_models.protocols.schedule import split_kind
-from obygaze_models.runner.features import CHOSEN, SHOWN_MISSING
+from obygaze_models.runner.features import CHOSEN, NOT_COMMON, SHOWN_MISSING
 from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.tables import Run, is_trained
+from obygaze_models.runner.tables import Run
 
 # Baselines that guess from the training clips of the same film.
 OF_FILMS = ("film_prior", "neighbour")
@@ -106,7 +106,7 @@ class CellRows:
     @property
     def is_trained(self) -> bool:
         """Whether its scores depend on the training clips."""
-        return is_trained(self.facts)
+        return bool(self.facts["is_trained"])
 
     @property
     def name(self) -> tuple[str, str, str, str]:
@@ -142,8 +142,8 @@ class CellRows:
 
     @property
     def tested(self) -> str:
-        """What is equal for cells that tested the same clips; an old run knows only how many."""
-        return str(self.facts.get("tested") or self.n_clips)
+        """What is equal for cells that tested the same clips: a hash of them."""
+        return str(self.facts["tested"])
 
     @property
     def leaked(self) -> int:
@@ -204,8 +204,8 @@ def cells_of(run: Run) -> list[CellRows]:
 
 
 def has_levels(run: Run) -> bool:
-    """Return whether the clips of a run have levels or concepts; an old run does not say."""
-    return bool(run.about["manifest"].get("has_levels", True))
+    """Return whether the clips of a run have levels or concepts."""
+    return bool(run.about["manifest"]["has_levels"])
 
 
 def counted_as(run: Run) -> str:
@@ -276,8 +276,7 @@ def on_same_clips(run: Run, cells: Sequence[CellRows]) -> list[CellRows]:
     A cell that tested no other clips is the same object. The others have the metrics that a text or
     a page shows, without intervals.
     """
-    hashes = {cell.facts.get("tested") for cell in cells}
-    if len(hashes) == 1 and None not in hashes:
+    if len({cell.tested for cell in cells}) == 1:
         return list(cells)
     found = [run.tested_cells.get(cell.name) for cell in cells]
     known = [cell for cell in found if cell is not None]
@@ -287,7 +286,7 @@ def on_same_clips(run: Run, cells: Sequence[CellRows]) -> list[CellRows]:
     if shared.problem:
         return []
     of_all = [rows for rows in cells if rows.n_clips == shared.n_clips]
-    tested = of_all[0].facts.get("tested") if of_all else None
+    tested = of_all[0].tested if of_all else None
     cut = []
     for rows, cell in zip(cells, shared.cells, strict=True):
         if rows.n_clips == shared.n_clips:
@@ -388,7 +387,7 @@ def answer(run: Run) -> str:
     if others:
         sentence += f" It has {metric_name(metric)} {', '.join(others)}."
     gain = gain_of(run, cells)
-    return sentence if gain is None else f"{sentence} {gain.sentence(metric)}"
+    return sentence if gain is None else f"{sentence} {gain.sentence}"
 
 
 def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
@@ -432,49 +431,39 @@ class Gain:
     Attributes:
         joined: The cell of the joined store.
         chosen: The cell of the store that training films choose.
-        single: The cells of the stores they choose from.
+        parts: The cells of the stores that are joined, as far as the run has them.
         row: The difference of the first two.
     """
 
     joined: CellRows
     chosen: CellRows
-    single: Sequence[CellRows]
+    parts: Sequence[CellRows]
     row: ResultRow
 
-    def text(self, metric: str) -> str:
-        """Return the gain with its interval, such as `AP .03 [.01, .05]`."""
-        value = f"{metric_name(metric)} {short(self.row['value'])}"
-        if math.isfinite(self.row["low"]):
-            value += f" [{short(self.row['low'])}, {short(self.row['high'])}]"
-        return value
-
-    def sentence(self, metric: str) -> str:
+    @property
+    def sentence(self) -> str:
         """Return the gain, and what it means as far as its interval says so."""
-        stores = [cell.store for cell in self.single]
-        together = f"{listed(stores)} together"
-        means = {
-            BETTER: f"{together} say more than the best of them alone",
-            PERHAPS_BETTER: f"{together} may say more than the best of them alone, or this is"
-            " chance",
-            NOT_SHOWN: f"this run does not show whether {together} say more than the best of them"
-            " alone",
-            PERHAPS_WORSE: f"{together} may be worse than the best of them alone",
-            WORSE: f"{together} are worse than the best of them alone",
-            UNKNOWN: "without an interval, this may be chance",
-        }
-        meaning = means[verdict(self.row)]
-        if self.row["low"] <= 0 <= self.row["high"] < MARGIN:
-            meaning = f"{self._adds_nothing()}: a gain of {short(MARGIN)} is outside the interval"
+        low, high = self.row["low"], self.row["high"]
+        together = f"{listed([cell.store for cell in self.parts])} together"
+        meaning = (
+            f"this run does not show that {together} say more than the best store alone"
+        )
+        if verdict(self.row) == BETTER:
+            meaning = f"{together} say more than the best store alone"
+        elif -MARGIN < low <= 0 and high < MARGIN:
+            meaning = (
+                f"{self._adds_nothing()}: the interval is within {short(MARGIN)} of 0"
+            )
         name = label_of(self.joined.model)
         return (
             f"The gain of {name} on {self.joined.store} over {name} on the store that training"
-            f" films choose is {self.text(metric)}: {meaning}."
+            f" films choose is {difference_text(self.row)}: {meaning}."
         )
 
     def _adds_nothing(self) -> str:
         """Return which stores add nothing to the one that all training films choose."""
         best = {fold["chosen"]["store"] for fold in self.chosen.facts["folds"]}
-        others = [cell.store for cell in self.single if cell.store not in best]
+        others = [cell.store for cell in self.parts if cell.store not in best]
         if len(best) > 1:
             return "the stores together add nothing that the best of them does not have"
         add = "adds" if len(others) == 1 else "add"
@@ -495,7 +484,54 @@ def gain_of(run: Run, cells: Sequence[CellRows]) -> Gain | None:
         return None
     row = difference_row(run.shown_results, joined, chosen)
     single = [same_model[name] for name in same_model if name not in joined_stores(run)]
-    return None if row is None else Gain(joined, chosen, single, row)
+    names = run.about["stores"][joined.store]["parts"]
+    # An earlier program named parts by their titles.
+    parts = [cell for cell in single if cell.store in names] or single
+    return None if row is None else Gain(joined, chosen, parts, row)
+
+
+def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:
+    """Return which store is better for the model of the answer: the first one, or each other one.
+
+    What joined features say more than the store that training films choose, the gain says.
+
+    Args:
+        run: The run.
+        cells: The cells of a training and a test task.
+    """
+    all_cells = cells_of(run)
+    asked = asked_cell(run, all_cells)
+    if asked is None:
+        return []
+    left_out = []
+    if gain_of(run, all_cells) is not None:
+        left_out = [CHOSEN, *joined_stores(run)]
+    metric = compared_metric(run)
+    of_model = []
+    for cell in cells:
+        if cell.is_model and cell.model == asked.model and cell.store not in left_out:
+            of_model.append(cell)
+    model = label_of(asked.model)
+    sentences = []
+    for other in of_model[1:]:
+        first = of_model[0]
+        row = difference_row(run.shown_results, first, other)
+        if row is None or row["metric"] != metric or not math.isfinite(row["value"]):
+            continue
+        sentences.append(
+            f"{first.tasks}: {model} ({first.store}) minus {model} ({other.store}) is"
+            f" {difference_text(row)} on {row['clips']} {counted_as(run)}s that both were tested"
+            f" on ({first.store} is better: {verdict(row)})."
+        )
+    return sentences
+
+
+def difference_text(row: ResultRow) -> str:
+    """Return a difference with its interval, such as `AP .03 [.01, .05]`."""
+    value = f"{metric_name(row['metric'])} {short(row['value'])}"
+    if math.isfinite(row["low"]):
+        value += f" [{short(row['low'])}, {short(row['high'])}]"
+    return value
 
 
 def joined_stores(run: Run) -> list[str]:
@@ -627,7 +663,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
         "copies": copies(run, models),
         "films on both sides": films_on_both_sides(run, models),
         "guessing": no_better_than_guessing(run, models, cells),
-        "chance": chance(run, models),
+        "chance": chance(run, models, cells),
         "few films": few_films(models),
         "no interval": without_interval(run, models),
         "rare concepts": rare_concepts_text(run.about["rare_concepts"]),
@@ -729,22 +765,32 @@ def _cell_name(cell: CellRows, run: Run) -> str:
     return cell.tasks
 
 
-def chance(run: Run, models: Sequence[CellRows]) -> str:
+def chance(run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]) -> str:
     """Warn of models whose interval of AUC does not lie above one half."""
     by_chance = [cell for cell in models if cell.ends(AUC.name)[0] <= 0.5]
     if not by_chance:
         return ""
-    names = [f"{label_of(cell.model)} ({_cell_name(cell, run)})" for cell in by_chance]
-    metric = metric_name(compared_metric(run))
-    other = ""
-    if metric != metric_name(AUC.name):
-        other = (
-            f", even where their {metric} is shown to be above that of the best guess"
-        )
-    return (
+    metric = compared_metric(run)
+    names = []
+    better = []
+    for cell in by_chance:
+        name = f"{label_of(cell.model)} ({_cell_name(cell, run)})"
+        names.append(name)
+        guess = best_guess(run, cell, cells, metric)
+        if guess is not None and metric != AUC.name:
+            difference = difference_row(run.shown_results, cell, guess)
+            if verdict(difference) == BETTER:
+                better.append(name)
+    text = (
         f"In {len(by_chance)} of {len(models)} cells the interval of AUC does not lie above one "
-        f"half: by AUC, these may be no better than chance{other}: {few(names, most=3)}."
+        f"half: by AUC, these may be no better than chance: {few(names, most=3)}."
     )
+    if better:
+        text += (
+            f" By {metric_name(metric)}, these of them are shown to be better than guessing:"
+            f" {few(better, most=3)}."
+        )
+    return text
 
 
 def few_films(models: Sequence[CellRows]) -> str:
@@ -777,6 +823,7 @@ def without_interval(run: Run, models: Sequence[CellRows]) -> str:
 
 def why_no_interval(cell: CellRows, run: Run) -> str:
     """Return which condition of an interval a cell does not meet."""
+    noun = counted_as(run)
     n_positive = cell.n_positive
     n_negative = cell.n_clips - n_positive
     if cell.n_films < 2:
@@ -784,24 +831,28 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
     shares = cell.by_film.get(PREVALENCE.name, {}).values()
     n_films = sum(row["value"] > 0 for row in shares)
     if n_films < LEAST_FILMS:
-        positive_films = run.about["manifest"].get("positive_films", {})
+        n_in_all = run.about["manifest"]["positive_films"][cell.test]
         which = "tested film"
-        if positive_films.get(cell.test, LEAST_FILMS) < LEAST_FILMS:
+        if n_in_all < LEAST_FILMS:
             # The only film with positive clips may be that of a fold that is left out.
             which = "film"
-            n_films = positive_films[cell.test]
+            n_films = n_in_all
         return (
             f"{n_films or 'no'} {which} of {cell.tasks} has positive clips, "
             f"and {LEAST_FILMS} are needed"
         )
     if min(n_positive, n_negative) < LEAST_CLIPS:
         return (
-            f"{cell.tasks} tests {count(n_positive, 'positive clip')} and "
-            f"{count(n_negative, 'negative clip')}, and {LEAST_CLIPS} of each are needed"
+            f"{cell.tasks} tests {count(n_positive, f'positive {noun}')} and "
+            f"{count(n_negative, f'negative {noun}')}, and {LEAST_CLIPS} of each are needed"
         )
     if cell.facts["shares_films"]:
         return "clips of one film are on both sides of a split"
-    return "the values do not differ from film to film"
+    reason = "the values do not differ from film to film"
+    if noun == "row":
+        few_clips = f"rows of annotators are about fewer than {LEAST_CLIPS} clips"
+        reason = f"{few_clips} of a class, or {reason}"
+    return reason
 
 
 def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
@@ -879,13 +930,23 @@ def several_stores(run: Run, models: Sequence[CellRows]) -> str:
 def stores_lacking_clips(run: Run) -> dict[str, Mapping[str, Any]]:
     """Return what run.json says of the stores without features of some clips, each clip once.
 
-    Where training films choose a store, all have the clips of the joined one, which has the reasons
-    of its parts.
+    Where training films choose a store, a clip is left out of all: it is that of the first store
+    which itself lacks it. A joined store comes last, because it lacks what its parts lack.
     """
     stores: dict[str, Mapping[str, Any]] = run.about["stores"]
-    joined = joined_stores(run) if run.protocol["fit"]["choose_store"] else []
-    names = joined[:1] or [*stores]
-    return {name: stores[name] for name in names if stores[name]["missing"]}
+    if not run.protocol["fit"]["choose_store"]:
+        return {name: facts for name, facts in stores.items() if facts["missing"]}
+    lacking: dict[str, Mapping[str, Any]] = {}
+    named: set[str] = set()
+    for name in sorted(stores, key=joined_stores(run).__contains__):
+        own = {}
+        for clip, reason in stores[name]["missing"].items():
+            if reason != NOT_COMMON and clip not in named:
+                own[clip] = reason
+        named.update(own)
+        if own:
+            lacking[name] = {**stores[name], "missing": own}
+    return lacking
 
 
 def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:

@@ -13,9 +13,11 @@ from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.summary import (
     CellRows,
     answer,
+    asked_cell,
     best_guess,
     cannot_guess,
     cells_of,
+    compared_stores,
     counted_as,
     short,
     size_text,
@@ -41,6 +43,7 @@ def result_text(run: Run) -> str:
         _about_values(run, cells),
         _about_clips(cells),
         cannot_guess(cells),
+        *_stores_of_answer(run, cells),
         *why_this_model(run, cells),
     ]
     lines += _choices(cells)
@@ -200,6 +203,14 @@ def _about_clips(cells: Sequence[CellRows]) -> str:
 
 
 # ---- sentences beside the table ----
+
+
+def _stores_of_answer(run: Run, cells: Sequence[CellRows]) -> list[str]:
+    """Return which store is better for the tasks and the model of the answer."""
+    asked = asked_cell(run, cells)
+    if asked is None:
+        return []
+    return compared_stores(run, [cell for cell in cells if cell.tasks == asked.tasks])
 
 
 def _choices(cells: Sequence[CellRows]) -> list[str]:

@@ -20,7 +20,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, nea
 from obygaze_features.core.files import canonical_json
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import Manifest, unannotated_id
 from obygaze_features.manifest.same_clip import Times
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
@@ -28,6 +28,7 @@ from obygaze_features.store.joining import joined_parts, part_names
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import IntArray
+from obygaze_models.models.concepts import RATED
 from obygaze_models.models.registry import (
     CAV,
     DEFAULT_TASK,
@@ -37,7 +38,7 @@ from obygaze_models.models.registry import (
     default_settings,
     trainable,
 )
-from obygaze_models.protocols.clips import clip_table, with_view
+from obygaze_models.protocols.clips import class_names, clip_table, with_view
 from obygaze_models.protocols.kinds import for_task, offered_values
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import GridSettings, Model, Protocol, Task
@@ -64,8 +65,6 @@ from obygaze_models.zoo.info import (
 )
 from obygaze_models.zoo.saving import save_model
 
-# The levels of clips with a concept that a vector is found from, and the negatives beside EN.
-RATED = ("HN", "S")
 CARD_METRICS = [metric.name for metric in METRICS.values() if metric.is_on_card]
 
 
@@ -132,16 +131,10 @@ def training_protocol(
     if kind == CAV:
         return _concepts_protocol(honest, manifest)
     task_name, asked = one_task(task, honest, manifest)
-    of_task = with_tasks(honest, [task], manifest)
-    return replace(
-        of_task,
-        name=f"train-{name}",
-        models={name: honest.models[name]},
-        grid=replace(of_task.grid, models=(name,)),
-        report=replace(
-            of_task.report, title=f"{name}: {asked.task.title or task_name}"
-        ),
-    )
+    of_task = with_tasks(honest, [task], manifest).with_models([name])
+    title = f"{name}: {asked.task.title or task_name}"
+    report = replace(of_task.report, title=title)
+    return replace(of_task, name=f"train-{name}", report=report)
 
 
 def _refuse_own_class(kind: str, stores: Mapping[str, Store]) -> None:
@@ -204,7 +197,8 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     if not tasks:
         what = f"no visual concept has {MIN_CLIPS} HN or S clips in at least two films"
         raise FixInput(what, where=table.name)
-    report = replace(honest.report, title="Concept vectors, films unseen")
+    title = "Concept vectors, films unseen"
+    report = replace(honest.report, title=title, questions=())
     if left_out:
         listed = ", ".join(left_out)
         text = (
@@ -277,16 +271,21 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     else:
         kind = protocol.models[name].kind
         task = protocol.train_tasks[0]
-        settings = for_task(kind, _settled(protocol.models[name], models, task), task)
-        chosen = _offered_values(protocol.models[name], settings)
+        chosen = _most_chosen(protocol.models[name], models, task)
+        settled = {**protocol.models[name].settings, **chosen}
+        settings = for_task(kind, settled, task)
         rows, fitted = _fit_every_clip(store, Model(kind, settings), task)
         estimator = fitted.estimator
         part_scaling = fitted.part_scaling
         found_on = fitted.found_on
-        names = {"0": "negative", "1": "positive"}
+        names = ["negative", "positive"]
         if task not in load_protocol("honest").tasks:
-            names = {"0": f"not {task}", "1": task}
-        classes = [names.get(str(code), str(code)) for code in estimator.classes_]
+            asked = protocol.tasks[task]
+            names = class_names(task, asked, store.labels[task], table)
+        name_of_code = dict(zip(("0", "1"), names, strict=True))
+        classes = [
+            name_of_code.get(str(code), str(code)) for code in estimator.classes_
+        ]
         bank = getattr(estimator, "bank_", None)
         concepts = () if bank is None else tuple(map(str, bank.concepts_))
         prefix = "p" if hasattr(estimator, "predict_proba") else "score"
@@ -297,9 +296,13 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         targets = targets[features.row_of[found_on]]
         used = (targets[:, findable(targets)] >= 0).any(axis=1)
         rows = np.union1d(rows, found_on[used])
-    name_of = dict(zip(table.ids, features.store_ids, strict=True))
-    # Rows of several annotators may be about one clip of the store.
-    ids = list(dict.fromkeys(features.store_ids[row] for row in rows.tolist()))
+    # Rows of several annotators may be about one clip of the store, or one segment.
+    names_of_rows = features.store_ids
+    if protocol.data.segments:
+        names_of_rows = [unannotated_id(clip) for clip in table.clips]
+    name_of = dict(zip(table.ids, names_of_rows, strict=True))
+    clip_of = {names_of_rows[row]: table.clips[row] for row in rows.tolist()}
+    ids = list(clip_of)
     facts: dict[str, Any] = {
         "name": folder.name,
         "kind": kind,
@@ -310,9 +313,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     }
     info = _model_info(inputs, run, rows, concepts=concepts, **facts)
     clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)
-    clip_of = {features.store_ids[row]: table.clips[row] for row in rows.tolist()}
     places = []
-    for clip in (clip_of[store_id] for store_id in ids):
+    for clip in clip_of.values():
         span: Times = (clip.start_s, clip.end_s)
         if clip.start_s is None:
             # A link to a file of its own moved its times in the film.
@@ -350,12 +352,12 @@ def _fit_every_clip(run: StoreRun, model: Model, task: str) -> tuple[IntArray, F
     return rows, fit_perceptrons(model, [held], run.context(task), seed)[0]
 
 
-def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, Any]:
-    """Settings with every choice made: the value that most folds chose."""
+def _most_chosen(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, Any]:
+    """Return the value that most folds chose, of each setting of which a model offers several."""
     chosen: list[Mapping[str, Any]] = []
     for cell in cells:
         chosen += [fold["chosen"] for fold in cell.facts["folds"]]
-    settled = dict(model.settings)
+    most_chosen = {}
     for name, value in model.settings.items():
         offered = offered_values(value)
         if offered is None:
@@ -365,18 +367,8 @@ def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, An
         keys = [canonical_json(item) for item in meant]
         votes = Counter(canonical_json(fold.get(name, meant[0])) for fold in chosen)
         winner = votes.most_common(1)[0][0] if votes else keys[0]
-        settled[name] = meant[keys.index(winner)]
-    return settled
-
-
-def _offered_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of those settings of which a model offers several."""
-    names = [
-        name
-        for name, value in model.settings.items()
-        if offered_values(value) is not None
-    ]
-    return {name: values.get(name) for name in names}
+        most_chosen[name] = meant[keys.index(winner)]
+    return most_chosen
 
 
 def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> ModelInfo:

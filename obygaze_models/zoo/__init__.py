@@ -21,25 +21,4 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.saving import load_model as load_model
     from obygaze_models.zoo.saving import save_model as save_model
 else:
-    _EXPORTS = {
-        "obygaze_models.zoo.functions": (
-            "list_models",
-            "predict",
-            "pull_model",
-            "push_model",
-            "show_model",
-        ),
-        "obygaze_models.zoo.info": (
-            "FeatureSpec",
-            "ModelInfo",
-            "TrainingClips",
-            "TrainingData",
-        ),
-        "obygaze_models.zoo.predicting": ("Predicted",),
-        "obygaze_models.zoo.saving": (
-            "SavedModel",
-            "load_model",
-            "save_model",
-        ),
-    }
-    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -25,7 +25,7 @@ from obygaze_features.manifest.adapters.folder import read as read_folder
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.identity import match
-from obygaze_features.store.joining import is_joined_title, joined_parts, part_names
+from obygaze_features.store.joining import JOINED, joined_parts, part_names
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT, Recipe
 
 if TYPE_CHECKING:
@@ -138,16 +138,16 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     wanted = model.info.features
     name = shlex.quote(manifest.name)
     has_video = any(clip.video for clip in manifest.clips[:1000])
-    is_extracted = has_video and not _was_imported(model)
+    is_extracted = has_video and not _was_imported(model, here)
     for store in _stores_that_fit(model, here):
         n_clips = _n_clips_in(open_store(store, workspace=here), manifest)
         if n_clips and not is_extracted:
             words = ["obygaze", "models", "predict", model.info.name, store]
             command = shlex.join([*words, "--manifest", manifest.name])
             return f"{command}, as {store} has {n_clips} of its {len(manifest)} clips"
-    if is_joined_title(wanted.backbone):
+    if _is_joined(model, here):
         return _what_joins(model, manifest, here)
-    if _was_imported(model):
+    if _was_imported(model, here):
         return _what_imports(model, here, manifest=manifest.name)
     recipe = _recipe_of(model, here)
     backbone = wanted.backbone if recipe is None else recipe.backbone
@@ -209,7 +209,7 @@ def _what_imports(
 
     The facts that were stated with --fact stand in the stores of the recipe alone.
     """
-    if not _was_imported(model):
+    if not _was_imported(model, here):
         predict = f"obygaze models predict {shlex.quote(model.info.name)} FOLDER"
         return f"{predict}, of the films: it reads features of {model.info.features.backbone}"
     recipe = _recipe_of(model, here)
@@ -266,18 +266,29 @@ def expected_features(model: SavedModel, store: Store, here: Workspace) -> str:
     )
 
 
-def _was_imported(model: SavedModel) -> bool:
+def _is_joined(model: SavedModel, here: Workspace) -> bool:
+    """Return whether a model reads joined features.
+
+    The recipe says it. Where no store of the workspace has it, a model has no more than its title.
+    """
+    recipe = _recipe_of(model, here)
+    if recipe is None:
+        return model.info.features.backbone.startswith(f"{JOINED}: ")
+    return bool(joined_parts(recipe))
+
+
+def _was_imported(model: SavedModel, here: Workspace) -> bool:
     """Return whether the features of the training were imported."""
-    backbone = model.info.features.backbone
-    if is_joined_title(backbone):
+    if _is_joined(model, here):
         return False
+    backbone = model.info.features.backbone
     return backbone.endswith(IMPORTED) or backbone.startswith(UNKNOWN_FACT)
 
 
 def other_store(model: SavedModel, store: Store, here: Workspace) -> str:
     """Return which stores a model reads, or what makes one, for one that it does not read."""
     clips = store.find_manifest(here)
-    if store.recipe.is_unknown and _was_imported(model):
+    if store.recipe.is_unknown and _was_imported(model, here):
         return _what_imports(model, here, manifest=clips.name if clips else "MANIFEST")
     fitting = _stores_that_fit(model, here, clips)
     if clips is not None and not fitting:

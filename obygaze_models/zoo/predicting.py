@@ -54,6 +54,8 @@ FILM_SEEN = "film-seen"
 FILM_UNKNOWN = "film-unknown"
 IN_SAMPLE = "in-sample"
 GIVEN = "given"
+# Of the command that a note shows.
+MOST_DRAWN = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +79,7 @@ class Predicted:
     taken for training clips by their ids alone, because films and times are not known. `renamed`
     are clips with the film and the times of a training clip of another id. `found` says which
     manifest and store were taken, where a folder or a manifest was named. `windows` is a sentence
-    if windows were scored by a model of clips.
+    if windows were scored by a model of clips. `manifest` is the name of that of the clips.
     """
 
     clip_ids: Sequence[str]
@@ -96,6 +98,7 @@ class Predicted:
     renamed: Sequence[str] = ()
     found: str = ""
     windows: str = ""
+    manifest: str = ""
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -227,7 +230,16 @@ class PredictedFiles:
                 f"{clips_by_id} taken for training clips by their ids alone: neither films nor"
                 " times are known on both sides"
             )
-        return [*notes, *self.written]
+        notes += self.written
+        if counts[UNSEEN] and predicted.decisions:
+            name = shlex.quote(predicted.manifest or "MANIFEST")
+            n_drawn = min(MOST_DRAWN, len(predicted))
+            notes.append(
+                "for how often it happens in these films, do not count decisions: draw clips with"
+                f" obygaze manifest sample {name} -n {n_drawn} -o drawn, mark them, and ask obygaze"
+                " audit share"
+            )
+        return notes
 
     @property
     def warnings(self) -> list[str | tuple[str, str]]:
@@ -319,6 +331,7 @@ def predict(
         films=film_columns(identities, movie_ids, table),
         found=found,
         windows=windows_for_clips(saved, opened, table),
+        manifest="" if table is None else table.name,
     )
 
 

@@ -1,13 +1,12 @@
 """Names that nobody thought of: each works and comes back unchanged, or there is one clean error.
 
 Nothing that was there is overwritten, and a name that is not a path is written nowhere but in its
-folder of the workspace. `OBYGAZE_NAMES=500` draws that many names for each command.
+folder of the workspace.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.cli import Result, call_obygaze
 from support.experiments import films, planted, write_workspace
+from support.seeds import IS_TORTURE, amount
 from support.stores import made_store
 
 from obygaze_features.core.errors import ObygazeError
@@ -28,7 +28,6 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
 from obygaze_models.protocols.reading import parse_protocol
 
-N_NAMES = int(os.environ.get("OBYGAZE_NAMES", "0"))
 ODD = [
     *("", " ", ".", "..", "...", ".x", "x.", "-", "-x", "--force", "~", "*", "?", "%s"),
     *(
@@ -111,9 +110,9 @@ FEW = {"manifest": 25, "store": 8, "subset": 6, "run": 4, "model": 1}
 def tried(n: int) -> settings:
     """The settings of hypothesis for so many names."""
     return settings(
-        max_examples=N_NAMES or n,
+        max_examples=amount(n, 100),
         deadline=None,
-        derandomize=not N_NAMES,
+        derandomize=not IS_TORTURE,
         suppress_health_check=list(HealthCheck),
     )
 

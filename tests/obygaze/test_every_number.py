@@ -1,12 +1,11 @@
 """Every option with a number, of every command: with numbers that nobody types.
 
 What comes back is a usage error, a clear error, or a result; never a bug, a number that is none,
-or work without an end. `OBYGAZE_NUMBERS=all` tries every value instead of the few of the suite.
+or work without an end.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 from collections.abc import Iterator, Sequence
@@ -20,11 +19,11 @@ import numpy as np
 import pytest
 from support.cli import Result, call_obygaze, commands
 from support.experiments import films, planted, write_workspace
+from support.seeds import IS_TORTURE
 from support.videos import write_video
 
 from obygaze.cli import root
 
-TRIES_ALL = os.environ.get("OBYGAZE_NUMBERS") == "all"
 NUMBERS_PER_OPTION = 3
 MAX_SECONDS = 20  # of the processor, for one call
 NO_NUMBERS = ["nan", "inf", "-inf", "", " ", "1e999", "0x10", "1/0", "x"]
@@ -186,7 +185,7 @@ def test_a_number_that_nobody_types_is_refused_or_does_its_work(
     found = {}
     for option in [option for own, option in number_options() if own == name]:
         values = [*NO_NUMBERS, *ODD_NUMBERS]
-        if not TRIES_ALL:
+        if not IS_TORTURE:
             values = draw.sample(values, 1 if name in SLOW else NUMBERS_PER_OPTION)
         for value in values:
             if option == "--jobs" and value in ODD_NUMBERS[-3:]:

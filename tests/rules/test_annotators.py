@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import experiments
+from support.cli import call_obygaze
 from support.experiments import ONE_PAIR, films, planted, quick, run_on
 from support.stores import a_recipe, made_store
 
+import obygaze as og
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.eat import audit_eat
 from obygaze.audits.levels import audit_levels
@@ -38,6 +40,7 @@ from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import push
 from obygaze_features.store.describing import describe_store
 from obygaze_features.store.recipe import space_id_of
+from obygaze_models.runner.features import Features
 
 ANNOTATORS = ("ada", "ben", "cleo")
 LENGTH_S = 6.0
@@ -99,7 +102,7 @@ def no_intervals() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("annotations", "levels"):
             module = import_module(f"obygaze.audits.{name}")
-            patch.setattr(module, "ratio_interval", lambda *_: [None, None])
+            patch.setattr(module, "ratio_interval", lambda *_, **__: [None, None])
         patch.setattr(module, "_interval_of_mean", lambda _: [None, None])
         yield
 
@@ -527,3 +530,43 @@ def test_a_withdrawn_clip_is_known_in_stores_of_annotators(
     }
     assert (status_of[other] == "withdrawn") == is_withdrawn
     assert status_of["1"] == "ok"
+
+
+def test_rows_of_one_clip_have_one_score(tmp_path: Path) -> None:
+    """A product of matrices rounds equal rows in other ways; their order is no order."""
+    random = np.random.default_rng(0)
+    rows = []
+    vectors = {}
+    for film, number in product(range(6), range(9)):
+        clip = f"f{film}-{number}"
+        vectors[clip] = random.normal(size=257).astype(np.float32)
+        for annotator in ANNOTATORS:
+            own = "yes" if vectors[clip][0] + random.normal() > 0 else "no"
+            rows.append(f"{clip},f{film},{annotator},{own}")
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(["clip_id,movie_id,annotator,own", *rows]))
+    np.savez(tmp_path / "x.npz", clip_id=[*vectors], X=list(vectors.values()))
+    call_obygaze("manifest", "import", "csv", table, "-o", "t", cwd=tmp_path).ok()
+    store = ("store", "import", "npz", "x.npz", "--array", "clip=X", "-o", "x")
+    call_obygaze(*store, "--manifest", "t", cwd=tmp_path).ok()
+    changes = ["grid.models=['ridge']", "report.replicates=50"]
+    run = og.run(
+        "honest", "x", "t", tasks=["own"], changes=changes, workspace=tmp_path, n_jobs=1
+    )
+    scores_of: dict[str, set[float]] = {}
+    for row in run.predictions:
+        if row["model"] == "ridge":
+            clip = row["clip_id"].rpartition(".")[0]
+            scores_of.setdefault(clip, set()).add(row["score"])
+    assert scores_of.keys() == vectors.keys()
+    assert {len(scores) for scores in scores_of.values()} == {1}
+
+
+def test_equal_features_are_tied_whatever_their_scores_were_rounded_to() -> None:
+    equal = np.array([0, 1, 0, -1, 1])
+    features = Features(
+        "x", np.zeros((4, 1)), np.array([0, 1, 2, -1, 3]), {}, equal=equal
+    )
+    scores = np.array([0.3, 0.1 + 0.2, 0.2])
+    tied = features.tied(np.array([4, 0, 1]), scores)
+    assert tied.tolist() == [0.3, 0.1 + 0.2, 0.3]

@@ -34,7 +34,7 @@ from obygaze_features.video import DecodeJob, PictureView, decode_clip, decode_v
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.film import probe
 from obygaze_features.video.index import FrameIndex, PacketRun
-from obygaze_features.video.pool import DecodeResult
+from obygaze_features.video.worker import DecodeResult
 
 QUICK = Kinds(codecs=("h264", "mpeg4", "mpeg2", "vp8"))
 
@@ -447,7 +447,7 @@ def test_a_film_that_is_cut_off_has_a_remark(tmp_path: Path) -> None:
     film.write_bytes(film.read_bytes()[: film.stat().st_size * 2 // 3])
     view = PictureView(8)
     job = DecodeJob(str(film), (view,))
-    result = DecodeResult(job, decode_views(film, [view]), None, 0.0)
+    result = DecodeResult(job, decode_views(film, [view]))
     clip = decoded_row(RowJob(0, (view,)), result, accept_damaged=True).views[view]
     assert isinstance(clip, ViewedClip)
     assert "frames are missing from the file" in clip.remark

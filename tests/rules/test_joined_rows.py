@@ -17,6 +17,8 @@ from support.written_stores import check_store, lasting_bytes
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store, open_store
 from obygaze_features.store.changing import join
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN
@@ -119,3 +121,60 @@ def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
         assert list(open_store(folder / "both").rows) == rows
         join([*reversed(stores)], folder / "again", workspace=here)
         assert lasting_bytes(folder / "again") == lasting_bytes(folder / "both")
+
+
+ANNOTATORS = ("ada", "ben")
+# Whose rows of a clip a store has: those of annotators, the clip itself, or none.
+OWNERS = st.sampled_from([ANNOTATORS, ANNOTATORS, ("",), ("ada",), ()])
+
+
+def annotated_manifest() -> Manifest:
+    """Each clip as a row of two annotators."""
+    clips = []
+    for number, clip in enumerate(CLIPS):
+        for annotator in ANNOTATORS:
+            span = (float(number), float(number + 1))
+            extra = {"annotator": annotator}
+            row = Clip(f"{clip}.{annotator}", clip[:4], number, "", *span, extra=extra)
+            clips.append(row)
+    return Manifest("made-up", Header("made-up", {}), tuple(clips), ("annotator",))
+
+
+@settings(deadline=None, max_examples=amount(15, 200))
+@given(st.lists(st.lists(OWNERS, min_size=5, max_size=5), min_size=2, max_size=3))
+def test_a_run_finds_in_a_join_what_it_finds_in_all_parts(
+    owners_of_parts: list[list[tuple[str, ...]]],
+) -> None:
+    """Rows of annotators in one part and plain clips in another are of the same clips."""
+    manifest = annotated_manifest()
+    with tempfile.TemporaryDirectory() as name:
+        here = Workspace(Path(name))
+        write_manifest(manifest, here.manifest(manifest.name))
+        stores = []
+        for place, owners_of_clips in enumerate(owners_of_parts):
+            rows = []
+            for number, owners in enumerate(owners_of_clips):
+                for owner in owners:
+                    clip = f"{CLIPS[number]}.{owner}".rstrip(".")
+                    rows.append(Row(clip, CLIPS[number][:4], number, number + 1))
+            if not rows:
+                return
+            values = np.arange(len(rows), dtype=np.float32)[:, None] + 100 * place
+            recipe = a_recipe(backbone={"name": f"model-{place}"})
+            folder = here.root / f"part-{place}"
+            stores.append(made_store(folder, rows, {"clip": values}, recipe=recipe))
+        matched = [store.match(manifest.clips).rows for store in stores]
+        is_in_all = np.all([rows >= 0 for rows in matched], axis=0)
+        if not is_in_all.any():
+            with pytest.raises(FixInput, match="no clip has features in all of"):
+                join(stores, here.root / "both", workspace=here)
+            return
+        made = join(stores, here.root / "both", workspace=here)
+        both = open_store(made.path)
+        found = both.matrix("clip", clips=manifest.clips, missing="drop")
+        assert found.present.tolist() == is_in_all.tolist()
+        expected = [
+            store.read("clip", rows[is_in_all])
+            for store, rows in zip(stores, matched, strict=True)
+        ]
+        assert found.values.tobytes() == np.concatenate(expected, axis=1).tobytes()

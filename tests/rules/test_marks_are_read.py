@@ -264,14 +264,8 @@ def check_all_ways(folder: Path, seed: int) -> None:
     assert sorted(found) == not_watched
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(amount(8, 100)))
 def test_marks_come_back(seed: int, tmp_path: Path) -> None:
-    check_all_ways(tmp_path, seed)
-
-
-@pytest.mark.check("many films")
-@pytest.mark.parametrize("seed", range(100, amount(110, 200)))
-def test_marks_of_many_films_come_back(seed: int, tmp_path: Path) -> None:
     check_all_ways(tmp_path, seed)
 
 

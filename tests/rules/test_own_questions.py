@@ -7,13 +7,15 @@ task that is defined is run, or is an error.
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.expression import parse
+from obygaze_features.manifest.expression import parse, plain_value, with_quotes
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.protocols.clips import ClipTable, empty_labels, task_labels
 from obygaze_models.protocols.reading import (
@@ -130,6 +132,28 @@ def test_clips_without_a_label_are_in_no_class_and_counted(
     )
 
 
+WORDS = st.text("abÄß09 ?-/.#+:", min_size=1, max_size=6).map(str.strip).filter(bool)
+
+
+@settings(max_examples=100, deadline=None)
+@given(name=WORDS, words=st.lists(WORDS, min_size=1, max_size=3), is_and=st.booleans())
+def test_a_name_that_needs_quotes_is_shown_with_them(
+    name: str, words: list[str], is_and: bool
+) -> None:
+    """What an error shows is valid, and means the names and words as they were typed."""
+    text = f"{name} in {{{', '.join(words)}}}"
+    if is_and:
+        text += f" and {name} == {words[0]}"
+    try:
+        expression = parse(text)
+    except FixInput as error:
+        assert f"write {shlex.quote(with_quotes(text))}, with == for" in error.hint
+        expression = parse(with_quotes(text))
+    values = {name: [plain_value(words[0], name)]}
+    assert expression.holds(values.__getitem__) is True
+    assert not expression.holds({name: ["other"]}.__getitem__)
+
+
 NAMES = ("a", "b", "mood")
 
 
@@ -195,3 +219,43 @@ def test_each_task_of_each_shipped_protocol_is_run() -> None:
     for name in protocol_names():
         protocol = load_protocol(name)
         assert protocol.tasks.keys() == set(itertools.chain(*protocol.pairs)), name
+
+
+def test_what_is_printed_and_asked_of_a_task_is_not_said_of_another_of_its_name(
+    tmp_path: Path,
+) -> None:
+    """`FILE.toml:a` may be another task than the `a` of the protocol that is run."""
+    lines = [
+        'schema = "obygaze-protocol/1"',
+        "[tasks.a]",
+        "positive = 'mood == joy'",
+        "[models.ridge]",
+        'kind = "ridge"',
+        "[grid]",
+        'baselines = ["random"]',
+        "[[report.questions]]",
+        'text = "Are they happy?"',
+        'first = "ridge"',
+        'second = "random"',
+        'train = "a"',
+        'test = "a"',
+        "[[paper]]",
+        'metric = "ap"',
+        "mean = 0.5",
+        'test = "a"',
+    ]
+    ours = tmp_path / "ours.toml"
+    ours.write_text("\n".join(lines))
+    same = tmp_path / "same.toml"
+    same.write_text("\n".join(lines[:3] + lines[3:6]))
+    other = tmp_path / "other.toml"
+    other.write_text(same.read_text().replace("joy", "fear"))
+    moods = ("joy", "fear")
+    clips = tuple(Clip(f"c-{mood}", "m", extra={"mood": mood}) for mood in moods)
+    manifest = Manifest("m", Header("m"), clips, ("mood",))
+    for asked, is_same in (("a", True), (f"{same}:a", True), (f"{other}:a", False)):
+        protocol = load_protocol(ours, asked=[asked])
+        found = with_tasks(protocol, [asked], manifest)
+        (question,) = found.report.questions
+        assert (question.text == "Are they happy?") is is_same
+        assert bool(found.paper) is is_same

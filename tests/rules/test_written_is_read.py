@@ -152,21 +152,9 @@ def format(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-@settings(max_examples=10)
+@settings(max_examples=amount(10, 200))
 @given(drawn=stores(), data=st.data())
 def test_an_export_comes_back_whole(
-    tmp_path_factory: pytest.TempPathFactory,
-    format: Any,
-    drawn: Drawn,
-    data: st.DataObject,
-) -> None:
-    check_trip(tmp_path_factory.mktemp("trip"), format, drawn, data)
-
-
-@pytest.mark.check("draws for long")
-@settings(max_examples=amount(20, 200))
-@given(drawn=stores(), data=st.data())
-def test_many_exports_come_back_whole(
     tmp_path_factory: pytest.TempPathFactory,
     format: Any,
     drawn: Drawn,
@@ -387,18 +375,9 @@ class Places:
             check_all(place)
 
 
-@settings(max_examples=3)
+@settings(max_examples=amount(3, 40))
 @given(drawn=stores(), data=st.data())
 def test_copies_are_whole_and_an_edited_card_survives(
-    tmp_path_factory: pytest.TempPathFactory, drawn: Drawn, data: st.DataObject
-) -> None:
-    check_places(tmp_path_factory.mktemp("places"), drawn, data)
-
-
-@pytest.mark.check("draws for long")
-@settings(max_examples=amount(5, 40))
-@given(drawn=stores(), data=st.data())
-def test_many_copies_are_whole_and_their_edited_cards_survive(
     tmp_path_factory: pytest.TempPathFactory, drawn: Drawn, data: st.DataObject
 ) -> None:
     check_places(tmp_path_factory.mktemp("places"), drawn, data)

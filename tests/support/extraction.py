@@ -42,16 +42,6 @@ def keep_manifest(manifest: Manifest, workspace: Path) -> None:
     write_manifest(manifest, workspace / "manifests" / "films.toml", force=True)
 
 
-def array_bytes(store: Path) -> dict[str, bytes]:
-    """Every file of a store's arrays, by name."""
-    root = store / "data.zarr"
-    return {
-        str(path.relative_to(root)): path.read_bytes()
-        for path in sorted(root.rglob("*"))
-        if path.is_file()
-    }
-
-
 class CountingBackbone:
     """A backbone in NumPy as one of a GPU; it notes how it was used, and fails as told."""
 

@@ -35,7 +35,6 @@ from support.run_tables import (
 )
 from support.stores import made_store, some_rows, some_values, tree
 
-HEX = 64
 Read = Callable[[Tree, Path], None]
 
 

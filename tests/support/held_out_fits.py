@@ -28,6 +28,7 @@ from obygaze_models.runner.processes import fitting
 from obygaze_models.runner.store_run import StoreRun, store_runs
 from support.cells import with_folds
 from support.experiments import VISUAL, films, planted, quick, store_of
+from support.joined_stores import joined_stores
 
 OWN_SPLITS = """
 def some_films(clips, folds, seed):
@@ -117,8 +118,9 @@ def way_of(
     name: str = "honest",
     annotators: bool = False,
     frames: int = 0,
+    joined: bool = False,
 ) -> Way:
-    """The inputs of a protocol with these changes."""
+    """The inputs of a protocol with these changes, on the features of one store or of two."""
     folder.mkdir(parents=True, exist_ok=True)
     manifest = some_clips()
     if annotators:
@@ -132,7 +134,11 @@ def way_of(
         rng = np.random.default_rng(7)
         noise = rng.normal(size=(len(X), frames, X.shape[1]))
         X = (X[:, None] + noise).astype(np.float32)
-    store = store_of(folder / "store", manifest, X)
+    if joined:
+        parts = {"heard": 30 * X[:, :5], "seen": X[:, 5:]}
+        store = joined_stores(folder / "stores", manifest, parts)["joined"]
+    else:
+        store = store_of(folder / "store", manifest, X)
     protocol = quick(name, *ONE_TASK, *changes)
     inputs = gather(protocol, manifest, "made-up", {"x": store})
     (run,) = store_runs(inputs)

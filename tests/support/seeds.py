@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TypeVar
 
+from scipy.stats import binom
+
 T = TypeVar("T")
 
 SEED = int(os.environ.get("SEED", "0"))
@@ -14,3 +16,13 @@ IS_TORTURE = "SEED" in os.environ
 def amount(check: T, torture: T) -> T:
     """Return how much a search draws: a small part, and all of it in `make torture`."""
     return torture if IS_TORTURE else check
+
+
+def most_by_chance(n: int, share: float, p: float) -> int:
+    """Return the number that more of `n` draws reach with a probability of at most `p`."""
+    return int(binom.isf(p, n, share))
+
+
+def least_by_chance(n: int, share: float, p: float) -> int:
+    """Return the number that fewer of `n` draws reach with a probability of at most `p`."""
+    return n - most_by_chance(n, 1 - share, p)

@@ -68,10 +68,6 @@ class _Stream:
         self.gpu = gpu
         self.ready = 0.0
 
-    def wait_stream(self, other: _Stream) -> None:
-        """Let later work of this stream begin after the present work of another."""
-        self.ready = max(self.ready, other.ready)
-
 
 class _Event:
     def __init__(self, gpu: SimulatedGpu) -> None:

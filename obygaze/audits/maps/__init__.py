@@ -13,12 +13,4 @@ if TYPE_CHECKING:
     from obygaze.audits.maps.functions import write_saliency as write_saliency
 
 if not TYPE_CHECKING:
-    _EXPORTS = {
-        "obygaze.audits.maps.functions": (
-            "audit_boxes",
-            "compare_conditions",
-            "write_concept_maps",
-            "write_saliency",
-        ),
-    }
-    __getattr__, __dir__, __all__ = lazy_exports(__name__, _EXPORTS)
+    __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -46,7 +46,7 @@ from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.tables import open_file
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.listing import title_of
-from obygaze_features.manifest.model import Clip, Manifest, own_columns
+from obygaze_features.manifest.model import Clip, Manifest, by_film, own_columns
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.times import (
     IN_A_ROW,
@@ -324,10 +324,7 @@ class Site:
     @cached_property
     def films(self) -> dict[str, list[Clip]]:
         """The clips of each film."""
-        clips_of_film: dict[str, list[Clip]] = {}
-        for clip in self.manifest:
-            clips_of_film.setdefault(clip.movie_id, []).append(clip)
-        return clips_of_film
+        return by_film(self.manifest)
 
     @lru_cache(maxsize=256)  # noqa: B019 - there is one site in a program
     def _axis(self, film: str) -> FilmAxis:

@@ -158,7 +158,7 @@ class SavedManifest:
             notes.append(f"not in manifests/: other commands take it as {self.path}")
             name = str(self.path)
         stats = self._stats
-        notes += stats.notes
+        notes += stats.level_notes(self.facts_of_files.get("level_words"))
         quoted = shlex.quote(name)
         if stats.unit == "segment":
             labels = shlex.quote(f"{self.path.stem}-levels.csv")

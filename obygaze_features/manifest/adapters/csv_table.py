@@ -39,9 +39,11 @@ from obygaze_features.manifest.adapters.table_mapping import (
     SEPARATORS,
     TableMapping,
     chosen_mapping,
+    draft_hint,
     draft_of,
     has_times,
     used_mapping,
+    words_of_levels,
     write_draft,
     write_mapping_file,
 )
@@ -129,7 +131,7 @@ def read(
         id=form,
     )
     try:
-        imported, used = _read(path, chosen, name or path.stem)
+        imported, used = _read(path, chosen, name or path.stem, mapping)
     except FixInput as error:
         _write_draft(path, chosen, write_mapping, error, name)
         raise
@@ -139,9 +141,12 @@ def read(
 
 
 def _read(
-    path: Path, chosen: TableMapping, name: str
+    path: Path, chosen: TableMapping, name: str, given: object
 ) -> tuple[ImportedManifest, TableMapping]:
-    """Return the manifest of a table, and the mapping with all that was read by it."""
+    """Return the manifest of a table, and the mapping with all that was read by it.
+
+    Hints name the mapping that was given, if it is one of a file.
+    """
     required = _required(chosen)
     violations = Violations(path, _names_in_table(chosen))
     source = source_of(path)
@@ -184,7 +189,8 @@ def _read(
     rows = zip(table.rows, cells, strict=True)
     clips = clips_of_table(rows, modality_of, tuple(extra))
     if violations:
-        hint = _hint(path, table, required, chosen)
+        draft = draft_hint(f"{path.stem}-mapping.toml", given)
+        hint = _hint(table, required, chosen, draft)
         violations.raise_if_any("the table cannot be imported", hint)
     folder = path.parent
     names_of_videos = {clip.video for clip in clips if clip.video}
@@ -215,7 +221,8 @@ def _read(
     manifest = Manifest(name, header, clips, tuple(extra))
     in_ids = columns_of_form(chosen.id)
     kept = [column for column in own_columns(extra) if column not in in_ids]
-    return ImportedManifest(manifest, tuple(warnings), _notes(clips, kept)), used
+    facts = {"level_words": words_of_levels(chosen)} if chosen.levels else {}
+    return ImportedManifest(manifest, tuple(warnings), _notes(clips, kept), facts), used
 
 
 def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
@@ -350,13 +357,11 @@ def _cells_by_target(row: TableRow, sources: Mapping[str, str]) -> dict[str, str
 
 
 def _hint(
-    path: Path, table: CsvTable, required: Sequence[str], mapping: TableMapping
+    table: CsvTable, required: Sequence[str], mapping: TableMapping, draft: str
 ) -> str:
-    """Return what to do about a table that cannot be imported."""
+    """Return what to do about a table that cannot be imported; `draft` is about its mapping."""
     if not table.columns:
         return "save the table as CSV (UTF-8) or as .xlsx"
-    name = shlex.quote(f"{path.stem}-mapping.toml")
-    draft = f"--write-mapping {name} writes a mapping to fill in"
     column = mapping.columns.get("level", "level")
     words = {row.cells.get(column, "").strip() for row in table.rows} - {""}
     if words and not any(map(mapping.level, words)):
@@ -368,7 +373,8 @@ def _hint(
             )
         return (
             f"leave out level={column}, {none}: the column stays, and"
-            f" obygaze run --task {shlex.quote(column)} asks for words of your own"
+            f" obygaze run --task {shlex.quote(column)} asks for words of your own;"
+            f" or, if they mean levels, {draft}"
         )
     missing = [name for name in required if name not in table.columns]
     if not missing:

@@ -5,7 +5,6 @@ numbers, `{count}` counts the clips of each film.
 """
 
 import re
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 
 from obygaze_features.core.console import few
@@ -175,7 +174,7 @@ def name_by_annotator(
     if any(values.get("annotator") for values in cells):
         way = "each of these rows needs an annotator"
     else:
-        way = f"--map annotator={shlex.quote(_column_of_annotators(rows, ids))}"
+        way = "--map annotator=COLUMN"
     line_of_id: dict[str, int] = {}
     problem = ""
     for row, values in zip(rows, cells, strict=True):
@@ -187,21 +186,6 @@ def name_by_annotator(
             problem = problem or f"{already}; if rows are of several annotators, {way}"
             row.add("clip_id", problem)
             values["clip_id"] += f".{row.line}"
-
-
-def _column_of_annotators(rows: Sequence[TableRow], ids: Sequence[str]) -> str:
-    """Return the one column whose few words differ in all rows of a clip, else `COLUMN`."""
-    found = []
-    for column in rows[0].cells:
-        words = [row.cells[column].strip() for row in rows]
-        pairs = set(zip(ids, words, strict=True))
-        if (
-            "" not in words
-            and len(pairs) == len(rows)
-            and len(set(words)) < len(set(ids))
-        ):
-            found.append(column)
-    return found[0] if len(found) == 1 else "COLUMN"
 
 
 def changed_ids(

@@ -32,7 +32,7 @@ from obygaze_features.manifest.adapters.table_times import (
     is_time,
 )
 from obygaze_features.manifest.expression import NUMBER
-from obygaze_features.manifest.io import toml_string
+from obygaze_features.manifest.io import toml_lines, toml_string
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
@@ -59,7 +59,6 @@ MOST_LEVELS = 5
 MOST_CONCEPTS = 20
 # A column with this many times for each other cell is one of times.
 MOST_WRONG = 4
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # Lines of a draft: a column that stays, and what a person is to write.
 _STAYS = re.compile(rb"^[ \t]*\?[ \t]*=.*", re.MULTILINE)
 OPEN = re.compile(rb'(?:"(?:[^"\\]|\\.)*"|[^#"])*=[ \t]*("?)\?\1[ \t]*(?:#.*)?')
@@ -213,6 +212,14 @@ def _words(rows: Sequence[TableRow], column: str) -> list[str]:
     return list(_counts(rows, column))
 
 
+def words_of_levels(mapping: WordMapping) -> dict[str, list[str]]:
+    """Return the words that a mapping has for each level."""
+    words: dict[str, list[str]] = {}
+    for word, level in mapping.levels.items():
+        words.setdefault(level, []).append(word)
+    return words
+
+
 def write_mapping_file(path: Path, mapping: object) -> None:
     """Write a mapping, a dataclass of texts, numbers and tables, as a TOML file."""
     lines = []
@@ -240,23 +247,34 @@ def write_draft(target: str | Path, draft: str, error: FixInput) -> None:
     try:
         write_new(Path(target), draft.encode("utf-8"))
     except AlreadyThere:
-        error.hint = (
-            f"{shown} is there: --write-mapping with another name writes a draft"
-        )
+        error.hint = f"{shown} is there: {draft_hint(target)}"
         return
     instead = f"--mapping {shown} in place of --write-mapping"
     error.message = f"wrote {shown}, to be filled in; until then {error.message}"
     error.hint = f"fill in the lines with ? in {shown}, then {instead}"
 
 
-def toml_lines(values: Mapping[str, str | int]) -> list[str]:
-    """Return lines `name = value` of TOML; a name with other signs is quoted."""
-    lines = []
-    for name, value in values.items():
-        key = name if _BARE_KEY.fullmatch(name) else toml_string(name)
-        shown = toml_string(value) if isinstance(value, str) else str(value)
-        lines.append(f"{key} = {shown}")
-    return lines
+def draft_hint(target: str | Path, given: object = None) -> str:
+    """Return which option writes a draft of a mapping, or what to do with a mapping that is there.
+
+    Args:
+        target: A file for the draft.
+        given: The mapping with which a table was read; a path, if it is one of a file.
+    """
+    free = Path(target)
+    there = given if isinstance(given, str | Path) else None
+    if there is None and free.exists():
+        there = free
+    stem = free.stem
+    number = 2
+    while free.exists():
+        free = free.with_stem(f"{stem}-{number}")
+        number += 1
+    draft = f"--write-mapping {shlex.quote(str(free))} writes a mapping to fill in"
+    if there is None:
+        return draft
+    shown = shlex.quote(str(there))
+    return f"correct {shown}, then --mapping {shown}; or {draft}"
 
 
 def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:

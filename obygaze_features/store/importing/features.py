@@ -26,6 +26,7 @@ from obygaze_features.manifest.same_clip import (
     Identity,
     clips_of_rows,
     compare_clips,
+    noun_of_rows,
 )
 from obygaze_features.store.card import Terms
 from obygaze_features.store.functions import ImportFormat, Pool
@@ -197,7 +198,7 @@ def import_features(
     if manifest is not None:
         manifest = read_manifest(manifest, workspace=workspace)
     backbone = backbone.strip()
-    _check_facts(facts or {})
+    _check_facts(facts or {}, backbone)
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
         _refuse_joined(reader)
@@ -333,8 +334,14 @@ def _terms_of(
     return terms
 
 
-def _check_facts(facts: Mapping[str, str]) -> None:
-    """Raise an error for a fact that the import records itself."""
+def _check_facts(facts: Mapping[str, str], backbone: str) -> None:
+    """Raise an error for a fact that the import records itself, and for a name that joins."""
+    if backbone.startswith(f"{JOINED}: "):
+        # A model without a store has no more than the name of its features.
+        raise FixUsage(
+            f"{backbone!r} would be taken for the features of joined stores",
+            hint="--backbone NAME with a name of its own",
+        )
     for name in facts.keys() & OWN_FACTS:
         hint = "--backbone NAME" if name == "backbone" else "another name for this fact"
         raise FixUsage(f"the fact {name!r} is recorded by the import itself", hint=hint)
@@ -407,13 +414,11 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     if contradictions:
         raise another_clip(contradictions, "files", reader.where)
     notes = []
-    n_clips = len(manifest)
-    if "annotator" in manifest.columns:
-        n_clips = len(clips_of_rows(manifest.clips))
-    unit = "row" if n_clips < len(manifest) else "clip"
+    unit = noun_of_rows(manifest)
     if unit == "row":
         n_rows = count(len(manifest), "row")
-        notes.append(f"the manifest has {n_rows} of {count(n_clips, 'clip')}")
+        n_clips = count(len(clips_of_rows(manifest.clips)), "clip")
+        notes.append(f"the manifest has {n_rows} of {n_clips}")
     if n_by_ids:
         words = (
             "matched by the ids alone: the files have no movie_id, which says the film"
@@ -751,7 +756,7 @@ def _stored_array(reader: Reader, clips: Clips, name: str, pooling: str) -> Stor
         sizes = shape.sizes[-1:] if pooling else shape.sizes
         places_of_sizes.setdefault(sizes, []).extend(places)
     if len(places_of_sizes) > 1:
-        raise _several_shapes(reader, name, places_of_sizes)
+        raise _several_shapes(reader, name, places_of_sizes, clips.unit)
     (sizes,) = places_of_sizes
     types = {shape.dtype for shape in places_of_shape}
     dtype, dims = _type_and_dims(reader, name, sizes, types)
@@ -760,13 +765,16 @@ def _stored_array(reader: Reader, clips: Clips, name: str, pooling: str) -> Stor
 
 
 def _several_shapes(
-    reader: Reader, name: str, places_of_sizes: Mapping[tuple[int, ...], Sequence[int]]
+    reader: Reader,
+    name: str,
+    places_of_sizes: Mapping[tuple[int, ...], Sequence[int]],
+    unit: str,
 ) -> FixInput:
     """Return the error that the arrays of clips cannot be one array of a store."""
     details = []
     for sizes, places in places_of_sizes.items():
         example = reader.clip_ids[places[0]]
-        details.append(f"{count(len(places), 'clip')} of {sizes}, such as {example}")
+        details.append(f"{count(len(places), unit)} of {sizes}, such as {example}")
     hint = "--manifest NAME takes only its clips"
     if len({sizes[-1:] for sizes in places_of_sizes}) == 1:
         hint = (
@@ -774,7 +782,7 @@ def _several_shapes(
             f" their mean; {hint}"
         )
     return FixInput(
-        f"{name} has {len(places_of_sizes)} shapes, and a store needs one for all clips:"
+        f"{name} has {len(places_of_sizes)} shapes, and a store needs one for all {unit}s:"
         f" {'; '.join(details[:2])}",
         where=reader.where,
         hint=hint,

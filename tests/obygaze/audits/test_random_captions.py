@@ -1,24 +1,21 @@
-"""Captions of any form: the audit counts what a plain reading of the same files counts.
-
-`OBYGAZE_CAPTIONS=2000` draws that many tables and folders instead of the few of the suite.
-"""
+"""Captions of any form: the audit counts what a plain reading of the same files counts."""
 
 from __future__ import annotations
 
 import csv
 import io
-import os
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.seeds import amount
 
 from obygaze.audits.captions import CaptionAudit, audit_captions
 from obygaze_features.core.errors import FixInput, ObygazeError
 
-N_DRAWN = int(os.environ.get("OBYGAZE_CAPTIONS", "60"))
+N_DRAWN = amount(60, 2000)
 Random = np.random.Generator
 WORDS = {"joy": frozenset({"happy"})}
 CELLS = ["x", "x y", "y", "y z", "z", " x", "X", "é", "e\u0301", "名前", "", "a,b"]

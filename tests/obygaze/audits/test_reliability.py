@@ -132,6 +132,31 @@ def test_words_of_annotators_in_a_manifest() -> None:
         audit_reliability(twice, column="seen")
 
 
+def test_words_that_differ_in_capitals_blanks_or_accents_are_named() -> None:
+    said = [("Calm", "calm"), ("été", "Ete"), ("a b", "ab"), ("sad", "sad")]
+    audit = audit_reliability([{"a": a, "b": b} for a, b in said], raters="a,b")
+    text = str(audit)
+    assert text.count("count as different words: write them alike") == 3
+    assert "'Calm' and 'calm' count as different words" in text
+    # One of four items is agreed on.
+    assert audit.krippendorff is not None
+    assert audit.krippendorff < 0.5
+    assert "4 items; intervals (95 %) are bootstrapped over items" in text
+
+
+def test_a_hint_names_the_option_of_the_audit() -> None:
+    clips = []
+    for number, mood in enumerate(["sad", "sad", "calm", "joy"]):
+        extra = {"annotator": "ada", "mood": mood}
+        clips.append(Clip(f"lake-{number}", "lake", extra=extra))
+    manifest = Manifest("films", Header("Films"), clips, ("annotator", "mood"))
+    with pytest.raises(FixUsage) as error:
+        audit_reliability(manifest, column="mood=grim")
+    hint = str(error.value.hint)
+    assert "--task" not in hint
+    assert "--column mood=calm" in hint
+
+
 def test_several_values_are_one_answer_in_any_order() -> None:
     said = {
         "ada": [("Body", "Look"), ("Look",), ()],

@@ -44,11 +44,6 @@ RATES = {
 # ELAN names its schema in each file.
 XSI = 'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"'
 DOCUMENT = f'<ANNOTATION_DOCUMENT {XSI} xsi:noNamespaceSchemaLocation="x">'
-# The linguistic types in a file of this program.
-OWN_TYPES = "".join(
-    f'<LINGUISTIC_TYPE LINGUISTIC_TYPE_ID="{name}"/>'
-    for name in ("level", "concept", "comment", "watched")
-)
 COMMENT = 'a < b & "c" --> d'
 SEGMENTS = f"""movie_id,annotator,start_frame,end_frame,level,concepts,comment
 lake,ada,0,99,EN,,

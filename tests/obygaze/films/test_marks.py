@@ -14,7 +14,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from support.cli import run_obygaze
 from support.film_pages import (
@@ -29,7 +28,6 @@ from support.film_pages import (
     table,
 )
 from support.kills import kill_everywhere
-from support.run_tables import Clips, MadeCell, made_run
 from support.videos import write_video
 
 from obygaze.films import marks as marks_module
@@ -381,21 +379,6 @@ def test_the_table_is_readable_by_others(marks: MarkTable) -> None:
     assert [one.annotator for one in read_mark_table(marks.path).segments] == [
         segment(0, 1).annotator
     ]
-
-
-def run_of_decisions(folder: Path, decisions: dict[str, str]) -> Path:
-    """A run whose model decided on S (1) or EN (0) for the clips of each film, a digit each."""
-    ids = []
-    films = []
-    scores = []
-    for film, digits in decisions.items():
-        for k, digit in enumerate(digits):
-            ids.append(f"{film}-{k:03d}")
-            films.append(film)
-            scores.append(0.5 if digit == "1" else -0.5)
-    y = np.arange(len(ids)) % 2 == 0
-    clips = Clips(tuple(ids), tuple(films), y)
-    return made_run(folder, [MadeCell("ridge", clips, np.array(scores))]).folder
 
 
 @pytest.mark.parametrize("column", ["shot size", ""])

@@ -61,6 +61,16 @@ def test_the_hub_cache_is_found_without_network(
     assert weights["model.safetensors"] == blob
 
 
+def test_a_package_without_the_folder_of_the_weights_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    card = replace(tiny_card("dinov2", "tests/tiny"), package="numpy/no_such_folder")
+    assert not is_cached(card)
+    with pytest.raises(NotFound, match="no weights for"):
+        find_weights(card)
+
+
 def test_a_revision_that_is_a_pull_request_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

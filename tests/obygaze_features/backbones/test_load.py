@@ -19,6 +19,7 @@ pytest.importorskip("transformers", reason="backbones need the extract extra")
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
+from obygaze_features.backbones.backbone import check_device  # noqa: E402
 from obygaze_features.core.errors import (  # noqa: E402
     Corrupt,
     FixInput,
@@ -42,6 +43,16 @@ def change(folder: Path, form: str, edit: Callable[[dict[str, Any]], None]) -> N
         tensors = {key: value.clone() for key, value in tensors.items()}
         edit(tensors)
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch ended with an error of its own where the machine has other GPUs."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    card = tiny_card("dinov2")
+    check_device(card, "cuda")
+    check_device(card, "cuda:0")
+    with pytest.raises(FixUsage, match="no CUDA device 'cuda:1'"):
+        check_device(card, "cuda:1")
 
 
 @pytest.mark.parametrize("family", sorted(TINY))

@@ -181,9 +181,11 @@ def test_failed_rows_are_tried_again_on_request() -> None:
     assert other_times.rows == [Row("b", "film", 1.5, 2.0)]
     assert other_times.computed == [True]
     again = work([CLIP_B._replace(start_s=1.5)], [BROKEN], retry_failed=True)
-    assert found(again) == {"tried again": 1}
+    assert found(again) == {"times corrected": 1}
     assert again.rows == [Row("b", "film", 1.5, 2.0)]
     assert again.computed == [True]
+    same_times = work([CLIP_B], [BROKEN], retry_failed=True)
+    assert found(same_times) == {"tried again": 1}
 
 
 def test_what_failed_while_a_store_is_filled_is_tried_again_when_it_is_complete() -> (
@@ -230,6 +232,13 @@ def test_a_clip_that_had_no_video_is_computed_when_it_has_one() -> None:
     # A file that is not there is no video either.
     away = work([CLIP_B], [row], retry_failed=True, facts={"b.mp4": None})
     assert (found(away), away.is_needed) == ({"no video": 1}, False)
+
+
+def test_a_row_without_a_video_gets_the_times_of_the_manifest() -> None:
+    row = BROKEN._replace(status=NO_VIDEO)
+    done = work([CLIP_B._replace(video="", movie_id="other")], [row])
+    assert found(done) == {"times corrected": 1}
+    assert done.rows == [Row("b", "other", 1.0, 2.0)]
 
 
 @pytest.mark.parametrize("video", ["", "b.mp4"])
@@ -436,7 +445,8 @@ def test_drawn_stores_against_a_plain_model(
         elif (
             row.reason == NOT_EXTRACTED
             or (row.status == NO_VIDEO and clip.video)
-            or (row.status != NO_VIDEO and (retry or row.start_s != clip.start_s))
+            or row.start_s != clip.start_s
+            or (row.status != NO_VIDEO and retry)
         ):
             to_compute.add(name)
     computed = {

@@ -11,11 +11,11 @@ from support.videos import write_video
 
 from obygaze_features.core.files import quick_sha256
 from obygaze_features.extraction.clips import PlannedClip, RowJob, ViewedClip
-from obygaze_features.extraction.decoding import RowDecoder
+from obygaze_features.extraction.decoding import REPLACED, RowDecoder
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.video import DecodeJob, DecodePool, PictureView
 from obygaze_features.video.container import BadVideo
-from obygaze_features.video.pool import DecodeResult
+from obygaze_features.video.worker import DecodeResult
 
 CLIPS = (
     PlannedClip("a-1", "a", "a.avi", 0.0, 5.0),
@@ -40,7 +40,7 @@ class RecordingPool:
     def submit(self, job: DecodeJob) -> Future[DecodeResult]:
         self.jobs.append(job)
         done: Future[DecodeResult] = Future()
-        done.set_result(DecodeResult(job, {}, NO_FILE, 0.0))
+        done.set_result(DecodeResult(job, {}, NO_FILE))
         return done
 
 
@@ -53,8 +53,8 @@ def test_clips_of_one_film_share_its_index() -> None:
     assert [decoded.row for decoded in rows] == list(range(len(CLIPS)))
     # The index of the next film is made beside the clips of the film before it.
     assert [(job.path, len(job.views), job.indexes) for job in pool.jobs] == [
-        ("d.mkv", 0, "indexes"),
         ("a.avi", 1, "indexes"),
+        ("d.mkv", 0, "indexes"),
         ("a.avi", 1, "indexes"),
         ("b.mp4", 1, None),
         ("c.ts", 1, None),
@@ -136,3 +136,19 @@ def test_clips_of_one_film_do_not_come_from_two_files(tmp_path: Path) -> None:
     assert reasons[1] == [
         "replaced: the video was changed while its clips were extracted"
     ]
+
+
+def test_the_file_of_a_film_is_known_to_the_end_of_a_run(tmp_path: Path) -> None:
+    """What is decoded again, as where a batch was too large, is of the file of before."""
+    film = tmp_path / "film.mp4"
+    write_video(film, numbers=range(50), size=(64, 48))
+    write_video(tmp_path / "new.mp4", numbers=range(100, 150), size=(64, 48))
+    clips = [PlannedClip(f"a-{n}", "a", str(film), n, n + 1) for n in range(2)]
+    view = PictureView(4)
+    with DecodePool(1) as pool:
+        decoder = RowDecoder(clips, pool, 1, 0, str(tmp_path / "indexes"))
+        (first,) = decoder.rows([RowJob(0, (view,))])
+        (tmp_path / "new.mp4").replace(film)
+        (second,) = decoder.rows([RowJob(1, (view,))])
+    assert isinstance(first.views[view], ViewedClip)
+    assert second.views[view] == REPLACED

@@ -310,9 +310,24 @@ def test_frames_of_two_files_of_a_film_are_not_one_row(tmp_path: Path) -> None:
         clips = planned_clips(films)
         decoder = decoding.RowDecoder(clips, pool, 1, 0, "", kept=kept)
         (row,) = decoder.rows([RowJob(0, (view, half))])
+        decoder = decoding.RowDecoder(clips, pool, 1, 0, "", kept=kept)
         (alone,) = decoder.rows([RowJob(0, (half,))])
     assert set(row.views.values()) == {OF_TWO_FILES}
     assert isinstance(alone.views[half], ViewedClip)
+
+
+def test_a_store_of_frames_without_any_does_not_stand_for_the_films(
+    tmp_path: Path,
+) -> None:
+    """All clips would fail, and the store was made nevertheless."""
+    films = film_folder(tmp_path, 2, bad=dict.fromkeys(range(2), b"not a video"))
+    keep_manifest(films, tmp_path)
+    extract(tmp_path, "run", "films", "-b", "frames:descriptors")
+    shutil.rmtree(films.header.video_root)
+    done = extract(tmp_path, "run", "films", "-b", "descriptors")
+    assert done.code == 1
+    assert "no clip of films has a video file" in done.stderr
+    assert not (tmp_path / "stores" / "films.descriptors").exists()
 
 
 def test_a_manifest_whose_name_is_a_pattern(tmp_path: Path) -> None:

@@ -103,8 +103,52 @@ def test_clips_that_failed_by_their_times_are_computed_with_corrected_ones(
     assert "correct their files" not in wrong.stderr
     keep_manifest(manifest, tmp_path)
     corrected = run(tmp_path).ok()
-    assert "2 clips failed before with other times" in corrected.stderr
+    assert "2 clips had no features, and other times" in corrected.stderr
     assert open_store(tmp_path / STORE).status().counts == {"ok": 3}
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_a_row_without_features_has_the_corrected_times_of_its_clip(
+    is_linked: bool, tmp_path: Path
+) -> None:
+    """It kept the old ones if it failed again, so that an experiment took it for another clip."""
+    films = film_folder(tmp_path, 3)
+    wrong = list(films.clips)
+    wrong[1] = replace(wrong[1], start_s=3.0, end_s=4.0)
+    (tmp_path / "videos" / wrong[1].video).unlink()
+    if not is_linked:
+        wrong[1] = replace(wrong[1], video="")
+    right = list(wrong)
+    right[1] = replace(wrong[1], start_s=5.0, end_s=6.0)
+    keep_manifest(films.with_clips(wrong), tmp_path)
+    run(tmp_path)
+    keep_manifest(films.with_clips(right), tmp_path)
+    assert "1 clip had no features, and other times" in run(tmp_path).stderr
+    store = open_store(tmp_path / STORE)
+    row = store.rows[1]
+    assert (row.start_s, row.end_s, row.is_ok) == (5.0, 6.0, False)
+    manifest = og.read_manifest(tmp_path / "manifests" / "films.toml")
+    present, _ = store.presence(manifest)
+    assert present.tolist() == [True, False, True]
+    assert "other times" not in run(tmp_path).stderr
+
+
+def test_clips_that_are_added_are_said_to_be_withdrawn_from_another_store(
+    tmp_path: Path,
+) -> None:
+    films = film_folder(tmp_path, 3)
+    keep_manifest(films, tmp_path)
+    run(tmp_path)
+    gone = films.clips[2].clip_id
+    words = f"--without {gone} --reason request --author me"
+    call_obygaze("-C", tmp_path, "store", "subset", STORE.name, *words.split()).ok()
+    other = ("--store", "descriptors=other")
+    keep_manifest(films.with_clips(films.clips[:2]), tmp_path)
+    assert "withdrawn" not in run(tmp_path, *other).ok().stderr
+    keep_manifest(films, tmp_path)
+    added = run(tmp_path, *other).ok().stderr
+    assert f"{gone} (1 clip) was withdrawn from films.descriptors" in added
+    assert "extracted again into this store" in added
 
 
 # --- Clips without a video ---
@@ -276,6 +320,12 @@ def test_a_status_of_nothing_names_what_there_is(world: Path) -> None:
     assert "did you mean 'films.descriptors'?" in done.stderr
     (world / "manifests" / "empty.toml").write_bytes(b"")
     assert extract(world, "status", "empty").code == 1
+
+
+def test_the_root_of_the_disk_is_no_store(tmp_path: Path) -> None:
+    done = extract(tmp_path, "status", "/")
+    assert done.code == 1
+    assert "no store here" in done.stderr
 
 
 def test_the_status_needs_no_engine(world: Path) -> None:

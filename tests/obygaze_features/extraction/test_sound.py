@@ -27,8 +27,9 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.video import DecodeJob, DecodePool, PictureView
-from obygaze_features.video.pool import DecodeResult
+from obygaze_features.video.container import BadVideo
 from obygaze_features.video.sound import SAMPLE_BYTES, SoundView
+from obygaze_features.video.worker import DecodeResult
 
 HEARD = "films.sound-descriptors"
 SEEN = "films.descriptors"
@@ -287,3 +288,14 @@ def test_plan_says_what_sound_costs(world: Path, tmp_path: Path) -> None:
 def test_what_is_for_pictures_alone_refuses_sound(world: Path) -> None:
     with pytest.raises(FixUsage, match="model of sound"):
         extract(world, "films", "frames:sound-descriptors")
+
+
+def test_a_clip_of_less_than_a_sample_is_too_short(world: Path) -> None:
+    """The worker has no memory yet, and cannot map none."""
+    view = SoundView(16000)
+    job = DecodeJob(world / "videos" / "loud.mkv", (view,), 1.0, 1.00001)
+    with DecodePool(1) as pool:
+        result = pool.submit(job).result()
+    with pytest.raises(BadVideo) as error:
+        result.sound(view).check()
+    assert error.value.reason == "too-short"

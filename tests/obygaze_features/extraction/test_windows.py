@@ -47,8 +47,8 @@ from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decode import decode_views
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex
-from obygaze_features.video.pool import DecodeResult
 from obygaze_features.video.resize import Resize
+from obygaze_features.video.worker import DecodeResult
 
 ALL = PictureView(250)
 APART = Grid(16, 16)
@@ -320,46 +320,6 @@ def test_the_rate_is_constant_if_no_picture_is_a_quarter_of_one_late(
     assert film.duration_s == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("damaged", [False, True])
-def test_only_a_window_with_damage_is_decoded_by_itself(
-    monkeypatch: pytest.MonkeyPatch, damaged: bool
-) -> None:
-    """Of two views, the second finds the damage."""
-    sweep = sweeps._Sweep(
-        Grid(4, 4), index_of([0.1 * n for n in range(12)]), None, DecodeJob("a.mp4", ())
-    )
-    first, second = PictureView(4), PictureView(2)
-    shared: dict[PictureView, Any] = {
-        first: "first",
-        second: None if damaged else "second",
-    }
-    monkeypatch.setattr(sweep, "_clip", lambda window, view: shared[view])
-    monkeypatch.setattr(sweep, "_decoded_alone", lambda window, seconds: "alone")
-    result: Any = sweep._result(sweep._window(0, (first, second)), 0.5)
-    if damaged:
-        assert result == "alone"
-        return
-    assert (result.clips, result.error, result.seconds) == (shared, None, 0.5)
-
-
-def test_seconds_of_decoding_are_those_of_the_first_window_that_needs_a_part(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Two parts of 6 pictures took 2 s and 3 s; windows of 4 need the first, both, the second."""
-    job = DecodeJob("a.mp4", ())
-    sweep = sweeps._Sweep(Grid(4, 4), index_of([0.1 * n for n in range(12)]), None, job)
-    parts = [
-        sweeps._DecodedPart(np.arange(6), DecodeResult(job, None, None, 2.0)),
-        sweeps._DecodedPart(np.arange(6, 12), DecodeResult(job, None, None, 3.0)),
-    ]
-    monkeypatch.setattr(sweep, "_decoded_parts", lambda windows, size: iter(parts))
-    monkeypatch.setattr(sweep, "_result", lambda window, seconds: seconds)
-    views = (PictureView(4),)
-    wanted = [WantedWindow(number, views) for number in range(3)]
-    seconds: list[Any] = list(sweep.results(wanted, (48, 64)))
-    assert seconds == [2.0, 3.0, 0.0]
-
-
 def test_times_of_a_window_are_on_the_clock_of_its_film() -> None:
     """The first picture of the film is shown at 3 s of its file."""
     index = index_of([3 + 0.1 * n for n in range(12)])
@@ -498,6 +458,41 @@ def test_without_a_stride_windows_follow_each_other(
     words = ("manifest", "windows", short_films, "-o", "w", *typed)
     call_obygaze(*words, cwd=tmp_path).ok()
     assert read_manifest(tmp_path / "manifests" / "w.toml").header.grid == grid
+
+
+def test_the_seconds_of_a_film_in_no_window_are_said(
+    short_films: Path, tmp_path: Path
+) -> None:
+    """The films have 90 and 91 pictures: 5 windows of 16 leave 10 and 11 of them."""
+    words = ("manifest", "windows", short_films, "-o", "w", "--window", "16")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    cut = read_manifest(tmp_path / "manifests" / "w.toml").clips
+    assert isinstance(cut, Windows)
+    rates = [film.n_frames / film.duration_s for film in cut.films]
+    ends = [f"{n / rate:.3g} s" for n, rate in zip((10, 11), rates, strict=True)]
+    assert f"at the end: {ends[0]} of tt1, {ends[1]} of tt2" in done.stderr
+    words = (*words[:5], "--window", "1", "--force")
+    assert "in no window" not in call_obygaze(*words, cwd=tmp_path).ok().stderr
+
+
+@pytest.mark.parametrize(
+    ("grid", "seconds"),
+    [
+        (Grid(seconds=1.5, every=1.5), {"a": 1.0, "c": 0.5}),
+        (Grid(seconds=2, every=1), {}),
+        (Grid(seconds=1.99, every=1.99), {}),
+        (Grid(window=16, stride=16), {"a": 0.16, "c": 0.08}),
+        (Grid(window=50, stride=25), {}),
+    ],
+)
+def test_the_end_of_each_film_is_counted(grid: Grid, seconds: dict[str, float]) -> None:
+    """Films of 4 and 2 s, and one that is too short for a window."""
+    films = (
+        CutFilm("a", "a.mp4", 100, 25, 4.0),
+        CutFilm("b", "b.mp4", 10, 25, 0.4),
+        CutFilm("c", "c.mp4", 50, 25, 2.0),
+    )
+    assert Windows(films, grid).seconds_without == pytest.approx(seconds)
 
 
 def test_a_film_that_is_shorter_than_a_window_is_named_and_not_counted(

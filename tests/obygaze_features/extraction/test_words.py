@@ -207,6 +207,17 @@ def test_the_subtitles_that_were_read_are_named_and_are_no_part_of_the_recipe(
     assert rows == {(size, quick[:16])}
 
 
+def test_a_video_of_which_the_folder_is_not_known_is_none(
+    workspace: Path, encoder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of this name in the current folder may be another film."""
+    write_subtitled(workspace / "lake.mkv", ["subrip"], [(1.0, 2.0, "a man")])
+    monkeypatch.chdir(workspace)
+    films = Manifest("loose", Header("Films"), (Clip("a", "lake", video="lake.mkv"),))
+    with pytest.raises(FixInput, match="the manifest names no video"):
+        extract_words(films, "tiny", "embedded", weights=encoder, workspace=workspace)
+
+
 @pytest.mark.parametrize("kind", ["folder", "embedded"])
 def test_a_clip_behind_the_end_of_its_film_has_no_words(
     workspace: Path, encoder: Path, kind: str

@@ -209,10 +209,11 @@ def test_linking_clips_without_times_to_films_says_so(tmp_path: Path) -> None:
     refused = call_obygaze("manifest", "link", "m", "films", cwd=tmp_path)
     assert refused.code == 1
     assert refused.stderr == (
-        "films: lake\n"
-        "Error: the films have files, but their clips have no times\n  in: films\n"
-        "  Try: import the table again with --map start_s=COLUMN --map end_s=COLUMN --force,"
-        " then link\n"
+        "video files: lake.mp4\nfilms: lake, sea\n"
+        "Error: no file matches a clip\n  in: films\n"
+        "  Try: give the folder of the videos, named as the films or the clips are; clips that"
+        " are parts of films need times: import the table again with --map start_s=COLUMN"
+        " --map end_s=COLUMN --force\n"
     )
     columns = ("--map", "start_s=Begin", "--map", "end_s=End", "--force")
     call_obygaze(*words, *columns, cwd=tmp_path).ok()

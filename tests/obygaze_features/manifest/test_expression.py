@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -159,7 +161,26 @@ def test_an_error_points_at_the_column(text: str, column: int, what: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["level = S", "level == S AND concept", "decade == 1990s", "start_s < S"]
+    ("text", "written"),
+    [
+        ("level = S", "level == S"),
+        ("decade == 1990s", 'decade == "1990s"'),
+        (
+            "Wie oft? in {ja, sehr gut} or #1 >= 2",
+            '"Wie oft?" in {ja, "sehr gut"} or "#1" >= 2',
+        ),
+        ("not (Typ/Art != is)", 'not ("Typ/Art" != "is")'),
+    ],
+)
+def test_what_lacks_quotes_is_shown_with_them(text: str, written: str) -> None:
+    with pytest.raises(BadExpression) as error:
+        parse(text)
+    assert str(error.value.hint).startswith(f"write {shlex.quote(written)}, with == ")
+    assert parse(written).text == written
+
+
+@pytest.mark.parametrize(
+    "text", ["level == S AND concept", "level in {S", "start_s < S"]
 )
 def test_what_is_not_valid_is_told_how_expressions_are_written(text: str) -> None:
     with pytest.raises(BadExpression) as error:

@@ -2,29 +2,27 @@
 
 Rows are drawn with ids, numbers and words of every kind, and written as programs write tables:
 with any separator, quotes, a byte order mark, CRLF, blank lines, decimal commas, columns in any
-order. `OBYGAZE_TABLES=20000` draws that many instead of the few of the suite, and
-`OBYGAZE_SEED=5000` begins at that seed.
+order.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.seeds import amount
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Manifest, unannotated_id
 
-N_TABLES = int(os.environ.get("OBYGAZE_TABLES", "100"))
-FIRST = int(os.environ.get("OBYGAZE_SEED", "0"))
+N_TABLES = amount(100, 5000)
 FOUND = [364]  # seeds that found something once
 Random = np.random.Generator
 FILMS = ["tt0000001", "tt0000001 "]
@@ -218,7 +216,7 @@ def test_a_table_of_any_form_is_read_as_it_is_meant_or_refused_with_the_line(
     tmp_path: Path,
 ) -> None:
     found, n_read = {}, 0
-    for seed in [*range(FIRST, FIRST + N_TABLES), *FOUND]:
+    for seed in [*range(N_TABLES), *FOUND]:
         random = np.random.default_rng([42, seed])
         columns, rows = draw_rows(random)
         data = as_table(random, columns, rows)

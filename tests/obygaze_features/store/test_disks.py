@@ -246,7 +246,7 @@ def test_a_power_cut_at_any_sync(tmp_path: Path, life: str) -> None:
     if life == "change":
         (tmp_path / "before").mkdir()
         first_life(tmp_path / "before" / "s")
-    every = amount(9, 3)
+    every = amount(18, 3)
     at = SEED % every
     code = -1
     while code != DONE:

@@ -356,15 +356,6 @@ def run(root: Path, seed: int) -> None:
     shutil.rmtree(root)
 
 
-@pytest.mark.parametrize("first", range(0, 4, 2))
-def test_random_histories(tmp_path: Path, first: int) -> None:
-    for seed in range(first, first + 2):
-        run(tmp_path / str(seed), seed)
-
-
-@pytest.mark.check("many random histories")
-@pytest.mark.parametrize("first", range(20, 80, 20))
-def test_many_random_histories(tmp_path: Path, first: int) -> None:
-    first += 60 * SEED
-    for seed in range(first, first + amount(5, 20)):
-        run(tmp_path / str(seed), seed)
+@pytest.mark.parametrize("number", range(amount(4, 60)))
+def test_random_histories(tmp_path: Path, number: int) -> None:
+    run(tmp_path / "history", 60 * SEED + number)

@@ -224,6 +224,15 @@ def test_clips_of_several_shapes_are_never_voted_on(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values_of(store, "frames"), [A[0], A[0]])
     store = made("hdf5", file, tmp_path / "s", pool="only")
     np.testing.assert_array_equal(values_of(store, "pooled"), [A[2], A[0], A[0]])
+    # Rows of annotators are called rows.
+    clips = tuple(
+        Clip(f"{clip}.{name}", "m", extra={"annotator": name})
+        for clip in "abc"
+        for name in ("ada", "ben")
+    )
+    rows = Manifest("m", Header("x", {}), clips, ("annotator",))
+    with pytest.raises(FixInput, match=r"one for all rows: .* rows of"):
+        import_features("hdf5", file, tmp_path / "t", manifest=rows)
 
 
 def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:
@@ -318,6 +327,16 @@ def test_an_npz_file_that_is_read_as_hdf5_is_named_with_its_command(
     with pytest.raises(Corrupt, match=message) as caught:
         open_features("hdf5", path)
     assert f"obygaze store import npz {path} -o NAME" in str(caught.value.hint)
+
+
+def test_the_options_for_ids_under_another_name_read_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "my.npz"
+    np.savez(path, X=A, names=["a", "b", "c"])
+    with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
+        open_features("npz", path)
+    assert "--array clip=X --id-key names" in str(caught.value.hint)
+    with open_features("npz", path, {"clip": "X"}, id_key="names") as reader:
+        assert list(reader.clip_ids) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("texts", [np.array([b"a", b"b", b"c"]), ["a", "b", "c"]])

@@ -29,7 +29,7 @@ from obygaze_features.store import Array, Recipe, Store, open_store
 from obygaze_features.store.card import Terms
 from obygaze_features.store.changing import join, merge, subset
 from obygaze_features.store.copying import pull, push
-from obygaze_features.store.describing import describe
+from obygaze_features.store.describing import describe, describe_store
 from obygaze_features.store.exporting import ExportFormat, export_features
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.joining import (
@@ -492,3 +492,33 @@ def test_clips_without_a_video_have_a_reason(here: Workspace) -> None:
     assert second.reason == "wav2vec2: broken; xclip-b16: broken"
     # No store has them, so that joining has lost none.
     assert made.warnings == ()
+
+
+def test_a_name_does_not_make_a_joined_store(here: Workspace) -> None:
+    np.savez(here.root / "a.npz", clip_id=["a-1"], X=np.ones((1, 3)))
+    with pytest.raises(FixUsage, match="would be taken for the features of joined"):
+        import_features(
+            "npz",
+            here.root / "a.npz",
+            "x",
+            arrays={"clip": "X"},
+            backbone="joined: a + b",
+            workspace=here.root,
+        )
+
+
+def test_a_person_recognises_parts_of_one_title(here: Workspace) -> None:
+    """Imports without a backbone all have the title of their format."""
+    rows = some_rows(3)
+    for name in ("eyes", "ears"):
+        facts = {"origin": {"file": f"{name}.npz"}}
+        recipe = Recipe.unknown("npz", facts)
+        values = some_values(3, [Array.of("clip", "float32", (2,))])
+        made_store(here.root / "stores" / name, rows, values, recipe=recipe)
+    join(["eyes", "ears"], "both", workspace=here.root)
+    page = str(describe_store("both", workspace=here.root))
+    for name in ("eyes", "ears"):
+        part = open_store(here.root / "stores" / name)
+        title = f"unknown (npz):clip@{part.fingerprint[:8]}"
+        assert f"are the array clip of {title} (fingerprint" in page
+        assert f"stores/{name} of {title} ({part.seal})" in page

@@ -16,7 +16,7 @@ from support.zygote import Zygote, disturb, failures
 from obygaze_features.store.placing import finish_waiting
 
 # Of the changes and uses of the disk; `make torture` tries all of them. Exports have few.
-EVERY = amount(15, 5)
+EVERY = amount(30, 5)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_several_processes_are_killed_and_suspended(
     scene = scene_of(tmp_path, name)
     random = np.random.default_rng(20240817 + SEED)
     n_kills = 0
-    while n_kills < amount(4, 10):
+    while n_kills < amount(2, 10):
         n_kills += disturb(
             zygote,
             random,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cli import call_obygaze
-from support.seeds import SEED
+from support.seeds import SEED, amount
 from support.store_servers import nginx, web_server
 from support.stores import sealed_store, some_values, tree
 
@@ -198,15 +198,12 @@ FAULTS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize(
-    "count", [2, pytest.param(6, marks=pytest.mark.check("many wrong answers"))]
-)
 def test_a_server_that_answers_wrongly_now_and_then(
-    root: Path, tmp_path: Path, fault: str, count: int
+    root: Path, tmp_path: Path, fault: str
 ) -> None:
     """What is pulled is the store, or an error; the next pull ends the work."""
     n_refused = 0
-    for number in range(count):
+    for number in range(amount(2, 6)):
         random = np.random.default_rng([number, SEED])
 
         def wrong(path: str, body: bytes, random=random) -> bytes:

@@ -87,7 +87,7 @@ def test_the_exact_picture_or_a_reason(
 ) -> None:
     tally = Tally()
     cases = [case for case in draw(200, seed=38) if case.codec == codec]
-    cases = cases[: amount(12, 200)]
+    cases = cases[: amount(6, 200)]
     for number, case in enumerate(cases):
         # Every third film is read again from the disk, every second from a kept index.
         monkeypatch.setattr(film, "KEEP_BYTES", 0 if number % 3 == 0 else 2**28)

@@ -437,7 +437,7 @@ def test_what_is_reported_of_a_later_packet_marks_the_picture_that_is_asked_for_
 
 @pytest.mark.check("many damaged files")
 def test_no_picture_is_wrong_where_ffmpeg_reports_anything(tmp_path: Path) -> None:
-    n_films = amount(12, 40)
+    n_films = amount(6, 40)
     tallies, wrong = count_damaged(n_films, 7, tmp_path)
     assert sum(tally.n_right for tally in tallies.values()) > 25 * n_films
     assert [line for line in wrong if "FFmpeg reports nothing" not in line] == []

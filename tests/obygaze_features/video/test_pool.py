@@ -33,12 +33,17 @@ from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.pool import (
     OPEN_FILES,
     DecodePool,
-    DecodeResult,
     _Worker,
     in_order,
 )
 from obygaze_features.video.resize import Resize
-from obygaze_features.video.worker import DecodeJob, SharedMemory, decoded, packed
+from obygaze_features.video.worker import (
+    DecodeJob,
+    DecodeResult,
+    SharedMemory,
+    decoded,
+    packed,
+)
 
 VIEWS = (PictureView(8), PictureView(4, resize=Resize(48)))
 
@@ -162,10 +167,10 @@ def test_the_reply_of_a_worker_is_made_without_the_pictures(films: list[Path]) -
     """A list of their numbers takes more than eight times their memory, and their decoding time."""
     job = DecodeJob(films[0], (PictureView(8),))
     memory = SharedMemory()
-    outcome = decoded(job, memory.arrays)
-    (clip,) = outcome.clips.values()
+    result = decoded(job, memory.arrays)
+    (clip,) = result.clips.values()
     tracemalloc.start()
-    reply = packed(job, outcome, memory)
+    reply = packed(result, memory)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < clip.pictures.nbytes

@@ -17,6 +17,7 @@ from obygaze_models.protocols.schema import Question
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.results import asks_for
 from obygaze_models.runner.tables import Run
+from obygaze_models.runner.training import training_protocol
 
 ONE_CELL = (
     'grid.models=["ridge", "pcbm-lr"]',
@@ -119,3 +120,15 @@ def test_a_question_about_a_store_that_is_not_there_is_an_error(
     with pytest.raises(FixUsage, match="names the unknown store 'clp'") as refused:
         gather(quick("honest", asked), manifest, "", stores)
     assert refused.value.hint == "one of clip"
+
+
+def test_a_run_of_one_model_asks_nothing_of_others() -> None:
+    """A page answered the question of `honest`, and said that no difference of the run does."""
+    manifest = films(3, 20)
+    asked = {"ridge": ["ridge"], "mlp": [], "pcbm-lr": [], "cav": []}
+    for kind, firsts in asked.items():
+        protocol = training_protocol(kind, "EN_S", manifest)
+        assert [question.first for question in protocol.report.questions] == firsts
+        assert list(protocol.models) == [kind]
+    own = training_protocol("mlp", "HN_S", manifest).report
+    assert own.title == "mlp: hard negatives against sure" and not own.questions

@@ -1,11 +1,7 @@
-"""Random protocols against a plain computation of every cell: see support.plain_cells.
-
-`OBYGAZE_PROTOCOLS=500` draws that many instead of the few of the suite.
-"""
+"""Random protocols against a plain computation of every cell: see support.plain_cells."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -13,6 +9,7 @@ from support.experiments import store_of
 from support.plain_cells import differences
 from support.plain_refusals import draw_wrong, unjustified
 from support.random_protocols import Experiment, draw_experiment
+from support.seeds import amount
 
 from obygaze_features.core.errors import (
     FixInput,
@@ -25,13 +22,12 @@ from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run
 
-N_DRAWN = int(os.environ.get("OBYGAZE_PROTOCOLS", "0"))
 # Few clips, of every kind of split; a choice of C, re-trainings, published folds.
 QUICK = (
     *(0, 7, 35, 56, 138),
     *(pytest.param(seed, marks=pytest.mark.check("many fits")) for seed in (189, 198)),
 )
-SEEDS = range(N_DRAWN) if N_DRAWN else QUICK
+SEEDS = amount(QUICK, tuple(range(200)))
 
 
 # Draws of which each is refused, for a reason of its own.
@@ -73,7 +69,7 @@ def test_a_refusal_has_a_reason_that_a_plain_count_confirms(
 
 def test_a_protocol_with_one_thing_wrong_is_refused_with_its_place() -> None:
     found = {}
-    for seed in range(max(40, N_DRAWN)):
+    for seed in range(amount(40, 200)):
         data, place = draw_wrong(seed)
         try:
             parse_protocol(data, "made-up.toml")

@@ -298,8 +298,15 @@ class TestSettings:
     def test_a_published_tolerance_is_that_of_the_concept(self) -> None:
         """FACTS of the released code: its tolerances by concept."""
         words = {"C": "published"}
-        tolerances = [for_task("svm", words, c)["C"] for c in ("Body", "Posture")]
+        concepts = ("Body", "Posture")
+        tolerances = [for_task("svm", words, c)["C"] for c in concepts]
         assert tolerances == [0.05, 0.01]
+        # A word reached the solver, which multiplied it.
+        by_task = {"C": {"by_task": {"Body against EN": "published", "other": 2.0}}}
+        tolerances = [
+            for_task("svm", by_task, f"{c} against EN")["C"] for c in concepts
+        ]
+        assert tolerances == [0.05, 2.0]
 
     def test_a_value_by_training_task(self) -> None:
         settings = {"C": {"by_task": {"EN_S": 0.1, "other": 5.0}}, "penalty": "l1"}

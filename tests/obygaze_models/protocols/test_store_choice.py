@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
 from sklearn.metrics import average_precision_score
@@ -33,7 +35,12 @@ from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.fitting import InnerScores
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.scores import Cell, ScoredFold, with_chosen_stores
+from obygaze_models.runner.scores import (
+    NOT_CHOSEN,
+    Cell,
+    ScoredFold,
+    with_chosen_stores,
+)
 from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.summary import CellRows
 from obygaze_models.runner.tables import Run
@@ -259,10 +266,10 @@ def test_stores_are_compared_on_the_clips_that_all_have(tmp_path: Path) -> None:
         )
         assert n_left_out == (5 if name == "a" else 2)
     inputs = gather(choosing(), MANIFEST, "", stores)
-    for own, given in zip(inputs.stores, (X, X[:, ::-1]), strict=True):
+    for own, values in zip(inputs.stores, (X, X[:, ::-1]), strict=True):
         clips = np.flatnonzero(own.present)
         assert clips.tolist() == list(range(9, len(MANIFEST)))
-        np.testing.assert_array_equal(own.of(clips), given[clips])
+        np.testing.assert_array_equal(own.of(clips), values[clips])
 
 
 def a_test(fold: str, inner_ap: float | None, score: float) -> ScoredFold:
@@ -279,20 +286,63 @@ def a_test(fold: str, inner_ap: float | None, score: float) -> ScoredFold:
     )
 
 
-def test_folds_without_an_inner_score_take_the_first_store_that_tested_them() -> None:
-    of_a = [a_test("0", None, 0.1), a_test("1", None, 0.2), a_test("2", 0.4, 0.3)]
-    of_b = [a_test("0", None, 0.6), a_test("1", 0.0, 0.7), a_test("2", 0.4, 0.8)]
-    of_b.append(a_test("3", None, 0.9))
-    skipped = {"3": "no fit on this store", "4": "no clips"}
-    cells = [
-        Cell("t", "t", "m", "a", True, of_a, skipped),
-        Cell("t", "t", "m", "b", True, of_b, {"4": "no clips"}),
-    ]
+# The average precision inside the training clips, by fold and store; None without one.
+INNER = st.lists(
+    st.dictionaries(
+        st.sampled_from("abc"), st.sampled_from((None, 0.2, 0.4)), min_size=1
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(INNER)
+def test_a_fold_is_tested_on_a_store_that_something_chose_or_is_left_out(
+    inner_of_folds: list[dict[str, float | None]],
+) -> None:
+    """Where no store had a score, the first one that was named was said to be chosen."""
+    tests: dict[str, list[ScoredFold]] = {}
+    for number, of_stores in enumerate(inner_of_folds):
+        for store, inner_ap in of_stores.items():
+            score = (100 * number + ord(store)) / 1000
+            tests.setdefault(store, []).append(a_test(str(number), inner_ap, score))
+    cells = []
+    for store in sorted(tests):
+        others = {"none": "no clips", "0": "no fit on this store"}
+        tested = {test.fold for test in tests[store]}
+        skipped = {fold: why for fold, why in others.items() if fold not in tested}
+        cells.append(Cell("t", "t", "m", store, True, tests[store], skipped))
+    expected = {}
+    for number, of_stores in enumerate(inner_of_folds):
+        known = {name: ap for name, ap in of_stores.items() if ap is not None}
+        if known:
+            best = min(known, key=lambda name: (-known[name], name))
+            expected[str(number)] = (best, (100 * number + ord(best)) / 1000)
+    if not expected:
+        with pytest.raises(FixInput, match="can choose a store for m in no fold"):
+            with_chosen_stores(cells)
+        return
     (cell,) = with_chosen_stores(cells)
-    assert cell.skipped == {"4": "no clips"}
-    assert [t.chosen["store"] for t in cell.tested] == ["a", "b", "a", "b"]
-    assert [t.predictions.score[0] for t in cell.tested] == [0.1, 0.7, 0.3, 0.9]
-    assert cell.tested[3].chosen["inner_ap"] == {"b": None}
+    found = {}
+    for test in cell.tested:
+        found[test.fold] = (test.chosen["store"], test.predictions.score[0])
+    assert found == expected
+    left_out = {str(n) for n in range(len(inner_of_folds))} - expected.keys()
+    assert cell.skipped == {"none": "no clips", **dict.fromkeys(left_out, NOT_CHOSEN)}
+
+
+def test_a_perceptron_without_validation_clips_chooses_no_store(tmp_path: Path) -> None:
+    """With two films, each fold trains on one film and validates on none."""
+    manifest = films(2, 40, seed=3)
+    stores = two_stores(tmp_path / "stores", manifest)
+    with pytest.raises(
+        FixInput, match="can choose a store for mlp in no fold"
+    ) as error:
+        run_on(tmp_path, choosing(models=("ridge", "mlp")), manifest, stores)
+    assert "fit.choose_store=false" in (error.value.hint or "")
+    run = run_on(tmp_path, choosing(models=("ridge",)), manifest, stores)
+    assert len(chosen_cells(run)) == 2
 
 
 def test_what_cannot_be_chosen_is_refused(tmp_path: Path) -> None:

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import shlex
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.own_labels import limit_of, own_tasks
 from obygaze_models.protocols.clips import (
     ClipTable,
+    class_names,
+    clip_table,
     empty_labels,
     rows_of_annotators,
     task_labels,
@@ -84,9 +91,14 @@ def test_classes_that_overlap() -> None:
 
 def asked(column: str, cells: list[str], *tasks: str) -> Protocol:
     """The protocol `honest` with tasks of a table of one column."""
-    clips = [Clip(f"c{n}", "m", extra={column: cell}) for n, cell in enumerate(cells)]
-    manifest = Manifest("made-up", Header("m"), tuple(clips), (column,))
+    manifest = manifest_of(column, cells)
     return with_tasks(load_protocol("honest", asked=tasks), tasks, manifest)
+
+
+def manifest_of(column: str, cells: list[str]) -> Manifest:
+    """The clips of a table of one column."""
+    clips = [Clip(f"c{n}", "m", extra={column: cell}) for n, cell in enumerate(cells)]
+    return Manifest("made-up", Header("m"), tuple(clips), (column,))
 
 
 @pytest.mark.parametrize("task", ["stares", "stares=yes", "stares!=yes"])
@@ -178,9 +190,69 @@ def test_empty_labels_are_counted_for_each_task() -> None:
     tasks["same"] = tasks["b"]
     found["same"] = found["b"]
     assert empty_labels(tasks, found, table) == (
-        "1 of 4 clips have no value in the column a or b, and are left out of either, both. "
+        "1 of 4 clips have no value in the column a or b, and are left out of either. 1 of 4 clips"
+        " have no value in the column a or b, and are kept in either, as their other values decide:"
+        " 0 negative, 1 positive. 1 of 4 clips have no value in the column a or b, and are left out"
+        " of both. 1 of 4 clips have no value in the column a or b, and are kept in both, as their"
+        " other values decide: 1 negative, 0 positive. "
         "2 of 4 clips have no value in the column b, and are left out of b, same."
     )
+
+
+def test_a_word_is_told_from_another_one_as_the_hint_says() -> None:
+    cells = ["ja", "nein", "vielleicht", "", "nein", "ja"]
+    with pytest.raises(FixUsage) as error:
+        asked("Sexualisiert?", cells, "Sexualisiert?=ja,nein")
+    typed = shlex.split(error.value.hint.partition("vielleicht: ")[2])
+    assert typed[::2] == ["--task", "--set"]
+    protocol = load_protocol("honest", typed[3:], typed[1:2])
+    manifest = manifest_of("Sexualisiert?", cells)
+    ((name, task),) = with_tasks(protocol, typed[1:2], manifest).tasks.items()
+    table = clip_table(manifest, protocol.data)
+    found = task_labels(name, task, table)
+    assert found.tolist() == [1, 0, -1, 0, 1]
+    assert task.title == "Sexualisiert? is ja, against nein"
+    # The classes have the words of the person.
+    assert class_names(name, task, found, table) == ["nein", "ja"]
+
+
+def test_the_error_of_data_where_shows_the_name_in_quotes() -> None:
+    with pytest.raises(FixInput) as error:
+        load_protocol("honest", ["data.where=Sexualisiert? in {ja, nein}"])
+    (line,) = error.value.details
+    written = '"Sexualisiert?" in {ja, nein}'
+    assert f"write {shlex.quote(written)}, with" in line
+    assert load_protocol("honest", [f"data.where={written}"]).data.where == written
+
+
+@pytest.mark.parametrize(
+    ("cells", "task", "names"),
+    [
+        (["Yes", "No", "", "No"], "own", ["No", "Yes"]),
+        (["ja", "nein", "egal"], "own=ja", ["not own=ja", "own=ja"]),
+        (["ja", "ja|nein", "nein"], "own=ja", ["not own=ja", "own=ja"]),
+        (["1", "0", "0"], "own", ["not own", "own"]),
+        (["1", "2", "3"], "own>=2", ["not own>=2", "own>=2"]),
+    ],
+)
+def test_the_words_of_two_classes_are_their_names(
+    cells: list[str], task: str, names: list[str]
+) -> None:
+    of_task = asked("own", cells, task).tasks[task]
+    table = clip_table(manifest_of("own", cells), load_protocol("honest").data)
+    found = task_labels(task, of_task, table)
+    assert class_names(task, of_task, found, table) == names
+
+
+@given(st.lists(st.integers(-2, 5).map(str), min_size=2))
+def test_a_limit_that_is_offered_makes_two_classes(cells: list[str]) -> None:
+    clips = [Clip(f"c{n}", "m", extra={"own": cell}) for n, cell in enumerate(cells)]
+    for task in own_tasks(clips):
+        holds = parse(asked("own", cells, task).tasks[task].positive).holds
+        assert len({holds(clip.values) for clip in clips}) == 2
+    if len(set(cells)) > 1:
+        limit = float(limit_of(cells))
+        assert min(map(float, cells)) < limit <= max(map(float, cells))
 
 
 def test_rows_of_annotators_are_counted_with_the_clips_they_contradict_each_other_on() -> (

@@ -407,3 +407,14 @@ def test_three_runs_are_compared_with_the_first(tmp_path: Path) -> None:
     assert any(together > alone for together, alone in p_values)
     text = str(compared)
     assert "1: a" in text and "3 - 1" in text
+
+
+def test_clips_that_a_run_lacks_are_counted_and_three_are_named(tmp_path: Path) -> None:
+    missing = {f"film-{number:02d}": "no-video" for number in range(30)}
+    runs = []
+    for name, lacking in (("a", {}), ("b", missing)):
+        stores = {"x": {"location": "stores/x", "missing": lacking}}
+        runs.append(made_run(tmp_path / name, [cell()], stores=stores))
+    settings = compare_runs(runs).settings
+    of_missing = [values for key, values in settings.items() if "missing" in key]
+    assert of_missing == [["none", "30: film-00, film-01, film-02 and 27 more"]]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_of
+from support.joined_stores import joined_stores
 
 from obygaze_features.backbones.cards import find_cards
 from obygaze_features.store import Recipe
-from obygaze_features.store.joining import JoinedPart, recipe_of_parts
 from obygaze_models.protocols.reading import load_protocol, protocol_names
+from obygaze_models.protocols.schema import PaperValue
 from obygaze_models.runner.features import is_backbone
 
 
@@ -19,24 +24,33 @@ def shipped_patterns() -> set[str]:
     return patterns - {""}
 
 
-def title_of_joined(*titles: str) -> str:
-    """The title of a store that joins the features of some backbones."""
-    parts = []
-    for title in sorted(titles):
-        parts.append(JoinedPart(title, "0" * 64, title, "float32", 2, "pictures"))
-    return Recipe.from_json(recipe_of_parts(parts)).title
-
-
-def test_no_pattern_matches_a_joined_store() -> None:
-    found, _ = find_cards()
-    cards = [card.name for card in found]
-    patterns = shipped_patterns()
-    matched = {card for card in cards for one in patterns if is_backbone(card, one)}
-    assert len(matched) > 3
-    # What the importer named counts as the backbone.
+def test_no_pattern_matches_a_joined_store(tmp_path: Path) -> None:
+    """Its recipe says that it is joined, and not its title."""
     assert is_backbone("X-CLIP (imported)", "x-clip")
-    for pair in combinations(cards, 2):
-        title = title_of_joined(*pair)
-        assert not any(is_backbone(title, one) for one in (*patterns, "*", title))
-    imported = title_of_joined("x-clip (imported)", "xclip-b16 (imported)")
-    assert not any(is_backbone(imported, one) for one in (*patterns, "*", "x-clip*"))
+    assert (
+        sum(
+            any(is_backbone(card.name, one) for one in shipped_patterns())
+            for card in find_cards()[0]
+        )
+        > 3
+    )
+    manifest = films(3, 12, seed=1)
+    X = planted(manifest, width=14)
+    stores = joined_stores(tmp_path, manifest, {"xclip-b16": X, "xclip-b32": -X})
+    # What an importer calls a backbone joins nothing.
+    recipe = Recipe.unknown("the importer", {"backbone": "joined: x"})
+    stores["import"] = store_of(tmp_path / "import", manifest, X, recipe=recipe)
+    printed = [PaperValue("ap", 0.5, backbone=one) for one in ("*", "joined: *")]
+    protocol = quick("honest", *ONE_PAIR, 'grid.models=["ridge"]', replicates=2)
+    protocol = replace(protocol, paper=tuple(printed))
+    run = run_on(tmp_path, protocol, manifest, stores)
+    is_beside_paper = {}
+    for row in run.results:
+        if row["metric"] == "ap" and not row["film"] and not row["against_model"]:
+            is_beside_paper[row["store"]] = bool(np.isfinite(row["paper"]))
+    assert is_beside_paper == {
+        "xclip-b16": True,
+        "xclip-b32": True,
+        "joined": False,
+        "import": True,
+    }

@@ -84,6 +84,8 @@ LEARNING: dict[str, tuple[str, ...]] = {
     "plain": (),
     "scaled": ("data.scale=standard",),
     "erased": ('data.erase=["Body"]',),
+    # Factors of the parts of joined features.
+    "joined": (),
     "chosen settings": (
         "models.logistic.C.grid=[0.01, 10.0]",
         "models.svm.C.grid=[0.01, 10.0]",
@@ -118,6 +120,7 @@ def case(
         *LEARNING[learning],
         *more,
         annotators="annotators" in splits,
+        joined=learning == "joined",
     )
 
 
@@ -139,10 +142,18 @@ def test_no_model_learns_from_what_is_held_out(tmp_path: Path, splits: str) -> N
     must_learn_nothing(tmp_path, splits, "plain")
 
 
+@pytest.mark.parametrize("splits", amount(("nested",), tuple(SPLITS)))
+def test_no_model_of_joined_features_learns_from_it(
+    tmp_path: Path, splits: str
+) -> None:
+    must_learn_nothing(tmp_path, splits, "joined")
+
+
+OTHER_SPLITS = [name for name in SPLITS if name not in SOME_SPLITS]
 OTHER_WAYS = [name for name in LEARNING if name != "plain"]
-# Each kind of split with one of the other ways of learning, or with all of them.
+# Each other kind of split with one of the other ways of learning, or all with all of them.
 PAIRS = amount(
-    list(zip(SPLITS, cycle(OTHER_WAYS), strict=False)),
+    list(zip(OTHER_SPLITS, cycle(OTHER_WAYS), strict=False)),
     list(product(SPLITS, OTHER_WAYS)),
 )
 

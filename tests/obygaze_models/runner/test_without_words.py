@@ -12,7 +12,8 @@ from support.stores import made_store
 from support.tables import models, the_cell
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import Row, Store
+from obygaze_features.store import Recipe, Row, Store, open_store
+from obygaze_features.store.changing import join
 from obygaze_models.runner.summary import warnings_of
 
 ONE_PAIR = (
@@ -22,13 +23,17 @@ ONE_PAIR = (
 
 
 def words_store(
-    path: Path, manifest: Manifest, X: np.ndarray, n_words: np.ndarray
+    path: Path,
+    manifest: Manifest,
+    X: np.ndarray,
+    n_words: np.ndarray,
+    recipe: Recipe | None = None,
 ) -> Store:
     rows = [
         Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s) for clip in manifest
     ]
     values = {"clip": X, "n_words": n_words.astype(np.int32)}
-    return made_store(path, rows, values, recipe=recipe_of_words())
+    return made_store(path, rows, values, recipe=recipe or recipe_of_words())
 
 
 def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
@@ -81,3 +86,42 @@ def test_a_concept_that_only_words_carry_is_found_by_words_alone(
     found = run_on(tmp_path, protocol, manifest, stores)
     assert the_cell(found, model="ridge", store="said").value("ap") > 0.9
     assert abs(the_cell(found, model="ridge", store="seen").value("auc") - 0.5) < 0.15
+
+
+def copies_in_a_join(folder: Path, manifest: Manifest, *parts: Store) -> int:
+    """How many tested clips have the joined features of a training clip."""
+    join(parts, folder / "both", workspace=folder)
+    protocol = quick("honest", *ONE_PAIR, "data.view=raw", replicates=2)
+    both = open_store(folder / "both")
+    found = run_on(folder, protocol, manifest, {"both": both})
+    return int(models(found)[0].facts["copies"])
+
+
+def test_silence_in_all_parts_makes_no_copy(tmp_path: Path) -> None:
+    manifest = films(5, 20, seed=2)
+    is_silent = np.arange(len(manifest)) % 3 == 0
+    n_words = np.where(is_silent, 0, 5)
+    X = planted(manifest)
+    X[is_silent] = X[0]
+    tested = [
+        row for row in range(len(manifest)) if manifest.clips[row].level in "EN S"
+    ]
+    first, second = [row for row in tested if not is_silent[row]][:: len(tested) // 3][
+        :2
+    ]
+    assert manifest.clips[first].movie_id != manifest.clips[second].movie_id
+    X[first] = X[second]
+    stores = []
+    for name in ("a", "b"):
+        stores.append(
+            words_store(
+                tmp_path / name, manifest, X, n_words, recipe_of_words(name * 64)
+            )
+        )
+    assert copies_in_a_join(tmp_path / "words", manifest, *stores) == 2
+    # Beside pictures, clips are copies if the pictures are equal too.
+    seen = planted(manifest, seed=7)
+    one, two = [row for row in tested if is_silent[row]][:: len(tested) // 4][:2]
+    seen[one] = seen[two]
+    pictures = store_of(tmp_path / "seen", manifest, seen)
+    assert copies_in_a_join(tmp_path / "more", manifest, stores[0], pictures) == 2

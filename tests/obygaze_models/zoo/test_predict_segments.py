@@ -5,13 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import pytrec_eval
 from support.cli import call_obygaze
-from support.experiments import films, planted, store_of
+from support.experiments import (
+    films,
+    long_segments,
+    planted,
+    store_of,
+    store_of_windows,
+)
 from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import FixUsage
@@ -19,7 +26,9 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store, open_store
 from obygaze_models.models.linear import LogisticProbe
-from obygaze_models.runner.training import training_protocol
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import (
     FeatureSpec,
     ModelInfo,
@@ -261,3 +270,40 @@ def test_a_run_of_violence_needs_two_classes(workspace: Path) -> None:
     )
     assert (done.code, run.exists()) == (2, False)
     assert "needs a model of two classes, kept has 4" in done.stderr
+
+
+def test_a_segment_that_one_annotator_gave_for_training_is_one_of_all_annotators(
+    tmp_path: Path,
+) -> None:
+    """Its row by somebody else had the model's own score, and was called one of a seen film."""
+    drawn, noise = long_segments(n_films=4, n_segments=12)
+    clips = []
+    for clip in drawn:
+        name = clip.extra["annotator"]
+        of_segment = clip.clip_id.replace(f"-{name}-", "-")
+        clips.append(replace(clip, clip_id=f"{of_segment}.{name}"))
+    manifest = drawn.with_clips(clips)
+    store = store_of_windows(tmp_path / "store", noise)
+    changes = ("data.segments=made-up", "report.replicates=20")
+    protocol = training_protocol("ridge", "EN_S", manifest, changes)
+    inputs = gather(protocol, manifest, "made-up", {"x": store})
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    model = load_model(fit_final(inputs, run, tmp_path / "kept"))
+    segments = {
+        of.clip_id.rpartition(".")[0] for of in clips if of.level in ("EN", "S")
+    }
+    assert model.clips is not None
+    assert {*model.clips.clip_ids} == segments
+    assert model.info.training.n_clips == len(segments)
+    cleo = []
+    for clip in clips:
+        if clip.extra["annotator"] == "ada":
+            of_segment = clip.clip_id.rpartition(".")[0]
+            extra = {"annotator": "cleo"}
+            cleo.append(replace(clip, clip_id=f"{of_segment}.cleo", extra=extra))
+    for rows in (clips, cleo):
+        found = predict(model, store, manifest=manifest.with_clips(rows))
+        assert not found.renamed
+        for clip_id, basis in zip(found.clip_ids, found.basis, strict=True):
+            is_trained = clip_id.rpartition(".")[0] in segments
+            assert basis == ("out-of-fold" if is_trained else "film-seen")

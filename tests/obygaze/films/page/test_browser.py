@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import random
 import stat
 from dataclasses import replace
@@ -34,6 +33,7 @@ from support.browsers import (
 )
 from support.film import write_segments
 from support.film_pages import film_clips, segment, served, site
+from support.seeds import amount
 from support.video_kinds import KINDS
 from support.videos import read_number, write_video
 
@@ -50,8 +50,7 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-# 40 seeks here; the number for all kinds together can be raised by hand.
-N_SEEKS = int(os.environ.get("OBYGAZE_TEST_SEEKS", "40"))
+N_SEEKS = amount(21, 300)
 SEEN = ("mp4_h264_pyramid", "mkv_variable_rate", "webm_vp9")
 MARKUP = "<img src=x onerror='window.attacked=1'><script>window.attacked=1</script>"
 # Visible elements whose text has less than 4.5 times the luminance of its background, or reversed.

@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.check("drives a browser"), pytest.mark.timeout(500)]
 # Start, end, level, concepts and comment of a mark.
 Values = tuple[int, int, str, tuple[str, ...], str]
 N_FRAMES = 2500
-N_EDITS = amount(120, 500)
+N_EDITS = amount(40, 500)
 LEVELS = ("EN", "HN", "NS", "S")
 
 

@@ -19,7 +19,7 @@ from obygaze_features.manifest.model import Clip
 pytestmark = [pytest.mark.check("kills processes"), pytest.mark.timeout(400)]
 
 N_FRAMES = 2500
-N_EDITS = amount(150, 500)
+N_EDITS = amount(60, 500)
 MOST_PLACES = 16  # the longest save has fewer; beyond it the server is not killed
 # First and last picture, level and comment of a mark, by its id.
 Marks = dict[str, tuple[int, int, str, str]]

@@ -202,10 +202,53 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
     (tmp_path / "m.toml").write_text("# mine\n")
     lines = imported(tmp_path, data, "--write-mapping", "m.toml")
     assert (
-        lines[-1]
-        == "  Try: m.toml is there: --write-mapping with another name writes a draft"
+        lines[-1] == "  Try: m.toml is there: correct m.toml, then --mapping m.toml; or"
+        " --write-mapping m-2.toml writes a mapping to fill in"
     )
     assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
+
+
+def test_a_mapping_that_is_there_is_corrected_and_no_draft_takes_its_name(
+    tmp_path: Path,
+) -> None:
+    """Whoever follows the hint, word for word, reads the table with the second command."""
+    data = b"Film;Nr;Urteil\nalba;1;ja\nalba;2;vielleicht\n"
+    (tmp_path / "t-mapping.toml").write_text(
+        'id = "{Film}-{Nr}"\n[columns]\nmovie_id = "Film"\nlevel = "Urteil"\n'
+        '[levels]\nja = "S"\n'
+    )
+    given = ("--mapping", "t-mapping.toml")
+    lines = imported(tmp_path, data, *given)
+    hint = (
+        "  Try: correct t-mapping.toml, then --mapping t-mapping.toml; or"
+        " --write-mapping t-mapping-2.toml writes a mapping to fill in"
+    )
+    assert lines[-1].startswith(hint)
+    draft = tmp_path / "t-mapping-2.toml"
+    imported(tmp_path, data, *given, "--write-mapping", draft.name)
+    filled = draft.read_text("utf-8").replace('"vielleicht" = "?"', 'vielleicht = "NS"')
+    draft.write_text(filled, "utf-8")
+    lines = imported(tmp_path, data, "--mapping", draft.name)
+    assert lines[0] == "manifests/t.toml: 2 clips of 1 film (NS 1, S 1)"
+
+
+def test_own_words_of_levels_are_shown_as_the_table_has_them(tmp_path: Path) -> None:
+    (tmp_path / "m.toml").write_text(
+        '[levels]\nja = "S"\nnein = "EN"\n"weiß nicht" = "EN"\n', "utf-8"
+    )
+    path = tmp_path / "t.csv"
+    path.write_text("clip_id,movie_id,level\na,m,ja\nb,m,nein\nc,m,weiß nicht\n")
+    command = ("manifest", "import", "csv", "t.csv", "--mapping", "m.toml")
+    done = call_obygaze(*command, cwd=tmp_path)
+    assert "levels: EN nein or weiß nicht, S ja" in done.stderr.splitlines()
+    assert "easy negative" not in done.stderr
+
+
+def test_words_that_are_no_levels_are_also_offered_a_mapping(tmp_path: Path) -> None:
+    data = b"clip_id,movie_id,Urteil\nc1,m,ja\n"
+    hint = imported(tmp_path, data, "--map", "level=Urteil")[-1]
+    assert hint.startswith("  Try: leave out level=Urteil, as its words are none of EN")
+    assert hint.endswith("--write-mapping t-mapping.toml writes a mapping to fill in")
 
 
 def test_a_wrong_column_of_a_form_of_ids_is_named(tmp_path: Path) -> None:
@@ -506,7 +549,7 @@ def test_rows_of_several_people_are_told_the_column_that_names_them(
     lines = imported(tmp_path, RATERS.encode(), *mapped)
     assert lines[0] == (
         "t.csv:5: column 'id': 'lake-1' is already on line 2; if rows are of several"
-        " annotators, --map annotator=who (2 times)"
+        " annotators, --map annotator=COLUMN (2 times)"
     )
     done = imported(tmp_path, RATERS.encode(), *mapped, "--map", "annotator=who")
     assert "manifests/t.toml: 5 rows of annotators on 3 clips of 1 film" in done

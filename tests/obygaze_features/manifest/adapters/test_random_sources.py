@@ -2,8 +2,7 @@
 
 Each file is written as programs write them (columns in any order, a byte order mark, CRLF, lines of
 delimiters, Unicode, blanks around cells, rows twice, unknown words, missing cells) and read again
-with the csv module alone. `OBYGAZE_SOURCES=2000` draws that many files of each kind instead of the
-few of the suite.
+with the csv module alone.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import ast
 import csv
 import io
-import os
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable
@@ -20,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.seeds import amount
 
 from obygaze.films.exchange import import_segments
 from obygaze_features.core.errors import FixInput, ObygazeError
@@ -32,7 +31,7 @@ from obygaze_features.manifest.adapters import (
 )
 from obygaze_features.manifest.model import Clip
 
-N_DRAWN = int(os.environ.get("OBYGAZE_SOURCES", "60"))
+N_DRAWN = amount(60, 1000)
 Random = np.random.Generator
 Rows = list[dict[str, str]]
 LEVELS = {
