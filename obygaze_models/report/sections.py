@@ -550,12 +550,8 @@ def section_of_learning(run: ReportRun) -> Section:
         for (model, store), of_model in by_model.items():
             values = {row["train_films"]: row["value"] for row in of_model}
             curve = [NumberCell(values.get(number, math.nan)) for number in numbers]
-            # Rows of a run that was made before have the clips of each point.
-            n_clips = {row["clips"] for row in of_model}
-            clips = n_clips.pop() if len(n_clips) == 1 else DASH
-            if clips == DASH:
-                curve = [NO_NUMBER] * len(numbers)
-            rows.append((run.label_of(model, store), *curve, clips))
+            label = run.label_of(model, store)
+            rows.append((label, *curve, of_model[0]["clips"]))
     title = f"{metric_name(run.primary)} by the number of training films"
     headers = [
         "model",
@@ -564,7 +560,7 @@ def section_of_learning(run: ReportRun) -> Section:
     ]
     note = (
         "The last column counts what all fits of a row were tested on, with each number of training"
-        " films. A dash: the fits of a row were tested on too few common clips, or on other ones."
+        " films. A dash: the fits of a row were tested on too few common clips."
     )
     is_folded = len(rows) > MOST_OPEN_ROWS
     table = ResultTable("learning", title, headers, rows, note, folded=is_folded)
@@ -806,7 +802,7 @@ def _table_of_inputs(run: ReportRun) -> ResultTable:
         array = f"array {facts['array']}, {facts['width']} wide"
         content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
         rows.append(("store", content, facts["seal"]))
-    for path, sha256 in about.get("texts", {}).items():
+    for path, sha256 in about["texts"].items():
         rows.append(("texts", path, sha256))
     for name, sha256 in about["files"].items():
         rows.append(("table", name, sha256))

@@ -366,6 +366,13 @@ def test_ids_behind_a_large_group_are_asked_for(
         open_features("hdf5", file)
 
 
+def test_a_data_set_without_a_shape_is_a_failed_row(tmp_path: Path) -> None:
+    """The file was called incomplete."""
+    file = hdf5(tmp_path / "f.h5", {"a": V, "b": h5py.Empty("f4")})
+    done = import_features("hdf5", file, tmp_path / "s")
+    assert list(done.failed) == ["b"]
+
+
 def test_a_text_among_the_data_sets_of_clips_is_a_failed_row(tmp_path: Path) -> None:
     file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "note": np.bytes_(b"of 2020")})
     store = made("hdf5", file, tmp_path / "s")
