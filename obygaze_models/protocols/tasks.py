@@ -241,7 +241,7 @@ class _Labels:
         for word in asked:
             spellings = spellings_of.get(word.casefold(), [])
             if len(spellings) > 1:
-                listed = ", ".join(map(quoted, spellings))
+                listed = ", ".join(map(quoted_word, spellings))
                 is_in = "not in" if sign == "!=" else "in"
                 text = f"{quoted_word(column)} {is_in} {{{listed}}}"
                 raise FixInput(
