@@ -74,6 +74,10 @@ class Kind(Record, frozen=True):
     device: str = ""
     precision: str = ""
 
+    def __str__(self) -> str:
+        program = " on ".join(filter(None, (self.program, self.device)))
+        return f"{program}, {self.precision}" if self.precision else program
+
 
 class Maker(Record, frozen=True):
     """What computed some rows."""
