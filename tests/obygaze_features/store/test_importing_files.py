@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -335,7 +336,7 @@ def test_the_options_for_ids_under_another_name_read_the_file(tmp_path: Path) ->
     with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
         open_features("npz", path)
     assert "--array clip=X --id-key names" in str(caught.value.hint)
-    with open_features("npz", path, {"clip": "X"}, id_key="names") as reader:
+    with closing(open_features("npz", path, {"clip": "X"}, id_key="names")) as reader:
         assert list(reader.clip_ids) == ["a", "b", "c"]
 
 

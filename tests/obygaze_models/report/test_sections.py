@@ -366,6 +366,16 @@ def test_a_task_beside_that_of_the_answer_has_its_figure(tmp_path: Path) -> None
     assert titles == ["AP of each film, tested on HN_S"]
 
 
+@pytest.mark.parametrize("is_perfect", [True, False])
+def test_an_interval_below_every_draw_is_explained(
+    tmp_path: Path, is_perfect: bool
+) -> None:
+    cell = replace(RIDGE, scores=scores_for(CLIPS, 50.0 if is_perfect else 0.3, 1))
+    run = ReportRun.of(made_run(tmp_path / "run", [cell]))
+    caption = figure_of_pair(run, (cell.train, cell.test)).caption
+    assert ("may begin below every draw of films" in caption) == is_perfect
+
+
 def test_the_figure_of_the_answer_is_not_drawn_again(tmp_path: Path) -> None:
     cell = MadeCell("ridge", CLIPS, RIDGE.scores, train="HN_S", test="ENHN_S")
     run = made_run(tmp_path / "run", [cell])
