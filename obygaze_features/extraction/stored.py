@@ -121,13 +121,7 @@ def _being_filled(filling: Filling, seal: str) -> StoreState:
         if record is None:
             continue
         for done in record.rows:
-            rows[done.row] = filling.rows[done.row]._replace(
-                status=done.status,
-                reason=done.reason,
-                video_bytes=done.video_bytes,
-                video_hash=done.video_hash,
-                pictures=done.pictures,
-            )
+            rows[done.row] = done.of(filling.rows[done.row])
     return StoreState(
         recipe=Recipe.from_json(plan.recipe),
         arrays=plan.arrays,

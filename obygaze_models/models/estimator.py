@@ -52,6 +52,7 @@ class Savable:
     """
 
     n_features_in_: int
+    classes_: NDArray[Any]  # of a classifier
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
@@ -125,8 +126,29 @@ class Savable:
             setattr(self, attribute, self._take(arrays, name))
 
     def check_outputs(self) -> None:
-        """Compute every output for two rows, so that wrong arrays fail here and not in a result."""
-        _check_outputs(self)
+        """Compute every output for two rows, so that wrong arrays fail here and not in a result.
+
+        It is an error unless each is a finite number for each of them.
+        """
+        width = self.n_features_in_
+        if not isinstance(width, int) or not 0 < width <= MAX_FEATURES:
+            raise ValueError(f"n_features_in_ is {width!r}")
+        rows = np.repeat([[0.0], [1.0]], width, axis=1)
+        for name in OUTPUTS:
+            if not hasattr(self, name):
+                continue
+            output = getattr(self, name)(rows)
+            numbers = np.asarray(output[1] if name == "contributions" else output)
+            if len(numbers) != len(rows):
+                raise ValueError(
+                    f"{name} has {len(numbers)} outputs for {len(rows)} rows"
+                )
+            if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+                raise ValueError(f"{name} is not finite")
+            if name == "predict_proba" and numbers.shape[1] != len(self.classes_):
+                raise ValueError(
+                    "predict_proba does not have one column for each class"
+                )
 
     def part(self, name: str) -> Any:
         """Return the unfitted estimator that is the parameter `name`."""
@@ -162,7 +184,6 @@ class Classifier(Savable):
 
     two_classes: ClassVar[bool] = False
 
-    classes_: NDArray[Any]
     predict_proba: Callable[..., Floats]
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
@@ -318,26 +339,6 @@ def build_estimator(description: Mapping[str, Any]) -> Savable:
     except (AttributeError, TypeError) as error:
         raise Corrupt(f"invalid params of the saved {name}: {error}") from error
     return model
-
-
-def _check_outputs(model: Any) -> None:
-    """Raise an error unless every output for two rows is a finite number for each of them."""
-    width = model.n_features_in_
-    if not isinstance(width, int) or not 0 < width <= MAX_FEATURES:
-        raise ValueError(f"n_features_in_ is {width!r}")
-    rows = np.repeat([[0.0], [1.0]], width, axis=1)
-    names = [name for name in OUTPUTS if hasattr(model, name)]
-    for name in names:
-        output = getattr(model, name)(rows)
-        numbers = np.asarray(output[1] if name == "contributions" else output)
-        if len(numbers) != len(rows):
-            raise ValueError(f"{name} has {len(numbers)} outputs for {len(rows)} rows")
-        if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
-            raise ValueError(f"{name} is not finite")
-    if "predict_proba" in names and model.predict_proba(rows).shape[1] != len(
-        model.classes_
-    ):
-        raise ValueError("predict_proba does not have one column for each class")
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -96,10 +96,7 @@ class FrameProbe(Classifier):
         check_consistent_length(X, y)
         check_classification_targets(y)
         self.classes_, codes = encode_classes(y)
-        pooled = np.concatenate(
-            [pool(block, self.pooling) for block in self._blocks(X)]
-        )
-        coef, bias = logistic(pooled, codes, self.C)
+        coef, bias = logistic(self._pooled(X), codes, self.C)
         if len(coef) == 1:
             coef = np.stack([np.zeros_like(coef[0]), coef[0]])
             bias = np.array([0.0, *bias])
@@ -111,10 +108,12 @@ class FrameProbe(Classifier):
         """Return the probability of each class for each clip."""
         if getattr(X, "ndim", 2) < 3:
             X = self._check(X)[:, None]
-        pooled = np.concatenate(
-            [pool(block, self.pooling) for block in self._blocks(X)]
-        )
-        return softmax(pooled @ self.coef_ + self.intercept_)
+        return softmax(self._pooled(X) @ self.coef_ + self.intercept_)
+
+    def _pooled(self, X: Any) -> Floats:
+        """Return one vector for each clip."""
+        parts = [pool(block, self.pooling) for block in self._blocks(X)]
+        return np.concatenate(parts)
 
     def _blocks(self, X: Any) -> Iterator[Floats]:
         """Yield checked blocks [clips, frames, tokens, width], one of which is in memory."""

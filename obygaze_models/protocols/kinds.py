@@ -79,20 +79,19 @@ def candidates(model: Model) -> list[Settings]:
 
 
 def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
-    """Return settings with one value each, where they have one for each task or concept."""
+    """Return settings with one value each, where they have one for each task or concept.
+
+    A published tolerance is that of the concept that a task is named after.
+    """
     settled: Settings = {}
     for name, value in settings.items():
         if _is_by_task(value):
             by_task = value[BY_TASK]
             value = by_task.get(task, by_task[OTHER_TASKS])
         if kind == "svm" and name == "C" and value == PUBLISHED_TOLERANCE:
-            value = _published_tolerance(task)
+            # Late: it loads scikit-learn.
+            from obygaze_models.models.concepts import published_tolerance
+
+            value = published_tolerance(task.removesuffix(AGAINST_EN))
         settled[name] = value
     return settled
-
-
-def _published_tolerance(task: str) -> float:
-    """Return the tolerance of the concept that a task is named after."""
-    from obygaze_models.models.concepts import published_tolerance  # late: scikit-learn
-
-    return published_tolerance(task.removesuffix(AGAINST_EN))

@@ -486,8 +486,7 @@ def _hashes_of_clips(run: Run) -> Iterator[str]:
     """Yield the hashes of the rows of a run's manifest, and of its clips with their places."""
     manifest = run.about["manifest"]
     yield manifest["sha256"]
-    if "clips" in manifest.get("labels", {}):
-        yield manifest["labels"]["clips"]
+    yield manifest["labels"]["clips"]
 
 
 def _warnings(
@@ -561,17 +560,16 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
     none_has_levels = not any(map(has_levels, runs))
     settings_of_runs = []
     for run in runs:
-        # A run of an earlier version has no texts.
-        known = {key: run.about.get(key, {}) for key in COMPARED}
+        known = {key: run.about[key] for key in COMPARED}
         known["stores"] = {}
         for name, facts in run.about["stores"].items():
-            missing = [*facts.get("missing", ())]
+            missing = [*facts["missing"]]
             words = f"{len(missing)}: {few(missing, 3)}" if missing else "none"
             known["stores"][name] = {**facts, "missing": words}
         if none_has_levels:
             # This hash is then one of the ids alone, as is that of the clips.
-            labels = {**known["manifest"].get("labels", {})}
-            labels.pop("levels", None)
+            labels = dict(known["manifest"]["labels"])
+            del labels["levels"]
             known["manifest"] = {**known["manifest"], "labels": labels}
         if have_one_store_each:
             ((name, store),) = known.pop("stores").items()

@@ -11,7 +11,7 @@ from typing import Any
 
 from obygaze_features.core.console import count, few
 from obygaze_features.manifest.model import Clip
-from obygaze_models.evaluation.bootstrap import CONFIDENCE, NEARLY_PERFECT
+from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import AP, PREVALENCE, metric_name
@@ -157,14 +157,6 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
     notes = []
     if any(number.interval for number in values.values()):
         notes.append(f"In brackets: {100 * CONFIDENCE:g} % intervals over films.")
-    if any(
-        number.interval and number.value > NEARLY_PERFECT for number in values.values()
-    ):
-        notes.append(
-            f"An interval of a value above {short(NEARLY_PERFECT, 1)} is not narrower than the"
-            " number of clips allows: it may begin below every draw of films, as these all end"
-            " near 1."
-        )
     if any(number.n_clips is not None for number in values.values()):
         notes.append(
             "Where models of a task were tested on other clips, each number has its clips;"
@@ -558,12 +550,8 @@ def section_of_learning(run: ReportRun) -> Section:
         for (model, store), of_model in by_model.items():
             values = {row["train_films"]: row["value"] for row in of_model}
             curve = [NumberCell(values.get(number, math.nan)) for number in numbers]
-            # Rows of a run that was made before have the clips of each point.
-            n_clips = {row["clips"] for row in of_model}
-            clips = n_clips.pop() if len(n_clips) == 1 else DASH
-            if clips == DASH:
-                curve = [NO_NUMBER] * len(numbers)
-            rows.append((run.label_of(model, store), *curve, clips))
+            label = run.label_of(model, store)
+            rows.append((label, *curve, of_model[0]["clips"]))
     title = f"{metric_name(run.primary)} by the number of training films"
     headers = [
         "model",
@@ -572,7 +560,7 @@ def section_of_learning(run: ReportRun) -> Section:
     ]
     note = (
         "The last column counts what all fits of a row were tested on, with each number of training"
-        " films. A dash: the fits of a row were tested on too few common clips, or on other ones."
+        " films. A dash: the fits of a row were tested on too few common clips."
     )
     is_folded = len(rows) > MOST_OPEN_ROWS
     table = ResultTable("learning", title, headers, rows, note, folded=is_folded)
@@ -814,7 +802,7 @@ def _table_of_inputs(run: ReportRun) -> ResultTable:
         array = f"array {facts['array']}, {facts['width']} wide"
         content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
         rows.append(("store", content, facts["seal"]))
-    for path, sha256 in about.get("texts", {}).items():
+    for path, sha256 in about["texts"].items():
         rows.append(("texts", path, sha256))
     for name, sha256 in about["files"].items():
         rows.append(("table", name, sha256))

@@ -174,11 +174,14 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
     except FixTraining:
         return {}
     names = [str(name) for name in bank.concepts_]
-    parts = _parts(films[clips])
+    # A part is one film, or several of many.
+    film_names, film_numbers = np.unique(films[clips], return_inverse=True)
+    parts = film_numbers % min(len(film_names), MOST_PARTS)
     margins = np.full((len(clips), len(names)), np.nan)
     for part in np.unique(parts):
         tested = np.flatnonzero(parts == part)
-        held = _without(whole, clips[tested])
+        # Nothing is learned from a clip of the tested films.
+        held = whole.inner(clips[parts != part], clips[tested])
         try:
             of_fold = _scaled(vectors, held)
             found = of_fold.bank(settings, held)
@@ -237,18 +240,6 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
 def _scaled(vectors: ConceptVectors, held: HeldOut) -> ConceptVectors:
     """Return the vectors of a fold; those of joined features scale the parts there."""
     return vectors.with_scaled_parts(vectors.clips_to_find_on(held))[1]
-
-
-def _without(whole: HeldOut, rows: IntArray) -> HeldOut:
-    """Return the fold that tests some clips, and learns from no clip of their films."""
-    train = np.setdiff1d(whole.train, rows)
-    return whole.inner(train, rows)
-
-
-def _parts(films: NDArray[np.str_]) -> IntArray:
-    """Return the part of each clip: one or several films."""
-    names, codes = np.unique(films, return_inverse=True)
-    return codes.astype(np.intp) % min(len(names), MOST_PARTS)
 
 
 def _order_in_films(

@@ -504,12 +504,7 @@ def fit_perceptrons(
         for_task(model.kind, settings, context.task) for settings in candidates(model)
     ]
     probes = [registry.build(model.kind, settings) for settings in options]
-    if len(options) == 1:
-        by_option: list[Sequence[MLPProbe | None]] = [
-            fit_many(features.X, jobs, probes[0])
-        ]
-    else:
-        by_option = [_fit_or_none(features.X, jobs, probe) for probe in probes]
+    by_option = [_fit_or_none(features.X, jobs, probe) for probe in probes]
     fits = []
     for number, held in enumerate(folds):
         of_fold = [fitted[number] for fitted in by_option]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from obygaze_features.core.errors import ObygazeError, ObygazeWarning
-from obygaze_features.manifest.io import manifest_sha256, read_manifest
+from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.clips import (
     LabelArray,
@@ -66,11 +66,7 @@ def labels_since(run: Run, manifest: Manifest | None = None) -> RunLabels:
 
 
 def _are_same(run: Run, manifest: Manifest) -> bool:
-    about: Mapping[str, Any] = run.about["manifest"]
-    recorded = about.get("labels")
-    if recorded is None:
-        # A run of an earlier version knows only the hash of all columns.
-        return bool(manifest_sha256(manifest) == about["sha256"])
+    recorded: Mapping[str, Any] = run.about["manifest"]["labels"]
     labels: dict[str, LabelArray] = {}
     try:
         with warnings.catch_warnings():
@@ -82,6 +78,4 @@ def _are_same(run: Run, manifest: Manifest) -> bool:
             labels[name] = task_labels(name, task, table)
     except ObygazeError:
         return False
-    today = labels_sha256(table, labels)
-    # A run of an earlier version has no hash of films and times.
-    return all(today[name] == of_run for name, of_run in recorded.items())
+    return labels_sha256(table, labels) == recorded

@@ -234,7 +234,7 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
     At a threshold, a model of other training films could call many other clips positive.
     """
     films = evaluation.films[cell.clips]
-    if not _has_enough(cell, films):
+    if not _has_enough(cell, evaluation):
         return {}
     given = cell.metrics
     if cell.is_trained:
@@ -269,11 +269,13 @@ def _labels_of_clips(cell: Cell, evaluation: Evaluation) -> NDArray[np.bool_]:
     return labels
 
 
-def _has_enough(cell: Cell, films: NDArray[np.str_]) -> bool:
+def _has_enough(cell: Cell, evaluation: Evaluation) -> bool:
     """Return whether a test has enough clips of each class for an interval over films."""
-    n_positive = int(cell.y.sum())
-    n_fewer = min(n_positive, len(cell.y) - n_positive)
-    return n_fewer >= LEAST_CLIPS and len(np.unique(films[cell.y])) >= LEAST_FILMS
+    y = _labels_of_clips(cell, evaluation)
+    n_positive = int(y.sum())
+    n_fewer = min(n_positive, len(y) - n_positive)
+    positive_films = np.unique(evaluation.films[cell.clips[cell.y]])
+    return n_fewer >= LEAST_CLIPS and len(positive_films) >= LEAST_FILMS
 
 
 def _label_inflation(cell: Cell, evaluation: Evaluation) -> float:

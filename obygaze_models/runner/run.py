@@ -449,10 +449,9 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
     scores = fitted.score_clips(run.vectors.features, held.test)
     y = run.labels[pair[1]][held.test] == 1
     starts_at_random = run.models[name].kind == PERCEPTRON
-    if find_kind(run.models[name].kind).is_trained:
-        leak = run.leak(pair, held, fitted.found_on)
-    else:
-        leak = run.no_leak(pair, held)
+    learned_from = held
+    if not find_kind(run.models[name].kind).is_trained:
+        learned_from = replace(held, train=NO_ROWS, validation=NO_ROWS)
     # Only a choice of a store asks for it, and of thousands of films it takes long.
     inner_ap = fitted.inner.precision if run.protocol.fit.choose_store else None
     return ScoredFold(
@@ -462,7 +461,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
         predictions=Predictions.of(y, scores, fitted.threshold),
         n_train=len(held.train),
         n_validation=len(held.validation),
-        leak=leak,
+        leak=run.leak(pair, learned_from, fitted.found_on),
         gives_probabilities=fitted.gives_probabilities,
         tuned=tune_threshold(fitted.inner.y, fitted.inner.scores),
         chosen=fitted.chosen,

@@ -93,14 +93,8 @@ class StoreRun:
     ) -> Leak:
         """Return what the test clips share with those that trained or found concept vectors."""
         index = self._leak_index if with_copies else self._leak_index_of_names
-        cell = _cell_name(pair, held)
+        cell = f"{pair[0]} -> {pair[1]}, {held.name}"
         return index.count(held.train, held.validation, held.test, found_on, cell=cell)
-
-    def no_leak(self, pair: Pair, held: HeldOut) -> Leak:
-        """Return the leak of a model that learned from no clip."""
-        return self._leak_index_of_names.count(
-            NO_ROWS, NO_ROWS, held.test, NO_ROWS, cell=_cell_name(pair, held)
-        )
 
     @cached_property
     def _leak_index_of_names(self) -> LeakIndex:
@@ -121,10 +115,6 @@ class StoreRun:
     def check_leaks(self, leaks: Sequence[Leak]) -> None:
         """Raise an error where the protocol forbids leaks."""
         check_leaks(leaks, allowed=self.protocol.leakage == "warn")
-
-
-def _cell_name(pair: Pair, held: HeldOut) -> str:
-    return f"{pair[0]} -> {pair[1]}, {held.name}"
 
 
 def store_runs(inputs: Inputs) -> list[StoreRun]:

@@ -37,7 +37,7 @@ from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
 from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.tables import Run, is_trained
+from obygaze_models.runner.tables import Run
 
 # Baselines that guess from the training clips of the same film.
 OF_FILMS = ("film_prior", "neighbour")
@@ -106,7 +106,7 @@ class CellRows:
     @property
     def is_trained(self) -> bool:
         """Whether its scores depend on the training clips."""
-        return is_trained(self.facts)
+        return bool(self.facts["is_trained"])
 
     @property
     def name(self) -> tuple[str, str, str, str]:
@@ -142,8 +142,8 @@ class CellRows:
 
     @property
     def tested(self) -> str:
-        """What is equal for cells that tested the same clips; an old run knows only how many."""
-        return str(self.facts.get("tested") or self.n_clips)
+        """What is equal for cells that tested the same clips: a hash of them."""
+        return str(self.facts["tested"])
 
     @property
     def leaked(self) -> int:
@@ -204,8 +204,8 @@ def cells_of(run: Run) -> list[CellRows]:
 
 
 def has_levels(run: Run) -> bool:
-    """Return whether the clips of a run have levels or concepts; an old run does not say."""
-    return bool(run.about["manifest"].get("has_levels", True))
+    """Return whether the clips of a run have levels or concepts."""
+    return bool(run.about["manifest"]["has_levels"])
 
 
 def counted_as(run: Run) -> str:
@@ -276,8 +276,7 @@ def on_same_clips(run: Run, cells: Sequence[CellRows]) -> list[CellRows]:
     A cell that tested no other clips is the same object. The others have the metrics that a text or
     a page shows, without intervals.
     """
-    hashes = {cell.facts.get("tested") for cell in cells}
-    if len(hashes) == 1 and None not in hashes:
+    if len({cell.tested for cell in cells}) == 1:
         return list(cells)
     found = [run.tested_cells.get(cell.name) for cell in cells]
     known = [cell for cell in found if cell is not None]
@@ -287,7 +286,7 @@ def on_same_clips(run: Run, cells: Sequence[CellRows]) -> list[CellRows]:
     if shared.problem:
         return []
     of_all = [rows for rows in cells if rows.n_clips == shared.n_clips]
-    tested = of_all[0].facts.get("tested") if of_all else None
+    tested = of_all[0].tested if of_all else None
     cut = []
     for rows, cell in zip(cells, shared.cells, strict=True):
         if rows.n_clips == shared.n_clips:
@@ -832,12 +831,12 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
     shares = cell.by_film.get(PREVALENCE.name, {}).values()
     n_films = sum(row["value"] > 0 for row in shares)
     if n_films < LEAST_FILMS:
-        positive_films = run.about["manifest"].get("positive_films", {})
+        n_in_all = run.about["manifest"]["positive_films"][cell.test]
         which = "tested film"
-        if positive_films.get(cell.test, LEAST_FILMS) < LEAST_FILMS:
+        if n_in_all < LEAST_FILMS:
             # The only film with positive clips may be that of a fold that is left out.
             which = "film"
-            n_films = positive_films[cell.test]
+            n_films = n_in_all
         return (
             f"{n_films or 'no'} {which} of {cell.tasks} has positive clips, "
             f"and {LEAST_FILMS} are needed"
@@ -849,7 +848,11 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
         )
     if cell.facts["shares_films"]:
         return "clips of one film are on both sides of a split"
-    return "the values do not differ from film to film"
+    reason = "the values do not differ from film to film"
+    if noun == "row":
+        few_clips = f"rows of annotators are about fewer than {LEAST_CLIPS} clips"
+        reason = f"{few_clips} of a class, or {reason}"
+    return reason
 
 
 def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:

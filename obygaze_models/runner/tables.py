@@ -35,7 +35,6 @@ from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import BRIER, PREVALENCE, ranking_metric
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.runner.rows import (
     RUN_TABLES,
@@ -178,11 +177,6 @@ def at_random(cell: Cell, store: str = "") -> Cell:
     )
 
 
-def is_trained(facts: Mapping[str, Any]) -> bool:
-    """Return whether a cell is trained; runs of earlier versions do not say it."""
-    return bool(facts.get("is_trained", facts["model"] not in UNTRAINED))
-
-
 def _cell(
     facts: Mapping[str, Any],
     rows: Sequence[PredictionRow],
@@ -224,7 +218,7 @@ def _cell(
         tested,
         is_averaged=facts["is_averaged"],
         shares_films=facts["shares_films"],
-        is_trained=is_trained(facts),
+        is_trained=facts["is_trained"],
     )
 
 

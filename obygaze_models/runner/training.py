@@ -271,8 +271,9 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     else:
         kind = protocol.models[name].kind
         task = protocol.train_tasks[0]
-        settings = for_task(kind, _settled(protocol.models[name], models, task), task)
-        chosen = _offered_values(protocol.models[name], settings)
+        chosen = _most_chosen(protocol.models[name], models, task)
+        settled = {**protocol.models[name].settings, **chosen}
+        settings = for_task(kind, settled, task)
         rows, fitted = _fit_every_clip(store, Model(kind, settings), task)
         estimator = fitted.estimator
         part_scaling = fitted.part_scaling
@@ -351,12 +352,12 @@ def _fit_every_clip(run: StoreRun, model: Model, task: str) -> tuple[IntArray, F
     return rows, fit_perceptrons(model, [held], run.context(task), seed)[0]
 
 
-def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, Any]:
-    """Settings with every choice made: the value that most folds chose."""
+def _most_chosen(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, Any]:
+    """Return the value that most folds chose, of each setting of which a model offers several."""
     chosen: list[Mapping[str, Any]] = []
     for cell in cells:
         chosen += [fold["chosen"] for fold in cell.facts["folds"]]
-    settled = dict(model.settings)
+    most_chosen = {}
     for name, value in model.settings.items():
         offered = offered_values(value)
         if offered is None:
@@ -366,18 +367,8 @@ def _settled(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, An
         keys = [canonical_json(item) for item in meant]
         votes = Counter(canonical_json(fold.get(name, meant[0])) for fold in chosen)
         winner = votes.most_common(1)[0][0] if votes else keys[0]
-        settled[name] = meant[keys.index(winner)]
-    return settled
-
-
-def _offered_values(model: Model, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of those settings of which a model offers several."""
-    names = [
-        name
-        for name, value in model.settings.items()
-        if offered_values(value) is not None
-    ]
-    return {name: values.get(name) for name in names}
+        most_chosen[name] = meant[keys.index(winner)]
+    return most_chosen
 
 
 def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> ModelInfo:

@@ -199,8 +199,10 @@ class TrainingClips:
         Nobody says whether times of training clips are those in the film; here they count as such.
         """
         names = list(clips)
-        both = [*self.identities, *clips.values()]
-        rows = [_timed_in_film(clip) for clip in both]
+        rows = []
+        for clip in (*self.identities, *clips.values()):
+            in_film = clip.in_film or clip.in_file or clip.in_either
+            rows.append(clip._replace(in_film=in_film))
         found = []
         for of_one_clip in rows_of_clips(rows):
             if of_one_clip[0] < len(self):
@@ -237,10 +239,6 @@ class TrainingClips:
             names.append(name)
             columns.append(json_values(values))
         return csv_bytes(names, zip(*columns, strict=True))
-
-
-def _timed_in_film(clip: Identity) -> Identity:
-    return clip._replace(in_film=clip.in_film or clip.in_file or clip.in_either)
 
 
 class ModelDocument(ModelInfo, frozen=True, kw_only=True):

@@ -11,7 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.protocols.clips import clip_table, labels_sha256
 from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.schema import Data
 from obygaze_models.runner.tables import RUN_FORMAT, Run, write_run
 from support.ties import ap_by_places
 
@@ -22,6 +26,9 @@ MANIFEST = {
     "path": "nowhere.toml",
     "sha256": "0" * 64,
     "view": "visual",
+    "has_levels": True,
+    "labels": {"clips": "4" * 64, "levels": "5" * 64, "classes": {}},
+    "positive_films": {"EN_S": len(FILMS)},
     "n_clips": len(FILMS) * CLIPS_OF_A_FILM,
     "n_films": len(FILMS),
 }
@@ -37,6 +44,11 @@ STORE = {
     "n_present": len(FILMS) * CLIPS_OF_A_FILM,
     "missing": {},
 }
+
+
+def labels_of(manifest: Manifest) -> dict[str, Any]:
+    """What run.json says of the labels of a manifest, of a run without tasks."""
+    return labels_sha256(clip_table(manifest, Data()), {})
 
 
 @dataclass(frozen=True)
@@ -122,6 +134,8 @@ class MadeCell:
             "store": self.store,
             "model": self.model,
             "is_model": self.is_model,
+            "is_trained": self.model not in UNTRAINED,
+            "tested": " ".join(self.clips.ids),
             "is_averaged": False,
             "shares_films": False,
             "knows_films": False,
@@ -221,6 +235,7 @@ def made_run(
         "protocol_sha256": known.sha256,
         "manifest": MANIFEST,
         "stores": {"x": STORE},
+        "texts": {},
         "remarks": {},
         "rare_concepts": {},
         "fits": [cell.fit() for cell in cells],

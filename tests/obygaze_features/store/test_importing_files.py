@@ -366,6 +366,20 @@ def test_ids_behind_a_large_group_are_asked_for(
         open_features("hdf5", file)
 
 
+def test_groups_beside_the_data_sets_of_clips_are_said(tmp_path: Path) -> None:
+    file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "more/c": V})
+    done = import_features("hdf5", file, tmp_path / "s")
+    assert done.n_clips == 2
+    assert any(note.startswith("groups were left out: more") for note in done.notes)
+
+
+def test_a_data_set_without_a_shape_is_a_failed_row(tmp_path: Path) -> None:
+    """The file was called incomplete."""
+    file = hdf5(tmp_path / "f.h5", {"a": V, "b": h5py.Empty("f4")})
+    done = import_features("hdf5", file, tmp_path / "s")
+    assert list(done.failed) == ["b"]
+
+
 def test_a_text_among_the_data_sets_of_clips_is_a_failed_row(tmp_path: Path) -> None:
     file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "note": np.bytes_(b"of 2020")})
     store = made("hdf5", file, tmp_path / "s")

@@ -129,7 +129,7 @@ def test_two_runs_of_one_model_each_are_compared_whatever_it_is_called(
     first = cell("ridge", seed=1)
     other = cell("logistic", seed=2, store="y")
     neighbour = cell("neighbour", 0.2, 7, is_model=False, store="")
-    store = {"y": {"location": "stores/y"}}
+    store = {"y": {"location": "stores/y", "missing": {}}}
     runs = [
         made_run(tmp_path / "a", [first, neighbour]),
         made_run(tmp_path / "b", [other, neighbour], stores=store),
@@ -144,7 +144,9 @@ def test_two_runs_of_one_model_each_are_compared_whatever_it_is_called(
 
 
 def test_a_store_is_named_where_a_run_has_several(tmp_path: Path) -> None:
-    stores = {"x": {"location": "stores/x"}, "y": {"location": "stores/y"}}
+    stores = {}
+    for name in "xy":
+        stores[name] = {"location": f"stores/{name}", "missing": {}}
     two = [cell(seed=1), cell(seed=2, store="y")]
     runs = [
         made_run(tmp_path / "two", two, stores=stores),

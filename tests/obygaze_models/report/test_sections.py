@@ -13,16 +13,18 @@ import numpy as np
 import pytest
 from support.run_tables import (
     FILMS,
+    MANIFEST,
     STORE,
     Clips,
     MadeCell,
     clips_of,
     difference_row,
+    labels_of,
     made_run,
     scores_for,
 )
 
-from obygaze_features.manifest.io import manifest_sha256, write_manifest
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.report.figures import (
     figure_of_pair,
@@ -73,10 +75,13 @@ def test_questions_have_their_differences_and_unanswered_ones_say_so(
     assert section.sentences == ["No difference of this run answers: Nobody asked"]
     better = sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
     value = f"{RIDGE.ap - GUESS.ap:.2f} [0.10, 0.40]"
-    assert rows_of(section.tables[0])[:2] == [
+    rows = rows_of(section.tables[0])
+    assert rows[:2] == [
         ["Is it better?"],
         ["EN_S", "ridge", "neighbour", "AP", value, "0.012", f"{better} of 8", "yes"],
     ]
+    # The question without an answer has no heading.
+    assert [row for row in rows if len(row) == 1] == [["Is it better?"]]
 
 
 def test_a_difference_has_its_sides_in_the_order_of_the_question(
@@ -195,19 +200,6 @@ def test_a_learning_curve_has_a_column_for_each_number_of_films(tmp_path: Path) 
     assert ReportRun.of(run).all_cells[0].value("ap") == RIDGE.ap
 
 
-def test_points_of_a_learning_curve_on_other_clips_do_not_stand_side_by_side(
-    tmp_path: Path,
-) -> None:
-    """As in a run that was made before points were cut to the clips that all of them tested."""
-    rows = []
-    for n_films, n_clips in ((2, 60), (4, 96)):
-        row = {**RIDGE.results()[0], "train_films": n_films, "clips": n_clips}
-        rows.append(row)
-    run = made_run(tmp_path / "run", [RIDGE], rows)
-    (table,) = sections_by_key(run)["learning"].tables
-    assert rows_of(table)[1] == ["ridge", "–", "–", "–"]
-
-
 def concept_row(name: str, **values: Any) -> dict[str, Any]:
     row = {"store": "x", "model": "pcbm-lr", "train": "EN_S", "concept": name}
     row |= {"clips": 100, "positive": 20, "ap": 0.6, "low": 0.4, "high": 0.8}
@@ -312,8 +304,8 @@ def manifest_of(folder: Path) -> tuple[Manifest, dict[str, Any]]:
     manifest = Manifest("made-up", Header("made-up", {}), tuple(clips))
     path = folder / "made-up.toml"
     write_manifest(manifest, path)
-    facts = {"name": "made-up", "path": str(path), "view": "raw"}
-    facts |= {"sha256": manifest_sha256(manifest), "n_clips": 96, "n_films": 8}
+    facts = {**MANIFEST, "path": str(path), "view": "raw"}
+    facts |= {"labels": labels_of(manifest)}
     return manifest, facts
 
 
@@ -372,6 +364,16 @@ def test_a_task_beside_that_of_the_answer_has_its_figure(tmp_path: Path) -> None
     run = made_run(tmp_path / "run", [RIDGE, other])
     titles = [figure.title for figure in figures_of_tasks(ReportRun.of(run))]
     assert titles == ["AP of each film, tested on HN_S"]
+
+
+@pytest.mark.parametrize("is_perfect", [True, False])
+def test_an_interval_below_every_draw_is_explained(
+    tmp_path: Path, is_perfect: bool
+) -> None:
+    cell = replace(RIDGE, scores=scores_for(CLIPS, 50.0 if is_perfect else 0.3, 1))
+    run = ReportRun.of(made_run(tmp_path / "run", [cell]))
+    caption = figure_of_pair(run, (cell.train, cell.test)).caption
+    assert ("may begin below every draw of films" in caption) == is_perfect
 
 
 def test_the_figure_of_the_answer_is_not_drawn_again(tmp_path: Path) -> None:
@@ -459,17 +461,6 @@ def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
         kind = "open" if "fill-opacity: 0;" in style else "filled"
         n_dots[kind] = n_dots.get(kind, 0) + dots.count("<title>film")
     assert n_dots == {"open": 1, "filled": 7}
-
-
-def test_a_question_without_an_answer_has_no_heading(tmp_path: Path) -> None:
-    changes = [
-        'report.questions=[{text="Is it better?", first="ridge", second="neighbour"}, '
-        '{text="Nobody asked", first="mlp", second="neighbour"}]'
-    ]
-    row = difference_row(RIDGE, GUESS, 0.1, 0.4, 0.012)
-    run = made_run(tmp_path / "run", [RIDGE, GUESS], [row], changes=changes)
-    rows = rows_of(sections_by_key(run)["questions"].tables[0])
-    assert [row for row in rows if len(row) == 1] == [["Is it better?"]]
 
 
 def test_the_difference_of_two_stores_is_a_sentence(tmp_path: Path) -> None:

@@ -126,25 +126,3 @@ def test_a_manifest_that_is_gone_or_of_another_view_says_so(
         labels_since(run, replace(before, header=published)),
     ):
         assert now.manifest is None and "moved or changed" in now.changed
-
-
-def test_a_run_without_a_hash_of_its_clips_is_still_found(
-    run: Run, before: Manifest
-) -> None:
-    about = {**run.about, "manifest": {**run.about["manifest"]}}
-    recorded = dict(about["manifest"]["labels"])
-    del recorded["clips"]
-    about["manifest"]["labels"] = recorded
-    earlier = Run(run.folder, about)
-    assert labels_since(earlier, before).changed == ""
-    assert labels_since(earlier, of_other_level(before)).changed
-
-
-def test_of_a_run_of_an_earlier_version_every_change_of_the_rows_counts(
-    run: Run, before: Manifest
-) -> None:
-    about = {**run.about, "manifest": {**run.about["manifest"]}}
-    del about["manifest"]["labels"]
-    earlier = Run(run.folder, about)
-    assert labels_since(earlier, before).changed == ""
-    assert labels_since(earlier, linked(before)).changed

@@ -8,9 +8,15 @@ from typing import Any
 import pytest
 from support.browsers import browser, go, open_page, text, wait
 from support.film_pages import film_clips, manifest, served, site
-from support.run_tables import MANIFEST, MadeCell, clips_of, made_run, scores_for
+from support.run_tables import (
+    MANIFEST,
+    MadeCell,
+    clips_of,
+    labels_of,
+    made_run,
+    scores_for,
+)
 
-from obygaze_features.manifest.io import manifest_sha256
 from obygaze_models.runner.tables import Run
 
 __all__ = ["browser"]
@@ -24,7 +30,7 @@ def run_of(folder: Path, scores: dict[str, float]) -> Run:
     clips = clips_of()
     ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
     films = manifest(folder, film_clips("lake", ""))
-    about = {**MANIFEST, "name": films.name, "sha256": manifest_sha256(films)}
+    about = {**MANIFEST, "name": films.name, "labels": labels_of(films)}
     run = made_run(folder / "run", [ridge], manifest=about)
     run.__dict__["predictions"] = [
         {

@@ -1,0 +1,164 @@
+"""Rules (a) and (b): a kept model answers once for each clip, whoever annotated it, and as fitted.
+
+Drawn experiments have one or two annotators, features of one sense or joined ones, tasks of levels
+or of a column, films that never test, and every kind of model. What `predict` says is compared with
+the predictions of the run and with the loaded estimator.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import warnings
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.experiments import films, planted
+from support.joined_stores import joined_stores
+from support.seeds import amount
+
+from obygaze_features.core.errors import ObygazeWarning
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.store import Store
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.training import fit_final, training_protocol
+from obygaze_models.zoo import Predicted, SavedModel, load_model, predict
+
+FILMS = films(4, 12, seed=5, runs_on=0.3)
+SENSES = {
+    "seen": planted(FILMS, width=14, strength=1.0, seed=1),
+    "heard": 5 * planted(FILMS, width=16, strength=1.0, seed=2),
+}
+QUICK = (
+    "report.replicates=2",
+    "report.compare=false",
+    "report.contrast=[]",
+    "report.concepts=false",
+    "grid.baselines=[]",
+)
+OF_KIND: Mapping[str, tuple[str, ...]] = {
+    "ridge": (),
+    "logistic": ("model.C.grid=[0.01, 1.0]",),
+    "svm": (),
+    "mlp": ("model.max_epochs=2", "model.min_epochs=1", "fit.seeds=2"),
+    "pcbm-lr": ("model.tolerance=0.1", "model.cross_fit=2"),
+    "pcbm-dt": ("model.tolerance=0.1", "model.cross_fit=2"),
+    "pcbm-h": ("model.tolerance=0.1", "model.cross_fit=2"),
+}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An experiment: the kind of a model, its task, its features, changes, and annotators."""
+
+    kind: str
+    task: str
+    store: str
+    change: str
+    seed: int
+    has_annotators: bool
+
+    @property
+    def manifest(self) -> Manifest:
+        """The clips; annotators have rows of some of them each, and differ in a few."""
+        rng = np.random.default_rng(self.seed)
+        clips = []
+        for clip in FILMS:
+            clip = replace(clip, extra={"good": str(rng.choice(["yes", "no", ""]))})
+            if not self.has_annotators:
+                clips.append(clip)
+                continue
+            for name in rng.permutation(["ada", "ben"])[: rng.integers(1, 3)].tolist():
+                row = clip if rng.random() < 0.9 else replace(clip, level="EN")
+                row = replace(row, extra={**row.extra, "annotator": name})
+                clips.append(replace(row, clip_id=f"{clip.clip_id}.{name}"))
+        columns = ("good", "annotator") if self.has_annotators else ("good",)
+        return Manifest(FILMS.name, FILMS.header, tuple(clips), columns)
+
+    def clip_of(self, row_id: str) -> str:
+        """The clip that a row is about."""
+        return row_id.rpartition(".")[0] if self.has_annotators else row_id
+
+
+DRAWN = st.builds(
+    Drawn,
+    st.sampled_from([*OF_KIND]),
+    st.sampled_from(("EN_S", "ENHN_S", "good")),
+    st.sampled_from(("seen", "joined")),
+    st.sampled_from(("", "splits.never=['tt0000001']", "data.where=level != HN")),
+    st.integers(0, 5),
+    st.booleans(),
+)
+
+
+def kept(drawn: Drawn, store: Store, folder: Path) -> tuple[Run, SavedModel]:
+    changes = [*QUICK, *OF_KIND[drawn.kind], "data.view=raw"]
+    if drawn.change:
+        changes.append(drawn.change)
+    manifest = drawn.manifest
+    stores = {drawn.store: store}
+    protocol = training_protocol(drawn.kind, drawn.task, manifest, changes, stores)
+    inputs = gather(protocol, manifest, "made-up", stores)
+    run = run_protocol(inputs, folder / "run", n_jobs=1)
+    return run, load_model(fit_final(inputs, run, folder / "kept"))
+
+
+def check_answers(drawn: Drawn, run: Run, model: SavedModel, found: Predicted) -> None:
+    """Each score is the mean of the run's for a training clip, and else the estimator's own."""
+    scores_in_run: dict[str, list[float]] = defaultdict(list)
+    for row in run.predictions:
+        scores_in_run[drawn.clip_of(row["clip_id"])].append(row["score"])
+    assert model.clips is not None
+    row_of = {clip.clip_id: row for row, clip in enumerate(FILMS)}
+    X = SENSES["seen"]
+    if drawn.store == "joined":
+        X = np.concatenate([SENSES["heard"], SENSES["seen"]], axis=1)
+    rows = [row_of[clip] for clip in found.clip_ids]
+    own: Any = model.estimator
+    if hasattr(own, "predict_proba"):
+        own_scores = own.predict_proba(X[rows].astype(np.float64))[:, -1]
+    else:
+        own_scores = own.decision_function(X[rows].astype(np.float64))
+    for number, (clip, basis) in enumerate(
+        zip(found.clip_ids, found.basis, strict=True)
+    ):
+        is_trained = clip in model.clips.row_of
+        assert (basis in ("out-of-fold", "in-sample")) is is_trained
+        expected = own_scores[number]
+        if basis == "out-of-fold":
+            expected = np.mean(scores_in_run[clip])
+        assert abs(found.scores[number, -1] - expected) < 1e-9
+
+
+@settings(
+    max_examples=amount(4, 60),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(DRAWN)
+def test_a_kept_model_answers_once_for_each_clip_and_as_fitted(drawn: Drawn) -> None:
+    folder = Path(tempfile.mkdtemp())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ObygazeWarning)
+            store = joined_stores(folder, FILMS, SENSES)[drawn.store]
+            run, model = kept(drawn, store, folder)
+            for by_manifest in (False, True):
+                named = drawn.manifest if by_manifest else None
+                for in_sample in (False, True):
+                    found = predict(model, store, manifest=named, in_sample=in_sample)
+                    answered = [*found.clip_ids, *found.refused]
+                    assert sorted(answered) == sorted(FILMS.clip_ids)
+                    assert not in_sample or "out-of-fold" not in found.basis
+                    assert ("start_s" in found.films) is by_manifest
+                    check_answers(drawn, run, model, found)
+    finally:
+        shutil.rmtree(folder)
