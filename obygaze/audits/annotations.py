@@ -141,8 +141,8 @@ def audit_annotations(
         has_y = np.array([value in cell for cell in cells_y])
         labels = (group_x.name, group_y.name, value, "")
         tests.append(compare_groups(labels, has_x, has_y, films))
-        in_x = ratio_interval(has_x, np.ones(len(has_x)), films_x)
-        in_y = ratio_interval(has_y, np.ones(len(has_y)), films_y)
+        in_x = ratio_interval(has_x, np.ones(len(has_x)), films_x, most=1)
+        in_y = ratio_interval(has_y, np.ones(len(has_y)), films_y, most=1)
         intervals.append((in_x, in_y))
     n_empty = sum(not cell for cell in [*cells_x, *cells_y])
     return AnnotationAudit(

@@ -163,7 +163,7 @@ def count_pairs(
             clusters = [text.cluster for text in inside]
             total = first.astype(int) + second
             share = n_first / (n_first + n_second)
-            interval = ratio_interval(first, total, clusters)
+            interval = ratio_interval(first, total, clusters, most=1)
             printed = cut_shares(n_first, n_second)
         counts = dict(zip(genders, (n_first, n_second), strict=True))
         paper = printed_shares_beside(thing)

@@ -15,7 +15,7 @@ from obygaze.audits.result import Audit, Finding
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import TableRow, read_table
+from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 
 # Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
 NOISE = 1e-4
@@ -252,12 +252,10 @@ def _score_row(row: TableRow) -> GenderScore | GenderEstimate | None:
     def score(*columns: str) -> GenderScore:
         values = []
         for column in columns:
-            try:
-                values.append(float(row[column]))
-            except ValueError:
-                raise FixInput(
-                    f"{column} must be a number, got {row[column]!r}"
-                ) from None
+            value = number_of_cell(row[column])
+            if value is None:
+                raise FixInput(f"{column} must be a number, got {row[column]!r}")
+            values.append(value)
         return gender_score(*values)
 
     try:

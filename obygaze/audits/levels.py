@@ -220,7 +220,7 @@ def audit_levels(
 def _n_without_level(manifest: Manifest) -> int:
     """Return the number of clips to which no annotator gave a level."""
     n_clips = 0
-    for rows in clips_of_rows(list(manifest)):
+    for rows in clips_of_rows(manifest.clips):
         n_clips += all(not row.level for row in rows)
     return n_clips
 

@@ -206,8 +206,11 @@ def _rated_clips(
         for clip in rows_of_clip:
             annotator = clip.extra.get("annotator", "").strip()
             if not annotator or annotator in cells:
+                got = (
+                    f"{annotator!r} again" if annotator else "one without an annotator"
+                )
                 raise FixInput(
-                    f"expected a row of each annotator, got {annotator!r} again",
+                    f"expected a row of each annotator, got {got}",
                     where=f"{manifest.name}: {clip.clip_id}",
                     hint="--raters names the columns, if each annotator has a column",
                 )

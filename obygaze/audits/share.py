@@ -36,7 +36,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Clip, Manifest, require_numbers
-from obygaze_features.manifest.same_clip import Identity, clip_of_cells, compare_clips
+from obygaze_features.manifest.same_clip import other_clip
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
 from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
@@ -432,11 +432,9 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
         score = number_of_cell(row[column])
         clip = drawn.by_id.get(row["clip_id"])
         if clip is not None:
-            here = Identity.of_clip(clip)
-            there = clip_of_cells(row.cells)._replace(clip_id=here.clip_id)
-            contradiction = compare_clips(there, here).contradiction
-            if contradiction:
-                row.add("clip_id", f"another clip, {contradiction}")
+            problem = other_clip(row.cells, clip)
+            if problem:
+                row.add("clip_id", problem)
             if row.cells.get("basis") == IN_SAMPLE:
                 row.add("basis", "the model was trained on this drawn clip")
         if score is not None:

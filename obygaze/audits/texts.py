@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from obygaze_features.core.errors import FixInput, NotFound, near
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning, near
 from obygaze_features.core.tables import read_table
 
 WordLists = Mapping[str, frozenset[str]]
@@ -66,12 +68,20 @@ def read_captions(
         cluster: The columns of the film or image; without them each text is its own cluster.
     """
     texts = []
+    n_blank = 0
     for record in read_records(source, (text, *columns, *cluster), hint=hint):
         cells = record.cells
+        if not cells[text].strip():
+            n_blank += 1  # no caption: it would lower all rates
+            continue
         labelled = LabelledText(cells[text], labels(cells), record.cluster(cluster))
         texts.append(labelled)
-    if not any(labelled.text.strip() for labelled in texts):
+    if not texts:
         raise FixInput(f"no texts in {text!r}", where=source_name(source), hint=hint)
+    if n_blank:
+        message = f"{source_name(source)}: left out, without a text in {text!r}: "
+        message += count(n_blank, "row")
+        warnings.warn(message, ObygazeWarning, stacklevel=3)
     return texts
 
 

@@ -361,9 +361,10 @@ def _refuse_ratings(segments: Tables, workspace: PathLike | None) -> None:
         if own and not has_levels:
             options = f"--raters COLUMN,COLUMN, of the columns {few(own)}"
             if "annotator" in manifest.columns:
-                options = (
-                    f"--column {' or '.join(map(shlex.quote, own))} --cluster movie_id"
-                )
+                first, *others = own
+                options = f"--column {shlex.quote(first)} --cluster movie_id"
+                if others:
+                    options += f", or another column: {few(others)}"
             raise FixInput(
                 "agree measures levels on a time line, and no clip has a level; of words or ratings"
                 " of your own, audit reliability measures the agreement",

@@ -74,11 +74,7 @@ from obygaze_features.manifest.model import (
     by_film,
     own_columns,
 )
-from obygaze_features.manifest.same_clip import (
-    Identity,
-    clip_of_cells,
-    compare_clips,
-)
+from obygaze_features.manifest.same_clip import other_clip
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     film_rate,
@@ -190,11 +186,9 @@ def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
         names = [_tasks_of(row), *(row[name] for name in makers)]
         who = " ".join(filter(None, names)) or predictions.stem
         clip = manifest[row["clip_id"]]
-        here = Identity.of_clip(clip)
-        predicted = clip_of_cells(row.cells)._replace(clip_id=here.clip_id)
-        contradiction = compare_clips(predicted, here).contradiction
-        if contradiction:
-            row.add("clip_id", f"another clip, {contradiction}")
+        problem = other_clip(row.cells, clip)
+        if problem:
+            row.add("clip_id", problem)
         earlier = line_of.setdefault((clip.clip_id, who), row.line)
         if earlier != row.line:
             row.add("clip_id", f"{who} has this clip in line {earlier}, too")

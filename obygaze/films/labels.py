@@ -24,7 +24,7 @@ from obygaze.films.projection import (
 from obygaze.films.vocabulary import unknown_concepts
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
-from obygaze_features.core.files import write_new
+from obygaze_features.core.files import TABLE_ENDINGS, write_new
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
@@ -288,7 +288,7 @@ def _warnings(projection: Projection, unknown: Sequence[str]) -> list[str]:
 def table_path(name: PathLike, workspace: PathLike | None) -> Path:
     """Return the path of a table, or that of the rows of a manifest of that name."""
     path = Path(name)
-    is_table = path.suffix == ".csv" or bool(path.parent.name) or path.is_file()
+    is_table = path.suffix in TABLE_ENDINGS or path.is_file()
     if is_table and path.suffix != ".toml":
         return path
     manifest = Workspace.of(workspace).existing_manifest(os.fspath(name))

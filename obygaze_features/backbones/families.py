@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from obygaze_features.backbones import descriptors, sound_descriptors
-from obygaze_features.backbones.card import PARTS, Card, ComputedFamily, Family
+from obygaze_features.backbones.card import (
+    PARTS,
+    Card,
+    ComputedFamily,
+    Family,
+    reads_words,
+)
 from obygaze_features.backbones.geometry import Depth, Geometry, Order
 from obygaze_features.backbones.pretrained import PretrainedFamily, Text, library
 from obygaze_features.backbones.sound import SoundFamily, Steps
 from obygaze_features.backbones.speech import Speech
-from obygaze_features.backbones.words import WordsFamily
 from obygaze_features.core.errors import FixInput
+from obygaze_features.store.recipe import TEXT
 from obygaze_features.video.resample import Samples
 
 if TYPE_CHECKING:
@@ -316,6 +322,48 @@ def _clap_steps(
     columns = (np.arange(len(vectors)) + 0.5) * n_columns / len(vectors) - 0.5
     frames = columns * (len(mel) - 1) / (n_columns - 1)
     return Steps(vectors, frames * _CLAP_HOP, seen.audio_embeds[0])
+
+
+# --- Models of words: sentence encoders, whose vector of a text is the mean over its tokens
+
+
+class WordsFamily(PretrainedFamily):
+    """A family of encoders of text of the transformers library."""
+
+    def __init__(self, name: str, class_name: str, unused_positions: int = 0) -> None:
+        super().__init__(
+            name,
+            class_name,
+            outputs={TEXT: "out"},
+            medium="words",
+            geometry=_words_geometry,
+            run=_words_run,
+            options={"add_pooling_layer": False},
+            text=Text(class_name, _mean_of_tokens, unused_positions=unused_positions),
+        )
+
+    def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
+        """Raise an error: `backbones.text` loads these models, which see no clip."""
+        raise reads_words(card)
+
+
+def _words_geometry(config: Any, card: Geometry) -> Geometry:
+    heads = config.num_attention_heads
+    depth = Depth(config.num_hidden_layers, config.intermediate_size, heads, patch=1)
+    width = config.hidden_size
+    return Geometry(0, 0, width=width, out=width, depth=depth)
+
+
+def _words_run(*_: Any) -> dict[str, Tensor]:
+    return {}
+
+
+def _mean_of_tokens(model: Any, tokens: Any) -> Tensor:
+    """Return the mean over the tokens of each text; padding does not count."""
+    mask = tokens["attention_mask"][:, :, None]
+    vectors: Tensor = model(**tokens).last_hidden_state * mask
+    mean: Tensor = vectors.sum(dim=1) / mask.sum(dim=1)
+    return mean
 
 
 # --- The table

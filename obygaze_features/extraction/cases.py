@@ -385,7 +385,7 @@ def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case,
     for kind in dict.fromkeys(stored.kinds):
         if kind == here:
             continue
-        line = f"{kind_in_words(kind)} there, {kind_in_words(here)} here"
+        line = f"{kind} there, {here} here"
         is_version_alone = kind == Kind(kind.program, here.device, here.precision)
         if wanted.mixed:
             yield MIXED, line
@@ -393,12 +393,6 @@ def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case,
             yield LATER_VERSION, line
         else:
             yield ANOTHER_MAKER, line
-
-
-def kind_in_words(kind: Kind) -> str:
-    """Return what computes, in a few words."""
-    program = " on ".join(part for part in (kind.program, kind.device) if part)
-    return f"{program}, {kind.precision}" if kind.precision else program
 
 
 def other_times(row: Row, clip: PlannedClip) -> str:

@@ -207,11 +207,10 @@ class Source(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoded:
-    """A row: the video that was read, the seconds it took, and what each view has of the clip."""
+    """A row: the video that was read, and what each view has of the clip."""
 
     row: int
     source: Source
-    seconds: float
     views: Mapping[ClipView, DecodedView | Failure] = field(repr=False)
 
     @property

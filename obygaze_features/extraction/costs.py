@@ -132,7 +132,7 @@ def plan_extraction(
     plan.refuse_changes()
     videos = {clip.video for clip in plan.clips}
     files = {video for video in videos if video and Path(video).is_file()}
-    decoded, decode_failure = _timed_clip(plan, files, here)
+    decoded, decode_s, decode_failure = _timed_clip(plan, files, here)
     costs = []
     for store in plan.stores:
         n_bytes = store.n_computed * store.row_bytes
@@ -153,7 +153,7 @@ def plan_extraction(
     return Cost(
         clips=len(plan.clips),
         with_video=sum(clip.video in files for clip in plan.clips),
-        decode_s=decoded.seconds if decoded else None,
+        decode_s=decode_s,
         stores=costs,
         warnings=warnings,
         decode_failure=decode_failure,
@@ -162,10 +162,11 @@ def plan_extraction(
 
 def _timed_clip(
     plan: ExtractionPlan, files: Collection[str], workspace: Workspace
-) -> tuple[Decoded | None, str]:
-    """Decode a clip as a run does, for all backbones; if none can be, return the commonest reason.
+) -> tuple[Decoded | None, float | None, str]:
+    """Decode a clip as a run does, for all backbones, and return the seconds that it takes.
 
-    It is one of the middle of its film, since films begin with black pictures.
+    It is one of the middle of its film, since films begin with black pictures. If none can be
+    decoded, return the commonest reason.
     """
     views = tuple(dict.fromkeys(store.view for store in plan.stores))
     rows_of_video: dict[str, list[int]] = {}
@@ -192,10 +193,11 @@ def _timed_clip(
                 chosen = chosen or job
             reasons.update(decoded.reasons)
         if chosen is not None:
+            started = time.monotonic()
             (decoded,) = decoder.rows([chosen])
-            return decoded, ""
+            return decoded, time.monotonic() - started, ""
     commonest = [reason for reason, _ in reasons.most_common(1)]
-    return None, "".join(commonest)
+    return None, None, "".join(commonest)
 
 
 def _seconds_to_compute(store: StorePlan, decoded: Decoded | None) -> float:

@@ -98,6 +98,10 @@ class RowDecoder:
                 failed: Future[Decoded] = Future()
                 failed.set_result(_without_video(to_decode))
                 return failed
+            folder = self.indexes if clip.video in films else None
+            times = (clip.start_s, clip.end_s)
+            decode_job = DecodeJob(clip.video, to_decode.views, *times, indexes=folder)
+            future = self.pool.submit(decode_job)
             if clip.video in next_film:
                 # The index of the next film is made while this one is decoded.
                 following = next_film.pop(clip.video)
@@ -105,10 +109,7 @@ class RowDecoder:
                 self.pool.submit(
                     DecodeJob(following, (), indexes=self.indexes, with_sound=is_heard)
                 )
-            folder = self.indexes if clip.video in films else None
-            times = (clip.start_s, clip.end_s)
-            decode_job = DecodeJob(clip.video, to_decode.views, *times, indexes=folder)
-            return self.pool.submit(decode_job)
+            return future
 
         with ThreadPoolExecutor(READERS, thread_name_prefix="kept") as readers:
             under_way = in_order(
@@ -205,7 +206,7 @@ def bytes_of_job(job: RowJob, clip: PlannedClip) -> int:
 
 def _without_video(job: RowJob) -> Decoded:
     failures = dict.fromkeys(job.views, NO_VIDEO_NAMED)
-    return Decoded(job.row, Source(), 0.0, failures)
+    return Decoded(job.row, Source(), failures)
 
 
 def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Decoded:
@@ -226,7 +227,7 @@ def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Deco
             is_decoded = result.error is None and view not in result.failures
             reason = f"{error.reason}: {error.message}"
             views[view] = Failure(FAILED, reason, is_decoded)
-    return Decoded(job.row, source, result.seconds, views)
+    return Decoded(job.row, source, views)
 
 
 def _heard(sound: DecodedSound) -> HeardClip:

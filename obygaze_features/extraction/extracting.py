@@ -283,7 +283,7 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
         for clip in plan.clips:
             if clip.clip_id in new_ids:
                 new_clips += [(known, clip.movie_id) for known in clip.identities({})]
-        withdrawn = withdrawn_elsewhere(new_clips, workspace)
+        withdrawn = withdrawn_elsewhere(new_clips, workspace) if new_clips else ""
         if withdrawn:
             yield f"{name}: {withdrawn}, and are extracted again into this store"
     read_from: set[str] = set()

@@ -2,7 +2,6 @@
 
 import glob
 import shlex
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -197,7 +196,6 @@ def is_kept(clip_id: str, view: ClipView, kept: KeptViews) -> bool:
 
 def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
     """Return a row from kept frames, as the pool would have decoded it."""
-    started = time.monotonic()
     views: dict[ClipView, DecodedView | Failure] = {}
     for view in job.views:
         try:
@@ -216,4 +214,4 @@ def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
     source = sources.pop()
     if sources:
         views = dict.fromkeys(job.views, OF_TWO_FILES)
-    return Decoded(job.row, source, time.monotonic() - started, views)
+    return Decoded(job.row, source, views)

@@ -62,8 +62,7 @@ def search(
         check_table_name(out)
     store = open_store(store, workspace=here.root)
     refuse_joined(store.recipe, store.location)
-    if not array:
-        array = "clip" if "clip" in store.feature_arrays else store.feature_arrays[0]
+    array = _array_of_vectors(store, array)
     if (text is None) == (like is None):
         raise FixUsage("expected a text or a clip", hint="--text WORDS or --like CLIP")
     if top < 1:
@@ -90,6 +89,25 @@ def search(
         write_table(out, columns, force=force)
         hits.notes = (f"wrote {out}",)
     return hits
+
+
+def _array_of_vectors(store: Store, name: str | None) -> str:
+    """Return the array that is compared; raise an error if it has no vectors of features."""
+    arrays = []
+    for array in map(store.array, store.feature_arrays):
+        if array.is_float and array.shape:
+            arrays.append(array.name)
+    if not name and arrays:
+        return "clip" if "clip" in arrays else arrays[0]
+    if not name or store.array(name).name not in arrays:
+        raise FixInput(
+            f"expected vectors of features, which {name or 'this store'} does not have",
+            where=store.location,
+            hint=f"--array {arrays[0]}"
+            if arrays
+            else "another store; obygaze store ls",
+        )
+    return name
 
 
 def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:

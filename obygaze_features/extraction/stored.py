@@ -121,13 +121,7 @@ def _being_filled(filling: Filling, seal: str) -> StoreState:
         if record is None:
             continue
         for done in record.rows:
-            rows[done.row] = filling.rows[done.row]._replace(
-                status=done.status,
-                reason=done.reason,
-                video_bytes=done.video_bytes,
-                video_hash=done.video_hash,
-                pictures=done.pictures,
-            )
+            rows[done.row] = done.of(filling.rows[done.row])
     return StoreState(
         recipe=Recipe.from_json(plan.recipe),
         arrays=plan.arrays,
@@ -294,7 +288,7 @@ def extraction_status(
     states = []
     for name in names:
         path = Path(here.store(os.fspath(name))).resolve()
-        status = status_at(path)
+        status = status_at(path) if path.name else None
         if status is not None:
             states.append(status)
         elif name in manifests:

@@ -175,19 +175,17 @@ class _Sweep:
         windows = [self._window(number, views) for number, views in wanted]
         decoded = self._decoded_parts(windows, size)
         for window in windows:
-            seconds = 0.0
             if not window.samples:
                 # Only its sound is wanted.
-                yield DecodeResult(self.job, {}, None, seconds)
+                yield DecodeResult(self.job, {})
                 continue
             first = int(window.needed[0])
             last = int(window.needed[-1])
             while not self.parts or self.parts[-1].last < last:
                 self.parts.append(next(decoded))
-                seconds += self.parts[-1].result.seconds
             while self.parts[0].last < first:
                 self.parts.popleft()
-            yield self._result(window, seconds)
+            yield self._result(window)
 
     def sounds(
         self, windows: Sequence[WantedWindow], views: tuple[SoundView, ...]
@@ -295,22 +293,22 @@ class _Sweep:
         span_s = self.grid.span_s(number, 0.0, self.bounds_s)
         return _Window(ranks, samples, np.unique(np.concatenate(needed)), span_s)
 
-    def _result(self, window: _Window, seconds: float) -> DecodeResult:
+    def _result(self, window: _Window) -> DecodeResult:
         """Return a window from the parts; one with damage is decoded by itself."""
         clips = dict[PictureView, DecodedClip]()
         for view in window.samples:
             clip = self._clip(window, view)
             if clip is None:
-                return self._decoded_alone(window, seconds)
+                return self._decoded_alone(window)
             clips[view] = clip
-        return DecodeResult(self.job, clips, None, seconds)
+        return DecodeResult(self.job, clips)
 
-    def _decoded_alone(self, window: _Window, seconds: float) -> DecodeResult:
+    def _decoded_alone(self, window: _Window) -> DecodeResult:
         start_s = window.span_s[0] + self.zero_s
         job = replace(self._job(window.ranks, window.samples), start_s=start_s)
         alone = self.pool.submit(job).result()
         clips = {view: self._placed(clip, window) for view, clip in alone.clips.items()}
-        return replace(alone, clips=clips, seconds=seconds + alone.seconds)
+        return replace(alone, clips=clips)
 
     def _clip(self, window: _Window, view: PictureView) -> DecodedClip | None:
         """Return what a view sees of a window; None if a picture is missing or damaged."""

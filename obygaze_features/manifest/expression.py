@@ -317,10 +317,10 @@ def with_quotes(text: str) -> str:
 def _if_needed(word: str) -> str:
     word = word.strip()
     is_valid = NUMBER.fullmatch(word) or QUOTED.fullmatch(word)
-    return word if is_valid else quoted(word)
+    return word if is_valid else quoted_word(word)
 
 
-def quoted(word: str) -> str:
+def quoted_word(word: str) -> str:
     """Return a name or a word as expressions have it: in quotes, where it needs them."""
     if word.isidentifier() and not keyword.iskeyword(word):
         return word

@@ -112,7 +112,7 @@ def _vocabulary(manifest: Manifest | None) -> ConceptVocabulary:
     if manifest is None:
         return whole
     counted = manifest.view()
-    of_clips = clips_of_rows(list(counted))
+    of_clips = clips_of_rows(counted.clips)
     clips = {}
     for name, names in members.items():
         clips[name] = _clips_with(of_clips, names)
@@ -182,7 +182,7 @@ class GroupedManifest:
 
     @cached_property
     def _of_clips(self) -> list[list[Clip]]:
-        return clips_of_rows(list(self.manifest))
+        return clips_of_rows(self.manifest.clips)
 
     def _n_clips(self, group: str) -> int:
         n_clips = 0

@@ -12,6 +12,7 @@ from msgspec import to_builtins
 from obygaze_features.core.clip_ids import ClipIds, clip_ids
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import (
+    Corrupt,
     FixInput,
     Mismatch,
     NotFound,
@@ -368,7 +369,7 @@ def check_manifests(
                 )
             elif is_raw and manifest.usual_view == "visual" and manifest.levels_lost:
                 warnings.append(f"{name}: {manifest.levels_lost}")
-        except (FixInput, NotFound, Mismatch) as error:
+        except (Corrupt, FixInput, Mismatch, NotFound) as error:
             violations[name] = list(error.details) or [
                 f"{error.where}: {error.message}"
             ]

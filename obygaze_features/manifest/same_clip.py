@@ -124,6 +124,14 @@ def clip_of_cells(cells: Mapping[str, str]) -> Identity:
     )
 
 
+def other_clip(cells: Mapping[str, str], clip: Clip) -> str:
+    """Return why a row of a table with results is not about the clip of its id; "" if it is."""
+    here = Identity.of_clip(clip)
+    there = clip_of_cells(cells)._replace(clip_id=here.clip_id)
+    contradiction = compare_clips(there, here).contradiction
+    return f"another clip, {contradiction}" if contradiction else ""
+
+
 def times_of_cells(cells: Mapping[str, str]) -> Times | None:
     """Return the times in a row of a table with results or features; None if it has none."""
     times = (number_of_cell(cells.get("start_s")), number_of_cell(cells.get("end_s")))
@@ -261,7 +269,7 @@ def require_a_row_for_each(clips: Sequence[Clip], where: str, hint: str) -> None
         )
 
 
-def counted_as(manifest: Manifest) -> str:
+def noun_of_rows(manifest: Manifest) -> str:
     """Return what rows are: `clip`, or `row` where several annotators have rows about one."""
     if "annotator" not in manifest.columns:
         return "clip"

@@ -1,8 +1,7 @@
 """What the row of a clip alone says of its file and its place: in its film, and in its file."""
 
-import math
-
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.model import NAME_COLUMN as NAME_COLUMN
 from obygaze_features.manifest.model import Clip
 
@@ -50,11 +49,8 @@ def _seconds(clip: Clip, column: str) -> float | None:
     cell = clip.extra.get(column, "")
     if not cell:
         return None
-    try:
-        seconds = float(cell)
-    except ValueError:
-        seconds = math.nan
-    if not math.isfinite(seconds):
+    seconds = number_of_cell(cell)
+    if seconds is None:
         raise FixInput(
             f"{clip.clip_id}: {column} must be a number of seconds, got {cell!r}",
         )

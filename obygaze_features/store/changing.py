@@ -628,7 +628,7 @@ def _check_kinds(stores: Sequence[Store]) -> None:
                 f"other programs, devices or precisions made this store than"
                 f" {stores[0].location}",
                 where=store.location,
-                details=[str(kind) for kind in sorted(map(str, kinds ^ first))],
+                details=sorted(map(str, kinds ^ first)),
             )
 
 

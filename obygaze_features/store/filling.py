@@ -453,8 +453,7 @@ class Filling:
         """
         if maker.kind != self.plan.kind and not mixed:
             raise Mismatch(
-                f"the plan is for {_words(self.plan.kind)}, and this is"
-                f" {_words(maker.kind)}",
+                f"the plan is for {self.plan.kind}, and this is {maker.kind}",
                 where=str(self.folder),
                 hint="--mixed, to allow a mixture",
             )
@@ -525,11 +524,6 @@ class Filling:
         # It may not be there, or be removed with NAME.next after the seal.
         with suppress(FileNotFoundError):
             take_name(self.folder_of(block), self.folder / BLOCKS / name)
-
-
-def _words(kind: Kind) -> str:
-    parts = [kind.program, kind.device, kind.precision]
-    return " ".join(part for part in parts if part)
 
 
 def choose_block(

@@ -140,7 +140,8 @@ def subset(
     With --reason, films or clips are withdrawn, a clip with the rows of all its annotators: the new
     store takes the place of the store, its rows keep their numbers, and no file of it has the
     numbers of the withdrawn rows. What else in the workspace has them is listed: the store that was
-    replaced, other stores, exports, tables of scores, runs, models and exported pages.
+    replaced, other stores, imported files, exports, tables of scores, runs, models and exported
+    pages.
 
     Args:
         store: The store.

@@ -16,7 +16,7 @@ import numpy as np
 from obygaze_features import __version__
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
 from obygaze_features.core.files import is_listed
-from obygaze_features.core.leftovers import remove_leftovers
+from obygaze_features.core.leftovers import named_beside, remove_leftovers
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.card import Edits, Terms, card_of_store, with_edits
 from obygaze_features.store.decoding import OK_CODE, Bytes, codes_of
@@ -251,7 +251,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     """Write all files of a store into an empty folder; return its seal."""
     arrays = tuple(contents.arrays)
     rows = source.columns()
-    where = str(folder)
+    where = str(named_beside(folder))
     check_arrays(arrays, where)
     check_rows(rows, where)
     _check_makers(rows, len(contents.makers), where)
@@ -373,16 +373,12 @@ class _ArrayWriter:
         if not is_ok.any():
             return fill_rows(array, after - first)
         rows = np.asarray(self._source.read(array, first, after))
-        if rows.shape != (after - first, *array.shape):
+        shape = (after - first, *array.shape)
+        if rows.shape != shape or rows.dtype != np.dtype(array.dtype):
             raise FixInput(
-                f"rows of {array.name} have the shape {rows.shape[1:]},"
-                f" expected {array.shape}",
-                where=str(self._folder),
-            )
-        if rows.dtype != np.dtype(array.dtype):
-            raise FixInput(
-                f"rows of {array.name} have the type {rows.dtype}, expected {array.dtype}",
-                where=str(self._folder),
+                f"rows of {array.name} are {rows.dtype} {rows.shape}, expected {array.dtype}"
+                f" {shape}",
+                where=str(named_beside(self._folder)),
             )
         if not is_ok.all():
             stored = fill_rows(array, after - first)

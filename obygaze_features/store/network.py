@@ -77,7 +77,7 @@ def object_store(url: str, **client: Any) -> Any:
         raise FixInput(
             f"this address cannot be read: {_reason(error)}",
             where=url,
-            hint="s3://BUCKET/NAME",
+            hint="https://HOST/PATH or s3://BUCKET/NAME",
         ) from error
 
 

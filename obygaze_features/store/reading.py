@@ -38,7 +38,7 @@ from obygaze_features.core.notebook import (
 )
 from obygaze_features.core.workspace import EXPECTED, Workspace, is_url
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.same_clip import counted_as
+from obygaze_features.manifest.same_clip import noun_of_rows
 from obygaze_features.store.arrays import Arrays, pieces_of
 from obygaze_features.store.card import (
     MOST_CARD_BYTES,
@@ -692,7 +692,7 @@ class Store:
     def unit(self, workspace: Workspace) -> str:
         """Return what rows are: `clip`, or `row` where the manifest has several of one clip."""
         manifest = self.find_manifest(workspace)
-        return "clip" if manifest is None else counted_as(manifest)
+        return "clip" if manifest is None else noun_of_rows(manifest)
 
     def matrix(
         self,

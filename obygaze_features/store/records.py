@@ -28,7 +28,7 @@ from obygaze_features.store.layout import (
     names_of_files,
 )
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.rows import OK, STATUSES
+from obygaze_features.store.rows import OK, STATUSES, Row
 
 STORE_FORMAT = "obygaze-store"
 PLAN_FORMAT = "obygaze-plan"
@@ -73,6 +73,10 @@ class Kind(Record, frozen=True):
     program: str
     device: str = ""
     precision: str = ""
+
+    def __str__(self) -> str:
+        program = " on ".join(filter(None, (self.program, self.device)))
+        return f"{program}, {self.precision}" if self.precision else program
 
 
 class Maker(Record, frozen=True):
@@ -193,6 +197,16 @@ class BlockRow(Record, frozen=True, array_like=True):
     video_bytes: int | None = None
     video_hash: str = ""
     pictures: int | None = None
+
+    def of(self, planned: Row) -> Row:
+        """Return the planned row with what was computed."""
+        return planned._replace(
+            status=self.status,
+            reason=self.reason,
+            video_bytes=self.video_bytes,
+            video_hash=self.video_hash,
+            pictures=self.pictures,
+        )
 
 
 class BlockFile(Record, frozen=True, array_like=True):

@@ -174,15 +174,8 @@ class _Blocks:
                 self.makers.append(record.maker)
             maker = self.makers.index(record.maker)
             for computed in record.rows:
-                planned = self.filling.rows[computed.row]
-                rows[computed.row] = planned._replace(
-                    status=computed.status,
-                    reason=computed.reason,
-                    video_bytes=computed.video_bytes,
-                    video_hash=computed.video_hash,
-                    pictures=computed.pictures,
-                    maker=maker,
-                )
+                row = computed.of(self.filling.rows[computed.row])
+                rows[computed.row] = row._replace(maker=maker)
         return rows
 
     def columns(self) -> RowColumns:

@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
@@ -144,17 +143,15 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             self._workers[slot].end()
 
     def _decode(self, slot: int, job: DecodeJob, *, retry: bool = True) -> DecodeResult:
-        started = time.monotonic()
         if not system.HAS_DECODE_WORKERS:
-            return replace(decoded(job), seconds=time.monotonic() - started)
+            return decoded(job)
         film = os.fspath(job.path)
         if film in self._late and job.is_of_many:
             return DecodeResult(job, {}, self._late[film])
         worker = self._worker(slot)
         try:
             worker.await_ready()
-            started = time.monotonic()
-            result = self._result(worker, job)
+            return self._result(worker, job)
         except (TimeoutError, _WorkerExited) as failure:
             late = isinstance(failure, TimeoutError)
             how = worker.end(wait_s=0 if late else 10)
@@ -179,8 +176,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             error = BadVideo(message, path=job.path, stage="worker", reason=reason)
             if late and job.is_of_many:
                 self._late[film] = error
-            result = DecodeResult(job, {}, error)
-        return replace(result, seconds=time.monotonic() - started)
+            return DecodeResult(job, {}, error)
 
     def _result(self, worker: _Worker, job: DecodeJob) -> DecodeResult:
         """Return what a worker decodes, in memory that is used again after it."""

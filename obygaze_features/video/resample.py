@@ -93,8 +93,8 @@ def _mean(channels: Sequence[NDArray[Any]], names: Sequence[str]) -> Samples:
             values = channel.astype(np.float32, copy=False)
             if dtype.kind == "u":
                 values = values - np.float32(128)
-            mean += values * np.float32(weight * scale / total)
-    mean /= _SAMPLE_STEP
+            # So the mean is in steps.
+            mean += values * np.float32(weight * scale / total / _SAMPLE_STEP)
     np.rint(mean, out=mean)
     mean *= _SAMPLE_STEP
     return mean

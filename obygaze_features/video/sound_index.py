@@ -66,7 +66,7 @@ SPOILT = 3
 KEPT_SECTIONS = 2
 # How many packets are decoded to compare a new decoder with the one of the file.
 _COMPARED = 16
-# How many packets are compared with the clock at once.
+# How many packets are compared with the clock, or with a part, at once.
 _BLOCK = 4096
 # How many frames are mixed at once, while they are still in the cache of the processor.
 _MIXED = 64
@@ -114,9 +114,7 @@ class SoundIndex:
     def has_clock(self) -> bool:
         """Return whether a sample can be found by its time: the clock is never set back."""
         # A damaged packet may have any time.
-        whole = (self.samples > 0) & ~self.damaged
-        first = self.first[whole]
-        stop = first + self.samples[whole]
+        first, stop = self._runs((self.samples > 0) & ~self.damaged).T
         back = np.maximum.accumulate(stop)[:-1] - first[1:]
         return not (back > SET_BACK_S * self.rate).any()
 
@@ -127,24 +125,48 @@ class SoundIndex:
 
     def _stretches(self, chosen: Bools) -> Floats:
         """Return the time of some packets as the fewest stretches."""
-        first = self.first[chosen]
-        order = np.argsort(first, kind="stable")
-        first = first[order]
-        stop = np.maximum.accumulate(first + self.samples[chosen][order])
+        runs = self._runs(chosen)
+        first, stop = runs[np.argsort(runs[:, 0])].T
+        stop = np.maximum.accumulate(stop)
         begins = np.append(True, first[1:] > stop[:-1])[: len(first)]
-        ends = np.append(begins[1:], True)[: len(first)]
+        ends = np.roll(begins, -1)
         return np.stack([first[begins], stop[ends]], axis=1) / self.rate
+
+    def _runs(self, chosen: Bools) -> Ints:
+        """Return the samples [n, 2] of some packets; those that follow each other are one run."""
+        first = self.first[chosen]
+        stop = first + self.samples[chosen]
+        begins = np.append(True, first[1:] != stop[:-1])[: len(first)]
+        ends = np.roll(begins, -1)
+        return np.stack([first[begins], stop[ends]], axis=1)
+
+    @cached_property
+    def _blocks(self) -> tuple[Ints, Ints]:
+        """Return the first sample of each block of packets, and where the last one stops."""
+        at = np.arange(0, len(self.first), _BLOCK)
+        ends = np.maximum.reduceat(self.first + self.samples, at)
+        return np.minimum.reduceat(self.first, at), ends
 
     def run_of(self, first: int, stop: int) -> tuple[int, range]:
         """Return the packets that have samples of a range, and where to begin decoding for them."""
-        has_samples = (self.first < stop) & (self.first + self.samples > first)
-        (inside,) = np.nonzero(has_samples & (self.samples > 0))
+        begins, ends = self._blocks
+        (near,) = np.nonzero((begins < stop) & (ends > first))
+        if not len(near):
+            return 0, range(0)
+        at = int(near[0]) * _BLOCK
+        rows = slice(at, (int(near[-1]) + 1) * _BLOCK)
+        begins = self.first[rows]
+        samples = self.samples[rows]
+        has_samples = (begins < stop) & (begins + samples > first)
+        inside = at + np.flatnonzero(has_samples & (samples > 0))
         if not len(inside):
             return 0, range(0)
         wanted = range(int(inside[0]), int(inside[-1]) + 1)
         second_before = first - BEFORE_S * self.rate
-        (before,) = np.nonzero(self.first[: wanted.start + 1] <= second_before)
-        return int(before[-1]) if len(before) else 0, wanted
+        is_before = self.first[: wanted.start + 1] <= second_before
+        # The last one; the first packet if there is none.
+        start = wanted.start - int(np.argmax(is_before[::-1]))
+        return start if is_before.any() else 0, wanted
 
 
 # --- Make the index ---
@@ -197,7 +219,8 @@ def _read(
         if rows.pts:
             # What the decoder holds back until the end.
             rows.decode(None, count_errors)
-    samples = np.array(rows.samples, dtype=np.int64)
+    # These have the memory of the rows.
+    samples = np.asarray(rows.samples)
     damaged = np.zeros(len(samples), dtype=np.bool_)
     for spoilt in rows.damaged:
         damaged[spoilt : spoilt + 1 + SPOILT] = True
@@ -213,11 +236,11 @@ def _read(
         message += f" {HIGHEST_RATE:,} can be used"
         raise BadVideo(message, path=path, stage="decode", reason="no-sound")
     tick_s = float(stream.time_base)
-    times = np.array(rows.time)
+    times = np.asarray(rows.time)
     return SoundIndex(
-        pts=np.array(rows.pts),
-        checksum=np.array(rows.checksum),
-        offset=np.array(rows.offset),
+        pts=np.asarray(rows.pts),
+        checksum=np.asarray(rows.checksum),
+        offset=np.asarray(rows.offset),
         first=_first_samples(times, samples, tick_s, clock_zero(container), rows.rate),
         samples=samples,
         damaged=damaged,
@@ -312,25 +335,27 @@ def _first_samples(
     The times of packets are rounded, so that samples placed by them would overlap. Counting begins
     anew where the time of a packet differs from it by too much: there is a gap.
     """
-    counted = np.cumsum(samples) - samples
+    numbers: Ints = np.cumsum(samples) - samples
     (known,) = np.nonzero((times != NO_PTS) & (samples > 0))
     if not len(known):
-        return counted
-    by_time = np.rint((times[known] * np.float64(tick_s) - origin_s) * rate)
-    late = by_time.astype(np.int64) - counted[known]
+        return numbers
+    by_time = times[known] * np.float64(tick_s)
+    by_time -= origin_s
+    by_time *= rate
+    late = np.rint(by_time, out=by_time).astype(np.int64)
+    late -= numbers[known]
     most = max(DRIFT_S, DRIFT_TICKS * tick_s) * rate
-    begins = [0]
-    so_late = [late[0]]
+    begin = 0
+    so_late = late[0]
     at = 0
     while at < len(late):
-        block = late[at : at + _BLOCK]
-        (far,) = np.nonzero(np.abs(block - so_late[-1]) > most)
-        at += int(far[0]) if len(far) else len(block)
+        (far,) = np.nonzero(np.abs(late[at : at + _BLOCK] - so_late) > most)
+        at += int(far[0]) if len(far) else _BLOCK
         if len(far):
-            begins.append(known[at])
-            so_late.append(late[at])
-    lengths = np.diff([*begins, len(samples)])
-    numbers: Ints = counted + np.repeat(so_late, lengths)
+            numbers[begin : known[at]] += so_late
+            begin = known[at]
+            so_late = late[at]
+    numbers[begin:] += so_late
     return numbers
 
 

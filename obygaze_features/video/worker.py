@@ -100,7 +100,6 @@ class DecodeResult:
     job: DecodeJob
     clips: Mapping[PictureView, DecodedClip]
     error: BadVideo | None = None
-    seconds: float = 0.0
     file_facts: tuple[int, str] | None = None
     sounds: Mapping[SoundView, DecodedSound] = field(default_factory=dict)
     failures: Mapping[ClipView, BadVideo] = field(default_factory=dict)

@@ -387,11 +387,16 @@ def draw_weights(
 
 
 def ratio_interval(
-    top: ArrayLike, bottom: ArrayLike, clusters: Sequence[str], *, scale: int = 1
+    top: ArrayLike,
+    bottom: ArrayLike,
+    clusters: Sequence[str],
+    *,
+    scale: int = 1,
+    most: float = math.inf,
 ) -> list[float | None]:
     """Return the 95 % interval of scale * sum(top) / sum(bottom), bootstrapped over clusters.
 
-    An end that cannot be computed is None.
+    It lies between 0 and `most`, which is 1 of a share. An end that cannot be computed is None.
     """
     names, codes = np.unique(clusters, return_inverse=True)
     tops = np.bincount(codes, weights=np.asarray(top))
@@ -402,6 +407,5 @@ def ratio_interval(
             return {"ratio": scale * (weights @ tops) / (weights @ bottoms)}
 
     interval = resample(ratio, names)["ratio"]
-    most = scale if np.all(tops <= bottoms) else math.inf
     ends = np.clip((interval.low, interval.high), 0, most).tolist()
     return [end if math.isfinite(end) else None for end in ends]

@@ -16,7 +16,7 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, NotFound, near
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.schema_check import Document, read_toml
-from obygaze_features.manifest.expression import BadExpression, parse
+from obygaze_features.manifest.expression import HINT, BadExpression, parse
 from obygaze_features.manifest.model import LEVELS
 from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.models.registry import (
@@ -322,7 +322,8 @@ def _check_expression(document: Document, text: str, key_path: str) -> None:
         parse(text)
     except BadExpression as error:
         reason = error.message.removeprefix("label expression, ")
-        document.add(key_path, f"{reason}: {text}")
+        hint = "" if error.hint == HINT else f"; {error.hint}"
+        document.add(key_path, f"{reason}: {text}{hint}")
 
 
 def _check_bars(document: Document, protocol: Protocol) -> None:

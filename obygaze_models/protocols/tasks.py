@@ -24,7 +24,7 @@ from obygaze_features.manifest.expression import (
     NUMBER,
     parse,
     plain_value,
-    quoted,
+    quoted_word,
 )
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -199,7 +199,7 @@ def _one_against_another(column: str, words: Sequence[str]) -> str:
         return ""
     first, *_, last = words
     task = shlex.quote(f"{column}={first}")
-    others = shlex.quote(f"data.where={quoted(column)} != {quoted(last)}")
+    others = shlex.quote(f"data.where={quoted_word(column)} != {quoted_word(last)}")
     return f"; without the clips of {last}: --task {task} --set {others}"
 
 
@@ -241,9 +241,9 @@ class _Labels:
         for word in asked:
             spellings = spellings_of.get(word.casefold(), [])
             if len(spellings) > 1:
-                listed = ", ".join(map(quoted, spellings))
+                listed = ", ".join(map(quoted_word, spellings))
                 is_in = "not in" if sign == "!=" else "in"
-                text = f"{quoted(column)} {is_in} {{{listed}}}"
+                text = f"{quoted_word(column)} {is_in} {{{listed}}}"
                 raise FixInput(
                     f"the column {column} has both {' and '.join(map(repr, spellings))}",
                     where=self.manifest.name,
@@ -267,7 +267,7 @@ class _Labels:
             if len(values) == 2 and written.keys() == {yes, no}:
                 (asked,) = self.task_of_value(column, "==", written[yes]).values()
                 # A cell with both words is in both classes, which is an error.
-                negative = f"{quoted(column)} == {quoted(written[no])}"
+                negative = f"{quoted_word(column)} == {quoted_word(written[no])}"
                 task = replace(asked.task, negative=negative)
                 return {column: replace(asked, task=task)}
         option = f"--task {shlex.quote(f'{column}={values[0]}')}, or another word"
@@ -299,7 +299,7 @@ class _Labels:
                 f"the column {column} has no {value!r}{near(value, values)}",
                 hint=f"one of its values: {few(values)}{_one_against_another(column, values)}",
             )
-        text = f"{quoted(column)} {sign} {quoted(value)}"
+        text = f"{quoted_word(column)} {sign} {quoted_word(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)
         name = f"{column}{sign}{value}".replace("==", "=")
         words = f"{column} {IN_WORDS[sign]} {value}"

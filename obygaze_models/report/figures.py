@@ -26,7 +26,7 @@ from obygaze_features.core.figures import (
 )
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
-from obygaze_models.evaluation.bootstrap import CONFIDENCE
+from obygaze_models.evaluation.bootstrap import CONFIDENCE, NEARLY_PERFECT
 from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
 from obygaze_models.protocols.schedule import Pair
 from obygaze_models.report.lookup import (
@@ -220,6 +220,13 @@ def _figure_of_cells(
     )
     if metric in RANKING_METRICS:
         caption += " The short line is a guess: clips in random order."
+        nearly_perfect = [cell for cell in cells if cell.value(metric) > NEARLY_PERFECT]
+        if any(math.isfinite(cell.ends(metric)[0]) for cell in nearly_perfect):
+            caption += (
+                f" An interval of a value above {short(NEARLY_PERFECT, 1)} is not narrower than the"
+                " number of clips allows: it may begin below every draw of films, as these all end"
+                " near 1."
+            )
     return Figure(key, title, caption, figure)
 
 

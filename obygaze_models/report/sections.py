@@ -11,7 +11,7 @@ from typing import Any
 
 from obygaze_features.core.console import count, few
 from obygaze_features.manifest.model import Clip
-from obygaze_models.evaluation.bootstrap import CONFIDENCE, NEARLY_PERFECT
+from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import AP, PREVALENCE, metric_name
@@ -157,14 +157,6 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
     notes = []
     if any(number.interval for number in values.values()):
         notes.append(f"In brackets: {100 * CONFIDENCE:g} % intervals over films.")
-    if any(
-        number.interval and number.value > NEARLY_PERFECT for number in values.values()
-    ):
-        notes.append(
-            f"An interval of a value above {short(NEARLY_PERFECT, 1)} is not narrower than the"
-            " number of clips allows: it may begin below every draw of films, as these all end"
-            " near 1."
-        )
     if any(number.n_clips is not None for number in values.values()):
         notes.append(
             "Where models of a task were tested on other clips, each number has its clips;"

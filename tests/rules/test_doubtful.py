@@ -447,7 +447,7 @@ def test_a_film_that_is_cut_off_has_a_remark(tmp_path: Path) -> None:
     film.write_bytes(film.read_bytes()[: film.stat().st_size * 2 // 3])
     view = PictureView(8)
     job = DecodeJob(str(film), (view,))
-    result = DecodeResult(job, decode_views(film, [view]), None, 0.0)
+    result = DecodeResult(job, decode_views(film, [view]))
     clip = decoded_row(RowJob(0, (view,)), result, accept_damaged=True).views[view]
     assert isinstance(clip, ViewedClip)
     assert "frames are missing from the file" in clip.remark

@@ -605,7 +605,7 @@ FEW_FILMS = (
 )
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", range(amount(1, 4)))
 @pytest.mark.check("whole runs")
 def test_real_runs_with_skipped_folds_and_stores_that_lack_clips(
     tmp_path: Path, seed: int

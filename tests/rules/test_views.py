@@ -137,7 +137,7 @@ def no_intervals() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("annotations", "levels"):
             module = import_module(f"obygaze.audits.{name}")
-            patch.setattr(module, "ratio_interval", lambda *_: [None, None])
+            patch.setattr(module, "ratio_interval", lambda *_, **__: [None, None])
         patch.setattr(module, "_interval_of_mean", lambda _: [None, None])
         yield
 

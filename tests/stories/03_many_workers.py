@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,25 +102,10 @@ def test_eight_processes(ws: Workspace) -> None:
     assert bytes_of_features(ws) == bytes_of_features(ws, "alone")
 
 
-def add_command(folder: Path) -> str:
-    """Put `obygaze` into a folder, as an installed program is; return the PATH with it."""
-    folder.mkdir()
-    program = folder / "obygaze"
-    paths = os.environ.get("PYTHONPATH", "")
-    text = f"""#!/bin/sh
-export PYTHONPATH='{ROOT}{os.pathsep}{paths}'
-exec '{sys.executable}' -m obygaze "$@"
-"""
-    program.write_text(text, encoding="utf-8")
-    program.chmod(0o755)
-    return os.pathsep.join([str(folder), os.environ["PATH"]])
-
-
 @pytest.mark.check("a real Slurm")
 def test_a_slurm_array(ws: Workspace, slurm: Slurm) -> None:
     begin_with_counting_model(ws)
-    path = add_command(ws.path("bin"))
-    mine = Slurm(slurm.folder, {**slurm.environment, "PATH": path})
+    mine = slurm.with_command(ws.path("bin"))
     line = EXTRACT.replace("run", "slurm") + " --tasks 3 -o night.sh"
     ws.process(f"{line} -- --cpus-per-task 1", env=mine.environment)
     job = mine.call("sbatch", "--parsable", str(ws.path("night.sh")))

@@ -19,7 +19,7 @@ from urllib.request import HTTPCookieProcessor, Request, build_opener
 import pytest
 from support.checkpoints import save_tiny, write_tiny_card
 from support.cli import ROOT, environment
-from support.seeds import amount
+from support.seeds import IS_TORTURE, amount
 from support.servers import absent
 from support.written_stores import lasting_bytes
 
@@ -48,7 +48,7 @@ EXTRAS = (
 )
 # The oldest Python for which the program is written; the server of the project has it.
 OLDEST = "3.11"
-VERSIONS = amount([OLDEST, "3.13"], [OLDEST, "3.12", "3.13"])
+VERSIONS = amount([OLDEST], [OLDEST, "3.12", "3.13"])
 # A page contains its figures.
 FIGURE = "<svg "
 SMALL_GRID = """--set 'grid.models=["ridge"]' --set 'grid.train=["EN_S"]'"""
@@ -304,6 +304,7 @@ def test_a_store_that_one_process_fills_has_the_same_bytes(ws: Workspace) -> Non
 
 
 @pytest.mark.check("the whole demo")
+@pytest.mark.skipif(not IS_TORTURE, reason="a minute, for `make torture`")
 def test_the_demo_ends_with_a_report_where_posix_modules_are_absent(
     ws: Workspace,
 ) -> None:

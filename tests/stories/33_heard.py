@@ -17,6 +17,7 @@ import pytest
 from support.heard_films import RATE, noise, write_film
 from support.once import made_once
 from support.seeds import amount
+from support.slurm import Slurm
 from support.sound_checkpoints import save_tiny_sound, write_tiny_sound_card
 from support.speech import speech
 from support.words import save_tokenizer
@@ -195,6 +196,23 @@ def test_several_workers_fill_both_stores_with_the_same_bytes(ws: Workspace) -> 
         running.append(other.start(f"extract run films {BOTH} --workers {workers}"))
     for task in running:
         task.wait(code=(0, 3))
+    for name in (SEEN, HEARD):
+        assert bytes_of_store(other, name) == bytes_of_store(ws, name)
+
+
+@pytest.mark.check("a real Slurm")
+def test_a_slurm_array_fills_both_stores(ws: Workspace, slurm: Slurm) -> None:
+    begin_with_both_stores(ws)
+    other = Workspace(ws.path("other"))
+    begin(other)
+    mine = slurm.with_command(ws.path("bin"))
+    line = f"extract slurm films {BOTH} --tasks 3 --workers 1 -o night.sh"
+    other.process(f"{line} -- --cpus-per-task 1", env=mine.environment)
+    job = mine.call("sbatch", "--parsable", str(other.path("night.sh")))
+    # A film without sound is a failed row, of which the exit code of a task tells.
+    states = mine.wait_for_end(job)
+    assert len(states) == 3
+    assert "FAILED" in states.values()
     for name in (SEEN, HEARD):
         assert bytes_of_store(other, name) == bytes_of_store(ws, name)
 

@@ -106,7 +106,7 @@ def fill_stores(
     def decode_rows(rows: Iterable[RowJob]) -> Generator[Decoded, None, None]:
         for job in rows:
             views = dict.fromkeys(job.views, decode(job.row))
-            yield Decoded(job.row, Source(), 0.0, views)
+            yield Decoded(job.row, Source(), views)
 
     flag = StopFlag() if stop is None else stop
     with (

@@ -14,12 +14,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.cli import ROOT
 from support.servers import absent, free_port, need_program, wait_until
 
 CPUS, MEMORY_MB, GPUS = 4, 8000, 2
@@ -96,6 +98,20 @@ class Slurm:
                 f"{program} {' '.join(words)}: {done.stderr}\n{self.logs()}"
             )
         return done.stdout.strip()
+
+    def with_command(self, folder: Path) -> Slurm:
+        """The same, with `obygaze` in a new folder on the PATH, as an installed program is."""
+        folder.mkdir()
+        program = folder / "obygaze"
+        paths = os.environ.get("PYTHONPATH", "")
+        text = f"""#!/bin/sh
+export PYTHONPATH='{ROOT}{os.pathsep}{paths}'
+exec '{sys.executable}' -m obygaze "$@"
+"""
+        program.write_text(text, encoding="utf-8")
+        program.chmod(0o755)
+        path = os.pathsep.join([str(folder), os.environ["PATH"]])
+        return Slurm(self.folder, {**self.environment, "PATH": path})
 
     def states(self, job: str) -> dict[str, str]:
         """The state of each task of a job that Slurm still knows, by `job_index`."""

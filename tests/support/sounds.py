@@ -51,6 +51,32 @@ def packet_of(packet: Any, data: bytes) -> Any:
     return other
 
 
+def as_he_aac(source: Path, target: Path, *, is_told: bool) -> Path:
+    """Copy a film of AAC as one of HE-AAC, whose decoder returns twice the rate.
+
+    The header says so if `is_told`, else each packet, with an element that stores no upper half of
+    the spectrum: the sound is that of the core.
+    """
+
+    def change(stream: Any, _: int, packet: Any) -> Any:
+        if stream.type != "audio" or is_told:
+            return packet
+        bits = "".join(f"{value:08b}" for value in bytes(packet))
+        # Before the end: a filling of one byte, which is a replication of the spectrum.
+        bits = bits[: bits.rindex("111")] + "110" + "0001" + "1101" + "0000" + "111"
+        bits += "0" * (-len(bits) % 8)
+        return packet_of(packet, int(bits, 2).to_bytes(len(bits) // 8, "big"))
+
+    copy(source, target, change=change)
+    # FFmpeg's encoder writes that there is none.
+    without, told, untold = b"\x56\xe5\x00", b"\x56\xe5\x98", bytes(3)
+    data = target.read_bytes()
+    if data.count(without) != 1:
+        raise ValueError(f"{target.name}: not a film of AAC by FFmpeg's encoder")
+    target.write_bytes(data.replace(without, told if is_told else untold))
+    return target
+
+
 def only(kind: str, source: Path, target: Path) -> Path:
     """Copy a film without its pictures ("audio") or without its sound ("video")."""
     return copy(source, target, kinds=(kind,))

@@ -449,7 +449,7 @@ class Site:
     def _first_rows(self) -> dict[str, str]:
         """The first row of the clip that each row of the store is about."""
         first_rows: dict[str, str] = {}
-        for rows in clips_of_rows(list(self.manifest)):
+        for rows in clips_of_rows(self.manifest.clips):
             for row in rows:
                 first_rows.setdefault(self.ids_in_store[row.clip_id], rows[0].clip_id)
         return first_rows

@@ -26,7 +26,7 @@ from obygaze_features.manifest.same_clip import (
     Identity,
     clips_of_rows,
     compare_clips,
-    counted_as,
+    noun_of_rows,
 )
 from obygaze_features.store.card import Terms
 from obygaze_features.store.functions import ImportFormat, Pool
@@ -197,6 +197,7 @@ def import_features(
     target = new_store(here, path)
     if manifest is not None:
         manifest = read_manifest(manifest, workspace=workspace)
+    backbone = backbone.strip()
     _check_facts(facts or {}, backbone)
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
@@ -413,7 +414,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     if contradictions:
         raise another_clip(contradictions, "files", reader.where)
     notes = []
-    unit = counted_as(manifest)
+    unit = noun_of_rows(manifest)
     if unit == "row":
         n_rows = count(len(manifest), "row")
         n_clips = count(len(clips_of_rows(manifest.clips)), "clip")

@@ -95,6 +95,11 @@ def open_hdf5(
                 id_key=id_key,
             )
         reader.handles = [handle]
+        groups = [name for name, kind in _kinds(handle).items() if kind is h5py.Group]
+        if is_plain and groups:
+            hint = f"--array clip='{groups[0]}/{ID}' takes one"
+            note = f"groups were left out: {few(groups, 3)}; {hint}"
+            reader.notes = [*reader.notes, note]
         return reader
     except FOREIGN_DAMAGE as error:
         problem = f"not a complete HDF5 file: {error}"

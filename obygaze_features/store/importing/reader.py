@@ -290,9 +290,10 @@ class ClipColumn:
             raise BadRow(f"no file for {self.name}")
         try:
             opened = self.open_array(key)
+            shape = Shape.of(opened)
         except FOREIGN_DAMAGE as error:
             raise BadRow(f"{self.name} cannot be read: {error}") from error
-        checked_shape(Shape.of(opened), self.name, self.least_dimensions)
+        checked_shape(shape, self.name, self.least_dimensions)
         return opened
 
 

@@ -14,7 +14,7 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.manifest.adapters.table_ids import columns_of_form, id_of_form
 from obygaze_features.manifest.model import own_columns
-from obygaze_features.manifest.same_clip import times_of_cells
+from obygaze_features.manifest.same_clip import Times, times_of_cells
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     ID_KEY,
@@ -52,7 +52,7 @@ def open_table(
     )
     ids = [id_of_form(form, row, row.cells) for row in table.rows]
     films = [row.cells.get(FILM_KEY, "").strip() or None for row in table.rows]
-    times = [times_of_cells(row.cells) or (None, None) for row in table.rows]
+    times = [_times(row) for row in table.rows]
     cells_of: dict[str, list[str]] = {}
     left_out = []
     # Levels and folds are no features.
@@ -106,6 +106,15 @@ class _Rows:
 
     def __getitem__(self, places: slice) -> list[Values | BadRow]:
         return list(self.rows[places])
+
+
+def _times(row: TableRow) -> Times:
+    """Return when the clip of a row begins and ends; add a violation for each other word."""
+    for name in TIME_KEYS:
+        cell = row.cells.get(name, "").strip()
+        if cell and number_of_cell(cell) is None:
+            row.add(name, f"{cell!r} is not a number of seconds")
+    return times_of_cells(row.cells) or (None, None)
 
 
 def _numbers(row: TableRow, cells: Mapping[str, str]) -> Values | BadRow:

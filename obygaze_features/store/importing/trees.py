@@ -83,7 +83,8 @@ def _open_tree(
         if file.parent != root and n_of_film[film] == 1:
             film_of_clip[clip] = film
     origin = origin_of(format, root, files)
-    reader = clip_reader(str(root), origin, {"": file_of_clip}, open_file, film_of_clip)
+    keys = {"array": file_of_clip}
+    reader = clip_reader(str(root), origin, keys, open_file, film_of_clip)
     name_by_shape(reader, several)
     return reader
 

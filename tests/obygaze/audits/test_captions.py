@@ -25,7 +25,7 @@ from obygaze.audits.texts import (
     read_words,
     tokens,
 )
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, ObygazeWarning
 from obygaze_models.evaluation.permutation import holm, permutation_p
 
 
@@ -380,6 +380,22 @@ def test_images_of_several_crossed_groups_are_not_tested() -> None:
     )
     assert audit.contrasts == ()
     assert "a cluster has captions of two groups" in str(audit)
+
+
+def test_a_row_without_a_caption_is_none() -> None:
+    """An empty cell was a caption without words, and lowered the rate of its group."""
+    said = {"1": "a sad man", "2": "", "3": "a man", "4": "  "}
+    rows = [
+        {"caption": text, "group": "o", "things": "bat", "image": image}
+        for image, text in said.items()
+    ]
+    words = {"sad": frozenset({"sad"})}
+    with pytest.warns(ObygazeWarning, match="without a text in 'caption': 2 rows"):
+        audit = audit_captions(rows, cluster="image", words=words)
+    (rate,) = audit.rates
+    assert (rate.n_captions, rate.n_clusters, rate.occurrences_per_1000) == (2, 2, 500)
+    with pytest.warns(ObygazeWarning, match="2 rows"):
+        assert audit_cooc(rows, things="things").n_texts == 2
 
 
 def test_lists_without_a_word_are_an_error() -> None:

@@ -92,9 +92,9 @@ def test_ties_and_captions_without_a_share_are_counted(tmp_path: Path) -> None:
     ("cells", "message"),
     [
         ("0.1,0.5,21.83", "is it in percent?"),
-        ("0.1,0.5,nan", "must be a probability, got nan"),
-        ("nan,0.5,0.5", "must be a probability, got nan"),
-        ("0.1,nan,0.5", "must be a cosine between -1 and 1, got nan"),
+        ("0.1,0.5,nan", "must be a number, got 'nan'"),
+        ("nan,0.5,0.5", "must be a number, got 'nan'"),
+        ("0.1,nan,0.5", "sim must be a number, got 'nan'"),
         ("0.1,1.01,0.5", "must be a cosine"),
         ("0.1,,0.5", "sim must be a number, got ''"),
         ("-0.1,0.5,0.5", "must be a probability, got -0.1"),

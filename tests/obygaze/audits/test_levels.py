@@ -183,3 +183,13 @@ def test_a_clip_is_left_out_if_no_annotator_gave_it_a_level() -> None:
             clips.append(Clip(f"{clip_id}.{name}", "a", level=level, extra=extra))
     several = Manifest("m", Header("m"), tuple(clips), ("annotator",))
     assert audit_levels(several, view="raw").n_without_level == 1
+
+
+def test_a_mean_number_of_concepts_is_no_share() -> None:
+    """Where no film had more than a concept a clip, the interval ended at 1."""
+    films = [[2, 0, 1], [2, 0, 0, 1], [1, 1, 1, 0, 1], [2, 0]]
+    audit = audit_levels(manifest({"ada": {"HN": films}}), view="raw")
+    (hard, *_) = of(audit, "ada").levels
+    assert hard.mean == pytest.approx(12 / 14)
+    assert hard.interval[1] is not None
+    assert hard.interval[1] > 1

@@ -63,9 +63,7 @@ def test_the_page_shows_the_planted_concept_and_not_the_other(tmp_path: Path) ->
     # Of two concepts, pictures show one and sound has the other.
     page = (folder / "runs" / "joined" / "report.html").read_text(encoding="utf-8")
     first_screen = page[page.index("<header>") : page.index("</header>")]
-    assert (
-        "seen and heard together say more than the best of them alone" in first_screen
-    )
+    assert "seen and heard together say more than the best store alone" in first_screen
     (gain,) = _table(folder, "questions", "joined")
     assert float(gain["difference low"]) > 0
     # Each printed command works as it is typed.

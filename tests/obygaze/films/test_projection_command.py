@@ -202,6 +202,16 @@ def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> Non
     cut = write_spans(tmp_path / "c.csv", clips("0-9"))
     words = ("-C", tmp_path, "manifest", "project", "marked", "--clips", cut, "--json")
     assert call_obygaze(*words).ok().json()["merged"][0]["level"] == "S"
+    # Elsewhere, by its path, which other commands take without an ending, too.
+    folder = tmp_path / "manifests"
+    (tmp_path / "lab").mkdir()
+    for ending in (".toml", ".csv"):
+        (folder / f"marked{ending}").rename(tmp_path / "lab" / f"marked{ending}")
+    named = tmp_path / "lab" / "marked"
+    words = ("-C", tmp_path, "manifest", "project", named, "--clips", cut, "--json")
+    assert call_obygaze(*words).ok().json()["merged"][0]["level"] == "S"
+    for ending in (".toml", ".csv"):
+        (tmp_path / "lab" / f"marked{ending}").rename(folder / f"marked{ending}")
     other = call_obygaze(
         "-C", tmp_path, "manifest", "project", "marcked", "--clips", cut
     )

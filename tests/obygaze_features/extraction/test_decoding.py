@@ -40,7 +40,7 @@ class RecordingPool:
     def submit(self, job: DecodeJob) -> Future[DecodeResult]:
         self.jobs.append(job)
         done: Future[DecodeResult] = Future()
-        done.set_result(DecodeResult(job, {}, NO_FILE, 0.0))
+        done.set_result(DecodeResult(job, {}, NO_FILE))
         return done
 
 
@@ -53,8 +53,8 @@ def test_clips_of_one_film_share_its_index() -> None:
     assert [decoded.row for decoded in rows] == list(range(len(CLIPS)))
     # The index of the next film is made beside the clips of the film before it.
     assert [(job.path, len(job.views), job.indexes) for job in pool.jobs] == [
-        ("d.mkv", 0, "indexes"),
         ("a.avi", 1, "indexes"),
+        ("d.mkv", 0, "indexes"),
         ("a.avi", 1, "indexes"),
         ("b.mp4", 1, None),
         ("c.ts", 1, None),

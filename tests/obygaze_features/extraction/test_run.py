@@ -322,6 +322,12 @@ def test_a_status_of_nothing_names_what_there_is(world: Path) -> None:
     assert extract(world, "status", "empty").code == 1
 
 
+def test_the_root_of_the_disk_is_no_store(tmp_path: Path) -> None:
+    done = extract(tmp_path, "status", "/")
+    assert done.code == 1
+    assert "no store here" in done.stderr
+
+
 def test_the_status_needs_no_engine(world: Path) -> None:
     run(world)
     program = (

@@ -172,6 +172,26 @@ def tower_in(space_id: str) -> Callable[[str], Any]:
     return Tower
 
 
+@pytest.mark.parametrize("array", ["time_s", "n_words", "level", "pictures", None])
+def test_only_vectors_of_features_are_compared(
+    array: str | None, tmp_path: Path
+) -> None:
+    """Times and colours had cosines, and numbers ended in an error of NumPy."""
+    arrays = [
+        Array.of("time_s", "float64", (4,), ("frame",)),
+        Array.of("n_words", "int32", ()),
+        Array.of("level", "float32", ()),
+        Array.of("pictures", "uint8", (4, 8, 8, 3)),
+    ]
+    if array is not None:
+        arrays += CLIP
+    sealed_store(tmp_path / "s", 5, arrays=arrays)
+    with pytest.raises(FixInput, match="expected vectors of features") as error:
+        og.search(tmp_path / "s", like=some_ids(5)[0][0], array=array)
+    is_another = "another store" in str(error.value.hint)
+    assert is_another == (array is None)
+
+
 def test_texts_are_compared_in_their_own_space_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -320,46 +320,6 @@ def test_the_rate_is_constant_if_no_picture_is_a_quarter_of_one_late(
     assert film.duration_s == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("damaged", [False, True])
-def test_only_a_window_with_damage_is_decoded_by_itself(
-    monkeypatch: pytest.MonkeyPatch, damaged: bool
-) -> None:
-    """Of two views, the second finds the damage."""
-    sweep = sweeps._Sweep(
-        Grid(4, 4), index_of([0.1 * n for n in range(12)]), None, DecodeJob("a.mp4", ())
-    )
-    first, second = PictureView(4), PictureView(2)
-    shared: dict[PictureView, Any] = {
-        first: "first",
-        second: None if damaged else "second",
-    }
-    monkeypatch.setattr(sweep, "_clip", lambda window, view: shared[view])
-    monkeypatch.setattr(sweep, "_decoded_alone", lambda window, seconds: "alone")
-    result: Any = sweep._result(sweep._window(0, (first, second)), 0.5)
-    if damaged:
-        assert result == "alone"
-        return
-    assert (result.clips, result.error, result.seconds) == (shared, None, 0.5)
-
-
-def test_seconds_of_decoding_are_those_of_the_first_window_that_needs_a_part(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Two parts of 6 pictures took 2 s and 3 s; windows of 4 need the first, both, the second."""
-    job = DecodeJob("a.mp4", ())
-    sweep = sweeps._Sweep(Grid(4, 4), index_of([0.1 * n for n in range(12)]), None, job)
-    parts = [
-        sweeps._DecodedPart(np.arange(6), DecodeResult(job, None, None, 2.0)),
-        sweeps._DecodedPart(np.arange(6, 12), DecodeResult(job, None, None, 3.0)),
-    ]
-    monkeypatch.setattr(sweep, "_decoded_parts", lambda windows, size: iter(parts))
-    monkeypatch.setattr(sweep, "_result", lambda window, seconds: seconds)
-    views = (PictureView(4),)
-    wanted = [WantedWindow(number, views) for number in range(3)]
-    seconds: list[Any] = list(sweep.results(wanted, (48, 64)))
-    assert seconds == [2.0, 3.0, 0.0]
-
-
 def test_times_of_a_window_are_on_the_clock_of_its_film() -> None:
     """The first picture of the film is shown at 3 s of its file."""
     index = index_of([3 + 0.1 * n for n in range(12)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,13 @@ def test_columns_are_joined_to_a_manifest(workspace: Path) -> None:
     assert str(joined).split()[-2:] == ["mood", "1"]
     assert len(joined.warnings) == 2
     assert read_manifest("tiny", workspace=workspace)["a"].extra["mood"] == "calm"
+
+
+def test_a_damaged_manifest_does_not_hide_the_violations_of_others(
+    workspace: Path,
+) -> None:
+    shutil.copy(workspace / "manifests" / "tiny.toml", workspace / "manifests/nul.toml")
+    (workspace / "manifests" / "nul.csv").write_bytes(b"clip_id\nx\x00\n")
+    checked = check_manifests(["nul", "broken", "tiny"], workspace=workspace)
+    assert "NUL character" in checked.violations["nul"][0]
+    assert checked.violations["broken"] and not checked.violations["tiny"]

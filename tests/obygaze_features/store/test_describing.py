@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from support.cli import call_obygaze
 from support.withdrawn_stores import FILM, write
 
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.changing import subset
 from obygaze_features.store.describing import (
     describe,
-    describe_store,
     facts_of_store,
     list_stores,
 )
-from obygaze_features.store.publishing import describe_as_card
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.verifying import verify
 
 
 def test_a_page_on_a_store(tmp_path: Path) -> None:
@@ -47,26 +43,6 @@ def test_a_page_on_a_store(tmp_path: Path) -> None:
     assert "\x1b" not in text
     for fact in ("CC-BY-4.0", "Doe 2026", store.seal, store.fingerprint, "tokens"):
         assert fact in text
-
-
-def test_a_function_returns_what_its_command_prints(tmp_path: Path) -> None:
-    path = write(tmp_path / "stores" / "films")
-
-    def printed(*words: str) -> str:
-        return call_obygaze("-C", tmp_path, "store", *words).ok().stdout[:-1]
-
-    assert printed("ls") == str(list_stores(workspace=tmp_path))
-    assert printed("info", "films") == str(describe_store("films", workspace=tmp_path))
-    assert printed("card", "films") == str(
-        describe_as_card("films", workspace=tmp_path)
-    )
-    report = verify("films", hashes=True, workspace=tmp_path)
-    assert printed("verify", "films", "--hash") == str(report)
-    # Names, paths and open stores are taken.
-    store = open_store(path)
-    for named in (path, str(path), store):
-        assert describe_store(named).to_json()["seal_sha256"] == store.seal
-        assert verify(named).n_bytes == report.n_bytes
 
 
 def test_a_store_whose_change_was_interrupted_is_listed(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_another_kind_is_refused_unless_allowed(tmp_path: Path) -> None:
     filling = plan(tmp_path / "s")
     cuda = Maker("obygaze 1", "cuda", "H100", "float32")
     with pytest.raises(
-        Mismatch, match="obygaze 1 cpu float32, and this is obygaze 1 cuda"
+        Mismatch, match="obygaze 1 on cpu, float32, and this is obygaze 1 on cuda"
     ):
         filling.begin(0, cuda)
     with filling.begin(0, cuda, mixed=True) as writer:

@@ -427,6 +427,16 @@ def test_an_import_says_at_once_that_no_other_store_can_be_scored(
         said = [note for note in done.notes if "no other store" in note]
         assert len(said) == (not options)
         assert all("--backbone NAME" in note for note in said)
+    # A blank is no name: all imports would have the recipe of it.
+    blank = import_features("npz", file, tmp_path / "blank", backbone=" ")
+    assert any("no other store" in note for note in blank.notes)
+
+
+def test_an_error_names_the_store_and_not_what_is_built_of_it(tmp_path: Path) -> None:
+    file = saved(tmp_path / "f.npz", clip_id=IDS, X=X)
+    with pytest.raises(FixInput, match="'X' cannot be the name of an array") as caught:
+        import_features("npz", file, tmp_path / "s", arrays={"X": "X"})
+    assert caught.value.where == str(tmp_path / "s")
 
 
 def test_what_the_importer_states_is_the_recipe(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import io
 import os
 import pickle
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -335,7 +336,7 @@ def test_the_options_for_ids_under_another_name_read_the_file(tmp_path: Path) ->
     with pytest.raises(FixInput, match="no array 'clip_id'") as caught:
         open_features("npz", path)
     assert "--array clip=X --id-key names" in str(caught.value.hint)
-    with open_features("npz", path, {"clip": "X"}, id_key="names") as reader:
+    with closing(open_features("npz", path, {"clip": "X"}, id_key="names")) as reader:
         assert list(reader.clip_ids) == ["a", "b", "c"]
 
 
@@ -364,6 +365,20 @@ def test_ids_behind_a_large_group_are_asked_for(
     file = hdf5(tmp_path / "f.h5", {**more, "names": ["a", "b", "c"], "x": A})
     with pytest.raises(FixInput, match="the file has names, x"):
         open_features("hdf5", file)
+
+
+def test_groups_beside_the_data_sets_of_clips_are_said(tmp_path: Path) -> None:
+    file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "more/c": V})
+    done = import_features("hdf5", file, tmp_path / "s")
+    assert done.n_clips == 2
+    assert any(note.startswith("groups were left out: more") for note in done.notes)
+
+
+def test_a_data_set_without_a_shape_is_a_failed_row(tmp_path: Path) -> None:
+    """The file was called incomplete."""
+    file = hdf5(tmp_path / "f.h5", {"a": V, "b": h5py.Empty("f4")})
+    done = import_features("hdf5", file, tmp_path / "s")
+    assert list(done.failed) == ["b"]
 
 
 def test_a_text_among_the_data_sets_of_clips_is_a_failed_row(tmp_path: Path) -> None:

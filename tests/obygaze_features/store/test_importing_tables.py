@@ -177,3 +177,15 @@ def test_rows_are_the_numbers_of_the_table(
     for row in [(1.0, 2.0), *table]:
         expected.append((np.nan, np.nan) if None in row else row)
     np.testing.assert_allclose(found, np.array(expected), rtol=1e-6, atol=1e-11)
+
+
+def test_times_that_are_no_seconds_are_refused(tmp_path: Path) -> None:
+    """They were left out without a word, and a clip without times is any clip of its id."""
+    path = tmp_path / "numbers.csv"
+    path.write_text("clip_id,start_s,end_s,a\nx,0:05,7.5,7\ny,,late,8\n", "utf-8")
+    with pytest.raises(FixInput, match="the table cannot be imported") as caught:
+        import_features("csv", path, tmp_path / "s")
+    said = "\n".join(caught.value.details)
+    assert "2: column 'start_s': '0:05' is not a number of seconds" in said
+    assert "3: column 'end_s': 'late' is not a number of seconds" in said
+    assert len(caught.value.details) == 2

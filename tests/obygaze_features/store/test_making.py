@@ -100,9 +100,9 @@ def test_the_sizes_of_the_format(tmp_path: Path) -> None:
         Array.of("frames", "float64", (700, 1000), ("frame", "feature")),
         Array.of("frame_count", "int64", ()),
     )
-    values = {array.name: some_values(array, 14) for array in arrays}
-    write(tmp_path / "s", some_rows(14), values, arrays=arrays)
-    check_store(tmp_path / "s", some_rows(14), values)
+    values = {array.name: some_values(array, 9) for array in arrays}
+    write(tmp_path / "s", some_rows(9), values, arrays=arrays)
+    check_store(tmp_path / "s", some_rows(9), values)
 
 
 @pytest.mark.parametrize("name", ["s.next", "s.before-0", ".s"])
@@ -162,10 +162,13 @@ def test_a_clip_whose_features_are_not_numbers_is_named(
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"clip": VALUES["clip"][:, :8]}, r"have the shape \(8,\), expected \(16,\)"),
+        (
+            {"clip": VALUES["clip"][:, :8]},
+            r"float32 \(\d+, 8\), expected float32 \(\d+, 16\)",
+        ),
         (
             {"clip": VALUES["clip"].astype("f8")},
-            "have the type float64, expected float32",
+            r"are float64 .* expected float32",
         ),
     ],
 )

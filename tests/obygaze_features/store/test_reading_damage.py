@@ -134,7 +134,8 @@ def test_each_flipped_bit_of_the_document_is_found(stores, tmp_path: Path) -> No
     shutil.copytree(stores / "s1", tmp_path / "s")
     file = tmp_path / "s" / "store.json"
     data = file.read_bytes()
-    for place in range(len(data)):
+    # `make torture` tries every byte.
+    for place in range(SEED % 7, len(data), amount(7, 1)):
         changed = bytearray(data)
         changed[place] ^= 1 << place % 8
         file.write_bytes(changed)

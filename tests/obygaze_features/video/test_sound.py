@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from support.seeds import amount
-from support.sounds import FILM_OF, only, packet_of, with_damage, write_film
+from support.sounds import (
+    FILM_OF,
+    as_he_aac,
+    only,
+    packet_of,
+    with_damage,
+    write_film,
+)
 
 from benchmarks.sound.films import (
     FLASHES,
@@ -320,6 +327,19 @@ def test_sound_may_change_its_channels_but_not_its_rate(
         assert failure_of(path, 4.0, 8.0) == (
             "damaged: sound for 1.5 of 4.0 s, the rest is damaged or missing"
         )
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_he_aac_has_twice_the_rate_of_its_core(is_told: bool, tmp_path: Path) -> None:
+    core = write_film(SoundFilm("core", ".mp4", [SoundTrack(rate=24000)]), tmp_path)
+    path = as_he_aac(core, tmp_path / "he.mp4", is_told=is_told)
+    sound = decode_sound(path, SoundView(48000))
+    # The filter of the decoder takes 481 samples of the core: an encoder of HE-AAC allows for it.
+    assert set(click_errors(path, sound.samples, 48000)) == {2 * 481}
+    index = sound_source(path, None).film
+    assert (index.rate, int(index.samples.max())) == (48000, 2048)
+    assert (sound.remarks, index.damaged.any()) == ((), False)
+    check_spans(path, tmp_path, 8.5)
 
 
 def test_silence_is_sound(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -93,16 +92,6 @@ def test_an_inner_split_that_cannot_be_fitted_counts_for_no_option(
     assert set(found_on.tolist()) == {int(row) for _, rows in splits for row in rows}
     monkeypatch.setattr(fitting, "_inner_splits", lambda held, context: splits[:1])
     assert fitting._choose(options, held, context)[0] == 0
-
-
-def test_a_perceptron_that_diverged_is_never_chosen() -> None:
-    def probe(*losses: float) -> Any:
-        return SimpleNamespace(
-            validation_loss_=list(losses), train_loss_=[0.5], kept_epoch_=len(losses)
-        )
-
-    assert fitting._loss(probe(0.5, float("nan"))) == np.inf
-    assert fitting._loss(probe(0.5, 0.4)) == 0.4
 
 
 def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(

@@ -216,6 +216,15 @@ def test_a_word_is_told_from_another_one_as_the_hint_says() -> None:
     assert class_names(name, task, found, table) == ["nein", "ja"]
 
 
+def test_the_error_of_data_where_shows_the_name_in_quotes() -> None:
+    with pytest.raises(FixInput) as error:
+        load_protocol("honest", ["data.where=Sexualisiert? in {ja, nein}"])
+    (line,) = error.value.details
+    written = '"Sexualisiert?" in {ja, nein}'
+    assert f"write {shlex.quote(written)}, with" in line
+    assert load_protocol("honest", [f"data.where={written}"]).data.where == written
+
+
 @pytest.mark.parametrize(
     ("cells", "task", "names"),
     [

@@ -75,10 +75,13 @@ def test_questions_have_their_differences_and_unanswered_ones_say_so(
     assert section.sentences == ["No difference of this run answers: Nobody asked"]
     better = sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
     value = f"{RIDGE.ap - GUESS.ap:.2f} [0.10, 0.40]"
-    assert rows_of(section.tables[0])[:2] == [
+    rows = rows_of(section.tables[0])
+    assert rows[:2] == [
         ["Is it better?"],
         ["EN_S", "ridge", "neighbour", "AP", value, "0.012", f"{better} of 8", "yes"],
     ]
+    # The question without an answer has no heading.
+    assert [row for row in rows if len(row) == 1] == [["Is it better?"]]
 
 
 def test_a_difference_has_its_sides_in_the_order_of_the_question(
@@ -363,6 +366,16 @@ def test_a_task_beside_that_of_the_answer_has_its_figure(tmp_path: Path) -> None
     assert titles == ["AP of each film, tested on HN_S"]
 
 
+@pytest.mark.parametrize("is_perfect", [True, False])
+def test_an_interval_below_every_draw_is_explained(
+    tmp_path: Path, is_perfect: bool
+) -> None:
+    cell = replace(RIDGE, scores=scores_for(CLIPS, 50.0 if is_perfect else 0.3, 1))
+    run = ReportRun.of(made_run(tmp_path / "run", [cell]))
+    caption = figure_of_pair(run, (cell.train, cell.test)).caption
+    assert ("may begin below every draw of films" in caption) == is_perfect
+
+
 def test_the_figure_of_the_answer_is_not_drawn_again(tmp_path: Path) -> None:
     cell = MadeCell("ridge", CLIPS, RIDGE.scores, train="HN_S", test="ENHN_S")
     run = made_run(tmp_path / "run", [cell])
@@ -448,17 +461,6 @@ def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
         kind = "open" if "fill-opacity: 0;" in style else "filled"
         n_dots[kind] = n_dots.get(kind, 0) + dots.count("<title>film")
     assert n_dots == {"open": 1, "filled": 7}
-
-
-def test_a_question_without_an_answer_has_no_heading(tmp_path: Path) -> None:
-    changes = [
-        'report.questions=[{text="Is it better?", first="ridge", second="neighbour"}, '
-        '{text="Nobody asked", first="mlp", second="neighbour"}]'
-    ]
-    row = difference_row(RIDGE, GUESS, 0.1, 0.4, 0.012)
-    run = made_run(tmp_path / "run", [RIDGE, GUESS], [row], changes=changes)
-    rows = rows_of(sections_by_key(run)["questions"].tables[0])
-    assert [row for row in rows if len(row) == 1] == [["Is it better?"]]
 
 
 def test_the_difference_of_two_stores_is_a_sentence(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from support.cli import call_obygaze
 from support.fake_hub import hub_here
 from support.kills import kill_everywhere
 from support.saved_models import write_model_json
+from support.seeds import amount
 from support.store_servers import bucket_here, web_server
 from support.stores import a_recipe, made_store
 
@@ -762,7 +763,8 @@ def test_a_kill_at_any_instant_leaves_the_old_model_or_the_new_one(
             # What a killed process was writing has a hidden name.
             assert [path.name for path in saved.parent.glob("[!.]*")] == ["toy"]
 
-        assert kill_everywhere(work, look) >= 10
+        every = amount(3, 1)
+        assert kill_everywhere(work, look, every) >= 10 / every
         assert seen == {0, 1}
 
 

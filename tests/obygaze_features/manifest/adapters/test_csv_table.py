@@ -175,16 +175,6 @@ def test_violations_are_told_by_the_names_of_the_table(tmp_path: Path) -> None:
     assert "--write-mapping" in (caught.value.hint or "")
 
 
-def test_a_mapped_column_that_the_table_lacks_shows_those_that_it_has(
-    tmp_path: Path,
-) -> None:
-    table, _ = write(tmp_path)
-    with pytest.raises(FixInput) as caught:
-        read(table, {"clip_id": "shot", "movie_id": "=m", "level": "verdict+tags"})
-    columns = "shot, verdict, tags, group, start_s, end_s, remark"
-    assert (caught.value.hint or "").endswith(f"the columns of the table: {columns}")
-
-
 def test_missing_columns_are_named(tmp_path: Path) -> None:
     table, _ = write(tmp_path)
     with pytest.raises(FixInput) as caught:
@@ -605,15 +595,6 @@ FRENCH = "clip_id;movie_id;Début;Fin;Ambiance\n" + "".join(
     f"lac-{n};lac;{2 * n},0;{2 * n + 2},0;{word}\n"
     for n, word in enumerate(("gai", "triste", "trsite", "gai", "triste", "gai"))
 )
-
-
-def test_columns_without_a_target_may_be_the_missing_times(tmp_path: Path) -> None:
-    table = tmp_path / "t.csv"
-    table.write_text(FRENCH, "utf-8")
-    words = ("-C", tmp_path, "manifest", "import", "csv", table, "-o", "t")
-    assert "no clip has times; if two of these" in call_obygaze(*words).ok().stderr
-    named = ("--map", "start_s=Début", "--map", "end_s=Fin", "--force")
-    assert "no clip has times" not in call_obygaze(*words, *named).ok().stderr
 
 
 def test_words_of_your_own_are_no_levels(tmp_path: Path) -> None:
