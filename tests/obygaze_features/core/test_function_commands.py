@@ -19,6 +19,7 @@ from obygaze_features.core.function_commands import (
     FunctionGroup,
     command_of,
     parse_docstring,
+    show_result,
 )
 from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace
@@ -389,6 +390,19 @@ def test_messages_of_a_result_go_to_stderr() -> None:
     as_json = shown(result, "--json")
     assert json.loads(as_json.stdout) == {"json_version": 1, "text": "a text"}
     assert as_json.stderr == "Warning: careful\n"
+
+
+def test_an_error_in_the_notes_of_a_result_is_not_silent() -> None:
+    class Broken:
+        def to_json(self) -> dict[str, Any]:
+            return {}
+
+        @property
+        def notes(self) -> list[str]:
+            return [self.no_such_name]  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError, match="no_such_name"):
+        show_result(Console(), Broken())
 
 
 def test_a_result_without_text_prints_its_notes_alone() -> None:
