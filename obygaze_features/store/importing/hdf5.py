@@ -105,7 +105,9 @@ def open_hdf5(
         problem = f"not a complete HDF5 file: {error}"
         hint = "copy or download it again, or name its format: npz, npy or pth"
         if zipfile.is_zipfile(path):
-            problem = "not a complete HDF5 file: this is a zip archive, as npz files are"
+            problem = (
+                "not a complete HDF5 file: this is a zip archive, as npz files are"
+            )
             command = f"obygaze store import npz {shlex.quote(str(path))} -o NAME"
             hint = f"name its format: npz, as in {command}"
         raise Corrupt(problem, where=str(path), hint=hint) from error
