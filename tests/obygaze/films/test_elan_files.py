@@ -7,11 +7,13 @@ not part of the project: `support.elan_rules` has its rules, and those of tiers.
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from support.cli import call_obygaze
 from support.elan_rules import problems_of
 
 from obygaze.films.exchange import export_segments, import_segments
@@ -210,3 +212,20 @@ def test_the_rules_find_what_is_wrong(old: str, new: str, problem: str) -> None:
     assert old in text
     problems = problems_of(text.replace(old, new, 1).encode())
     assert any(problem in one for one in problems), problems
+
+
+def test_a_draft_of_several_files_counts_them_and_keeps_a_mapping_that_is_there(
+    tmp_path: Path,
+) -> None:
+    for name in ("a.eaf", "b.eaf"):
+        shutil.copy(FOLDER / "ete.eaf", tmp_path / name)
+    command = ("manifest", "import", "segments", "a.eaf", "b.eaf", "-o", "own")
+    call_obygaze(*command, "--write-mapping", "tiers.toml", cwd=tmp_path)
+    draft = (tmp_path / "tiers.toml").read_text("utf-8")
+    assert "# in 2 files, the first with " in draft
+    (tmp_path / "tiers.toml").write_text("[tiers]\n", "utf-8")
+    refused = call_obygaze(*command, "--mapping", "tiers.toml", cwd=tmp_path).stderr
+    hint = (
+        "correct tiers.toml, then --mapping tiers.toml; or --write-mapping tiers-2.toml"
+    )
+    assert hint in refused

@@ -54,7 +54,6 @@ class TestSignFlip:
         z = d.mean() / np.sqrt((d**2).sum()) * 40
         assert p == pytest.approx(2 * stats.norm.sf(abs(z)), abs=0.015)
         assert (p, exact) == sign_flip_p(d)
-        assert p != sign_flip_p(d, seed=1)[0]
 
     def test_a_sampled_p_is_never_zero(self) -> None:
         p, _ = sign_flip_p(np.ones(60))
