@@ -11,6 +11,7 @@ from PIL import Image
 
 from obygaze.maps.pictures import exact_pictures
 from obygaze.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
+from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.file_names import FileNames, file_name
 from obygaze_features.core.files import write_new
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -43,7 +44,7 @@ def draw_maps(
     store = open_store(maps, workspace=workspace)
     opened_workspace = Workspace.of(workspace)
     paths = MapSheets()
-    clip_ids = [clips] if isinstance(clips, str) else list(clips)
+    clip_ids = each_name(clips)
     for clip in clip_ids:
         names = FileNames()
         for direction, sheet in map_sheets(opened_workspace, store, clip):

@@ -182,18 +182,18 @@ def show_result(
         if console.as_json:
             console.json({})
         return
-    for warning in getattr(result, "warnings", ()):
+    for warning in _part_of(result, "warnings", ()):
         sentence, hint = (warning, "") if isinstance(warning, str) else warning
         console.warn(sentence, hint)
     if console.as_json:
-        one_line = getattr(result, "json_in_one_line", False)
+        one_line = _part_of(result, "json_in_one_line", False)
         console.json(result.to_json(), one_line=one_line)
     else:
-        parts = getattr(result, "parts", [result])
+        parts = _part_of(result, "parts", [result])
         for part in parts:
             text = text_of(part)
             if console.verbosity < 0:
-                text = getattr(part, "quiet_text", text)
+                text = _part_of(part, "quiet_text", text)
             if text:
                 console.result(text)
             if part is not result:
@@ -202,19 +202,25 @@ def show_result(
         _show_notes(console, result)
     if hasattr(result, "require_ok"):
         result.require_ok()
-    exit_code = getattr(result, "exit_code", 0)
+    exit_code = _part_of(result, "exit_code", 0)
     if exit_code:
         click.get_current_context().exit(exit_code)
 
 
+def _part_of(result: Any, name: str, missing: Any) -> Any:
+    """Return what a result may have; an AttributeError within it is not its absence."""
+    is_there = inspect.getattr_static(result, name, None) is not None
+    return getattr(result, name) if is_there else missing
+
+
 def _show_notes(console: Console, result: Any) -> None:
     """Print what a result has for stderr beside its text."""
-    for note in getattr(result, "notes", ()):
+    for note in _part_of(result, "notes", ()):
         console.note(note)
-    details = getattr(result, "details", ())
+    details = _part_of(result, "details", ())
     for detail in details:
         console.detail(detail)
-    instead = getattr(result, "without_details", "")
+    instead = _part_of(result, "without_details", "")
     if instead and details and console.verbosity < 1:
         console.note(instead)
 

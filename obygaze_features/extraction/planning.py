@@ -9,6 +9,7 @@ from pathlib import Path
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.cards import find_card
+from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
@@ -58,7 +59,7 @@ def chosen_backbones(
     dtype: str,
 ) -> list[ChosenBackbone]:
     """Return the targets of backbones; `weights` and `stores` are by their names."""
-    names = [backbones] if isinstance(backbones, str) else list(backbones)
+    names = each_name(backbones)
     weights_of = _weights_by_name(weights, names)
     stores_of = stores or {}
     for option, values in (("--store", stores_of), ("--weights", weights_of)):
@@ -86,7 +87,7 @@ def _weights_by_name(
     """Return the weights by the names of backbones; of a single one, PATH alone is enough."""
     if isinstance(weights, Mapping):
         return {name: os.fspath(path) for name, path in weights.items()}
-    words = [weights] if isinstance(weights, str) else list(weights)
+    words = each_name(weights)
     if not words:
         return {}
     if len(names) == len(words) == 1:

@@ -2,12 +2,12 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
 from obygaze_features.core.console import Progress, ProgressBars, count
-from obygaze_features.core.errors import EXIT_SOME_FAILED, NotFound, ObygazeError
+from obygaze_features.core.errors import EXIT_SOME_FAILED, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import NO_FILE
 from obygaze_features.extraction.planning import (
@@ -20,7 +20,7 @@ from obygaze_features.extraction.stopping import StopFlag
 from obygaze_features.extraction.stored import (
     StatusOfStores,
     StoreStatus,
-    store_status,
+    status_at,
 )
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.own_labels import first_command
@@ -232,6 +232,7 @@ def states_of(
     """Return how far the stores of some targets are, as far as they are there."""
     states = []
     for target in targets:
-        with suppress(NotFound):
-            states.append(store_status(store_path(target, manifest, workspace)))
+        state = status_at(store_path(target, manifest, workspace))
+        if state is not None:
+            states.append(state)
     return states

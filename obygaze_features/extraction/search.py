@@ -97,15 +97,13 @@ def _array_of_vectors(store: Store, name: str | None) -> str:
     for array in map(store.array, store.feature_arrays):
         if array.is_float and array.shape:
             arrays.append(array.name)
-    if not name and arrays:
-        return "clip" if "clip" in arrays else arrays[0]
-    if not name or store.array(name).name not in arrays:
+    if not name:
+        name = "clip" if "clip" in arrays else [*arrays, *store.feature_arrays][0]
+    if store.array(name).name not in arrays:
         raise FixInput(
-            f"expected vectors of features, which {name or 'this store'} does not have",
+            f"the array {name!r} has no vectors of features to compare",
             where=store.location,
-            hint=f"--array {arrays[0]}"
-            if arrays
-            else "another store; obygaze store ls",
+            hint=f"another array: {', '.join(arrays) or 'this store has none'}",
         )
     return name
 

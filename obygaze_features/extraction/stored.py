@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr
@@ -283,7 +284,7 @@ def extraction_status(
 ) -> StatusOfStores:
     """Show the progress of stores."""
     here = Workspace.of(workspace)
-    names = [stores] if isinstance(stores, str) else list(stores)
+    names = each_name(stores)
     manifests = here.names("manifests")
     states = []
     for name in names:

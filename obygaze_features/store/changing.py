@@ -354,7 +354,24 @@ class _Named(NamedTuple):
         return cls(films, clips, rows)
 
 
-class PickedRows:
+class _NewRows:
+    """The rows of a new store, and a progress bar that counts those of all arrays."""
+
+    rows: Sequence[Row]
+    progress: Progress = Quiet()
+
+    def columns(self) -> RowColumns:
+        """Return all rows of the new store."""
+        return RowColumns.of(self.rows)
+
+    def show(self, progress: Progress | None, arrays: Sequence[Array]) -> None:
+        """Let a progress bar count the rows of some arrays while they are written."""
+        if progress is not None:
+            progress.expect(len(self.rows) * len(arrays))
+            self.progress = progress
+
+
+class PickedRows(_NewRows):
     """Rows of open stores, as a `LinkingSource`: files that stay as they are get a second name.
 
     Args:
@@ -363,9 +380,6 @@ class PickedRows:
         places: For each row, the number of its store.
         numbers: For each row, its number in this store.
     """
-
-    # Counts the rows of all arrays that are written.
-    progress: Progress = Quiet()
 
     def __init__(
         self,
@@ -385,16 +399,6 @@ class PickedRows:
         """Return some rows of one store."""
         rows = store.table.some(numbers)
         return cls(rows, [store], np.zeros(len(numbers), np.int64), numbers)
-
-    def columns(self) -> RowColumns:
-        """Return all rows of the new store."""
-        return RowColumns.of(self.rows)
-
-    def show(self, progress: Progress | None, arrays: Sequence[Array]) -> None:
-        """Let a progress bar count the rows of some arrays while they are written."""
-        if progress is not None:
-            progress.expect(len(self.rows) * len(arrays))
-            self.progress = progress
 
     def read(self, array: Array, first: int, after: int) -> Values:
         """Return rows of an array; only those that are ok are read."""
@@ -940,7 +944,7 @@ def _check_different_parts(named: Sequence[_NamedPart]) -> None:
         location_of_part[key] = store.location
 
 
-class JoinedRows:
+class JoinedRows(_NewRows):
     """The rows of several stores side by side, as a `RowSource`.
 
     A row is ok where all stores have features of its clip. The others are failed, with the name of
@@ -951,8 +955,6 @@ class JoinedRows:
         parts: The part of each store.
         clips: The rows that the stores have of each clip.
     """
-
-    progress: Progress = Quiet()
 
     def __init__(
         self,
@@ -1015,16 +1017,6 @@ class JoinedRows:
         maker = _common_maker([one for one in made_by if one is not None])
         place_of_maker = None if maker is None else _place_in(self.makers, maker)
         return row._replace(status=OK, reason="; ".join(remarks), maker=place_of_maker)
-
-    def columns(self) -> RowColumns:
-        """Return all rows of the new store."""
-        return RowColumns.of(self.rows)
-
-    def show(self, progress: Progress | None, arrays: Sequence[Array]) -> None:
-        """Let a progress bar count the rows of some arrays while they are written."""
-        if progress is not None:
-            progress.expect(len(self.rows) * len(arrays))
-            self.progress = progress
 
     def read(self, array: Array, first: int, after: int) -> Values:
         """Return rows; only those that are ok are read."""

@@ -144,27 +144,28 @@ def pull(
     target = here.new_store(last_part(store.location) if path is None else path)
     check_store_name(target.name, str(target))
     target.parent.mkdir(parents=True, exist_ok=True)
+    seal_before = seal_at(target)
     finish_waiting(target)
     older = _copy_at(target, store)
     card, notes = _card_of_copy(store, older)
     changes: list[str] = []
     if older is not None:
         changes = _changes_of_terms(older.terms, read_terms(card), "of the source")
-    if older is not None and older.seal == store.seal:
-        is_whole = not verify(older, hashes=True).problems
-        if is_whole:
-            _remove_copies(target)
-            if card != older.card:
-                write_atomic(target / CARD, card)
-                notes.append("README.md was updated from the source")
-            return Copied(str(target), store.seal, changes=changes, notes=notes)
-    n_sent, n_bytes = _pull(store, target, older, card, progress or Quiet())
+    n_sent = 0
+    n_bytes = 0
+    is_there = older is not None and older.seal == store.seal
+    if older is None or not is_there or verify(older, hashes=True).problems:
+        n_sent, n_bytes = _pull(store, target, older, card, progress or Quiet())
+    elif card != older.card:
+        write_atomic(target / CARD, card)
+        notes.append("README.md was updated from the source")
     _remove_copies(target)
     notes += rows_withdrawn_elsewhere(store, here, "in this copy")
     since: Sequence[Replaced] = ()
     copies: Sequence[Copy] = ()
-    if older is not None and older.seal != store.seal:
-        since = store.record.changes_since(older.seal)
+    # The new copy may have come here before this process, which was killed then.
+    if seal_before not in ("", store.seal):
+        since = store.record.changes_since(seal_before)
         if any(change.withdrawn for change in since):
             copies = find_copies(open_store(target), since, here)
     return Copied(

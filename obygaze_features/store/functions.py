@@ -276,8 +276,8 @@ def import_features(
     numbers that have one size.
 
     csv, xlsx: a table with a row a clip. All columns of numbers are the array clip, and their names
-    are a fact of the recipe. Columns movie_id, start_s and end_s say which clip it is, and others
-    that manifests have, such as level, are no features.
+    are a fact of the recipe. Columns movie_id, start_s and end_s (seconds) say which clip it is,
+    and others that manifests have, such as level, are no features.
 
     Args:
         format: The format of the files.

@@ -82,15 +82,16 @@ class PacketTable:
     seekable: bool = True
 
     @cached_property
-    def _sorted(self) -> tuple[Ints, Ints]:
-        return np.argsort(self.offset), np.argsort(self.pts)
+    def _orders(self) -> tuple[Ints | None, Ints | None]:
+        """Return the packets sorted by offset, and by time; None if they are so in the file."""
+        return _order_of(self.offset), _order_of(self.pts)
 
     def position_of(self, packet: Any) -> int | None:
         """Return the position of a packet that was read after seeking; None if it is not certain.
 
         It is the one packet at this place in the file, or at this time, with this mark.
         """
-        by_offset, by_pts = self._sorted
+        by_offset, by_pts = self._orders
         values = self.offset
         order = by_offset
         value = packet.pos
@@ -103,9 +104,16 @@ class PacketTable:
         sides = (
             np.searchsorted(values, value, side, order) for side in ("left", "right")
         )
-        candidates = order[slice(*sides)]
+        candidates: Ints = np.arange(*sides)
+        if order is not None:
+            candidates = order[candidates]
         candidates = candidates[self.marks[candidates] == self.mark_of(packet)]
         return int(candidates[0]) if len(candidates) == 1 else None
+
+
+def _order_of(values: Ints) -> Ints | None:
+    """Return how to sort numbers; None if they are sorted, as in most films."""
+    return None if (values[1:] >= values[:-1]).all() else np.argsort(values)
 
 
 @dataclass

@@ -6,7 +6,7 @@ import re
 import shlex
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -89,31 +89,23 @@ class ImportedManifest(NamedTuple):
         # Rows that contradict each other are refused before anything is written.
         long = long_clips(manifest)
         write_manifest(manifest, path, force=force)
-        return SavedManifest(
-            path,
-            manifest,
-            [*self.warnings, long] if long else [*self.warnings],
-            n_lost_links,
-            self.notes,
-            self.facts,
-        )
+        warnings = [*self.warnings, long] if long else [*self.warnings]
+        return SavedManifest(path, manifest, warnings, self, n_lost_links)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SavedManifest:
     """A manifest that was written.
 
-    `warnings` are what should be known of the files and of the clips. `n_lost_links` is how many
-    clips of the manifest that it replaced were linked to videos.
-    `notes_of_files` and `facts_of_files` say how the files were read.
+    `warnings` are what should be known of the files and of the clips, `imported` what was read.
+    `n_lost_links` is how many clips of the manifest that it replaced were linked to videos.
     """
 
     path: Path
     manifest: Manifest
     warnings: list[str]
-    n_lost_links: int = 0
-    notes_of_files: tuple[str, ...] = ()
-    facts_of_files: Mapping[str, Any] = field(default_factory=dict)
+    imported: ImportedManifest
+    n_lost_links: int
 
     @cached_property
     def _stats(self) -> Stats:
@@ -126,7 +118,7 @@ class SavedManifest:
             "path": str(self.path),
             "sha256": manifest_sha256(self.manifest),
             "warnings": self.warnings,
-            **self.facts_of_files,
+            **self.imported.facts,
             **self._stats.to_json(),
         }
 
@@ -141,7 +133,7 @@ class SavedManifest:
     @property
     def notes(self) -> list[str]:
         """Return how many links are gone, how to name the manifest, and the next command."""
-        notes = list(self.notes_of_files)
+        notes = list(self.imported.notes)
         name = self.manifest.name
         if self.n_lost_links:
             n_clips = count(self.n_lost_links, "clip")
@@ -158,7 +150,7 @@ class SavedManifest:
             notes.append(f"not in manifests/: other commands take it as {self.path}")
             name = str(self.path)
         stats = self._stats
-        notes += stats.level_notes(self.facts_of_files.get("level_words"))
+        notes += stats.level_notes(self.imported.facts.get("level_words"))
         quoted = shlex.quote(name)
         if stats.unit == "segment":
             labels = shlex.quote(f"{self.path.stem}-levels.csv")

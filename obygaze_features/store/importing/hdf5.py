@@ -104,8 +104,10 @@ def open_hdf5(
     except FOREIGN_DAMAGE as error:
         problem = f"not a complete HDF5 file: {error}"
         hint = "copy or download it again, or name its format: npz, npy or pth"
-        if _is_npz(path):
-            problem = "not a complete HDF5 file: this is a file of the format npz"
+        if zipfile.is_zipfile(path):
+            problem = (
+                "not a complete HDF5 file: this is a zip archive, as npz files are"
+            )
             command = f"obygaze store import npz {shlex.quote(str(path))} -o NAME"
             hint = f"name its format: npz, as in {command}"
         raise Corrupt(problem, where=str(path), hint=hint) from error
@@ -124,17 +126,6 @@ def _text_of(node: Any, name: str) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8")
     return value if isinstance(value, str) else ""
-
-
-def _is_npz(path: Path) -> bool:
-    """Return whether a file is an archive of NumPy arrays."""
-    if not path.is_file() or not zipfile.is_zipfile(path):
-        return False
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return any(name.endswith(".npy") for name in archive.namelist())
-    except FOREIGN_DAMAGE:
-        return False
 
 
 def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:

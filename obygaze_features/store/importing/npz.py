@@ -1,5 +1,6 @@
 """Features in an npz file: an array of ids, and arrays with a row for each."""
 
+import math
 import shlex
 import shutil
 import tempfile
@@ -23,7 +24,6 @@ from obygaze_features.store.importing.reader import (
     ID_KEY,
     ORIGIN_KEY,
     Reader,
-    Shape,
     Values,
     array_reader,
     origin_of,
@@ -163,12 +163,12 @@ class Member:
                 where=where,
                 hint="np.array(values, dtype=...) when the file is made",
             )
-        n_bytes = Shape(self.shape, "uint8").n_bytes * self.dtype.itemsize
-        if self.header_bytes + n_bytes > self.info.file_size:
+        self.n_bytes = math.prod(self.shape) * self.dtype.itemsize
+        if self.header_bytes + self.n_bytes > self.info.file_size:
             raise Corrupt(
                 f"{member!r} is shorter than its shape {self.shape}", where=where
             )
-        row_bytes = Shape(self.shape[1:], "uint8").n_bytes * self.dtype.itemsize
+        row_bytes = math.prod(self.shape[1:]) * self.dtype.itemsize
         check_memory(row_bytes, f"one row of {member}", where)
         self._values: Values | None = None
 
@@ -180,8 +180,7 @@ class Member:
 
     def whole(self) -> Values:
         """Return all of the array, in memory."""
-        n_bytes = Shape(self.shape, "uint8").n_bytes * self.dtype.itemsize
-        check_memory(n_bytes, self.member, str(self.path))
+        check_memory(self.n_bytes, self.member, str(self.path))
         return np.array(self._mapped())
 
     def _mapped(self) -> Values:

@@ -6,9 +6,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import click
 import pytest
 from click.testing import CliRunner
 
@@ -16,15 +15,14 @@ from obygaze_features.core.commands import Session
 from obygaze_features.core.console import Console, Progress
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixInput, FixUsage
 from obygaze_features.core.function_commands import (
-    FunctionGroup,
     command_of,
-    parse_docstring,
+    show_result,
 )
 from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace
 
 if TYPE_CHECKING:
-    from obygaze_features.store import Store
+    pass
 
 
 @dataclass(frozen=True)
@@ -219,14 +217,6 @@ def test_a_type_that_no_word_can_be_is_an_error() -> None:
         command_of(count, "count")
 
 
-def test_a_docstring_in_parts() -> None:
-    parts = parse_docstring(count_clips)
-    assert parts.about == "Count clips in a store.\n\nA second paragraph."
-    assert parts.commands == "obygaze count s\nobygaze count s --tail less"
-    assert parts.parameters["tail"] == "The tail, of which there are two, on two lines."
-    assert isinstance(command_of(count_clips, "count"), click.Command)
-
-
 @dataclass(frozen=True)
 class Copied:
     """A result with something for stderr."""
@@ -317,12 +307,6 @@ COPIED = {
 }
 
 
-def test_what_is_not_typed_is_the_default_of_the_function() -> None:
-    done = copied("npz", "a", "b", "-o", "t")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout) == {"json_version": 1, **COPIED}
-
-
 def test_mappings_paths_and_the_other_flag_of_a_switch_are_typed(
     tmp_path: Path,
 ) -> None:
@@ -391,6 +375,19 @@ def test_messages_of_a_result_go_to_stderr() -> None:
     assert as_json.stderr == "Warning: careful\n"
 
 
+def test_an_error_in_the_notes_of_a_result_is_not_silent() -> None:
+    class Broken:
+        def to_json(self) -> dict[str, Any]:
+            return {}
+
+        @property
+        def notes(self) -> list[str]:
+            return [self.no_such_name]  # type: ignore[attr-defined]
+
+    with pytest.raises(AttributeError, match="no_such_name"):
+        show_result(Console(), Broken())
+
+
 def test_a_result_without_text_prints_its_notes_alone() -> None:
     done = shown(Copied({}, notes=("nothing here",)))
     assert (done.stdout, done.stderr) == ("", "nothing here\n")
@@ -422,22 +419,6 @@ def test_a_method_may_return_what_is_printed() -> None:
     session = Session(Workspace(Path("there")), Console())
     done = CliRunner().invoke(command, ["--name", "new"], obj=session)
     assert done.stdout == "old new\n"
-
-
-def test_a_table_may_name_a_function() -> None:
-    here = f"{__name__}:"
-    group = FunctionGroup(
-        "group", table={"copy": (f"{here}copy_clips", ""), "made": (f"{here}made", "")}
-    )
-    ctx = click.Context(group)
-    command = group.get_command(ctx, "copy")
-    assert isinstance(command, click.Command)
-    assert command.name == "copy"
-    assert group.get_command(ctx, "made") is made
-    assert group.get_command(ctx, "none") is None
-
-
-made = command_of(copy_clips, "made")
 
 
 def measure(
@@ -521,57 +502,6 @@ def test_a_note_stands_for_details_that_are_not_shown() -> None:
     assert shown(long, "--json").stdout == '{"json_version": 1, "text": "x"}\n'
 
 
-def test_one_or_several_may_be_typed_several_times() -> None:
-    def show(
-        files: Annotated[str | Sequence[str], Option(is_repeated=True)],
-    ) -> Copied:
-        """Show.
-
-        Args:
-            files: One or more.
-        """
-        return Copied({"text": " ".join(files)})
-
-    session = Session(Workspace(Path("there")), Console())
-    done = CliRunner().invoke(command_of(show, "show"), ["a", "b"], obj=session)
-    assert done.stdout == "a b\n"
-
-
-def join_words(first: str, *others: str, sign: str = "-") -> Counted:
-    """Join words.
-
-    Args:
-        first: The first word.
-        others: The other words.
-        sign: What stands between them.
-    """
-    return Counted({"words": sign.join([first, *others])})
-
-
-def list_signs() -> Counted:
-    """List the signs.
-
-    There are two.
-    """
-    return Counted({"signs": "- +"})
-
-
-def test_a_function_may_take_any_number_of_arguments() -> None:
-    command = command_of(join_words, "join")
-    session = Session(Workspace(Path("there")), Console())
-    done = CliRunner().invoke(command, ["a", "b", "c", "--sign", "+"], obj=session)
-    assert done.stdout == "words='a+b+c'\n"
-    assert CliRunner().invoke(command, ["a"], obj=session).exit_code == 2
-
-
-def test_the_text_of_a_result_may_be_made_by_a_function() -> None:
-    command = command_of(
-        list_signs, "signs", text=lambda result: result.values["signs"]
-    )
-    session = Session(Workspace(Path("there")), Console())
-    assert CliRunner().invoke(command, [], obj=session).stdout == "- +\n"
-
-
 def choose(
     *, names: Annotated[Sequence[str] | None, Option(separator=",")] = None
 ) -> Counted:
@@ -625,25 +555,3 @@ def test_a_number_without_ends_has_no_range_and_paths_may_be_values() -> None:
     done = CliRunner().invoke(command, ["--stores", "a=b/c"], obj=session)
     assert json.loads(done.stdout)["stores"] == {"a": "b/c"}
     assert CliRunner().invoke(command, ["--factor", "nan"], obj=session).exit_code == 2
-
-
-def test_a_type_may_be_known_to_type_checkers_only() -> None:
-    def read(
-        store: Store | str,
-        *,
-        rows: Sequence[int] = (),
-        load: Annotated[Callable[[Store], Any] | None, PYTHON_ONLY] = None,
-    ) -> Store:
-        """Read.
-
-        Args:
-            store: What to read.
-            rows: Which rows.
-            load: How.
-        """
-        return cast("Store", Copied({"store": store, "rows": list(rows)}))
-
-    session = Session(Workspace(Path("there")), Console(as_json=True))
-    words = ["s", "--rows", "1"]
-    done = CliRunner().invoke(command_of(read, "read"), words, obj=session)
-    assert json.loads(done.stdout) == {"json_version": 1, "store": "s", "rows": [1]}

@@ -38,6 +38,7 @@ from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.describing import describe_store
+from obygaze_features.store.finding import EARLIER
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.targets import AGAIN, FolderTarget
 from obygaze_features.store.verifying import compare_with_source, verify
@@ -125,8 +126,10 @@ def test_a_copy_that_missed_a_change_goes_on_after_a_kill(
     # A process was killed before the first of the two renames.
     pull(store, home / "elsewhere")
     (home / "elsewhere").rename(home / "copy.next")
-    pull(store, home / "copy")
+    made = pull(store, home / "copy")
     assert is_copy(home / "copy", store)
+    # What the earlier copy has is listed nevertheless.
+    assert [copy.kind for copy in made.copies] == [EARLIER]
     names = {path.name.partition(".before-")[0] for path in home.iterdir()}
     assert names == {"copy"}
 

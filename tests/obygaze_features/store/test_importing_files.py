@@ -324,7 +324,7 @@ def test_an_npz_file_that_is_read_as_hdf5_is_named_with_its_command(
 ) -> None:
     path = tmp_path / "my.npz"
     np.savez(path, clip_id=["a", "b", "c"], X=A)
-    message = "this is a file of the format npz"
+    message = "this is a zip archive, as npz files are"
     with pytest.raises(Corrupt, match=message) as caught:
         open_features("hdf5", path)
     assert f"obygaze store import npz {path} -o NAME" in str(caught.value.hint)
