@@ -35,6 +35,7 @@ VIDEO_SUFFIXES = (
     *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
 )
 # Files with features, and the format of `store import` that reads them.
+ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z")
 FEATURES = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet"}
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.02
@@ -164,6 +165,13 @@ def import_of_features(path: Path) -> str:
     if kind is None:
         return ""
     return f"obygaze store import {kind} {shlex.quote(str(path))} -o NAME"
+
+
+def store_of_file(path: Path) -> str:
+    """Return how a file becomes a store, by its ending; "" for other files."""
+    if path.suffix.lower() in ARCHIVES:
+        return "unpack it, then give the folder in it that has store.json"
+    return import_of_features(path)
 
 
 def sha256_bytes(data: bytes) -> str:

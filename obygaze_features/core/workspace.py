@@ -15,6 +15,7 @@ from obygaze_features.core.files import (
     TABLE_ENDINGS,
     VIDEO_SUFFIXES,
     import_of_features,
+    store_of_file,
 )
 
 PathLike: TypeAlias = str | os.PathLike[str]
@@ -59,6 +60,12 @@ def last_part(location: str) -> str:
     if url.startswith("hf://"):  # a revision may have a slash in it
         url = url.partition("@")[0]
     return url.rstrip("/").rpartition("/")[2]
+
+
+def stores_inside(folder: Path) -> list[str]:
+    """Return the stores in a folder and in its folders, such as in an archive that was unpacked."""
+    records = [*folder.glob(f"[!.]*/{STORE}"), *folder.glob(f"[!.]*/[!.]*/{STORE}")]
+    return sorted(str(record.parent) for record in records)
 
 
 def toml_of(path: Path) -> Path:
@@ -233,20 +240,25 @@ class Workspace:
         folder = self.folder(kind)
         names = self.names(kind)
         named = Path(name)
-        of_features = ""
+        of_file = ""
+        inside: list[str] = []
         if kind == "stores":
             names = [store for store in names if (folder / store / STORE).exists()]
             # A store that another one replaced is found by its path only.
             names = [store for store in names if ".before-" not in store]
-            of_features = import_of_features(named) if named.is_file() else ""
+            of_file = store_of_file(named) if named.is_file() else ""
+            inside = stores_inside(named)
         is_manifest = kind == "manifests"
         message = f"no {kind.removesuffix('s')} called {name!r}{near(name, names)}"
         if kind in FOLDERS_ONLY and named.is_file():
             message = f"{name} is a file, not the folder of a {kind.removesuffix('s')}"
             hint = f"{named.parent}, the folder that it is in"
-        elif of_features:
-            message = f"{name} is a file of features, not a store"
-            hint = of_features
+        elif of_file:
+            what = "a file of features" if import_of_features(named) else "an archive"
+            message = f"{name} is {what}, not a store"
+            hint = of_file
+        elif inside:
+            hint = f"a store in the folder {name}: {few(inside)}"
         elif is_manifest and named.suffix.lower() in VIDEO_SUFFIXES:
             message = f"{name} is a film, not a manifest of films"
             films = shlex.quote(str(named.parent))

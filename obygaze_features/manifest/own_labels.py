@@ -1,5 +1,6 @@
 """What `--task` can ask of the columns of a person's own, as it is typed."""
 
+import re
 import shlex
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -11,6 +12,9 @@ from obygaze_features.manifest.model import Clip, Manifest, own_columns, unannot
 
 # What `manifest project` writes of the mark that made a level: how much of a clip it covers.
 OF_PROJECTION = ("overlap_frames", "clip_frames")
+# The columns of predictions: what a model says of a clip is no label.
+BASIS = "basis"
+OF_PREDICTIONS = re.compile(r"(basis|decision|score)$|(p|score|margin|contribution):")
 # The words of a column of yes and no; the first of them is positive.
 YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
 MOST_WORDS = 12  # of a column that becomes a task for each word
@@ -39,7 +43,8 @@ def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
     ranked: list[tuple[int, str, str]] = []
     columns = own_columns(clips[0].extra) if clips else []
     for column in columns:
-        if column in OF_PROJECTION:
+        is_predicted = BASIS in columns and OF_PREDICTIONS.match(column)
+        if column in OF_PROJECTION or is_predicted:
             continue
         cells: list[str] = []
         # The number of a clip is in the rows of all its annotators, and no label.

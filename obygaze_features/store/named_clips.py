@@ -18,6 +18,7 @@ from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.lazy import need
 from obygaze_features.core.tables import header_of, read_table
 from obygaze_features.manifest.io import as_id
+from obygaze_features.manifest.own_labels import OF_PREDICTIONS
 from obygaze_features.manifest.same_clip import (
     Identity,
     clip_of_cells,
@@ -35,8 +36,6 @@ from obygaze_features.store.importing.reader import (
 
 EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
 PAGE_DATA = "data.js"
-# Of a table that has scores of clips, beside their ids.
-_SCORES = re.compile(r"(basis|decision|score)$|(p|score|margin|contribution):")
 # A longer list of texts is no list of ids of this machine.
 _MOST_TEXT_BYTES = 2**30
 _TEXT_OF_JSON = re.compile(r'"(?:[^"\\]|\\.)*"')
@@ -76,7 +75,7 @@ def has_scores(path: Path) -> bool:
         header = header_of(path)
     except (OSError, ObygazeError):
         return False
-    return ID_KEY in header and any(map(_SCORES.match, header))
+    return ID_KEY in header and any(map(OF_PREDICTIONS.match, header))
 
 
 def clips_in_table(path: Path) -> Iterator[Identity]:

@@ -256,12 +256,16 @@ def _check_stores(protocol: Protocol, stores: Mapping[str, Store]) -> None:
         known.append(CHOSEN)
     for question in protocol.report.questions:
         for name in (question.first_store, question.second_store):
+            if name == JOINED and name not in known:
+                raise FixUsage(
+                    f"the protocol {protocol.name} asks for a store called {JOINED!r}, which is"
+                    " made of two or more others",
+                    hint="obygaze store join A B -o NAME, then --store joined=NAME",
+                )
             if name and name not in known:
                 raise FixUsage(
                     f"report.questions names the unknown store {name!r}{near(name, known)}",
-                    hint="obygaze store join A B -o NAME, then --store joined=NAME"
-                    if name == JOINED
-                    else f"one of {', '.join(known)}",
+                    hint=f"one of {', '.join(known)}",
                 )
 
 

@@ -324,7 +324,8 @@ def test_names_are_those_of_the_workspace(tmp_path: Path) -> None:
     stores = tmp_path / "stores"
     rows = rows_of(["a", "b"], ["f", "f"])
     seal = write_plain_store(stores / "one", {"clip": some(2, 4)}, rows)
-    old = write_plain_store(stores / f"one.before-{'1' * 8}", {"x": some(2, 4)}, rows)
+    old_place = stores / f"one.before-{'1' * 8}"
+    old = write_plain_store(old_place, {"x": some(2, 4)}, rows)
     assert open_store("one", workspace=tmp_path).seal == seal
     for name in (f"one.before-{'1' * 8}", "one.next"):
         with pytest.raises(NotFound, match="not the name of a store"):
@@ -339,8 +340,9 @@ def test_names_are_those_of_the_workspace(tmp_path: Path) -> None:
         open_store(tmp_path / "absent")
     with pytest.raises(FixInput, match="a store is a folder"):
         open_store(stores / "one" / "rows.csv")
-    with pytest.raises(NotFound, match="no store here"):
+    with pytest.raises(NotFound, match="no store here") as caught:
         open_store(stores)
+    assert caught.value.hint == f"a store in it: {stores / 'one'}, {old_place}"
     with pytest.raises(FixUsage, match="expected a store"):
         open_store(np.zeros(3))  # type: ignore[arg-type]
     found = find_seal(tmp_path, "one", old)
@@ -489,3 +491,21 @@ def test_the_clips_of_a_manifest_are_compared_with_the_rows(
     np.testing.assert_array_equal(matrix.values, values["clip"][[5, 5]])
     with pytest.raises(FixInput, match="film: another and tt1"):
         store.matrix("clip", clips=[Clip(CLIPS[5], "another")])
+
+
+def test_an_archive_is_to_be_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("from_lab.zip", "from_lab.tar.gz"):
+        Path(name).write_bytes(b"PK")
+        for place in (name, f"./{name}"):
+            with pytest.raises((NotFound, FixInput)) as caught:
+                open_store(place)
+            assert "unpack it" in str(caught.value.hint)
+    rows = rows_of(["a", "b"], ["f", "f"])
+    write_plain_store(tmp_path / "from_lab" / "labnet", {"clip": some(2, 4)}, rows)
+    for place in ("from_lab", "./from_lab"):
+        with pytest.raises(NotFound) as missing:
+            open_store(place)
+        assert str(missing.value.hint).endswith("from_lab/labnet")

@@ -255,6 +255,23 @@ def test_a_limit_that_is_offered_makes_two_classes(cells: list[str]) -> None:
         assert min(map(float, cells)) < limit <= max(map(float, cells))
 
 
+def test_what_a_model_says_is_no_label() -> None:
+    """The columns that a table of predictions has beside a person's own."""
+    scores = {"basis": "unseen", "p:S": "0.5", "margin:Look": "1"}
+    clips = []
+    for number in range(6):
+        mood = ("joy", "fear", "no")[number % 3]
+        decision, score = ("S", "1") if number % 2 else ("EN", "-1")
+        extra = {**scores, "decision": decision, "score": score, "mood": mood}
+        clips.append(Clip(f"c{number}", "m", extra=extra))
+    assert own_tasks(clips) == ["mood"]
+    # A person's own column may have one of these names.
+    own = [
+        Clip(clip.clip_id, "m", extra={"score": clip.extra["score"]}) for clip in clips
+    ]
+    assert own_tasks(own) == ["score>=1"]
+
+
 def test_rows_of_annotators_are_counted_with_the_clips_they_contradict_each_other_on() -> (
     None
 ):

@@ -328,7 +328,7 @@ def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
         gather(fusion(), MANIFEST, "made-up", {**without, "read": other})
     with pytest.raises(FixUsage, match="the store 'joined' is not a joined one"):
         gather(quick(), MANIFEST, "made-up", {"joined": other})
-    with pytest.raises(FixUsage, match="unknown store 'joined'") as error:
+    with pytest.raises(FixUsage, match="asks for a store called 'joined'") as error:
         gather(fusion(), MANIFEST, "made-up", {"seen": stores["seen"]})
     assert "then --store joined=NAME" in str(error.value.hint)
 
