@@ -289,10 +289,16 @@ def pull_model(
         files: Files = FolderFiles(Path(location))
         if is_url(location):
             files = open_remote(location)
-        _fetch(files, MODEL_FILE, draft)  # it lists the other files
-        for file in files_of(draft)[:-1]:
-            _fetch(files, file, draft)
-        _check_copy(draft)
+        try:
+            _fetch(files, MODEL_FILE, draft)  # it lists the other files
+            for file in files_of(draft)[:-1]:
+                _fetch(files, file, draft)
+            _check_copy(draft)
+        except ObygazeError as error:
+            # The draft is removed: the file of the sender is the damaged one.
+            if error.where:
+                error.where = error.where.replace(str(draft), files.location)
+            raise
     document = read_document(folder)
     warnings: list[str | tuple[str, str]] = []
     distrust = distrust_of(folder, document)

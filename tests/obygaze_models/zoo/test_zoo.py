@@ -485,8 +485,9 @@ def test_a_model_goes_to_another_lab_and_back(saved: Path, tmp_path: Path) -> No
     with pytest.raises(AlreadyThere):
         pull_model(str(tmp_path / "shared" / "toy"), tmp_path / "models" / "theirs")
     _tamper(tmp_path / "shared" / "toy", "flipped")
-    with pytest.raises(Corrupt):
+    with pytest.raises(Corrupt) as damaged:
         pull_model(str(tmp_path / "shared" / "toy"), tmp_path / "models" / "broken")
+    assert Path(str(damaged.value.where)).parent == tmp_path / "shared" / "toy"
     assert not (tmp_path / "models" / "broken").exists()
     shutil.rmtree(tmp_path / "shared" / "toy")
     (tmp_path / "shared" / "toy").mkdir()
