@@ -294,7 +294,13 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
 def section_of_questions(run: ReportRun) -> Section:
     """Return the differences that the protocol asks for: its questions, and two training tasks."""
     section = Section("questions", "What the protocol asks")
-    asked = run.settings["questions"]
+    # A question of the protocol about a model that this run was not asked for is none of it.
+    wanted_models = run.protocol["grid"]["models"] or run.protocol["models"]
+    left_out = run.protocol["models"].keys() - set(wanted_models)
+    asked = []
+    for question in run.settings["questions"]:
+        if left_out.isdisjoint((question["first"], question["second"])):
+            asked.append(question)
     rows_of_text: dict[str, list[Cells]] = {}
     compared = [row for row in run.differences if row["against_train"] == row["train"]]
     for question in asked:

@@ -73,6 +73,9 @@ def test_questions_have_their_differences_and_unanswered_ones_say_so(
     run = made_run(tmp_path / "run", [RIDGE, GUESS], [row], changes=changes)
     section = sections_by_key(run)["questions"]
     assert section.sentences == ["No difference of this run answers: Nobody asked"]
+    changes.append('grid.models=["ridge"]')
+    run = made_run(tmp_path / "one", [RIDGE, GUESS], [row], changes=changes)
+    assert not sections_by_key(run)["questions"].sentences
     better = sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
     value = f"{RIDGE.ap - GUESS.ap:.2f} [0.10, 0.40]"
     rows = rows_of(section.tables[0])
