@@ -536,7 +536,7 @@ class _Names:
     def rows_of(self, name: str, film: str | None) -> list[str]:
         """Return the ids of the rows about the clip of a name, or the name where there is none."""
         # Where two films have one name, the files' reader has put the film before it.
-        in_film = f"{film}/{name.removeprefix(f'{film}-')}"
+        in_film = f"{film}/{name.removeprefix(f'{film}-')}" if film else name
         by_rule = model.ascii_id(name)
         for known_name in (name, composed(name), by_rule, model.ascii_id(in_film)):
             found = []
