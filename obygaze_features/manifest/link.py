@@ -292,8 +292,7 @@ def link_manifest(
             "no file matches a clip",
             where=str(folder),
             hint="give the folder of the videos, named as the films or the clips are; clips that"
-            " are parts of films need times: import the table again with --map start_s=COLUMN"
-            " --map end_s=COLUMN --force",
+            " are parts of films also need times, the columns start_s and end_s",
             details=[
                 f"video files: {few(report.unmatched, SHOWN_CLIPS) or 'none'}",
                 f"films: {few(before.films, SHOWN_CLIPS)}",

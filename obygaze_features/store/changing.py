@@ -142,7 +142,7 @@ class Changed:
         size = f"{count(self.n_files, 'file')}, {human(self.n_bytes)}"
         lines = [f"{self.path}: {count(self.n_clips, self.unit)}, {size}"]
         if self.clips:
-            lines.append(f"withdrawn: {count(len(self.clips), 'clip')}")
+            lines.append(f"withdrawn: {count(len(self.clips), self.unit)}")
         lines += text_of_copies(self.copies)
         if self.clips:
             lines.append(
@@ -228,7 +228,6 @@ def _written(
     makers: Sequence[Maker],
     terms: Terms,
     warnings: Iterable[str] = (),
-    unit: str = "clip",
 ) -> Changed:
     """Write a new store of rows of others; warn of clips withdrawn from stores of the workspace."""
     written = write_store(
@@ -247,7 +246,13 @@ def _written(
         *warnings,
         *rows_withdrawn_elsewhere(open_store(target), workspace, "in this new store"),
     ]
-    return Changed.of(written._replace(warnings=tuple(sentences)), unit=unit)
+    written = written._replace(warnings=tuple(sentences))
+    return Changed.of(written, unit=_unit_of(source.stores, workspace))
+
+
+def _unit_of(stores: Sequence[Store], workspace: Workspace) -> str:
+    """Return what the rows of stores are: clips, or rows of annotators about clips."""
+    return "row" if "row" in [store.unit(workspace) for store in stores] else "clip"
 
 
 def _origins_of(stores: Sequence[Store]) -> list[Origin]:
@@ -506,7 +511,8 @@ def _withdraw(
     changed = open_store(target)
     copies = find_copies(changed, [change], workspace)
     clips = [rows[number].clip_id for number in numbers]
-    return Changed.of(written, clips=clips, copies=copies)
+    unit = changed.unit(workspace)
+    return Changed.of(written, clips=clips, copies=copies, unit=unit)
 
 
 def _folder_of(store: StoreName, workspace: Workspace) -> Path:
@@ -829,7 +835,6 @@ def join(
     terms = _common_terms(opened, licence)
     clips, sentences = _clips_of(opened)
     _give_to_annotators(clips, opened, here)
-    unit = "row" if "row" in [store.unit(here) for store in opened] else "clip"
     source = JoinedRows(opened, parts, clips)
     # Clips that all went to annotators are no rows of a manifest of their own.
     with_rows = [store for store in opened if (store.table.find([*clips]) >= 0).any()]
@@ -849,8 +854,7 @@ def join(
         manifest=_common_manifest(with_rows, source.columns()),
         makers=source.makers,
         terms=terms,
-        warnings=[*sentences, *source.sentences(unit)],
-        unit=unit,
+        warnings=[*sentences, *source.sentences(_unit_of(opened, here))],
     )
 
 
@@ -862,10 +866,10 @@ def _give_to_annotators(
     A manifest of the workspace says which clip a row is about, and `Store.match` finds it, as in a
     run. A row of a clip that went to all of its annotators is no clip of its own.
     """
-    manifests = [store.find_manifest(workspace) for store in stores]
+    manifests = [store.annotated_manifest(workspace) for store in stores]
     places_of_given: dict[str, set[int]] = {}
     for manifest in manifests:
-        if manifest is None or "annotator" not in manifest.columns:
+        if manifest is None:
             continue
         known = [clip for clip in manifest if clip.clip_id in clips]
         for place, store in enumerate(stores):

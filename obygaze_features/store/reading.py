@@ -689,9 +689,24 @@ class Store:
         except (ObygazeError, OSError):
             return None
 
+    def annotated_manifest(self, workspace: Workspace) -> Manifest | None:
+        """Return the manifest of this name in a workspace if it has annotators, else None.
+
+        Few have, and one of many clips takes long to read: the line with its columns says it.
+        """
+        name = self.record.manifest.name
+        if name not in workspace.names("manifests"):
+            return None
+        with suppress(OSError):
+            table = workspace.manifest(name).with_suffix(".csv")
+            with table.open("rb") as stream:
+                has_annotators = b"annotator" in stream.readline()
+            return self.find_manifest(workspace) if has_annotators else None
+        return None
+
     def unit(self, workspace: Workspace) -> str:
         """Return what rows are: `clip`, or `row` where the manifest has several of one clip."""
-        manifest = self.find_manifest(workspace)
+        manifest = self.annotated_manifest(workspace)
         return "clip" if manifest is None else noun_of_rows(manifest)
 
     def matrix(

@@ -203,9 +203,9 @@ def rows_of_their_clips(
 
     Videos and times tell them, and the manifest of the store if the workspace has it.
     """
-    manifest = store.find_manifest(workspace)
+    manifest = store.annotated_manifest(workspace)
     about_ids = {}
-    if manifest is not None and "annotator" in manifest.columns:
+    if manifest is not None:
         about_ids = {clip.clip_id: unannotated_id(clip) for clip in manifest}
     clips = []
     for row in store.rows:

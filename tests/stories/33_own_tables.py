@@ -574,7 +574,7 @@ def test_words_of_two_people_with_features_alone(ws: Workspace) -> None:
     trained = ws(f"train ridge x desir {asked} {where} -o keep")
     assert f"80 rows of {len(TITLES)} films (desir) with {alone}" in trained.out
     card = ws.path("models/keep/README.md").read_text()
-    assert f"(not réponse=oui against réponse=oui) with {alone}." in card
+    assert f"(non against oui) with {alone}." in card
     assert f"48 clips of {len(TITLES)} films" in card
     assert "- 80 rows of 2 annotators about 48 clips." in card
     predicted = ws("models predict keep x -o p.csv")

@@ -41,6 +41,7 @@ from obygaze_features.store.importing.reader import (
     clip_reader,
     ids_in_films,
     name_by_shape,
+    options_for_ids,
     origin_of,
     read_export_origin,
     text_ids,
@@ -131,8 +132,8 @@ def _text_of(node: Any, name: str) -> str:
 def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
     """Raise an error for a list of texts beside an array with as many rows: they may be ids."""
     names = []
-    lengths_of_texts = set()
-    lengths_of_arrays = set()
+    texts_of_length: dict[int, str] = {}
+    array_of_length: dict[int, Any] = {}
     for name, kind in islice(_kinds(handle).items(), MOST_NODES):
         # A damaged one is a failed row where it is read.
         with suppress(*FOREIGN_DAMAGE):
@@ -141,14 +142,17 @@ def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
             node = handle[name]
             names.append(name)
             if node.dtype.kind in "SO" and node.ndim == 1:
-                lengths_of_texts.add(len(node))
+                texts_of_length[len(node)] = name
             elif node.ndim > 1:
-                lengths_of_arrays.add(len(node))
-    if lengths_of_texts & lengths_of_arrays:
+                array_of_length[len(node)] = node
+    for n_rows in texts_of_length.keys() & array_of_length.keys():
+        id_key = texts_of_length[n_rows]
+        array = array_of_length[n_rows]
+        ids = text_ids(_column(handle, path, id_key, id_key), id_key, str(path))
         raise FixInput(
             f"no array {ID_KEY!r}; the file has {few(names)}",
             where=str(path),
-            hint=_how_to_read(handle),
+            hint=options_for_ids(array.name.lstrip("/"), array.ndim, id_key, ids),
         )
 
 

@@ -26,8 +26,10 @@ from obygaze_features.store.importing.reader import (
     Reader,
     Values,
     array_reader,
+    options_for_ids,
     origin_of,
     read_export_origin,
+    text_ids,
 )
 
 PIECE_BYTES = 2**20
@@ -132,8 +134,11 @@ def _options(path: Path, archive: zipfile.ZipFile, members: Mapping[str, str]) -
                 keys_of_rows.append(key)
     if len(keys_of_ids) != 1 or len(keys_of_rows) != 1:
         return "--array NAME=KEY --id-key KEY"
-    array_key = shlex.quote(f"clip={keys_of_rows[0]}")
-    return f"--array {array_key} --id-key {shlex.quote(keys_of_ids[0])}"
+    (array_key,) = keys_of_rows
+    (id_key,) = keys_of_ids
+    ids = text_ids(Member(path, archive, members[id_key]), id_key, str(path))
+    n_dims = len(Member(path, archive, members[array_key]).shape)
+    return options_for_ids(array_key, n_dims, id_key, ids)
 
 
 class Member:

@@ -3,6 +3,7 @@
 import hashlib
 import math
 import re
+import shlex
 import struct
 import tokenize
 import zipfile
@@ -635,6 +636,18 @@ def check_clip_rows(
                 f"{name}: expected {n_clips} rows, one for each id, got the shape {shape}",
                 where=where,
             )
+
+
+def options_for_ids(
+    array_key: str, n_dims: int, id_key: str, ids: Sequence[str]
+) -> str:
+    """Return the options that read an array whose ids have another name than `clip_id`."""
+    name = "clip" if n_dims == 2 else "frames"
+    words = ["--array", f"{name}={array_key}", "--id-key", id_key]
+    if len(set(ids)) < len(ids):
+        # Of frames, several have the id of one clip.
+        words += ["--pool", "only"]
+    return shlex.join(words)
 
 
 def text_ids(values: Any, key: str, where: str) -> Sequence[str]:

@@ -26,6 +26,8 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest import io as manifest_io
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import table
 from obygaze_features.store.layout import DTYPES, Array
@@ -391,7 +393,33 @@ def test_the_manifest_is_found_by_its_name_only(tmp_path: Path) -> None:
     rows = rows_of(["a", "b"], ["f", "f"])
     values = {"clip": some(2, 4)}
     write_plain_store(tmp_path / "s", values, rows, manifest_name="../../etc/passwd")
-    assert open_store(tmp_path / "s").find_manifest(Workspace(tmp_path)) is None
+    store = open_store(tmp_path / "s")
+    assert store.find_manifest(Workspace(tmp_path)) is None
+    assert store.annotated_manifest(Workspace(tmp_path)) is None
+
+
+@pytest.mark.parametrize("is_annotated", [False, True])
+def test_only_a_manifest_with_annotators_is_read_for_what_rows_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_annotated: bool
+) -> None:
+    """The page on a store of 200,000 clips took ten seconds, for a manifest without annotators."""
+    clips = []
+    for name in ("ada", "ben"):
+        extra = {"annotator": name} if is_annotated else {}
+        clips.append(Clip(f"a.{name}", "f", extra=extra))
+    columns = ("annotator",) if is_annotated else ()
+    manifest = Manifest("m", Header("x"), tuple(clips), columns=columns)
+    (tmp_path / "manifests").mkdir()
+    write_manifest(manifest, tmp_path / "manifests" / "m.toml")
+    rows = rows_of(["a.ada", "a.ben"], ["f", "f"])
+    write_plain_store(tmp_path / "s", {"clip": some(2, 4)}, rows, manifest_name="m")
+    read = []
+    monkeypatch.setattr(
+        manifest_io, "read_manifest", lambda path: read.append(path) or manifest
+    )
+    unit = open_store(tmp_path / "s").unit(Workspace(tmp_path))
+    assert unit == ("row" if is_annotated else "clip")
+    assert len(read) == is_annotated
 
 
 def test_reading_does_not_import_zarr(path: Path) -> None:
