@@ -201,8 +201,8 @@ def check_free(target: Path) -> None:
 
 
 OTHER_NAME = (
-    "another store name: -o NAME; no command replaces a store, so remove the folder of one that is"
-    " not needed"
+    "choose another store name: -o NAME; no command replaces a store, so remove the folder of one"
+    " that is not needed"
 )
 
 
