@@ -388,7 +388,9 @@ def _expression(
         concepts.update(dict.fromkeys(modalities_of(paths)))
     if not concepts:
         concepts = dict.fromkeys(concepts_of_papers())
-    expression = parse(of, vocabulary=concepts, where=of, of_empty=None)
+    expression = parse(
+        of, columns=marked.columns, vocabulary=concepts, where=of, of_empty=None
+    )
     for column in expression.compared:
         require_column(marked, column)
     require_numbers(expression, marked.clips, marked.name)
