@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from obygaze_features.core.console import MISSING, count, few, listed
+from obygaze_features.core.console import MISSING, count, few, listed, signed
 from obygaze_features.core.errors import MEANT
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
@@ -236,7 +236,7 @@ def short(value: float, digits: int = 2) -> str:
     """Return a number without the 0 before its point: .71; a dash if it is missing."""
     if not math.isfinite(value):
         return MISSING
-    text = f"{value:.{digits}f}"
+    text = signed(value, digits)
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
