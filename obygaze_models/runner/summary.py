@@ -521,9 +521,19 @@ def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:
         sentences.append(
             f"{first.tasks}: {model} ({first.store}) minus {model} ({other.store}) is"
             f" {difference_text(row)} on {row['clips']} {counted_as(run)}s that both were tested"
-            f" on ({first.store} is better: {verdict(row)})."
+            f" on (which is better: {_better_of(first.store, other.store, row)})."
         )
     return sentences
+
+
+def _better_of(first: str, second: str, row: ResultRow) -> str:
+    """Return which of two is better, as far as a run can tell."""
+    found = verdict(row)
+    if found in (BETTER, WORSE):
+        return first if found == BETTER else second
+    if found in (PERHAPS_BETTER, PERHAPS_WORSE):
+        return f"perhaps {first if found == PERHAPS_BETTER else second}"
+    return found
 
 
 def difference_text(row: ResultRow) -> str:

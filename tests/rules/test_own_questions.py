@@ -132,6 +132,41 @@ def test_clips_without_a_label_are_in_no_class_and_counted(
     )
 
 
+YES_OR_NO = ("yes", "Yes", "YES", "no", "No", "NO")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    cells=st.lists(st.sampled_from(YES_OR_NO), min_size=3, max_size=6),
+    others=st.sampled_from(((), ("maybe",))),
+    name=st.sampled_from(("close", "close-up")),
+)
+def test_the_task_in_a_hint_has_the_clips_that_were_asked_for(
+    cells: list[str], others: tuple[str, ...], name: str
+) -> None:
+    """Of yes and no in several spellings, yes; where nobody knows what is asked, no task."""
+    cells = [*cells, *others]
+    clips = [Clip(f"c{n}", "m", extra={name: cell}) for n, cell in enumerate(cells)]
+    manifest = Manifest("m", Header("m"), tuple(clips), (name,))
+    folded = {cell.lower() for cell in cells}
+    try:
+        with_tasks(load_protocol("honest"), [name], manifest)
+    except FixUsage:
+        reject()  # two words, neither of which is yes
+    except FixInput as error:
+        hint = error.hint
+    else:
+        assert len(set(cells)) == len(folded)
+        return
+    if folded != {"yes", "no"}:
+        assert "--task" not in hint
+        return
+    text = shlex.split(hint.partition("--task ")[2])[0]
+    (task,) = with_tasks(load_protocol("honest"), [text], manifest).tasks.values()
+    found = task_labels("t", task, ClipTable("m", clips, ())).tolist()
+    assert found == [int(cell.lower() == "yes") for cell in cells]
+
+
 WORDS = st.text("abÄß09 ?-/.#+:", min_size=1, max_size=6).map(str.strip).filter(bool)
 
 

@@ -489,11 +489,20 @@ def test_the_difference_of_two_stores_is_a_sentence(tmp_path: Path) -> None:
     value = f"AP {RIDGE.ap - other.ap:.2f} [.10, .40]".replace(" 0.", " .")
     names = "ridge (x) minus ridge (noise)"
     assert f"{names} is {value} on {row['clips']} clips" in sentence
-    assert sentence.endswith("(x is better: yes).")
+    assert sentence.endswith("(which is better: x).")
     # The terminal says it too.
     assert sentence in result_text(run)
     alone = made_run(tmp_path / "alone", [RIDGE], [])
     assert sections_by_key(alone)["results"].sentences == []
+    for low, high, p, better in (
+        (-0.3, 0.1, 0.6, "not shown"),
+        (-0.3, -0.1, 0.01, "noise"),
+        (-0.3, -0.1, 0.2, "perhaps noise"),
+    ):
+        row = difference_row(RIDGE, other, low, high, p)
+        run = made_run(tmp_path / better, [RIDGE, other], [row], stores=stores)
+        (sentence,) = sections_by_key(run)["results"].sentences
+        assert sentence.endswith(f"(which is better: {better}).")
 
 
 def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
