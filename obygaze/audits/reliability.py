@@ -35,7 +35,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.expression import CONCEPTS, is_labelled
+from obygaze_features.manifest.expression import CONCEPTS, is_labelled, quoted_word
 from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Manifest
 from obygaze_features.manifest.same_clip import (
     clips_of_rows,
@@ -227,6 +227,15 @@ def _rated_clips(
             cells[annotator] = answer_of[clip.clip_id]
             annotators[annotator] = None
         rows.append(cells)
+    if len(annotators) > 1 and len(rows) == len(clips):
+        name = shlex.quote(manifest.name)
+        where = shlex.quote(f"annotator == {quoted_word(next(iter(annotators)))}")
+        raise FixInput(
+            "no clip has answers of two annotators",
+            where=f"{manifest.name}, {column}",
+            hint=f"levels of passages with other times: obygaze manifest show {name} --where"
+            f" {where} -o clips.csv, then obygaze manifest agree {name} --clips clips.csv",
+        )
     everyone = dict.fromkeys(annotators, "")
     return [{**everyone, **cells} for cells in rows], tuple(sorted(annotators))
 

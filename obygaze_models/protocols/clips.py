@@ -28,7 +28,11 @@ from obygaze_features.manifest.model import (
     require_numbers,
 )
 from obygaze_features.manifest.own_labels import own_tasks
-from obygaze_features.manifest.same_clip import Identity, rows_of_clips
+from obygaze_features.manifest.same_clip import (
+    Identity,
+    overlaps_of_annotators,
+    rows_of_clips,
+)
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.protocols.schema import AUTO, Data, Task
@@ -462,10 +466,12 @@ def _meaning(task: Task, value: int) -> str:
 def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> str:
     """Return a sentence on rows that are about fewer clips, and on rows that contradict another.
 
-    It is "" where each row is about a clip of its own.
+    It is "" where each row is about a clip of its own, and overlaps no other annotator's.
     """
+    overlaps = overlaps_of_annotators(table.clips)
+    sentences = [f"{overlaps}."] if overlaps else []
     if table.n_distinct == len(table):
-        return ""
+        return "".join(sentences)
     annotators = {clip.extra.get("annotator", "") for clip in table.clips} - {""}
     of_annotators = f" of {count(len(annotators), 'annotator')}" if annotators else ""
     text = (
@@ -483,4 +489,4 @@ def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> st
             f"; positive for one and negative for another: {few(opposite)}, where the one score of"
             " a clip is wrong for one of them, so that no model reaches 1"
         )
-    return f"{text}."
+    return " ".join([f"{text}.", *sentences])

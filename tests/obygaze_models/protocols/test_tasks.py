@@ -293,6 +293,24 @@ def test_rows_of_annotators_are_counted_with_the_clips_they_contradict_each_othe
     assert rows_of_annotators(labels, of_ada) == ""
 
 
+def test_rows_that_overlap_those_of_another_annotator_are_said() -> None:
+    spans = [("ada", 0, 3), ("ada", 5, 8), ("ada", 9, 11), ("ben", 1, 4), ("ben", 8, 9)]
+    clips = []
+    for number, (name, start_s, end_s) in enumerate(spans):
+        extra = {"annotator": name, "a": "oui"}
+        times = {"start_s": float(start_s), "end_s": float(end_s)}
+        clips.append(Clip(f"c{number}", "m", **times, extra=extra))
+    # What was only watched is no clip.
+    extra = {"annotator": "ben", "comment": "watched"}
+    clips.append(Clip("c9", "m", start_s=0.0, end_s=99.0, extra=extra))
+    said = rows_of_annotators({}, ClipTable("made-up", clips, ()))
+    assert said.startswith(
+        "2 of 5 rows of 2 annotators overlap one of another annotator"
+    )
+    assert "--set 'data.where=annotator == ada' takes one annotator." in said
+    assert rows_of_annotators({}, ClipTable("made-up", clips[:3], ())) == ""
+
+
 def test_ids_are_not_numbers() -> None:
     film = Clip("1.1", "1.10", extra={"rating": "1.10"})
     for text in ("movie_id == 1.1", 'clip_id == "1.10"', 'movie_id in {"1.1", 2}'):
