@@ -325,7 +325,11 @@ class Manifest:
         Args:
             expression: Over the columns: `"level == S and Body in concept"`, `"annotator == A1"`.
         """
-        parsed = parse(expression, vocabulary=self.header.concepts or None)
+        parsed = parse(
+            expression,
+            columns=self.columns,
+            vocabulary=self.header.concepts or None,
+        )
         try:
             require_numbers(parsed, self.clips, self.name)
             selected = self.with_clips(

@@ -162,10 +162,12 @@ class Comparison(NamedTuple):
         sameness: What the rows are to each other.
         contradiction: What differs, with both values: `film: alba and brug`. It is "" unless rows
             of the same id are different clips.
+        is_by_id: Whether neither times nor a video say it: of the film, the id alone says which.
     """
 
     sameness: Sameness
     contradiction: str = ""
+    is_by_id: bool = False
 
 
 def compare_clips(one: Identity, other: Identity) -> Comparison:
@@ -186,9 +188,10 @@ def compare_clips(one: Identity, other: Identity) -> Comparison:
         return Comparison(OTHER, f"times: {_shown(ours)} and {_shown(theirs)}")
     has_equal_film = bool(one.movie_id) and one.movie_id == other.movie_id
     has_equal_video = bool(one.video) and one.video == other.video
-    if has_equal_film or has_equal_times or has_equal_video:
-        return Comparison(_same_or_annotated(one, other))
-    return Comparison(UNKNOWN)
+    is_by_id = not has_equal_times and not has_equal_video
+    if has_equal_film or not is_by_id:
+        return Comparison(_same_or_annotated(one, other), is_by_id=is_by_id)
+    return Comparison(UNKNOWN, is_by_id=True)
 
 
 def _with_other_ids(one: Identity, other: Identity) -> Sameness:

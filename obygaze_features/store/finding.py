@@ -15,7 +15,8 @@ import msgspec
 
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.leftovers import hidden_of
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.own_results import made_by_obygaze
+from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.same_clip import (
     OTHER,
     SAME,
@@ -57,12 +58,13 @@ _OURS = (STORE_JSON, PLAN_JSON, ZARR, BLOCKS)
 _SKIPPED = (".git", "__pycache__")
 EARLIER = "store that was replaced"
 STORE = "store"
-EXPORT = "export"
+EXPORT = "file of features"
 SCORES = "table of scores"
 PAGE = "exported page"
 RUN = "run"
 MODEL = "model"
 IMPORTED = "imported file or folder"
+MANIFEST = "manifest with scores"
 MODEL_JSON = "model.json"
 # The file that says what a folder is, and the table with its clips.
 _FILE_OF_FOLDER = {RUN: "run.json", MODEL: MODEL_JSON, PAGE: PAGE_DATA}
@@ -72,6 +74,8 @@ OTHERS = "the same ids, with other films or times: look at it"
 UNREADABLE = "it cannot be read: look at it"
 WINDOWS = "windows of its film, some of which may show it: look at it"
 ORIGINAL = "features of the store are from it: look at it"
+NO_SEAL = "nothing in it says that obygaze wrote it: look at it"
+ARCHIVES = "archives (.zip, .tar) are not looked into: look at yours"
 _REMARKS = {SAME: "", UNKNOWN: BY_IDS, OTHER: OTHERS}
 
 
@@ -94,9 +98,9 @@ class Copy(NamedTuple):
     def command(self) -> str:
         """The line that withdraws or removes it; of a link, also what it leads to.
 
-        "" where a person looks first.
+        "" where a person looks first: only what obygaze wrote, and can write again, has a line.
         """
-        if self.remark in (OTHERS, UNREADABLE, WINDOWS, ORIGINAL):
+        if self.remark in (OTHERS, UNREADABLE, WINDOWS, ORIGINAL, NO_SEAL):
             return ""
         if self.withdrawal:
             return self.withdrawal
@@ -124,7 +128,8 @@ def text_of_copies(copies: Sequence[Copy]) -> list[str]:
     """Return the lines that list where withdrawn features still are."""
     if not copies:
         return []
-    return ["the withdrawn features are still in:", *(f"  {copy}" for copy in copies)]
+    lines = [f"  {copy}" for copy in copies]
+    return ["the withdrawn features are still in:", *lines, ARCHIVES]
 
 
 def find_copies(
@@ -175,6 +180,8 @@ def find_copies(
     seals.discard("")
     for path, kind in others:
         remark = _remark_on(path, kind, withdrawals, seals)
+        if remark in ("", BY_IDS) and not _says_who_wrote_it(path, kind):
+            remark = NO_SEAL
         if remark is not None:
             copies.append(Copy(path, kind, remark=remark))
     earlier = f"{home.name}{BEFORE}"
@@ -216,7 +223,8 @@ def _candidates(root: Path, originals: Set[str]) -> Iterator[tuple[Path, str]]:
             elif name in originals:
                 yield path / name, IMPORTED
             elif has_scores(path / name):
-                yield path / name, SCORES
+                is_manifest = toml_of(path / name).name in files
+                yield path / name, MANIFEST if is_manifest else SCORES
 
 
 def _is_store(folder: Path) -> bool:
@@ -240,6 +248,9 @@ def _copy_of_store(path: Path, withdrawals: Withdrawals) -> Copy | None:
     # It is not finished, or damaged: what its table names, it may have.
     tables = [path / name for name in _TABLES if (path / name).is_file()]
     remark = _remark_on(tables[0], SCORES, withdrawals, set())
+    is_ours = (path / STORE_JSON).is_file() or (path / PLAN_JSON).is_file()
+    if remark in ("", BY_IDS) and not is_ours:
+        remark = NO_SEAL
     return None if remark is None else Copy(path, kind, remark=remark)
 
 
@@ -297,7 +308,7 @@ def _remark_on(
     if kind == IMPORTED:
         return ORIGINAL
     try:
-        if kind == SCORES:
+        if kind in (SCORES, MANIFEST):
             best = _best(clips_in_table(path), withdrawals)
         elif kind == PAGE:
             best = _best(clips_in_page(path), withdrawals)
@@ -325,12 +336,22 @@ def _best(clips: Iterable[Identity], withdrawals: Withdrawals) -> Sameness | Non
 def _best_of_export(
     path: Path, withdrawals: Withdrawals, seals: set[str]
 ) -> Sameness | None:
-    table = path / EXPORTED_TABLE if path.is_dir() else path
-    best = _best(clips_in_export(table), withdrawals)
+    best = _best(clips_in_export(_table_of_export(path)), withdrawals)
     if best is not UNKNOWN:
         return best
-    origin = read_origin(table)
+    origin = read_origin(_table_of_export(path))
     return SAME if origin is not None and origin.seal in seals else UNKNOWN
+
+
+def _table_of_export(path: Path) -> Path:
+    return path / EXPORTED_TABLE if path.is_dir() else path
+
+
+def _says_who_wrote_it(path: Path, kind: str) -> bool:
+    """Return whether a file or folder says that obygaze wrote it; tables and pages never do."""
+    if kind == EXPORT:
+        return read_origin(_table_of_export(path)) is not None
+    return kind in (RUN, MODEL) and made_by_obygaze(path / _FILE_OF_FOLDER[kind])
 
 
 def _best_of_result(

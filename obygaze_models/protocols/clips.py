@@ -250,7 +250,8 @@ def _remarks(
     remarks = {}
     expression = None
     if data.where:
-        expression = parse(data.where, vocabulary=viewed.header.concepts or None)
+        known = viewed.header.concepts or None
+        expression = parse(data.where, columns=viewed.columns, vocabulary=known)
         unknown = viewed.unknown_values(expression)
         if unknown:
             remarks["unknown values"] = "; ".join(unknown) + "."
@@ -367,12 +368,15 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
 def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
     """Return the expression of the positive clips, then that of the negative ones if any."""
     parsed = []
+    columns = table.clips[0].extra
     for key in ("positive", "negative"):
         text = getattr(task, key)
         if text:
             where = f"tasks.{name}.{key}"
             known = table.vocabulary or None
-            expression = parse(text, vocabulary=known, where=where, of_empty=None)
+            expression = parse(
+                text, columns=columns, vocabulary=known, where=where, of_empty=None
+            )
             parsed.append(expression)
     return parsed
 

@@ -178,8 +178,10 @@ def asked_tasks(
         raise FixUsage(
             f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
         )
-    parse(text, where=f"--task {text}")
-    return {text: AskedTask(Task(positive=text), f"{ASKED} for which clips {text}?")}
+    positive = parse(text, columns=manifest.columns, where=f"--task {text}").text
+    return {
+        text: AskedTask(Task(positive=positive), f"{ASKED} for which clips {text}?")
+    }
 
 
 def _task_of_protocol(place: str, name: str) -> Task:
@@ -217,7 +219,7 @@ class _Labels:
         viewed = self.manifest.view(with_view(self.data, self.manifest).view)
         if not self.data.where:
             return list(viewed)
-        where = parse(self.data.where)
+        where = parse(self.data.where, columns=self.manifest.columns)
         return [clip for clip in viewed if where.holds(clip.values)]
 
     def cells(self, column: str) -> list[str]:
@@ -234,26 +236,41 @@ class _Labels:
     def require_one_spelling(
         self, column: str, asked: Sequence[str], sign: str = "=="
     ) -> None:
-        """Raise an error if an asked word of a column is also there in other capitals."""
+        """Raise an error if an asked word of a column is also there in other capitals.
+
+        Args:
+            column: The column.
+            asked: The words.
+            sign: How clips compare with the asked word to be positive; "" if nobody said.
+        """
         spellings_of: dict[str, list[str]] = {}
         for word in self.words(column):
             spellings_of.setdefault(word.casefold(), []).append(word)
         for word in asked:
             spellings = spellings_of.get(word.casefold(), [])
             if len(spellings) > 1:
-                listed = ", ".join(map(quoted_word, spellings))
-                is_in = "not in" if sign == "!=" else "in"
-                text = f"{quoted_word(column)} {is_in} {{{listed}}}"
+                hint = "write them alike"
+                is_in = {"==": "in", "!=": "not in"}.get(sign)
+                if is_in:
+                    positive = spellings_of[asked[0].casefold()]
+                    listed = ", ".join(map(quoted_word, positive))
+                    text = f"{quoted_word(column)} {is_in} {{{listed}}}"
+                    hint += f", or --task {shlex.quote(text)}"
                 raise FixInput(
                     f"the column {column} has both {' and '.join(map(repr, spellings))}",
                     where=self.manifest.name,
-                    hint=f"write them alike, or --task {shlex.quote(text)}",
+                    hint=hint,
                 )
 
     def tasks_of_column(self, column: str) -> dict[str, AskedTask]:
         """Return the task of yes and no, or a task for each word."""
         values = self.words(column)
-        self.require_one_spelling(column, values)
+        # Of yes and no, yes is positive; of other words, nobody said which.
+        folded = {value.casefold() for value in values}
+        for pair in YES_AND_NO:
+            if folded == set(pair):
+                self.require_one_spelling(column, pair)
+        self.require_one_spelling(column, values, sign="")
         if not values or (len(values) == 1 and column not in CONCEPTS):
             one = f"has one value, {values[0]!r}" if values else "is empty"
             raise FixInput(

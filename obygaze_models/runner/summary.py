@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from obygaze_features.core.console import MISSING, count, few, listed
+from obygaze_features.core.console import MISSING, count, few, listed, signed
 from obygaze_features.core.errors import MEANT
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
@@ -236,7 +236,7 @@ def short(value: float, digits: int = 2) -> str:
     """Return a number without the 0 before its point: .71; a dash if it is missing."""
     if not math.isfinite(value):
         return MISSING
-    text = f"{value:.{digits}f}"
+    text = signed(value, digits)
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
@@ -521,9 +521,19 @@ def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:
         sentences.append(
             f"{first.tasks}: {model} ({first.store}) minus {model} ({other.store}) is"
             f" {difference_text(row)} on {row['clips']} {counted_as(run)}s that both were tested"
-            f" on ({first.store} is better: {verdict(row)})."
+            f" on (which is better: {_better_of(first.store, other.store, row)})."
         )
     return sentences
+
+
+def _better_of(first: str, second: str, row: ResultRow) -> str:
+    """Return which of two is better, as far as a run can tell."""
+    found = verdict(row)
+    if found in (BETTER, WORSE):
+        return first if found == BETTER else second
+    if found in (PERHAPS_BETTER, PERHAPS_WORSE):
+        return f"perhaps {first if found == PERHAPS_BETTER else second}"
+    return found
 
 
 def difference_text(row: ResultRow) -> str:

@@ -132,12 +132,47 @@ def test_clips_without_a_label_are_in_no_class_and_counted(
     )
 
 
+YES_OR_NO = ("yes", "Yes", "YES", "no", "No", "NO")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    cells=st.lists(st.sampled_from(YES_OR_NO), min_size=3, max_size=6),
+    others=st.sampled_from(((), ("maybe",))),
+    name=st.sampled_from(("close", "close-up")),
+)
+def test_the_task_in_a_hint_has_the_clips_that_were_asked_for(
+    cells: list[str], others: tuple[str, ...], name: str
+) -> None:
+    """Of yes and no in several spellings, yes; where nobody knows what is asked, no task."""
+    cells = [*cells, *others]
+    clips = [Clip(f"c{n}", "m", extra={name: cell}) for n, cell in enumerate(cells)]
+    manifest = Manifest("m", Header("m"), tuple(clips), (name,))
+    folded = {cell.lower() for cell in cells}
+    try:
+        with_tasks(load_protocol("honest"), [name], manifest)
+    except FixUsage:
+        reject()  # two words, neither of which is yes
+    except FixInput as error:
+        hint = error.hint
+    else:
+        assert len(set(cells)) == len(folded)
+        return
+    if folded != {"yes", "no"}:
+        assert "--task" not in hint
+        return
+    text = shlex.split(hint.partition("--task ")[2])[0]
+    (task,) = with_tasks(load_protocol("honest"), [text], manifest).tasks.values()
+    found = task_labels("t", task, ClipTable("m", clips, ())).tolist()
+    assert found == [int(cell.lower() == "yes") for cell in cells]
+
+
 WORDS = st.text("abÄß09 ?-/.#+:", min_size=1, max_size=6).map(str.strip).filter(bool)
 
 
 @settings(max_examples=100, deadline=None)
 @given(name=WORDS, words=st.lists(WORDS, min_size=1, max_size=3), is_and=st.booleans())
-def test_a_name_that_needs_quotes_is_shown_with_them(
+def test_words_and_unknown_names_that_need_quotes_are_shown_with_them(
     name: str, words: list[str], is_and: bool
 ) -> None:
     """What an error shows is valid, and means the names and words as they were typed."""
@@ -152,6 +187,20 @@ def test_a_name_that_needs_quotes_is_shown_with_them(
     values = {name: [plain_value(words[0], name)]}
     assert expression.holds(values.__getitem__) is True
     assert not expression.holds({name: ["other"]}.__getitem__)
+
+
+@settings(max_examples=100, deadline=None)
+@given(name=WORDS, other=WORDS, is_and=st.booleans())
+def test_a_column_is_read_as_it_is_printed(name: str, other: str, is_and: bool) -> None:
+    text = f"{name} >= 2" + is_and * f" and {name} < 3"
+    ratings = ("1", "2", "2.5", "4")
+    clips = []
+    for number, rating in enumerate(ratings):
+        cells = {other: "9", name: rating}
+        clips.append(Clip(f"c{number}", "m", extra=cells))
+    manifest = Manifest("films", Header("Films"), tuple(clips), (other, name))
+    expected = ("c1", "c2") if is_and else ("c1", "c2", "c3")
+    assert manifest.where(text).clip_ids == expected
 
 
 NAMES = ("a", "b", "mood")
@@ -200,8 +249,8 @@ def test_a_task_that_is_defined_is_run_or_an_error(
         assert all("--task" in line for line in error.details)
         return
     except FixUsage as error:
-        if "mood" in asked and "mood" in {*of_file, *of_set}:
-            assert "mood is a task of the protocol" in str(error)
+        if "mood is a task of the protocol" in str(error):
+            assert "mood" in asked and "mood" in {*of_file, *of_set}
             return
         # "c" that no change defines; "a" or "b" that the file has not.
         unknown = set(asked) - {*of_file, *of_set, "mood", "mood=joy", "rating>=2"}

@@ -55,7 +55,7 @@ from obygaze_features.store.copying import pull, push
 from obygaze_features.store.describing import describe, describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
-from obygaze_features.store.finding import BY_IDS, ORIGINAL, OTHERS
+from obygaze_features.store.finding import NO_SEAL, ORIGINAL, OTHERS
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, ManifestMark
@@ -843,14 +843,15 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
     shutil.rmtree(part)
     subset(store, root / "deep" / "er" / "nested", films=[FILM])
     table = f"clip_id,movie_id,score\nclip 9,{FILM},.5\n"
+    by_us = '{"created_by": "obygaze 1"}'
     for folder, files in {
-        "sent/model": {"model.json": "{}", "training-clips.csv": table},
-        "sent/run": {"run.json": "{}", "predictions.csv": table},
+        "sent/model": {"model.json": by_us, "training-clips.csv": table},
+        "sent/run": {"run.json": by_us, "predictions.csv": table},
         "sent/page": {"data.js": 'const EXPORTED = {"clip": "clip 9"}'},
         "scores": {"scores.csv": table},
         # Rows of an annotator, of a manifest that has several.
         "annotated": {
-            "run.json": "{}",
+            "run.json": by_us,
             "predictions.csv": table.replace("clip 9", "clip 9.ada"),
         },
         # These have nothing of it.
@@ -878,12 +879,12 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         root / "deep" / "er" / "nested": "",
         root / "sent" / "model": "",
         root / "sent" / "run": "",
-        root / "sent" / "page": BY_IDS,
-        root / "scores" / "scores.csv": "",
+        root / "sent" / "page": NO_SEAL,
+        root / "scores" / "scores.csv": NO_SEAL,
         root / "annotated": "",
         root / "annotated-rows": "",
         root / "scores" / "others.csv": OTHERS,
-        root / "scores" / "sheet.xlsx": "",
+        root / "scores" / "sheet.xlsx": NO_SEAL,
     }
 
 

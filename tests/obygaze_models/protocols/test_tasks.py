@@ -216,11 +216,26 @@ def test_a_word_is_told_from_another_one_as_the_hint_says() -> None:
     assert class_names(name, task, found, table) == ["nein", "ja"]
 
 
-def test_the_error_of_data_where_shows_the_name_in_quotes() -> None:
+def test_a_column_without_quotes_is_read_in_data_where_and_positive() -> None:
+    text = "Sexualisiert? in {ja, nein}"
+    changes = [f"data.where={text}", "tasks.own.positive=Sexualisiert? == ja"]
+    protocol = load_protocol("honest", changes, ["own"])
+    table = clip_table(
+        manifest_of("Sexualisiert?", ["ja", "egal", "nein"]), protocol.data
+    )
+    assert len(table) == 2
+    assert task_labels("own", protocol.tasks["own"], table).tolist() == [1, 0]
     with pytest.raises(FixInput) as error:
-        load_protocol("honest", ["data.where=Sexualisiert? in {ja, nein}"])
-    (line,) = error.value.details
+        clip_table(manifest_of("other", ["ja"]), protocol.data)
     written = '"Sexualisiert?" in {ja, nein}'
+    assert f"write {shlex.quote(written)}, with" in str(error.value.hint)
+
+
+def test_the_error_of_data_where_shows_a_value_in_quotes() -> None:
+    with pytest.raises(FixInput) as error:
+        load_protocol("honest", ["data.where=own == ja?"])
+    (line,) = error.value.details
+    written = 'own == "ja?"'
     assert f"write {shlex.quote(written)}, with" in line
     assert load_protocol("honest", [f"data.where={written}"]).data.where == written
 
