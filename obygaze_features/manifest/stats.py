@@ -228,7 +228,7 @@ def compute_stats(
     where: Annotated[str | None, Option(metavar="EXPRESSION")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Stats:
-    """Count levels, concepts, films and folds.
+    """Count levels, concepts, films and folds; each film has a row.
 
     Args:
         manifest: The manifest.
