@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -444,7 +445,7 @@ def class_names(
     # A number alone is no name of a class.
     is_named = all(len(of_class) == 1 for of_class in words)
     if is_named and not any(map(NUMBER.fullmatch, set.union(*words))):
-        return [word for of_class in words for word in of_class]
+        return [*chain.from_iterable(words)]
     return names
 
 

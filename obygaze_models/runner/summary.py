@@ -443,7 +443,8 @@ class Gain:
     @property
     def sentence(self) -> str:
         """Return the gain, and what it means as far as its interval says so."""
-        low, high = self.row["low"], self.row["high"]
+        low = self.row["low"]
+        high = self.row["high"]
         together = f"{listed([cell.store for cell in self.parts])} together"
         meaning = (
             f"this run does not show that {together} say more than the best store alone"
