@@ -80,7 +80,7 @@ COMMANDS: dict[str, tuple[str, str] | tuple[str, str, str]] = {
     ),
     "audit": (
         "obygaze.audits.commands:audit",
-        "Measure bias in vectors and texts, or score predictions of the contest MediaEval.",
+        "Measure bias, or how often films show something; score predictions for MediaEval.",
         "More",
     ),
     "manifest project": (

@@ -58,4 +58,4 @@ def audit_command(function: Callable[..., Audit], name: str) -> click.Command:
 
 @click.group(cls=FunctionGroup, table=AUDITS, make=audit_command)
 def audit() -> None:
-    """Measure bias in vectors and texts, or score predictions of the contest MediaEval."""
+    """Measure bias, or how often films show something; score predictions for MediaEval."""

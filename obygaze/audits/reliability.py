@@ -35,7 +35,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.expression import CONCEPTS, is_labelled
+from obygaze_features.manifest.expression import CONCEPTS, is_labelled, quoted_word
 from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Manifest
 from obygaze_features.manifest.same_clip import (
     clips_of_rows,
@@ -49,6 +49,10 @@ Floats = NDArray[np.float64]
 HEADERS = ("rater", "mean", "sd")
 # What an annotator said of a clip that has a level, and no concept.
 NO_CONCEPT = "no concept"
+IN_COLUMNS = (
+    "--raters without --column compares the values of the columns themselves, if each annotator has"
+    " a column; for one word against all else, give each a column of yes and no"
+)
 
 
 @dataclass(frozen=True)
@@ -197,6 +201,12 @@ def _rated_clips(
     manifest: Manifest, column: str
 ) -> tuple[list[dict[str, str]], tuple[str, ...]]:
     """Return a row for each clip with a column for each annotator, and the annotators."""
+    if not any(clip.extra.get("annotator", "").strip() for clip in manifest):
+        raise FixInput(
+            "--column is for rows of annotators, and no row names one",
+            where=manifest.name,
+            hint=IN_COLUMNS,
+        )
     answer_of = _answers(manifest, column)
     clips = [clip for clip in manifest if answer_of.get(clip.clip_id)]
     annotators: dict[str, None] = {}
@@ -212,11 +222,20 @@ def _rated_clips(
                 raise FixInput(
                     f"expected a row of each annotator, got {got}",
                     where=f"{manifest.name}: {clip.clip_id}",
-                    hint="--raters names the columns, if each annotator has a column",
+                    hint=IN_COLUMNS,
                 )
             cells[annotator] = answer_of[clip.clip_id]
             annotators[annotator] = None
         rows.append(cells)
+    if len(annotators) > 1 and len(rows) == len(clips):
+        name = shlex.quote(manifest.name)
+        where = shlex.quote(f"annotator == {quoted_word(next(iter(annotators)))}")
+        raise FixInput(
+            "no clip has answers of two annotators",
+            where=f"{manifest.name}, {column}",
+            hint=f"levels of passages with other times: obygaze manifest show {name} --where"
+            f" {where} -o clips.csv, then obygaze manifest agree {name} --clips clips.csv",
+        )
     everyone = dict.fromkeys(annotators, "")
     return [{**everyone, **cells} for cells in rows], tuple(sorted(annotators))
 
@@ -325,7 +344,13 @@ def reliability_of(
         # No alpha changes; sums of squares keep their digits.
         numbers = table - table.mean()
         vectors = numbers[:, :, None]
-    names_of_clusters, codes = np.unique(clusters, return_inverse=True)
+    # By their answers: the draws depend neither on the names of films nor on the order of rows.
+    answers_of: dict[str, list[list[object]]] = {}
+    for cluster, answers in zip(clusters, table.tolist(), strict=True):
+        answers_of.setdefault(cluster, []).append(answers)
+    in_order = sorted(answers_of, key=lambda cluster: sorted(answers_of[cluster]))
+    places_of_clusters = {cluster: place for place, cluster in enumerate(in_order)}
+    codes = np.array([places_of_clusters[cluster] for cluster in clusters])
 
     def alphas(weights: Floats) -> dict[str, Floats]:
         values = {"krippendorff": _krippendorff(vectors, weights)}
@@ -337,14 +362,14 @@ def reliability_of(
         return alphas(weights[:, codes])
 
     point = alphas(np.ones((1, len(table))))
-    intervals = resample(alphas_of_clusters, names_of_clusters)
+    intervals = resample(alphas_of_clusters, np.arange(len(in_order)))
     alpha_of = {name: _finite(values[0]) for name, values in point.items()}
     interval_of = {name: _interval(interval) for name, interval in intervals.items()}
     return ReliabilityAudit(
         source=source,
         n_items=len(table),
         n_incomplete=n_incomplete,
-        n_clusters=len(names_of_clusters),
+        n_clusters=len(in_order),
         cronbach=alpha_of.get("cronbach"),
         cronbach_interval=interval_of.get("cronbach", [None, None]),
         krippendorff=alpha_of["krippendorff"],

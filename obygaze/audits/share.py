@@ -285,12 +285,10 @@ def audit_share(
     here = Workspace.of(workspace)
     drawn = read_manifest(manifest, workspace=workspace)
     if not is_drawn(drawn):
-        n_clips = min(5 * len(drawn.films), len(drawn))
         raise FixInput(
             f"no share of {drawn.name}: {WHY_NOT_COUNT}",
             where=drawn.name,
-            hint=f"obygaze manifest sample {shlex.quote(drawn.name)} -n {n_clips} -o drawn, mark"
-            " the drawn clips, then this command with drawn",
+            hint=_way_to_share(drawn, of, _expression(of, drawn, marks, here)),
         )
     plan = draw_plan(drawn)
     group_of_film = values_of_films(drawn, by) if by is not None else {}
@@ -350,6 +348,21 @@ def audit_share(
     )
 
 
+def _way_to_share(manifest: Manifest, of: str, expression: Expression) -> str:
+    """Return what to type for clips that were not drawn: all may have been marked."""
+    name = shlex.quote(manifest.name)
+    sample = f"obygaze manifest sample {name} -n"
+    holds = [expression.holds(clip.values) for clip in manifest]
+    if None in holds:
+        n_clips = min(5 * len(manifest.films), len(manifest))
+        return f"{sample} {n_clips} -o drawn, mark the drawn clips, then this command with drawn"
+    counted = f"obygaze manifest stats {name} --where {shlex.quote(of)}"
+    return (
+        f"each clip has a value: {sample} {len(manifest)} -o drawn, then this command with drawn"
+        + any(holds) * f"; without an interval, {counted}"
+    )
+
+
 def _with_marks(
     drawn: Manifest,
     marks: PathLike | Sequence[PathLike],
@@ -388,7 +401,9 @@ def _expression(
         concepts.update(dict.fromkeys(modalities_of(paths)))
     if not concepts:
         concepts = dict.fromkeys(concepts_of_papers())
-    expression = parse(of, vocabulary=concepts, where=of, of_empty=None)
+    expression = parse(
+        of, columns=marked.columns, vocabulary=concepts, where=of, of_empty=None
+    )
     for column in expression.compared:
         require_column(marked, column)
     require_numbers(expression, marked.clips, marked.name)

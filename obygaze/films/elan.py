@@ -460,9 +460,12 @@ def _check_xml(data: bytes) -> None:
     """
     tags: list[str] = []
 
-    def start(tag: str, _: Any) -> None:
+    def start(tag: str, attributes: Mapping[str, str]) -> None:
         tags.append(tag)
-        parser.StartElementHandler = None
+        time = attributes.get("TIME_VALUE", "0")
+        if tag == "TIME_SLOT" and not time.removeprefix("-").isdecimal():
+            name = attributes.get("TIME_SLOT_ID", "")
+            raise ValueError(f"the time slot {name!r} has the time {time!r}, no number")
 
     def doctype(*_: Any) -> None:
         raise ValueError("a document type is not allowed")
@@ -472,5 +475,5 @@ def _check_xml(data: bytes) -> None:
     parser.StartDoctypeDeclHandler = doctype
     parser.StartElementHandler = start
     parser.Parse(data, True)
-    if tags != ["ANNOTATION_DOCUMENT"]:
+    if tags[0] != "ANNOTATION_DOCUMENT":
         raise ValueError(f"expected an ANNOTATION_DOCUMENT, got {tags[0]}")

@@ -591,6 +591,7 @@ class _Importer:
         self.mapping = mapping
         self.documents = documents
         self.clips: list[Clip] = []
+        self.n_clips_of: Counter[str] = Counter()
         self.warnings: list[str] = []
         self.rates_of_videos: dict[str, Fraction] = {}
         self.file_of: dict[str, tuple[str, Path]] = {}
@@ -682,7 +683,9 @@ class _Importer:
         annotator = plain(segment.annotator) or "cue"
         self.rates.compare(segment.movie_id, segment.end_frame, rate, str(path))
         self.sources.add(segment.movie_id, annotator, path)
-        number = len(self.clips) + 1
+        # A new mark in one film leaves the ids of the others as they are.
+        self.n_clips_of[segment.movie_id] += 1
+        number = self.n_clips_of[segment.movie_id]
         self.clips.append(
             Clip(
                 clip_id=ascii_id(f"{segment.movie_id}-{annotator}-{number:04d}"),
@@ -744,5 +747,15 @@ class _Importer:
             notes.append("WebVTT does not say what was watched: all of a film counts")
         facts: dict[str, Any] = {"tiers": tiers} if tiers else {}
         if self.mapping.levels:
-            facts["level_words"] = words_of_levels(self.mapping)
+            facts["level_words"] = words_of_levels(self._used_levels())
         return ImportedManifest(manifest, tuple(self.warnings), tuple(notes), facts)
+
+    def _used_levels(self) -> dict[str, str]:
+        """Return the words of the mapping that tiers of levels have, each with its level."""
+        texts: set[str] = set()
+        for document in self.documents.values():
+            for tier in document.tiers:
+                if tier.role == "levels":
+                    texts.update(one.text for one in tier.annotations.values())
+        used = texts & self.mapping.levels.keys()
+        return {word: self.mapping.levels[word] for word in sorted(used)}

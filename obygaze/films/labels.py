@@ -246,7 +246,8 @@ def _length_of(clips: PathLike | None, every: str | float | None) -> Fraction:
     if (clips is None) == (every is None):
         raise FixUsage(
             "expected one of --clips and --every",
-            hint="--clips FILE, a table or manifest of clips with times, or --every 30",
+            hint="--clips FILE, a table or manifest of clips with times, such as the marks of one"
+            " annotator; or --every 30, with about the seconds that a mark lasts",
         )
     if clips is not None:
         return Fraction(0)

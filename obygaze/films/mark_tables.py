@@ -33,6 +33,7 @@ from obygaze_features.manifest.frame_rate import (
     known_frame_rate,
 )
 from obygaze_features.manifest.model import LEVELS, Clip, own_columns
+from obygaze_features.manifest.model import WATCHED as WATCHED
 from obygaze_features.manifest.spans import file_of
 from obygaze_features.manifest.times import frames_between, spans_in_films
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
@@ -48,8 +49,6 @@ SEGMENT_COLUMNS = (
 # `when` is in UTC, `mark` an id.
 # `framerate` and the times make the table one that other programs can place on other clips.
 MORE_COLUMNS = ("framerate", "start_s", "end_s", "comment", "when", "mark")
-# The level of a segment that says only that its frames were watched.
-WATCHED = "watched"
 FRAME_COLUMNS = ("start_frame", "end_frame")
 NEEDED_COLUMNS = ("movie_id", "annotator", "level")
 TIME_COLUMNS = ("start_s", "end_s")
@@ -150,8 +149,8 @@ class SourceFiles(dict[tuple[str, str], Path]):
                 f"two files have marks of {annotator!r} in the film {film}:"
                 " they may be of two people",
                 where=f"{earlier}, {path}",
-                hint="give each person a name (in ELAN, the annotator of the tier), or join the"
-                " files",
+                hint="of two people, give each a name (in ELAN, the annotator of the tier); of one,"
+                " make them one file (in ELAN, File, Merge Transcriptions)",
             )
 
 

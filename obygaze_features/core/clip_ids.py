@@ -60,7 +60,9 @@ def _ids_in(path: Path) -> list[str]:
     from obygaze_features.core.tables import header_of, numbered_lines, read_table
 
     violations = Violations(path)
-    if is_workbook(path) or COLUMN in header_of(path):
+    # Of several columns, one has to be the ids; a list has one, and no name above it.
+    header = () if is_workbook(path) else header_of(path)
+    if is_workbook(path) or COLUMN in header or len(header) > 1:
         table = read_table(path, required=[COLUMN], violations=violations)
         for row in table.rows:
             if not row[COLUMN].strip():

@@ -318,7 +318,13 @@ def with_interval(value: float | None, low: float | None, high: float | None) ->
     text = f"{value:z.2f}"
     if low is None or high is None:
         return text
-    return f"{text} [{low:z.2f}, {high:z.2f}]"
+    return f"{text} [{signed(low, 2)}, {signed(high, 2)}]"
+
+
+def signed(end: float, digits: int) -> str:
+    """Return the end of an interval: -0.00 where it is below 0, and rounds to it."""
+    # The sum has no sign where the end is the 0 with a sign.
+    return f"{end + 0.0:.{digits}f}"
 
 
 def count(n: int, noun: str) -> str:

@@ -31,7 +31,8 @@ from obygaze_features.store.placing import before_of
 
 # What makes all clips of a table have such times.
 OF_MAPPING = 'times = "m:ss" in its mapping, if 1:05 is a minute'
-# How the reason of a row begins whose times are not those of its film.
+# How the reason of a row begins whose film is silent, and whose times are not those of its film.
+NO_SOUND = "no-sound:"
 WRONG_TIMES = ("too-long: the part ", "outside: the part ")
 # Gets the number of a row, and whether it failed.
 Watch = Callable[[int, bool], object]
@@ -172,7 +173,8 @@ def next_steps(
                 without_video.add(row.clip_id)
     n_without_file = sum(why.startswith(NO_FILE) for why in failures.values())
     n_with_wrong_times = sum(why.startswith(WRONG_TIMES) for why in failures.values())
-    n_others = len(failures) - n_without_file - n_with_wrong_times
+    n_silent = sum(why.startswith(NO_SOUND) for why in failures.values())
+    n_others = len(failures) - n_without_file - n_with_wrong_times - n_silent
     is_of_all = n_with_wrong_times == len(plan.clips)
     of_mapping = f" ({OF_MAPPING})" if is_of_all else ""
     advice = (
@@ -188,13 +190,17 @@ def next_steps(
             " command and --retry-failed",
         ),
         (
+            n_silent,
+            "without sound that can be read have no features here; the others can be used",
+        ),
+        (
             n_others,
             "failed: correct their files, then the same command and --retry-failed",
         ),
     )
     steps += [f"{count(n_clips, 'clip')} {what}" for n_clips, what in advice if n_clips]
     is_whole = all(state.seal and state.ok for state in states)
-    if is_whole and not failures and not without_video:
+    if is_whole and len(failures) == n_silent and not without_video:
         steps.append(f"next: {_next_command(plan, manifest)}")
     return steps
 

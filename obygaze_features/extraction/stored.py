@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.clip_ids import each_name
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import NotFound, ObygazeError
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -197,24 +197,26 @@ class StoreStatus:
 
     @property
     def notes(self) -> list[str]:
-        """Return why clips failed; of many, the first."""
-        return self._failed_clips()[:SHOWN_CLIPS]
+        """Return why clips failed, in a line for each reason; of many, the first."""
+        return self._reasons[:SHOWN_CLIPS]
 
     @property
     def details(self) -> list[str]:
-        """Return why the other clips failed."""
-        return self._failed_clips()[SHOWN_CLIPS:]
+        """Return why each clip failed, where the notes do not name all of them."""
+        lines = [f"  {clip}: failed: {why}" for clip, why in self.failures.items()]
+        return [] if lines == self.notes else lines
 
     @property
     def without_details(self) -> str:
-        """Return how to see the other clips that failed."""
-        n_more = self.failed - SHOWN_CLIPS
-        return (
-            f"  and {n_more} more: obygaze -v extract status {shlex.quote(self.store)}"
-        )
+        """Return how to see each clip that failed."""
+        return f"  each of them: obygaze -v extract status {shlex.quote(self.store)}"
 
-    def _failed_clips(self) -> list[str]:
-        return [f"  {clip}: failed: {why}" for clip, why in self.failures.items()]
+    @property
+    def _reasons(self) -> list[str]:
+        clips_of: dict[str, list[str]] = {}
+        for clip, why in self.failures.items():
+            clips_of.setdefault(why, []).append(clip)
+        return [f"  {few(clips, 3)}: failed: {why}" for why, clips in clips_of.items()]
 
 
 def store_status(path: Path) -> StoreStatus:

@@ -30,7 +30,7 @@ COMMANDS = {
     ),
     "stats": (
         f"{_HERE}.overview:stats_command",
-        "Count levels, concepts, films and folds.",
+        "Count levels, concepts, films and folds; each film has a row.",
     ),
     "group": (
         f"{_HERE}.grouping:group",

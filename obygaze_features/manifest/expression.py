@@ -13,7 +13,8 @@ A test is one of these, and `not`, `and`, `or` and parentheses combine them:
 
 A cell may have several values, joined with '|'; the column of the concepts is called `concept`.
 Names of several words or with other signs need quotes, as do words that begin with a digit, such
-as 1990s, and Python's own words such as `is`. 4 and 4.0 are the same number, but not the same id.
+as 1990s, and Python's own words such as `is`; a known column is read without them, too. 4 and 4.0
+are the same number, but not the same id.
 The grammar is a part of Python's: expressions are parsed by `ast` and never evaluated as Python.
 """
 
@@ -24,6 +25,7 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from obygaze_features.core.errors import FixInput, near
@@ -83,6 +85,7 @@ class Expression:
 def parse(
     text: str,
     *,
+    columns: Collection[str] = (),
     vocabulary: Collection[str] | None = None,
     where: str | None = None,
     of_empty: bool | None = False,
@@ -91,6 +94,8 @@ def parse(
 
     Args:
         text: The expression.
+        columns: The known columns: only where the text cannot be read as it is, quotes are put
+            around those that need some, and it is read again.
         vocabulary: The known concepts; another one is an error.
         where: What an error names as its place.
         of_empty: What a comparison with an empty cell gives. None, not known, makes the whole
@@ -99,7 +104,16 @@ def parse(
     parser = _Parser(re.sub(r"\s", " ", text), where, of_empty)
     if vocabulary is not None:
         parser.allowed |= dict.fromkeys(CONCEPTS, vocabulary)
-    condition = parser.parse()
+    try:
+        condition = parser.parse()
+    except BadExpression:
+        written = _with_quoted_columns(text, columns)
+        if written != text:
+            with suppress(BadExpression):
+                return parse(
+                    written, vocabulary=vocabulary, where=where, of_empty=of_empty
+                )
+        raise
     return Expression(
         text,
         condition,
@@ -107,6 +121,19 @@ def parse(
         tuple(parser.compared),
         tuple(parser.numbers),
     )
+
+
+def _with_quoted_columns(text: str, columns: Collection[str]) -> str:
+    """Return an expression with quotes around those of some columns that need quotes."""
+    names = [name for name in columns if quoted_word(name) != name]
+    names.sort(key=len, reverse=True)
+    parts = [QUOTED.pattern]
+    parts += (rf"(?<!\w){re.escape(name)}(?!\w)" for name in names)
+
+    def written(found: re.Match[str]) -> str:
+        return quoted_word(found[0]) if found[0] in names else found[0]
+
+    return re.sub("|".join(parts), written, text)
 
 
 def is_labelled(column: str, values_of: Values) -> bool:
@@ -314,10 +341,17 @@ def with_quotes(text: str) -> str:
     return written
 
 
+def compared_names(text: str) -> list[str]:
+    """Return what is before the sign of each test: a column, if it is one."""
+    tests = map(_TEST.fullmatch, _BETWEEN_TESTS.split(text))
+    return [test[2] for test in tests if test is not None]
+
+
 def _if_needed(word: str) -> str:
     word = word.strip()
-    is_valid = NUMBER.fullmatch(word) or QUOTED.fullmatch(word)
-    return word if is_valid else quoted_word(word)
+    # Python has no number such as 09.
+    is_number = NUMBER.fullmatch(word) and not re.match(r"-?0\d", word)
+    return word if is_number or QUOTED.fullmatch(word) else quoted_word(word)
 
 
 def quoted_word(word: str) -> str:

@@ -74,6 +74,8 @@ PUBLISHED_SPLIT = "02_EN_HN_S"
 UNKNOWN_FILM = "unknown"
 # How clips without a level are called where levels are counted.
 NO_LEVEL = "no level"
+# The level, in manifests the comment, of marks that say only that this time was watched.
+WATCHED = "watched"
 
 
 def require_numbers(
@@ -323,7 +325,11 @@ class Manifest:
         Args:
             expression: Over the columns: `"level == S and Body in concept"`, `"annotator == A1"`.
         """
-        parsed = parse(expression, vocabulary=self.header.concepts or None)
+        parsed = parse(
+            expression,
+            columns=self.columns,
+            vocabulary=self.header.concepts or None,
+        )
         try:
             require_numbers(parsed, self.clips, self.name)
             selected = self.with_clips(
@@ -609,6 +615,12 @@ def ascii_id(text: str) -> str:
     digest = sha256_bytes(decomposed.encode())[:6]
     readable = readable_id.strip("_.+-") or "id"
     return f"{readable}-{digest}"
+
+
+def is_only_watched(clip: Clip) -> bool:
+    """Return whether a row of marks says only that its annotator has watched this time."""
+    is_marked = bool(clip.level or clip.concepts)
+    return not is_marked and clip.extra.get("comment") == WATCHED
 
 
 def unannotated_id(clip: Clip) -> str:

@@ -57,6 +57,9 @@ def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
         if not any(map(_may_be_labels, clips_of_film.values())):
             continue
         words = sorted(set(cells))
+        n_words = len({word.casefold() for word in words})
+        # What few clips have is a remark.
+        are_labels = 2 * sum(bool(clip.values(column)) for clip in clips) > len(clips)
         if is_yes_and_no(words):
             ranked.append((0, column, column))
         elif has_numbers(cells):
@@ -68,9 +71,9 @@ def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
             is_to_correct = len(numbers) < len(cells)
             task = f"{column}>={limit_of(numbers)}"
             ranked.append((rank + is_to_correct, task, column))
-        elif 2 < len(words) <= MOST_WORDS:
-            ranked.append((len(words) + 1, column, column))
-        elif len(words) == 2:
+        elif are_labels and len(words) > 2 and n_words <= MOST_WORDS:
+            ranked.append((n_words + 1, column, column))
+        elif are_labels and len(words) == 2:
             # The rarer word is most often what is looked for, and not its negation.
             rarer = min(reversed(words), key=cells.count)
             ranked.append((3, f"{column}={rarer}", column))
@@ -81,7 +84,8 @@ def counted_words(clips: Sequence[Clip], column: str) -> str:
     """Return how many clips have each word of a column, if it has few words, each several times."""
     n_of_word = Counter(clip.extra.get(column, "") for clip in clips)
     n_empty = n_of_word.pop("", 0)
-    if not 1 < len(n_of_word) <= min(MOST_COUNTED, len(clips) / 2):
+    n_words = len({word.casefold() for word in n_of_word})
+    if len(n_of_word) < 2 or n_words > min(MOST_COUNTED, len(clips) / 2):
         return ""
     counts = [f"{word}: {n}" for word, n in sorted(n_of_word.items())]
     if n_empty:

@@ -7,6 +7,8 @@ it, with `Identity.of_clip` for a clip of a manifest and `store.identity.identit
 store.
 """
 
+import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import chain, count
@@ -15,11 +17,13 @@ from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.tables import number_of_cell
+from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.model import (
     UNKNOWN_FILM,
     Clip,
     Manifest,
     ascii_id,
+    is_only_watched,
     unannotated_id,
 )
 from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
@@ -158,10 +162,12 @@ class Comparison(NamedTuple):
         sameness: What the rows are to each other.
         contradiction: What differs, with both values: `film: alba and brug`. It is "" unless rows
             of the same id are different clips.
+        is_by_id: Whether neither times nor a video say it: of the film, the id alone says which.
     """
 
     sameness: Sameness
     contradiction: str = ""
+    is_by_id: bool = False
 
 
 def compare_clips(one: Identity, other: Identity) -> Comparison:
@@ -182,9 +188,10 @@ def compare_clips(one: Identity, other: Identity) -> Comparison:
         return Comparison(OTHER, f"times: {_shown(ours)} and {_shown(theirs)}")
     has_equal_film = bool(one.movie_id) and one.movie_id == other.movie_id
     has_equal_video = bool(one.video) and one.video == other.video
-    if has_equal_film or has_equal_times or has_equal_video:
-        return Comparison(_same_or_annotated(one, other))
-    return Comparison(UNKNOWN)
+    is_by_id = not has_equal_times and not has_equal_video
+    if has_equal_film or not is_by_id:
+        return Comparison(_same_or_annotated(one, other), is_by_id=is_by_id)
+    return Comparison(UNKNOWN, is_by_id=True)
 
 
 def _with_other_ids(one: Identity, other: Identity) -> Sameness:
@@ -257,6 +264,52 @@ def clips_of_rows(clips: Sequence[Clip]) -> list[list[Clip]]:
     for rows in rows_of_clips([Identity.of_clip(clip) for clip in clips]):
         of_clips.append([clips[row] for row in rows])
     return of_clips
+
+
+def overlaps_of_annotators(clips: Sequence[Clip]) -> str:
+    """Return a sentence on rows that overlap those of another annotator, else "".
+
+    With other times nobody knows whether they are about one clip, so that each counts as a clip.
+    """
+    rows = []
+    for clip in clips:
+        if clip.extra.get("annotator") and not is_only_watched(clip):
+            rows.append(clip)
+    n_rows_of = Counter(clip.extra["annotator"] for clip in rows)
+    if len(n_rows_of) < 2:
+        return ""
+    identities = [Identity.of_clip(clip) for clip in rows]
+    spans: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
+    for number, row in enumerate(identities):
+        for place, times in (
+            (("film", row.movie_id), row.in_film),
+            (("file", row.video), row.in_file),
+        ):
+            start_s, end_s = times or (None, None)
+            if place[1] and start_s is not None and end_s is not None:
+                spans.setdefault(place, []).append((start_s, end_s, number))
+    overlapping: set[int] = set()
+    for of_place in spans.values():
+        open_spans: list[tuple[float, int]] = []
+        for start_s, end_s, number in sorted(of_place):
+            # What ends where another one begins does not overlap it.
+            open_spans = [one for one in open_spans if one[0] > start_s + TOLERANCE_S]
+            row = identities[number]
+            for _, other in open_spans:
+                is_of_one = identities[other].annotator == row.annotator
+                if is_of_one or compare_clips(identities[other], row).sameness.is_same:
+                    continue
+                overlapping.update((number, other))
+            open_spans.append((end_s, number))
+    if not overlapping:
+        return ""
+    (name, _), *_ = n_rows_of.most_common(1)
+    where = shlex.quote(f"data.where=annotator == {quoted_word(name)}")
+    return (
+        f"{len(overlapping)} of {len(rows)} rows of {len(n_rows_of)} annotators overlap one of"
+        " another annotator, with other times, and each counts as a clip of its own, though some"
+        f" may be the same: in a run, --set {where} takes one annotator"
+    )
 
 
 def require_a_row_for_each(clips: Sequence[Clip], where: str, hint: str) -> None:

@@ -31,6 +31,7 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     View,
+    is_only_watched,
     own_columns,
     view_words,
 )
@@ -82,6 +83,7 @@ class Stats:
     unit: str = "clip"
     title: str = ""
     is_linked: bool = True
+    n_watched: int = 0
 
     def __repr__(self) -> str:
         levels = ", ".join(f"{n} {level}" for level, n in self.levels.items() if n)
@@ -127,7 +129,14 @@ class Stats:
     @property
     def notes(self) -> list[str]:
         """The words of the levels that were counted."""
-        return self.level_notes()
+        return [*self.level_notes(), *self.watched_notes]
+
+    @property
+    def watched_notes(self) -> list[str]:
+        """How many rows are not counted, since they say only what was watched."""
+        if not self.n_watched:
+            return []
+        return [f"not counted: {count(self.n_watched, 'row')} of what was watched"]
 
     def level_notes(
         self, words_of: Mapping[str, Sequence[str]] | None = None
@@ -219,7 +228,7 @@ def compute_stats(
     where: Annotated[str | None, Option(metavar="EXPRESSION")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> Stats:
-    """Count levels, concepts, films and folds.
+    """Count levels, concepts, films and folds; each film has a row.
 
     Args:
         manifest: The manifest.
@@ -240,7 +249,7 @@ def compute_stats(
         manifest = manifest.where(where)
         if not len(manifest):
             raise NotFound(f"no clip with {where}", where=manifest.name)
-    clips = list(manifest)
+    clips = [clip for clip in manifest if not is_only_watched(clip)]
     n_different = len(clips)
     if any(clip.extra.get("annotator") for clip in clips):
         n_different = len(clips_of_rows(clips))
@@ -273,6 +282,7 @@ def compute_stats(
         view=manifest.header.view,
         unit=manifest.header.unit,
         is_linked=bool(manifest.header.video_root),
+        n_watched=len(manifest) - len(clips),
         title=f"{manifest.header.dataset}, {view_words(manifest.header.view)}",
     )
 

@@ -55,7 +55,7 @@ from obygaze_features.store.layout import (
     check_arrays,
     check_store_name,
 )
-from obygaze_features.store.making import not_finite, rows_not_finite
+from obygaze_features.store.making import OTHER_NAME, not_finite, rows_not_finite
 from obygaze_features.store.placing import (
     before_of,
     finish_waiting,
@@ -179,6 +179,7 @@ def _is_there(target: Path) -> AlreadyThere:
     return AlreadyThere(
         "this store exists already, and a store is never changed in place",
         where=str(target),
+        hint=OTHER_NAME,
     )
 
 

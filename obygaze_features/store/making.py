@@ -200,12 +200,18 @@ def check_free(target: Path) -> None:
         raise name_taken(target)
 
 
+OTHER_NAME = (
+    "choose another store name: -o NAME; no command replaces a store, so remove the folder of one"
+    " that is not needed"
+)
+
+
 def name_taken(target: Path) -> AlreadyThere:
     """Return the error that a new store cannot have this name."""
     return AlreadyThere(
         "a file or folder of this name exists already",
         where=str(target),
-        hint="choose another store name: -o NAME",
+        hint=OTHER_NAME,
     )
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,11 @@ from obygaze_features.manifest.model import (
     require_numbers,
 )
 from obygaze_features.manifest.own_labels import own_tasks
-from obygaze_features.manifest.same_clip import Identity, rows_of_clips
+from obygaze_features.manifest.same_clip import (
+    Identity,
+    overlaps_of_annotators,
+    rows_of_clips,
+)
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.protocols.schema import AUTO, Data, Task
@@ -246,7 +251,8 @@ def _remarks(
     remarks = {}
     expression = None
     if data.where:
-        expression = parse(data.where, vocabulary=viewed.header.concepts or None)
+        known = viewed.header.concepts or None
+        expression = parse(data.where, columns=viewed.columns, vocabulary=known)
         unknown = viewed.unknown_values(expression)
         if unknown:
             remarks["unknown values"] = "; ".join(unknown) + "."
@@ -363,12 +369,15 @@ def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:
 def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
     """Return the expression of the positive clips, then that of the negative ones if any."""
     parsed = []
+    columns = table.clips[0].extra
     for key in ("positive", "negative"):
         text = getattr(task, key)
         if text:
             where = f"tasks.{name}.{key}"
             known = table.vocabulary or None
-            expression = parse(text, vocabulary=known, where=where, of_empty=None)
+            expression = parse(
+                text, columns=columns, vocabulary=known, where=where, of_empty=None
+            )
             parsed.append(expression)
     return parsed
 
@@ -436,7 +445,7 @@ def class_names(
     # A number alone is no name of a class.
     is_named = all(len(of_class) == 1 for of_class in words)
     if is_named and not any(map(NUMBER.fullmatch, set.union(*words))):
-        return [word for of_class in words for word in of_class]
+        return [*chain.from_iterable(words)]
     return names
 
 
@@ -458,10 +467,12 @@ def _meaning(task: Task, value: int) -> str:
 def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> str:
     """Return a sentence on rows that are about fewer clips, and on rows that contradict another.
 
-    It is "" where each row is about a clip of its own.
+    It is "" where each row is about a clip of its own, and overlaps no other annotator's.
     """
+    overlaps = overlaps_of_annotators(table.clips)
+    sentences = [f"{overlaps}."] if overlaps else []
     if table.n_distinct == len(table):
-        return ""
+        return "".join(sentences)
     annotators = {clip.extra.get("annotator", "") for clip in table.clips} - {""}
     of_annotators = f" of {count(len(annotators), 'annotator')}" if annotators else ""
     text = (
@@ -479,4 +490,4 @@ def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> st
             f"; positive for one and negative for another: {few(opposite)}, where the one score of"
             " a clip is wrong for one of them, so that no model reaches 1"
         )
-    return f"{text}."
+    return " ".join([f"{text}.", *sentences])

@@ -16,7 +16,12 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, NotFound, near
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.schema_check import Document, read_toml
-from obygaze_features.manifest.expression import HINT, BadExpression, parse
+from obygaze_features.manifest.expression import (
+    HINT,
+    BadExpression,
+    compared_names,
+    parse,
+)
 from obygaze_features.manifest.model import LEVELS
 from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.models.registry import (
@@ -319,7 +324,8 @@ def _check_expression(document: Document, text: str, key_path: str) -> None:
     if not text:
         return
     try:
-        parse(text)
+        # What else is a column is known beside the manifest.
+        parse(text, columns=compared_names(text))
     except BadExpression as error:
         reason = error.message.removeprefix("label expression, ")
         hint = "" if error.hint == HINT else f"; {error.hint}"

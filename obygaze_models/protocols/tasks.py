@@ -178,8 +178,10 @@ def asked_tasks(
         raise FixUsage(
             f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
         )
-    parse(text, where=f"--task {text}")
-    return {text: AskedTask(Task(positive=text), f"{ASKED} for which clips {text}?")}
+    positive = parse(text, columns=manifest.columns, where=f"--task {text}").text
+    return {
+        text: AskedTask(Task(positive=positive), f"{ASKED} for which clips {text}?")
+    }
 
 
 def _task_of_protocol(place: str, name: str) -> Task:
@@ -217,7 +219,7 @@ class _Labels:
         viewed = self.manifest.view(with_view(self.data, self.manifest).view)
         if not self.data.where:
             return list(viewed)
-        where = parse(self.data.where)
+        where = parse(self.data.where, columns=self.manifest.columns)
         return [clip for clip in viewed if where.holds(clip.values)]
 
     def cells(self, column: str) -> list[str]:

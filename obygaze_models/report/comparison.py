@@ -22,10 +22,10 @@ from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.same_clip import Identity, compare_clips
-from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import (
     METRICS,
     RANKING_METRICS,
+    goodness,
     metric_name,
     ranking_metric,
 )
@@ -42,7 +42,7 @@ from obygaze_models.runner.results import (
 )
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.summary import CellRows, counted_as, has_levels
+from obygaze_models.runner.summary import CellRows, counted_as, has_levels, verdict
 from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 
 # What two runs of one experiment share, or what follows from the rest.
@@ -79,15 +79,11 @@ class Side:
     difference_n_clips: int | None = None
     difference_n_films: int | None = None
 
-    @property
-    def certainty(self) -> str:
-        """Whether the difference can be chance, in words."""
-        if math.isnan(self.difference_p):
-            return "whether this is chance is not tested"
-        has_zero = self.difference_low <= 0 <= self.difference_high
-        if has_zero or self.difference_p > ALPHA:
-            return "this can be chance"
-        return "this is more than chance"
+    def is_better(self, metric: str) -> str:
+        """Return whether it is better than the first run, in the words of the report of a run."""
+        ends = (self.difference_low, self.difference_high)
+        low, high = sorted(goodness(metric, end) for end in ends)
+        return verdict({"low": low, "high": high, "p_all": self.difference_p})
 
 
 @dataclass(frozen=True)
@@ -269,7 +265,7 @@ class ComparedRuns(Listing):
                 way = "higher" if side.difference > 0 else "lower"
                 yield (
                     f"{name}: {metric} of {run} is {abs(side.difference):.2f} {way} than that of "
-                    f"{self.runs[0]} {clips}; {side.certainty}."
+                    f"{self.runs[0]} {clips} ({run} is better: {side.is_better(self.metric)})."
                 )
 
 
@@ -500,22 +496,31 @@ def _warnings(
     for name, run in zip(names[1:], runs[1:], strict=True):
         in_both = [key for key in run.tested if key in first]
         other_clips = []
+        other_classes = []
         other_folds = []
         for key in in_both:
             ours = run.tested[key]
-            has_same_clips = np.array_equal(ours.clips, first[key].clips)
-            if not has_same_clips or not np.array_equal(ours.y, first[key].y):
+            shared = on_shared_clips([ours, first[key]])
+            n_in_both = len(np.intersect1d(ours.clips, first[key].clips))
+            if not np.array_equal(ours.clips, first[key].clips):
                 other_clips.append(key)
-            of_both = on_shared_clips([ours, first[key]]).cells
+            if shared.n_clips < n_in_both:
+                other_classes.append(key)
+            of_both = shared.cells
             if of_both and _test_sets(of_both[0]) != _test_sets(of_both[1]):
                 other_folds.append(key)
         n_cells = count(len(in_both), "cell")
-        if other_clips:
-            key = other_clips[0]
-            noun = counted_as(runs[0].run)
+        noun = counted_as(runs[0].run)
+        problems = {
+            f"{name} tests other {noun}s than {names[0]}": other_clips,
+            f"{name} has other classes of {noun}s than {names[0]}": other_classes,
+        }
+        for problem, keys in problems.items():
+            if not keys:
+                continue
+            key = keys[0]
             yield (
-                f"{name} does not test the {noun}s of {names[0]} with the same classes in "
-                f"{len(other_clips)} of {n_cells}: {run.rows[key].n_clips} {noun}s of "
+                f"{problem} in {len(keys)} of {n_cells}: {run.rows[key].n_clips} {noun}s of "
                 f"{pair_name(*key[:2])}, {runs[0].rows[key].n_clips} in the first run. "
                 f"All numbers are on the {cells[key].n_clips} {noun}s that all runs test with the "
                 "same class."

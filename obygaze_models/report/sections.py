@@ -4,6 +4,7 @@ Every number stands in a table of the run, which has more of them than a page.
 """
 
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
@@ -294,7 +295,13 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
 def section_of_questions(run: ReportRun) -> Section:
     """Return the differences that the protocol asks for: its questions, and two training tasks."""
     section = Section("questions", "What the protocol asks")
-    asked = run.settings["questions"]
+    # A question of the protocol about a model that this run was not asked for is none of it.
+    wanted_models = run.protocol["grid"]["models"] or run.protocol["models"]
+    left_out = run.protocol["models"].keys() - set(wanted_models)
+    asked = []
+    for question in run.settings["questions"]:
+        if left_out.isdisjoint((question["first"], question["second"])):
+            asked.append(question)
     rows_of_text: dict[str, list[Cells]] = {}
     compared = [row for row in run.differences if row["against_train"] == row["train"]]
     for question in asked:
@@ -690,31 +697,34 @@ def section_of_errors(run: ReportRun) -> Section:
         return section
     rows: list[Cells | Heading] = []
     view = view_text(run)
-    for clip_id, movie_id, is_positive, score in surest_errors(run, cell):
+    errors = surest_errors(run, cell)
+    for clip_id, movie_id, is_positive, score in errors[:MOST_ERRORS]:
         clip = run.clips.get(clip_id, Clip(clip_id, movie_id))
         labels: Cells = ()
         if view:
             labels = (clip.level or DASH, ", ".join(clip.concepts) or DASH)
-        word = "positive" if is_positive else "negative"
+        word = "missed" if is_positive else "false alarm"
         rows.append(
             (run.film_name(movie_id), clip_id, *labels, word, NumberCell(score))
         )
     if not rows:
         return section
     of_labels = ("level", "concepts") if view else ()
-    headers = ("film", "clip", *of_labels, "class", "score")
+    headers = ("film", "clip_id", *of_labels, "error", "score")
     title = f"Surest errors of {run.label(cell)}, {pair_name(*pair_of_cell(cell))}"
+    watch = shlex.join(["obygaze", "view", "--run", run.folder.name])
     note = (
-        f"Wrong decisions that are farthest from the threshold of {cell.threshold:g}."
+        f"{len(rows)} of {count(len(errors), 'wrong decision')}, the farthest from the threshold of"
+        f" {cell.threshold:g} first; all are in predictions.csv. To watch the clips: {watch}"
     )
     if view:
-        note += f" Levels and concepts are those of the {view}."
+        note = f"Levels and concepts are those of the {view}. {note}"
     section.tables.append(ResultTable("errors", title, headers, rows, note))
     return section
 
 
 def surest_errors(run: ReportRun, cell: CellRows) -> list[tuple[str, str, bool, float]]:
-    """Return clip, film, class and mean score of the wrong decisions that are surest."""
+    """Return clip, film, class and mean score of the wrong decisions, the surest first."""
     key = (cell.train, cell.test, cell.store, cell.model)
     of_cell = []
     for row in run.predictions:
@@ -729,7 +739,7 @@ def surest_errors(run: ReportRun, cell: CellRows) -> list[tuple[str, str, bool, 
         if (score > cell.threshold) != is_positive:
             wrong.append((clip_id, str(of_clip[0]["movie_id"]), is_positive, score))
     wrong.sort(key=lambda error: (-abs(error[3] - cell.threshold), error[0]))
-    return wrong[:MOST_ERRORS]
+    return wrong
 
 
 # ---- how it was made ----
@@ -763,7 +773,7 @@ def _table_of_missing(
         note += f" The first {MOST_MISSING} are listed; run.json has all."
     n_clips = run.about["manifest"]["n_clips"]
     title = f"{store}: {len(missing)} of {n_clips} {counted_as(run)}s have no features"
-    headers = ("clip", "reason")
+    headers = ("clip_id", "reason")
     return ResultTable(
         f"missing-{slug(store)}", title, headers, listed, note, folded=True
     )

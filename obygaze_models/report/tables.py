@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from obygaze_features.core.console import count, digits_of, table
+from obygaze_features.core.console import count, digits_of, signed, table
 from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.outside import safe_text
 from obygaze_features.manifest.model import ascii_id
@@ -73,7 +73,7 @@ class NumberCell:
         if math.isnan(self.low + self.high):
             return ""
         digits = digits_of(self.low, self.high)
-        return f"[{self.low:z.{digits}f}, {self.high:z.{digits}f}]"
+        return f"[{signed(self.low, digits)}, {signed(self.high, digits)}]"
 
     def __str__(self) -> str:
         """Return the number and its interval in one line."""

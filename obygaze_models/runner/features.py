@@ -298,7 +298,15 @@ def _read(
         hint = f"obygaze store info {shlex.quote(store.location)} --clips"
         if (matched.rows < 0).all():
             problem = "is in this store"
-            hint = f"a store of the same data set; its first clip id is {next(iter(store), '')!r}"
+            first = next(iter(store), "")
+            command = (
+                f"obygaze store import FORMAT FILE --manifest {shlex.quote(table.name)}"
+            )
+            hint = (
+                f"its first clip id is {first!r}, the manifest's is {table.ids[0]!r}; if they may"
+                f" be the same clips, import the features again: {command}; else take a store of"
+                " these clips"
+            )
     if len(matrix.values):
         return matrix, ids
     clip, status = next(iter(matrix.reasons.items()))

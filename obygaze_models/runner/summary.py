@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from obygaze_features.core.console import MISSING, count, few, listed
+from obygaze_features.core.console import MISSING, count, few, listed, signed
 from obygaze_features.core.errors import MEANT
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
@@ -236,7 +236,7 @@ def short(value: float, digits: int = 2) -> str:
     """Return a number without the 0 before its point: .71; a dash if it is missing."""
     if not math.isfinite(value):
         return MISSING
-    text = f"{value:.{digits}f}"
+    text = signed(value, digits)
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
@@ -443,7 +443,8 @@ class Gain:
     @property
     def sentence(self) -> str:
         """Return the gain, and what it means as far as its interval says so."""
-        low, high = self.row["low"], self.row["high"]
+        low = self.row["low"]
+        high = self.row["high"]
         together = f"{listed([cell.store for cell in self.parts])} together"
         meaning = (
             f"this run does not show that {together} say more than the best store alone"

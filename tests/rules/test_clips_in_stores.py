@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -25,7 +26,7 @@ from support.written_stores import check_all
 
 from obygaze_features.core.errors import FixInput, Mismatch, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import Clip, Header, unannotated_id
+from obygaze_features.manifest.model import Clip, Header, ascii_id, unannotated_id
 from obygaze_features.manifest.model import Manifest as ClipManifest
 from obygaze_features.store import Row, Store, open_store
 from obygaze_features.store.changing import merge, subset
@@ -282,6 +283,9 @@ def check_import(
     n_by_ids = sum(not there.says_film for there in matched.values())
     assert ("by the ids alone" in notes) == bool(n_by_ids)
     assert not n_by_ids or f"{n_by_ids} clip" in notes
+    n_in_films = len(matched) - n_by_ids
+    assert ("by film and id alone" in notes) == bool(n_in_films)
+    assert not n_in_films or f"{n_in_films} clip" in notes
     store = open_store(folder / "s")
     for row, vector in zip(
         store.rows, store.read("clip", np.arange(len(store))), strict=True
@@ -293,6 +297,60 @@ def check_import(
 
 def test_an_import_never_gives_a_clip_the_numbers_of_another_film() -> None:
     searched(check_import, amount(12, 300), table=tables(), clips=labelled())
+
+
+@pytest.mark.parametrize("says_film", [True, False])
+@pytest.mark.parametrize("first_there", [0, 1, 2])
+def test_ids_that_may_count_from_another_number_are_asked_about(
+    tmp_path: Path, first_there: int, says_film: bool
+) -> None:
+    """The ids of a manifest count from 1; those of files fit all but one of each film."""
+    clips = [Clip(f"{film}-{n}", film) for film in "ab" for n in range(1, 6)]
+    there = [(film, first_there + n) for film in "ab" for n in range(5)]
+    np.savez(
+        tmp_path / "f.npz",
+        clip_id=[f"{film}-{n}" for film, n in there],
+        movie_id=[film if says_film else "" for film, _ in there],
+        clip=np.eye(10, dtype=np.float32),
+    )
+    manifest = ClipManifest("films", Header("films"), tuple(clips))
+    done = import_features("npz", tmp_path / "f.npz", tmp_path / "s", manifest=manifest)
+    asked = [text for text in done.warnings if "another number" in text]
+    assert len(asked) == (first_there != 1)
+    expected = {0: "a-5 of the manifest", 1: "", 2: "a-1 of the manifest"}[first_there]
+    assert expected in "".join(asked)
+
+
+def test_clips_left_over_in_different_films_are_not_asked_about(tmp_path: Path) -> None:
+    clips = (Clip("a-1", "a"), Clip("a-2", "a"), Clip("b-1", "b"))
+    ids = ["a-1", "b-1", "b-2"]
+    vectors = np.eye(3, dtype=np.float32)
+    films = [clip_id[0] for clip_id in ids]
+    np.savez(tmp_path / "f.npz", clip_id=ids, movie_id=films, clip=vectors)
+    manifest = ClipManifest("films", Header("films"), clips)
+    done = import_features("npz", tmp_path / "f.npz", tmp_path / "s", manifest=manifest)
+    assert not any("another number" in text for text in done.warnings)
+
+
+def test_groups_of_films_have_the_ids_of_film_and_clip(tmp_path: Path) -> None:
+    """`file["The Hours/0000"] = x` makes a group; the manifest wrote the id `The_Hours_0000`."""
+    vectors = {}
+    clips = []
+    with h5py.File(tmp_path / "f.h5", "w") as file:
+        for number, name in enumerate(("The Hours/0000", "The Hours/0001", "Io/0000")):
+            film = ascii_id(name.split("/")[0])
+            clips.append(Clip(ascii_id(name), film))
+            vectors[ascii_id(name)] = np.eye(3, dtype=np.float32)[number]
+            file[name] = vectors[ascii_id(name)]
+    manifest = ClipManifest("films", Header("films"), tuple(clips))
+    arrays = {"clip": "{film}/{id}"}
+    import_features(
+        "hdf5", tmp_path / "f.h5", tmp_path / "s", arrays=arrays, manifest=manifest
+    )
+    store = open_store(tmp_path / "s")
+    for row, values in zip(store.rows, store.read("clip", np.arange(3)), strict=True):
+        assert row.is_ok
+        np.testing.assert_array_equal(values, vectors[row.clip_id])
 
 
 # --- Withdrawals: merge, part, import, info ---

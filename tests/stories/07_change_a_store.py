@@ -100,7 +100,7 @@ def test_failed_rows_are_tried_again_on_request(ws: Workspace) -> None:
     ws.write(f"videos/{SECOND}.mp4", "a download that broke off")
     import_both(ws)
     failed = ws(RUN, code=3).text
-    assert f"{SECOND}-001: failed" in failed
+    assert f"{SECOND}-001, {SECOND}-002, {SECOND}-003 and 1 more: failed" in failed
     store = og.open_store("films.descriptors", workspace=ws.folder)
     with pytest.raises(og.ObygazeError, match=SECOND):
         store.matrix("clip")

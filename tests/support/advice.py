@@ -14,7 +14,7 @@ import click
 from support.cli import Result, call_obygaze
 
 # Where a command ends inside a line of advice; text in quotes may have such signs.
-COMMAND = re.compile(r"\bobygaze ((?:'[^']*'|[^;,()`])*(?:'[^']*'|[^;,()` ]))")
+COMMAND = re.compile(r"\bobygaze ((?:'[^']*'|[^;,()`'])*(?:'[^']*'|[^;,()`' ]))")
 PLACEHOLDER = re.compile(r"\b[A-Z]{4,}\b")
 OPTION = re.compile(r"(?<![\w/-])--[a-z][a-z-]+")
 ONE_OPTION = re.compile(r"--[a-z-]+( [a-z0-9][^ ,;()]*)?")

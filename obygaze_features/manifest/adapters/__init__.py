@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple
 
@@ -21,8 +22,15 @@ from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
 from obygaze_features.manifest.link import is_linked
-from obygaze_features.manifest.model import NO_LEVEL, Header, Manifest, SourceFile
+from obygaze_features.manifest.model import (
+    NO_LEVEL,
+    Header,
+    Manifest,
+    SourceFile,
+    is_only_watched,
+)
 from obygaze_features.manifest.own_labels import own_tasks
+from obygaze_features.manifest.same_clip import overlaps_of_annotators
 from obygaze_features.manifest.stats import Stats, compute_stats
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.manifest.vocabulary import (
@@ -151,11 +159,22 @@ class SavedManifest:
             name = str(self.path)
         stats = self._stats
         notes += stats.level_notes(self.imported.facts.get("level_words"))
+        notes += stats.watched_notes
+        overlaps = overlaps_of_annotators(self.manifest.clips)
+        if overlaps:
+            notes.append(overlaps)
         quoted = shlex.quote(name)
         if stats.unit == "segment":
             labels = shlex.quote(f"{self.path.stem}-levels.csv")
+            # Clips much longer than the segments would mix those of several levels.
+            lengths = [
+                (clip.end_s or 0) - (clip.start_s or 0)
+                for clip in self.manifest
+                if not is_only_watched(clip)
+            ]
+            every = max(1, round(median(lengths or [10])))
             notes.append(
-                f"next: obygaze manifest project {quoted} --every 10 -o {labels} for labels of"
+                f"next: obygaze manifest project {quoted} --every {every} -o {labels} for labels of"
                 f" clips, or obygaze manifest link {quoted} FOLDER"
             )
         elif stats.is_linked and stats.without_video < stats.clips:

@@ -221,7 +221,7 @@ def _read(
     manifest = Manifest(name, header, clips, tuple(extra))
     in_ids = columns_of_form(chosen.id)
     kept = [column for column in own_columns(extra) if column not in in_ids]
-    facts = {"level_words": words_of_levels(chosen)} if chosen.levels else {}
+    facts = {"level_words": words_of_levels(chosen.levels)} if chosen.levels else {}
     return ImportedManifest(manifest, tuple(warnings), _notes(clips, kept), facts), used
 
 

@@ -212,11 +212,11 @@ def _words(rows: Sequence[TableRow], column: str) -> list[str]:
     return list(_counts(rows, column))
 
 
-def words_of_levels(mapping: WordMapping) -> dict[str, list[str]]:
-    """Return the words that a mapping has for each level."""
+def words_of_levels(level_of: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the words for each level."""
     words: dict[str, list[str]] = {}
-    for word, level in mapping.levels.items():
-        words.setdefault(level, []).append(word)
+    for word, level in level_of.items():
+        words.setdefault(level, []).append(word or "(no text)")
     return words
 
 

@@ -232,6 +232,7 @@ def import_features(
     rows = imported.columns()
     failed = {rows.clip_ids[n]: rows.reasons[n] for n in sorted(imported.problems)}
     warnings = [
+        *clips.warnings,
         *imported.warnings,
         *rows_withdrawn_elsewhere(open_store(written.path), here, "in this new store"),
     ]
@@ -359,6 +360,7 @@ class Clips:
     places: npt.NDArray[np.int64]
     not_in_manifest: Sequence[str] = ()
     notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     unit: str = "clip"
 
 
@@ -382,7 +384,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest, reader.clip_ids)
-    ids_of_place = [names.rows_of(name) for name in reader.clip_ids]
+    ids_of_place = list(map(names.rows_of, reader.clip_ids, reader.movie_ids))
     ids_in_files: list[str] = []
     for ids in ids_of_place:
         ids_in_files += ids
@@ -399,6 +401,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     )
     places = []
     n_by_ids = 0
+    n_in_films = 0
     contradictions = {}
     for clip in manifest:
         place = place_of_clip.pop(clip.clip_id, -1)
@@ -411,6 +414,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         if compared.contradiction:
             contradictions[clip.clip_id] = compared.contradiction
         n_by_ids += compared.sameness is UNKNOWN
+        n_in_films += compared.is_by_id and compared.sameness is not UNKNOWN
     if contradictions:
         raise another_clip(contradictions, "files", reader.where)
     notes = []
@@ -424,14 +428,49 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
             "matched by the ids alone: the files have no movie_id, which says the film"
         )
         notes.append(f"{count(n_by_ids, unit)} {words}")
+    if n_in_films:
+        words = "matched by film and id alone: no times were compared"
+        notes.append(f"{count(n_in_films, unit)} {words}")
+    warnings = []
+    if n_by_ids or n_in_films:
+        warnings = _may_be_shifted(reader, rows, places, place_of_clip)
     return Clips(
         manifest=ManifestMark(manifest.name, rows.clips_sha256),
         rows=rows,
         places=np.array(places, dtype=np.int64),
         not_in_manifest=list(place_of_clip),
         notes=notes,
+        warnings=warnings,
         unit=unit,
     )
+
+
+def _may_be_shifted(
+    reader: Reader,
+    rows: RowColumns,
+    places: Sequence[int],
+    place_of_other: Mapping[str, int],
+) -> list[str]:
+    """Return a warning where the manifest and the files both have clips of a film left over.
+
+    Ids that count from 0 and from 1 are nearly the same ids, each of another clip.
+    """
+    without: dict[str, str] = {}
+    for clip_id, film, place in zip(rows.clip_ids, rows.movie_ids, places, strict=True):
+        if place < 0:
+            without.setdefault(film, clip_id)
+    for other, place in place_of_other.items():
+        film = as_id(reader.movie_ids[place] or "")
+        left_over = without.get(film, "")
+        if not film and without:
+            left_over = next(iter(without.values()))
+        if left_over:
+            return [
+                f"{left_over} of the manifest is not in the files, and {other} of the files not in"
+                " the manifest: if one counts the clips of a film from another number (0 or 1),"
+                " all clips that the ids matched have the features of their neighbours"
+            ]
+    return []
 
 
 def _identity_in(reader: Reader, place: int, clip_id: str) -> Identity:
@@ -470,8 +509,8 @@ class _Names:
     """The names by which a clip of a manifest is known.
 
     These are its id, the id without the annotator, the name of its video if it is all of that, and
-    what becomes its id by the rule of manifests. A name of two clips is none. A row whose id the
-    files have takes no other name.
+    what becomes its id by the rule of manifests, also after its film, as in a path: `FILM/ID`. A
+    name of two clips is none. A row whose id the files have takes no other name.
     """
 
     def __init__(self, manifest: model.Manifest, in_files: Sequence[str]) -> None:
@@ -494,9 +533,12 @@ class _Names:
                 (about,) = clips
                 self.rows_of_name[name] = rows_of_clip[about]
 
-    def rows_of(self, name: str) -> list[str]:
+    def rows_of(self, name: str, film: str | None) -> list[str]:
         """Return the ids of the rows about the clip of a name, or the name where there is none."""
-        for known_name in (name, composed(name), model.ascii_id(name)):
+        # Where two films have one name, the files' reader has put the film before it.
+        in_film = f"{film}/{name.removeprefix(f'{film}-')}" if film else name
+        by_rule = model.ascii_id(name)
+        for known_name in (name, composed(name), by_rule, model.ascii_id(in_film)):
             found = []
             for row in self.rows_of_name.get(known_name, ()):
                 if row == name or row not in self.named:

@@ -189,6 +189,28 @@ def replace_id(clip: Clip) -> Clip:
     return replace(clip, clip_id=clip.clip_id.replace("lake-", "lake-1"))
 
 
+def test_intervals_depend_neither_on_the_order_of_rows_nor_on_names_of_films() -> None:
+    random = np.random.default_rng(3)
+    ratings = random.integers(1, 4, (40, 2)).astype(float)
+    films = random.integers(0, 6, 40)
+    one = reliability_of(ratings, "ab", [f"The Film {n}" for n in films])
+    order = random.permutation(40)
+    names = [f"film_{9 - n}" for n in films[order]]
+    other = reliability_of(ratings[order], "ab", names)
+    assert one.krippendorff_interval == pytest.approx(other.krippendorff_interval)
+
+
+def test_a_column_of_no_annotator_says_how_columns_are_compared() -> None:
+    clips = tuple(
+        Clip(f"c{n}", "f", extra={"one": word, "two": "look"})
+        for n, word in enumerate(("look", "Look"))
+    )
+    manifest = Manifest("films", Header("films"), clips)
+    with pytest.raises(FixInput, match="no row names one") as error:
+        audit_reliability(manifest, raters="one,two", column="one=look")
+    assert "--raters without --column" in str(error.value.hint)
+
+
 def test_columns_of_raters_need_a_row_for_each_clip() -> None:
     clips = []
     for annotator in ("ada", "ben"):

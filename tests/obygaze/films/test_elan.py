@@ -268,6 +268,30 @@ def test_a_prefix_that_is_not_declared_is_no_file_of_elan(tmp_path: Path) -> Non
         import_segments([path], "lake", 25)
 
 
+def test_words_of_levels_are_those_of_tiers_of_levels(tmp_path: Path) -> None:
+    path = tmp_path / "lake.eaf"
+    levels = timed("a", [("viel", 0, 1000), ("", 1000, 2000)])
+    tier = f'<TIER TIER_ID="ada" LINGUISTIC_TYPE_REF="frei">{levels}</TIER>'
+    path.write_text(document(tier + MUSIC), "utf-8")
+    mapping = TierMapping(
+        levels={"viel": "S", "leise": "S", "": "EN"},
+        tiers={"ada": "levels", "Musik": "unused"},
+    )
+    imported = import_segments([path], "lake", 25, mapping=mapping)
+    words = imported.facts["level_words"]
+    assert words == {"EN": ["(no text)"], "S": ["viel"]}
+
+
+def test_a_time_slot_without_a_number_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lake.eaf"
+    text = document(ADA).replace('TIME_VALUE="2000"', 'TIME_VALUE=""')
+    path.write_text(text, "utf-8")
+    with pytest.raises(
+        FixInput, match="the time slot 't2000' has the time '', no number"
+    ):
+        import_segments([path], "lake", 25)
+
+
 @pytest.mark.parametrize("concept", ["Look, sideways", "Look; Body", "Mirror, big"])
 def test_a_concept_with_a_comma_comes_back_as_one(tmp_path: Path, concept: str) -> None:
     pytest.importorskip("pympi")

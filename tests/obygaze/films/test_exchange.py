@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import http.server
 import json
+import shlex
 import subprocess
 import threading
 from dataclasses import replace
@@ -686,6 +687,40 @@ def test_an_annotator_of_a_film_in_two_files_is_refused(
     if kind == "csv":
         with pytest.raises(FixInput, match=problem):
             read_marks(paths)
+
+
+def test_marks_of_two_people_that_overlap_are_said_and_compared(tmp_path: Path) -> None:
+    """Each counted as a clip of its own, and no line said so."""
+    rows = ["movie_id,annotator,start_frame,end_frame,level,framerate"]
+    for number in range(12):
+        level = ("S", "HN")[number % 2]
+        first = 100 * number
+        rows.append(f"lake,Jana B,{first},{first + 79},{level},25")
+        if number < 8:
+            rows.append(f"lake,Mia,{first + 5},{first + 84},{level},25")
+    rows.append("pier,Jana B,0,79,S,25")
+    (tmp_path / "two.csv").write_text("\n".join(rows), "utf-8")
+    watched = f"{rows[0]}\nlake,Jana B,0,1200,watched,25\nlake,Mia,0,1200,watched,25\n"
+    watched += "pier,Jana B,0,900,watched,25\n"
+    (tmp_path / "two.watched.csv").write_text(watched, "utf-8")
+    words = ("manifest", "import", "segments", "two.csv", "-o", "two")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert (
+        "16 of 21 rows of 2 annotators overlap one of another annotator" in done.stderr
+    )
+    assert "--set 'data.where=annotator == \"Jana B\"'" in done.stderr
+    assert "manifest project two --every 3 " in done.stderr
+    stats = call_obygaze("manifest", "stats", "two", cwd=tmp_path).ok()
+    assert "21 segments of 2 films" in stats.stdout
+    assert "not counted: 3 rows of what was watched" in stats.stderr
+    # A film more or less leaves the ids of the others.
+    assert read_manifest(tmp_path / "manifests/two.toml")["pier-Jana_B-0001"]
+    words = ("audit", "reliability", "two", "--column", "level")
+    told = call_obygaze(*words, cwd=tmp_path).stderr
+    (hint,) = [line for line in told.splitlines() if "Try: " in line]
+    for line in hint.partition("passages with other times: ")[2].split(", then "):
+        done = call_obygaze(*shlex.split(line)[1:], cwd=tmp_path).ok()
+    assert "lake" in done.stdout
 
 
 @pytest.mark.parametrize("film", ["../../evil", "a/b", "a\\b"])

@@ -411,3 +411,40 @@ def test_a_comment_is_refused(text: str) -> None:
 def test_a_value_in_quotes_may_have_the_sign_of_a_comment() -> None:
     clip = Clip("a", "m", extra={"tag": "#1"})
     assert parse("tag == '#1' and level != S").holds(clip.values)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Rating (0-3)>=2",
+        "not Rating (0-3) < 2 and mood==joy",
+        "'Rating (0-3)' >= 2",
+        "Rating (0-3) (new) == 1 or Rating (0-3)>=2",
+    ],
+)
+def test_a_known_column_is_read_without_quotes(text: str) -> None:
+    """`run --task` took what tables print of a column, and every other command refused it."""
+    columns = ("Rating", "Rating (0-3)", "Rating (0-3) (new)", "mood")
+    clips = []
+    for rating in ("1", "2", "3"):
+        cells = dict(zip(columns, ("1", rating, "0", "joy"), strict=True))
+        clips.append(Clip(f"c{rating}", "m", extra=cells))
+    manifest = Manifest("films", Header("Films", {}), tuple(clips), columns)
+    assert manifest.where(text).clip_ids == ("c2", "c3")
+
+
+def test_quotes_are_put_only_where_an_expression_cannot_be_read() -> None:
+    columns = ("Rating (0-3)", "2")
+    plain = parse("rating == 2", columns=columns)
+    assert plain.text == "rating == 2"
+    for text in ("Rating (0-4)>=2", "Rating (0-3) == two words"):
+        with pytest.raises(BadExpression) as error:
+            parse(text, columns=columns)
+        assert error.value.hint == _hint(text)
+        assert error.value.details[0] == text
+
+
+def _hint(text: str) -> str:
+    with pytest.raises(BadExpression) as error:
+        parse(text)
+    return str(error.value.hint)

@@ -134,8 +134,9 @@ def test_a_plan_is_made_once(tmp_path: Path) -> None:
             kind=MAKER.kind,
         )
     filled_store(tmp_path / "t")
-    with pytest.raises(AlreadyThere, match="exists already"):
+    with pytest.raises(AlreadyThere, match="exists already") as error:
         plan(tmp_path / "t")
+    assert "no command replaces a store" in str(error.value.hint)
     with pytest.raises(NotFound, match="not being filled"):
         seal(tmp_path / "u")
 

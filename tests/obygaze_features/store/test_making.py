@@ -114,8 +114,9 @@ def test_names_that_have_a_meaning_are_refused(tmp_path: Path, name: str) -> Non
 def test_a_target_that_exists_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "s", some_rows(75))
     before = files_of(tmp_path)
-    with pytest.raises(AlreadyThere, match="of this name exists already"):
+    with pytest.raises(AlreadyThere, match="of this name exists already") as error:
         write(tmp_path / "s", some_rows(75))
+    assert "no command replaces a store" in str(error.value.hint)
     (tmp_path / "empty").mkdir()
     with pytest.raises(AlreadyThere):
         write(tmp_path / "empty", some_rows(75))

@@ -136,8 +136,14 @@ class TestMissing:
             manifest = manifest.with_clips(clips)
         with pytest.raises(
             NotFound, match="none of the 120 clips of the manifest is in this store"
-        ):
+        ) as error:
             run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
+        first = manifest.clips[0].clip_id
+        ids = f"its first clip id is 'x{first}', the manifest's is {first!r}"
+        assert str(error.value.hint).startswith(ids)
+        assert f"store import FORMAT FILE --manifest {manifest.name}" in str(
+            error.value.hint
+        )
 
     @pytest.mark.parametrize(
         ("change", "words"),

@@ -216,11 +216,26 @@ def test_a_word_is_told_from_another_one_as_the_hint_says() -> None:
     assert class_names(name, task, found, table) == ["nein", "ja"]
 
 
-def test_the_error_of_data_where_shows_the_name_in_quotes() -> None:
+def test_a_column_without_quotes_is_read_in_data_where_and_positive() -> None:
+    text = "Sexualisiert? in {ja, nein}"
+    changes = [f"data.where={text}", "tasks.own.positive=Sexualisiert? == ja"]
+    protocol = load_protocol("honest", changes, ["own"])
+    table = clip_table(
+        manifest_of("Sexualisiert?", ["ja", "egal", "nein"]), protocol.data
+    )
+    assert len(table) == 2
+    assert task_labels("own", protocol.tasks["own"], table).tolist() == [1, 0]
     with pytest.raises(FixInput) as error:
-        load_protocol("honest", ["data.where=Sexualisiert? in {ja, nein}"])
-    (line,) = error.value.details
+        clip_table(manifest_of("other", ["ja"]), protocol.data)
     written = '"Sexualisiert?" in {ja, nein}'
+    assert f"write {shlex.quote(written)}, with" in str(error.value.hint)
+
+
+def test_the_error_of_data_where_shows_a_value_in_quotes() -> None:
+    with pytest.raises(FixInput) as error:
+        load_protocol("honest", ["data.where=own == ja?"])
+    (line,) = error.value.details
+    written = 'own == "ja?"'
     assert f"write {shlex.quote(written)}, with" in line
     assert load_protocol("honest", [f"data.where={written}"]).data.where == written
 
@@ -293,6 +308,24 @@ def test_rows_of_annotators_are_counted_with_the_clips_they_contradict_each_othe
     of_ada = ClipTable("made-up", clips[:4], ())
     labels = {"a=oui": task_labels("a=oui", task, of_ada)}
     assert rows_of_annotators(labels, of_ada) == ""
+
+
+def test_rows_that_overlap_those_of_another_annotator_are_said() -> None:
+    spans = [("ada", 0, 3), ("ada", 5, 8), ("ada", 9, 11), ("ben", 1, 4), ("ben", 8, 9)]
+    clips = []
+    for number, (name, start_s, end_s) in enumerate(spans):
+        extra = {"annotator": name, "a": "oui"}
+        times = {"start_s": float(start_s), "end_s": float(end_s)}
+        clips.append(Clip(f"c{number}", "m", **times, extra=extra))
+    # What was only watched is no clip.
+    extra = {"annotator": "ben", "comment": "watched"}
+    clips.append(Clip("c9", "m", start_s=0.0, end_s=99.0, extra=extra))
+    said = rows_of_annotators({}, ClipTable("made-up", clips, ()))
+    assert said.startswith(
+        "2 of 5 rows of 2 annotators overlap one of another annotator"
+    )
+    assert "--set 'data.where=annotator == ada' takes one annotator." in said
+    assert rows_of_annotators({}, ClipTable("made-up", clips[:3], ())) == ""
 
 
 def test_ids_are_not_numbers() -> None:

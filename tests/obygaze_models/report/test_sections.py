@@ -24,6 +24,7 @@ from support.run_tables import (
     scores_for,
 )
 
+from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.report.figures import (
@@ -73,6 +74,9 @@ def test_questions_have_their_differences_and_unanswered_ones_say_so(
     run = made_run(tmp_path / "run", [RIDGE, GUESS], [row], changes=changes)
     section = sections_by_key(run)["questions"]
     assert section.sentences == ["No difference of this run answers: Nobody asked"]
+    changes.append('grid.models=["ridge"]')
+    run = made_run(tmp_path / "one", [RIDGE, GUESS], [row], changes=changes)
+    assert not sections_by_key(run)["questions"].sentences
     better = sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
     value = f"{RIDGE.ap - GUESS.ap:.2f} [0.10, 0.40]"
     rows = rows_of(section.tables[0])
@@ -319,16 +323,29 @@ def test_errors_are_listed_with_their_level_the_surest_first(tmp_path: Path) -> 
     assert [row[1] for row in rows] == [CLIPS.ids[number] for number in order[:10]]
     first = int(order[0])
     assert rows[0][2] == ("S" if CLIPS.y[first] else "EN")
+    assert rows[0][4] == ("missed" if CLIPS.y[first] else "false alarm")
     assert rows[0][5] == f"{RIDGE.scores[first]:.2f}"
+    note = section.tables[0].note
+    assert f"10 of {wrong.sum()} wrong decisions" in note
+    assert note.endswith("obygaze view --run run")
 
 
-def test_without_the_manifest_errors_have_their_class_and_no_level(
+def test_the_clips_of_a_table_of_errors_can_be_chosen(tmp_path: Path) -> None:
+    """A command that takes a table of clips takes one that a report has written."""
+    made = made_run(tmp_path / "run", [RIDGE])
+    table = sections_by_key(made)["errors"].tables[0]
+    path = tmp_path / "errors.csv"
+    path.write_bytes(table.as_csv())
+    assert clip_ids(path) == [row[1] for row in rows_of(table)]
+
+
+def test_without_the_manifest_errors_have_no_level(
     tmp_path: Path,
 ) -> None:
     made = made_run(tmp_path / "run", [RIDGE])
     rows = rows_of(sections_by_key(made)["errors"].tables[0])
     assert {row[2] for row in rows} == {"–"}
-    assert {row[4] for row in rows} <= {"positive", "negative"}
+    assert {row[4] for row in rows} <= {"missed", "false alarm"}
 
 
 def test_of_probabilities_the_threshold_is_one_half(tmp_path: Path) -> None:

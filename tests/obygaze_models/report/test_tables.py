@@ -43,6 +43,12 @@ def test_numbers_show_their_interval_and_missing_ones_a_dash() -> None:
     ]
 
 
+def test_an_end_below_zero_that_rounds_to_it_keeps_its_sign() -> None:
+    """An interval that has 0 in it seemed to begin at 0, beside the words "not shown"."""
+    assert str(NumberCell(0.31, -0.001, 0.6)) == "0.31 [-0.00, 0.60]"
+    assert str(NumberCell(0.31, -0.0, 0.6)) == "0.31 [0.00, 0.60]"
+
+
 def test_csv_keeps_full_precision_with_intervals_and_headings_in_columns() -> None:
     rows = list(csv.DictReader(io.StringIO(TABLE.as_csv().decode("utf-8"))))
     assert rows == [

@@ -333,6 +333,8 @@ def test_the_answer_is_about_the_model_of_either_side_of_a_question(
         (0.999, "1.00"),
         (10.0, "10.00"),
         (-20.5, "-20.50"),
+        (-0.001, "-.00"),
+        (-0.0, ".00"),
     ],
 )
 def test_only_a_leading_zero_is_left_out(value: float, text: str) -> None:
