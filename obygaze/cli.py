@@ -235,6 +235,12 @@ def _explained_by_click(error: click.ClickException) -> ObygazeError:
             message = f"{message}: what is written is named with -o"
         session = error.ctx.find_object(Session)
         missing = error.param if isinstance(error, click.MissingParameter) else None
+        if missing is not None and missing.param_type_name == "option":
+            for line in getattr(error.ctx.command, "examples", "").splitlines():
+                is_whole = not line.endswith("\\")
+                if is_whole and not set(line.split()).isdisjoint(missing.opts):
+                    hint = f"{line} ({hint})"
+                    break
         if missing is not None and missing.name == "runs" and session is not None:
             names = session.workspace.names("runs")
             hint = f"one of {few(names)}" if names else hint

@@ -257,6 +257,15 @@ def test_wrong_usage_is_exit_2_and_points_at_the_help(words, hint):
     assert len(lines) == 2
 
 
+def test_a_missing_option_is_shown_in_an_example(tmp_path):
+    done = call_obygaze("audit", "annotations", "my", cwd=tmp_path)
+    assert done.stderr.splitlines() == [
+        "Error: Missing option '--x'.",
+        "  Try: obygaze audit annotations obygaze12 --x 'level == S' --y 'level == HN'"
+        " (obygaze audit annotations --help)",
+    ]
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
