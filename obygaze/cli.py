@@ -237,9 +237,10 @@ def _explained_by_click(error: click.ClickException) -> ObygazeError:
         missing = error.param if isinstance(error, click.MissingParameter) else None
         if missing is not None and missing.param_type_name == "option":
             for line in getattr(error.ctx.command, "examples", "").splitlines():
-                is_whole = not line.endswith("\\")
-                if is_whole and not set(line.split()).isdisjoint(missing.opts):
-                    hint = f"{line} ({hint})"
+                # The names before it in the example are not those of the user.
+                _, option, value = line.partition(f" {missing.opts[0]} ")
+                if option and not line.endswith("\\"):
+                    hint = f"{option.lstrip()}{value} ({hint})"
                     break
         if missing is not None and missing.name == "runs" and session is not None:
             names = session.workspace.names("runs")
