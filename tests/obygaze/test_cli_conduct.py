@@ -261,8 +261,7 @@ def test_a_missing_option_is_shown_in_an_example(tmp_path):
     done = call_obygaze("audit", "annotations", "my", cwd=tmp_path)
     assert done.stderr.splitlines() == [
         "Error: Missing option '--x'.",
-        "  Try: --x 'level == S' --y 'level == HN'"
-        " (obygaze audit annotations --help)",
+        "  Try: --x 'level == S' --y 'level == HN' (obygaze audit annotations --help)",
     ]
 
 
