@@ -223,9 +223,9 @@ def _figure_of_cells(
         nearly_perfect = [cell for cell in cells if cell.value(metric) > NEARLY_PERFECT]
         if any(math.isfinite(cell.ends(metric)[0]) for cell in nearly_perfect):
             caption += (
-                f" An interval of a value above {short(NEARLY_PERFECT, 1)} is not narrower than the"
-                " number of clips allows: it may begin below every draw of films, as these all end"
-                " near 1."
+                f" Where a value is above {short(NEARLY_PERFECT, 1)}, draws of films say too little:"
+                " its interval is as wide as its number of clips asks for, and may begin below"
+                " all of them."
             )
     return Figure(key, title, caption, figure)
 

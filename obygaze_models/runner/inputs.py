@@ -180,7 +180,7 @@ def _shares_left_out(
         which = f"Clips that lack a part of {store.name}"
         if protocol.fit.choose_store:
             # All stores then have the same clips.
-            which = "Clips without features in all stores"
+            which = "Clips that a store has no features of"
         of_tasks = []
         for task, of_task in labels.items():
             left_out = of_task[~store.present & (of_task >= 0)]

@@ -390,7 +390,7 @@ def test_an_interval_below_every_draw_is_explained(
     cell = replace(RIDGE, scores=scores_for(CLIPS, 50.0 if is_perfect else 0.3, 1))
     run = ReportRun.of(made_run(tmp_path / "run", [cell]))
     caption = figure_of_pair(run, (cell.train, cell.test)).caption
-    assert ("may begin below every draw of films" in caption) == is_perfect
+    assert ("draws of films say too little" in caption) == is_perfect
 
 
 def test_the_figure_of_the_answer_is_not_drawn_again(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def test_of_two_joins_each_part_says_what_it_lacks(tmp_path: Path) -> None:
         "3 of 150 clips have no features in read",
     ]
     (shares,) = [text for text in texts if "Positive are" in text]
-    assert shares.startswith("Clips without features in all stores are left out.")
+    assert shares.startswith("Clips that a store has no features of are left out.")
     # The gain is about the parts of its join, and the stores are compared two by two.
     gain = gain_of(run, cells_of(run))
     assert gain is not None
