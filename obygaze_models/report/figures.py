@@ -223,8 +223,8 @@ def _figure_of_cells(
         nearly_perfect = [cell for cell in cells if cell.value(metric) > NEARLY_PERFECT]
         if any(math.isfinite(cell.ends(metric)[0]) for cell in nearly_perfect):
             caption += (
-                f" Where a value is above {short(NEARLY_PERFECT, 1)}, draws of films say too little:"
-                " its interval is as wide as its number of clips asks for, and may begin below"
+                f" Where a value is above {short(NEARLY_PERFECT, 1)}, draws of films say too"
+                " little: its interval is as wide as its number of clips asks for, and may begin below"
                 " all of them."
             )
     return Figure(key, title, caption, figure)
