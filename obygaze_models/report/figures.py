@@ -224,8 +224,8 @@ def _figure_of_cells(
         if any(math.isfinite(cell.ends(metric)[0]) for cell in nearly_perfect):
             caption += (
                 f" Where a value is above {short(NEARLY_PERFECT, 1)}, draws of films say too"
-                " little: its interval is as wide as its number of clips asks for, and may begin below"
-                " all of them."
+                " little: its interval is as wide as its number of clips asks for, and may begin"
+                " below all of them."
             )
     return Figure(key, title, caption, figure)
 
