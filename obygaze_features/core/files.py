@@ -34,8 +34,8 @@ VIDEO_SUFFIXES = (
     *(".mp4", ".m4v", ".mkv", ".avi", ".mov", ".webm", ".mpg", ".mpeg", ".m2ts", ".ts"),
     *(".wmv", ".flv", ".ogv", ".3gp", ".vob", ".divx"),
 )
-# Files with features, and the format of `store import` that reads them.
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z")
+# Files with features, and the format of `store import` that reads them.
 FEATURES = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet"}
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.02

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
-from importlib.resources import files
+from pkgutil import get_data
 from typing import Any, ParamSpec, TypeVar
 
 from obygaze_features.core.errors import FixInput, InstallExtra, first_line
@@ -22,7 +22,7 @@ def lazy_exports(
     `if TYPE_CHECKING:` as `from MODULE import NAME as NAME`. These lines are read and not run: a
     name is imported when it is first used. A package calls this in the `else`.
     """
-    source = files(package).joinpath("__init__.py").read_text("utf-8")
+    source = get_data(package, "__init__.py") or b""
     module_of: dict[str, str] = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module:

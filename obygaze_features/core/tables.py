@@ -254,7 +254,13 @@ def read_table(
 
 def header_of(path: Path) -> tuple[str, ...]:
     """Return the columns of a table; of another text file, a line in pieces."""
-    return read_table(path, required=(), violations=Violations(path)).columns
+    head = None
+    if not is_workbook(path):
+        # Rows would take much more memory than the file: it may be a table of features.
+        with open_file(path) as stream:
+            head = b"".join(islice(_as_utf8(stream, path), MOST_TITLES + 2))
+    violations = Violations(path)
+    return read_table(path, required=(), violations=violations, data=head).columns
 
 
 def _delimiter_of(header: str, required: Sequence[str] = ()) -> str:

@@ -98,7 +98,8 @@ def _array_of_vectors(store: Store, name: str | None) -> str:
         if array.is_float and array.shape:
             arrays.append(array.name)
     if not name:
-        name = "clip" if "clip" in arrays else [*arrays, *store.feature_arrays][0]
+        others = [array.name for array in store.record.arrays]
+        name = "clip" if "clip" in arrays else [*arrays, *others][0]
     if store.array(name).name not in arrays:
         raise FixInput(
             f"the array {name!r} has no vectors of features to compare",

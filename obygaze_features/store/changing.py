@@ -44,6 +44,7 @@ from obygaze_features.store.joining import (
     JOINED_ARRAY,
     JOINED_DTYPE,
     JoinedPart,
+    are_of_words,
     canonical_order,
     part_names,
     part_of,
@@ -840,10 +841,12 @@ def join(
     with_rows = [store for store in opened if (store.table.find([*clips]) >= 0).any()]
     width = sum(part.width for part in parts)
     arrays = [Array.of(JOINED_ARRAY, JOINED_DTYPE, (width,))]
-    words = [store.record.array(N_WORDS) for store in opened]
-    if words[0] is not None and None not in words:
+    # An import may have another array of this name.
+    words = Array.of(N_WORDS, "int32", ())
+    have_words = all(store.record.array(N_WORDS) == words for store in opened)
+    if have_words and are_of_words(parts):
         # Where all parts are silent, equal vectors are no copies.
-        arrays.append(words[0])
+        arrays.append(words)
     source.show(progress, arrays)
     return _written(
         target,

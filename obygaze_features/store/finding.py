@@ -182,6 +182,9 @@ def find_copies(
         remark = _remark_on(path, kind, withdrawals, seals)
         if remark in ("", BY_IDS) and not _says_who_wrote_it(path, kind):
             remark = NO_SEAL
+        if remark is None and path.name in originals:
+            # It may have other names for its clips than the store.
+            remark = ORIGINAL
         if remark is not None:
             copies.append(Copy(path, kind, remark=remark))
     earlier = f"{home.name}{BEFORE}"

@@ -56,6 +56,11 @@ def joined_parts(recipe: Recipe) -> tuple[JoinedPart, ...]:
     return parts_of(recipe.to_json())
 
 
+def are_of_words(parts: Sequence[JoinedPart]) -> bool:
+    """Return whether all parts are made of words, so that a joined store may count them."""
+    return {part.medium for part in parts} == {"words"}
+
+
 def part_slices(parts: Sequence[JoinedPart]) -> list[slice]:
     """Return where each part is in a row."""
     slices = []

@@ -14,7 +14,12 @@ from msgspec import Meta
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.core.schema_check import Record, Sha256
 from obygaze_features.manifest.model import UNKNOWN_FILM as UNKNOWN_FILM
-from obygaze_features.store.joining import JOINED_ARRAY, JOINED_DTYPE, parts_of
+from obygaze_features.store.joining import (
+    JOINED_ARRAY,
+    JOINED_DTYPE,
+    are_of_words,
+    parts_of,
+)
 from obygaze_features.store.layout import (
     CHECKS,
     CRC_BYTES,
@@ -353,7 +358,7 @@ def _check_store(store: StoreRecord, where: str) -> None:
         width = sum(part.width for part in parts)
         expected: list[tuple[str, str, tuple[int, ...]]]
         expected = [(JOINED_ARRAY, JOINED_DTYPE, (width,))]
-        if len(store.arrays) > 1 and {part.medium for part in parts} == {"words"}:
+        if len(store.arrays) > 1 and are_of_words(parts):
             expected.append((N_WORDS, "int32", ()))
         arrays = [(array.name, array.dtype, array.shape) for array in store.arrays]
         if arrays != expected:

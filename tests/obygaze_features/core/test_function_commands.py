@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from click.testing import CliRunner
@@ -20,9 +20,6 @@ from obygaze_features.core.function_commands import (
 )
 from obygaze_features.core.options import PYTHON_ONLY, Bar, Option
 from obygaze_features.core.workspace import Workspace
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

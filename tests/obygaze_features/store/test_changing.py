@@ -356,6 +356,30 @@ def test_a_table_or_folder_that_was_imported_is_listed_by_its_name(
     }
 
 
+def test_the_original_of_an_import_is_listed_whatever_its_names_of_clips_are(
+    workspace: Workspace,
+) -> None:
+    """Names of videos, and ids in groups of films, are other words than the ids of a store."""
+    original = workspace.root / "lent" / "original.npz"
+    original.parent.mkdir()
+    np.savez(original, names=["01", "02"], X=np.ones((2, 4), np.float32))
+    np.savez(workspace.root / "other.npz", names=["01", "02"], X=np.ones((2, 4)))
+    clips = (Clip("a-1", "a", video="01.mp4"), Clip("a-2", "a", video="02.mp4"))
+    import_features(
+        "npz",
+        original,
+        workspace.root / "stores" / "films",
+        arrays={"clip": "X"},
+        id_key="names",
+        manifest=Manifest("films", Header("films"), clips),
+    )
+    store = workspace.root / "stores" / "films"
+    made = subset(store, without=["a-1"], reason="asked", workspace=workspace)
+    assert [(copy.path, copy.remark) for copy in made.copies[1:]] == [
+        (original, ORIGINAL)
+    ]
+
+
 def test_a_damaged_store_hides_nothing_that_was_withdrawn(workspace: Workspace) -> None:
     """Every command in the workspace ended with an error that its table is damaged."""
     stores = workspace.root / "stores"

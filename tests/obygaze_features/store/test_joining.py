@@ -507,6 +507,30 @@ def test_a_name_does_not_make_a_joined_store(here: Workspace) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    ("medium", "dtype", "counts_words"),
+    [("words", "int32", True), ("words", "int64", False), ("pictures", "int32", False)],
+)
+def test_only_words_are_counted_in_a_joined_store(
+    here: Workspace, medium: str, dtype: str, counts_words: bool
+) -> None:
+    """An import may have an array of this name, and the new store could not be opened."""
+    counts = {"one": [0, 2], "two": [3, 0]}
+    for name, n_words in counts.items():
+        sampling = {"medium": medium}
+        recipe = a_recipe(backbone={"name": name}, sampling=sampling)
+        values = {"clip": np.ones((2, 4), np.float32)}
+        values["n_words"] = np.array(n_words, dtype)
+        made_store(here.root / "stores" / name, some_rows(2), values, recipe=recipe)
+    join(["one", "two"], "both", workspace=here.root)
+    both = open_store("both", workspace=here.root)
+    assert both.read("clip", [0, 1]).tolist() == [[1.0] * 8] * 2
+    arrays = [array.name for array in both.record.arrays]
+    assert arrays == ["clip", "n_words"][: 1 + counts_words]
+    if counts_words:
+        assert both.read("n_words", [0, 1]).tolist() == [3, 2]
+
+
 def test_a_person_recognises_parts_of_one_title(here: Workspace) -> None:
     """Imports without a backbone all have the title of their format."""
     rows = some_rows(3)
