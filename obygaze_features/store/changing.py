@@ -874,9 +874,13 @@ def _give_to_annotators(
     for manifest in manifests:
         if manifest is None:
             continue
-        known = [clip for clip in manifest if clip.clip_id in clips]
+        # Where all stores have a row, the manifest of today has nothing to say.
+        lacking = []
+        for clip in manifest:
+            if 0 < len(clips.get(clip.clip_id, ())) < len(stores):
+                lacking.append(clip)
         for place, store in enumerate(stores):
-            for clip, clip_id in zip(known, store.match(known).ids, strict=True):
+            for clip, clip_id in zip(lacking, store.match(lacking).ids, strict=True):
                 rows = clips[clip.clip_id]
                 if clip_id == clip.clip_id or place in [each.place for each in rows]:
                     continue

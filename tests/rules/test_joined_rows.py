@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store, open_store
 from obygaze_features.store.changing import join
+from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN
 
 CLIPS = ("alba-1", "alba-2", "brug-1", "brug-2", "casa-1")
@@ -178,3 +179,22 @@ def test_a_run_finds_in_a_join_what_it_finds_in_all_parts(
             for store, rows in zip(stores, matched, strict=True)
         ]
         assert found.values.tobytes() == np.concatenate(expected, axis=1).tobytes()
+
+
+def test_stores_of_the_same_rows_are_joined_whatever_the_manifest_has_become(
+    tmp_path: Path,
+) -> None:
+    manifest = annotated_manifest()
+    here = Workspace(tmp_path)
+    later = [replace(clip, start_s=99.0, end_s=100.0) for clip in manifest]
+    write_manifest(manifest.with_clips(later), here.manifest(manifest.name))
+    rows = [Row(c.clip_id, c.movie_id, c.start_s, c.end_s) for c in manifest]
+    stores = []
+    for name in "ab":
+        recipe = a_recipe(backbone={"name": name})
+        values = {"clip": np.ones((len(rows), 2), np.float32)}
+        mark = ManifestMark(manifest.name, "0" * 64)
+        made = made_store(tmp_path / name, rows, values, recipe=recipe, manifest=mark)
+        stores.append(made)
+    made_of_both = join(stores, tmp_path / "both", workspace=here)
+    assert list(open_store(made_of_both.path).rows) == rows

@@ -96,8 +96,11 @@ def open_hdf5(
                 id_key=id_key,
             )
         reader.handles = [handle]
-        groups = [name for name, kind in _kinds(handle).items() if kind is h5py.Group]
-        if is_plain and groups:
+        groups = []
+        if is_plain:
+            kinds = _kinds(handle)
+            groups = [name for name, kind in kinds.items() if kind is h5py.Group]
+        if groups:
             hint = f"--array clip='{groups[0]}/{ID}' takes one"
             note = f"groups were left out: {few(groups, 3)}; {hint}"
             reader.notes = [*reader.notes, note]
