@@ -99,9 +99,9 @@ class Resize:
             size = (max(to_height, to_width * height // width), to_width)
         elif self.fit != "squash":
             size = (to_height, max(to_width, to_height * width // height))
-        box = self.target or size
-        if self.crop:
-            box = (self.crop, self.crop)
+        box = size
+        if self.target or self.crop:
+            box = self.target or (self.crop, self.crop)
         rounds = self.crop_offset == "round"
         spare = (size[0] - box[0], size[1] - box[1])
         top, left = (round(n / 2) if rounds else n // 2 for n in spare)

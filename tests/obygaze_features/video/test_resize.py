@@ -165,6 +165,7 @@ def test_squash_is_opencvs(height: int, width: int) -> None:
         (Resize(50), (50, 88)),
         (Resize(50, squash_first=70), (50, 50)),
         (Resize(256, fit="squash", filter="nearest"), (256, 256)),
+        (Resize(0, 3, target=(6, 10)), (6, 10)),
     ],
 )
 def test_the_shape_is_known_before(resize: Resize, shape: tuple[int, int]) -> None:
