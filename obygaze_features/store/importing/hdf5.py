@@ -101,7 +101,8 @@ def open_hdf5(
             kinds = _kinds(handle)
             groups = [name for name, kind in kinds.items() if kind is h5py.Group]
         if groups:
-            hint = f"--array clip='{groups[0]}/{ID}' takes one"
+            key = shlex.quote(f"{groups[0]}/{ID}")
+            hint = f"--array clip={key} takes one"
             note = f"groups were left out: {few(groups, 3)}; {hint}"
             reader.notes = [*reader.notes, note]
         return reader

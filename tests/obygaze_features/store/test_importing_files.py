@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import shlex
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -368,10 +369,12 @@ def test_ids_behind_a_large_group_are_asked_for(
 
 
 def test_groups_beside_the_data_sets_of_clips_are_said(tmp_path: Path) -> None:
-    file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "more/c": V})
+    file = hdf5(tmp_path / "f.h5", {"a": V, "b": V, "Ada's/c": V})
     done = import_features("hdf5", file, tmp_path / "s")
     assert done.n_clips == 2
-    assert any(note.startswith("groups were left out: more") for note in done.notes)
+    (note,) = [note for note in done.notes if note.startswith("groups were left out")]
+    _, _, hint = note.partition("; ")
+    assert "clip=Ada's/{id}" in shlex.split(hint)
 
 
 def test_a_data_set_without_a_shape_is_a_failed_row(tmp_path: Path) -> None:
