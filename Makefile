@@ -21,7 +21,7 @@ ROUNDS ?= 10
 TORTURED = $(addprefix tests/obygaze_features/store/test_, killed_fillings.py killed_changes.py \
 	disks.py histories.py reading_damage.py reading_servers.py copying_elsewhere.py) \
 	$(addprefix tests/rules/test_, doubtful.py leftovers.py clips_in_stores.py written_is_read.py)
-# What the others that search search is the same in each round.
+# All other tests that draw with a seed: they draw the same in each round.
 SEARCHED = $(filter-out $(TORTURED),$(shell grep -rl --include='*.py' --exclude-dir=support \
 	'from support.seeds' tests) tests/obygaze_models/protocols/test_cells_alone.py)
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt

@@ -195,14 +195,20 @@ def _task_of_protocol(place: str, name: str) -> Task:
     return tasks[name]
 
 
-def _one_against_another(column: str, words: Sequence[str]) -> str:
-    """Return how a word is compared with some of the others, where a column has three or more."""
+def _one_against_another(column: str, words: Sequence[str], where: str) -> str:
+    """Return how a word is compared with some of the others, where a column has three or more.
+
+    The command has one `data.where`, so that the one that was typed is part of the new one.
+    """
     if len(words) < 3 or all(map(NUMBER.fullmatch, words)):
         return ""
     first, *_, last = words
     task = shlex.quote(f"{column}={first}")
-    others = shlex.quote(f"data.where={quoted_word(column)} != {quoted_word(last)}")
-    return f"; without the clips of {last}: --task {task} --set {others}"
+    others = f"{quoted_word(column)} != {quoted_word(last)}"
+    if where:
+        others = f"({where}) and {others}"
+    change = shlex.quote(f"data.where={others}")
+    return f"; without the clips of {last}: --task {task} --set {change}"
 
 
 class _Labels:
@@ -312,9 +318,10 @@ class _Labels:
         is_number = NUMBER.fullmatch(value) is not None
         is_known = plain_value(value, column) in values
         if not is_known and not (is_number and sign[0] in "<>"):
+            against = _one_against_another(column, values, self.data.where)
             raise FixUsage(
                 f"the column {column} has no {value!r}{near(value, values)}",
-                hint=f"one of its values: {few(values)}{_one_against_another(column, values)}",
+                hint=f"one of its values: {few(values)}{against}",
             )
         text = f"{quoted_word(column)} {sign} {quoted_word(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)

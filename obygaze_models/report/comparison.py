@@ -42,7 +42,13 @@ from obygaze_models.runner.results import (
 )
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.summary import CellRows, counted_as, has_levels, verdict
+from obygaze_models.runner.summary import (
+    CellRows,
+    counted_as,
+    has_levels,
+    in_sentence,
+    verdict,
+)
 from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 
 # What two runs of one experiment share, or what follows from the rest.
@@ -79,11 +85,12 @@ class Side:
     difference_n_clips: int | None = None
     difference_n_films: int | None = None
 
-    def is_better(self, metric: str) -> str:
+    def verdict(self, metric: str) -> str:
         """Return whether it is better than the first run, in the words of the report of a run."""
         ends = (self.difference_low, self.difference_high)
         low, high = sorted(goodness(metric, end) for end in ends)
-        return verdict({"low": low, "high": high, "p_all": self.difference_p})
+        found = verdict({"low": low, "high": high, "p_all": self.difference_p})
+        return in_sentence(found)
 
 
 @dataclass(frozen=True)
@@ -265,7 +272,7 @@ class ComparedRuns(Listing):
                 way = "higher" if side.difference > 0 else "lower"
                 yield (
                     f"{name}: {metric} of {run} is {abs(side.difference):.2f} {way} than that of "
-                    f"{self.runs[0]} {clips} ({run} is better: {side.is_better(self.metric)})."
+                    f"{self.runs[0]} {clips} ({run} is better: {side.verdict(self.metric)})."
                 )
 
 

@@ -42,7 +42,7 @@ K = TypeVar("K")
 RANDOM = "random"  # the baseline with values in closed form
 RANDOM_SHARE = 0.5  # of the clips that it calls positive
 # Why a fold has no test on the store that training films choose.
-NOT_CHOSEN = "no fit without some training clips says which store is the best"
+NOT_CHOSEN = "there are no scores of held-out training clips to compare the stores by"
 TUNED = [metric.name for metric in METRICS.values() if metric.is_tuned]
 
 
@@ -392,7 +392,7 @@ def with_chosen_stores(cells: Sequence[Cell]) -> list[Cell]:
         if not tested:
             model = on_stores[0].model
             raise FixInput(
-                f"training films can choose a store for {model} in no fold: {NOT_CHOSEN}",
+                f"training films cannot choose a store for {model} in any fold: {NOT_CHOSEN}",
                 hint="splits with validation clips, grid.models without"
                 f" {model}, or --set fit.choose_store=false",
             )

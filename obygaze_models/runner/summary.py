@@ -534,7 +534,12 @@ def _better_of(first: str, second: str, row: ResultRow) -> str:
         return first if found == BETTER else second
     if found in (PERHAPS_BETTER, PERHAPS_WORSE):
         return f"perhaps {first if found == PERHAPS_BETTER else second}"
-    return found
+    return in_sentence(found)
+
+
+def in_sentence(found: str) -> str:
+    """Return a verdict as a sentence has it, where a table has a dash."""
+    return "not tested" if found == UNKNOWN else found
 
 
 def difference_text(row: ResultRow) -> str:

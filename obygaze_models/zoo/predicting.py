@@ -54,7 +54,7 @@ FILM_SEEN = "film-seen"
 FILM_UNKNOWN = "film-unknown"
 IN_SAMPLE = "in-sample"
 GIVEN = "given"
-# Of the command that a note shows.
+# The most clips that a note advises to draw and to mark.
 MOST_DRAWN = 40
 
 

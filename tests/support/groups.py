@@ -1,8 +1,8 @@
 """Checks that one worker does one after another: those of a file, which share what they make.
 
-A file with the most tests begins first: the pages are one group, so that nobody waits for the guide
-in the end, and one of them goes on from the demo. The marks `xdist_group` of pytest-xdist 3.8 have
-no effect with pytest 9.2.
+The group with the most tests begins first: the pages are one group, so that nobody waits for the
+guide in the end, and one of them goes on from the demo. The marks `xdist_group` of pytest-xdist 3.8
+have no effect with pytest 9.2.
 """
 
 from __future__ import annotations

@@ -94,6 +94,17 @@ def test_an_inner_split_that_cannot_be_fitted_counts_for_no_option(
     assert fitting._choose(options, held, context)[0] == 0
 
 
+def test_rows_with_the_same_features_have_one_inner_score(tmp_path: Path) -> None:
+    """Those of a bottleneck were rounded in other ways, which put them in an order."""
+    held, context = first_fold(store_run(tmp_path))
+    features = replace(context.features, equal=np.arange(len(FILMS)) // 2)
+    scores = fitting._over_inner_splits(
+        held, replace(context, features=features), lambda train, rows: rows + 0.0
+    ).scores
+    pairs = np.unique(scores // 2)
+    assert len(np.unique(scores)) == len(pairs) < len(scores)
+
+
 def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(
     tmp_path: Path,
 ) -> None:

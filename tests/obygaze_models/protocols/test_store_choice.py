@@ -320,7 +320,7 @@ def test_a_fold_is_tested_on_a_store_that_something_chose_or_is_left_out(
             best = min(known, key=lambda name: (-known[name], name))
             expected[str(number)] = (best, (100 * number + ord(best)) / 1000)
     if not expected:
-        with pytest.raises(FixInput, match="can choose a store for m in no fold"):
+        with pytest.raises(FixInput, match="cannot choose a store for m in any fold"):
             with_chosen_stores(cells)
         return
     (cell,) = with_chosen_stores(cells)
@@ -337,7 +337,7 @@ def test_a_perceptron_without_validation_clips_chooses_no_store(tmp_path: Path) 
     manifest = films(2, 40, seed=3)
     stores = two_stores(tmp_path / "stores", manifest)
     with pytest.raises(
-        FixInput, match="can choose a store for mlp in no fold"
+        FixInput, match="cannot choose a store for mlp in any fold"
     ) as error:
         run_on(tmp_path, choosing(models=("ridge", "mlp")), manifest, stores)
     assert "fit.choose_store=false" in (error.value.hint or "")

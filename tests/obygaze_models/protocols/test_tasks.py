@@ -214,6 +214,13 @@ def test_a_word_is_told_from_another_one_as_the_hint_says() -> None:
     assert task.title == "Sexualisiert? is ja, against nein"
     # The classes have the words of the person.
     assert class_names(name, task, found, table) == ["nein", "ja"]
+    # What was chosen stays chosen.
+    protocol = load_protocol("honest", ["data.where=clip_id != c5"], ["x"])
+    with pytest.raises(FixUsage) as error:
+        with_tasks(protocol, ["Sexualisiert?=ja,nein"], manifest)
+    change = shlex.split(error.value.hint.partition("vielleicht: ")[2])[3]
+    kept = clip_table(manifest, load_protocol("honest", [change]).data)
+    assert [clip.clip_id for clip in kept.clips] == ["c0", "c1", "c3", "c4"]
 
 
 def test_a_column_without_quotes_is_read_in_data_where_and_positive() -> None:

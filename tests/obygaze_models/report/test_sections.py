@@ -498,6 +498,7 @@ def test_the_difference_of_two_stores_is_a_sentence(tmp_path: Path) -> None:
         (-0.3, 0.1, 0.6, "not shown"),
         (-0.3, -0.1, 0.01, "noise"),
         (-0.3, -0.1, 0.2, "perhaps noise"),
+        (math.nan, math.nan, math.nan, "not tested"),
     ):
         row = difference_row(RIDGE, other, low, high, p)
         run = made_run(tmp_path / better, [RIDGE, other], [row], stores=stores)

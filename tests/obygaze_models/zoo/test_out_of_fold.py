@@ -90,6 +90,18 @@ def ridge(trained: Path, tmp_path: Path) -> SavedModel:
     return load_model(tmp_path / "ridge")
 
 
+def test_a_task_of_a_file_has_its_own_classes_whatever_its_name_is(
+    tmp_path: Path, store: Store
+) -> None:
+    """`FILE.toml:EN_S` had the classes of the `EN_S` of honest, "negative" and "positive"."""
+    own = tmp_path / "own.toml"
+    own.write_text(
+        "schema = 'obygaze-protocol/1'\n[tasks.EN_S]\npositive = 'level == S'"
+    )
+    model, _ = kept(tmp_path, store, "ridge", task=f"{own}:EN_S")
+    assert model.info.classes == ("not EN_S", "EN_S")
+
+
 def scores_in(run: Run, **wanted: str) -> dict[str, list[float]]:
     """The scores of each clip in predictions.csv, one for each fit that tested it."""
     found = defaultdict(list)
