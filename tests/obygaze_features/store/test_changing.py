@@ -356,6 +356,22 @@ def test_a_table_or_folder_that_was_imported_is_listed_by_its_name(
     }
 
 
+def test_an_original_with_other_names_for_its_clips_is_listed(
+    workspace: Workspace,
+) -> None:
+    """Its keys are no ids, so that nobody finds the clip in it, and it was not listed."""
+    original = workspace.root / "lent" / "c3d.h5"
+    original.parent.mkdir()
+    with h5py.File(original, "w") as file:
+        for name in "ab":
+            file[f"v_{name}/c3d"] = np.ones(4, np.float32)
+    store = workspace.root / "stores" / "c3d"
+    import_features("hdf5", original, store, arrays={"clip": "v_{id}/c3d"})
+    made = subset(store, without=["a"], reason="asked", workspace=workspace)
+    (listed,) = made.copies[1:]
+    assert (listed.path, listed.remark, listed.command) == (original, ORIGINAL, "")
+
+
 def test_a_damaged_store_hides_nothing_that_was_withdrawn(workspace: Workspace) -> None:
     """Every command in the workspace ended with an error that its table is damaged."""
     stores = workspace.root / "stores"
