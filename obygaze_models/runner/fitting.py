@@ -292,7 +292,7 @@ def with_inner_scores(fitted: Fitted, held: HeldOut, context: FitContext) -> Fit
 
     def score_inside(train: IntArray, rows: IntArray) -> FloatArray:
         inside = fit_model(settled, held.inner(train, rows), context)
-        return inside.score_clips(context.features, rows)
+        return inside.score(context.features.of(rows))
 
     return replace(fitted, inner=_over_inner_splits(held, context, score_inside))
 
@@ -380,7 +380,7 @@ def _over_inner_splits(
     folds = []
     for fold, (train, rows) in enumerate(_inner_splits(held, context)):
         try:
-            scores.append(score(train, rows))
+            scores.append(context.features.tied(rows, score(train, rows)))
         except FixTraining:  # such as a concept that too few clips of the others have
             return InnerScores()
         truth.append(context.y_of(rows))

@@ -279,8 +279,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         part_scaling = fitted.part_scaling
         found_on = fitted.found_on
         names = ["negative", "positive"]
-        if task not in load_protocol("honest").tasks:
-            asked = protocol.tasks[task]
+        asked = protocol.tasks[task]
+        if asked != load_protocol("honest").tasks.get(task):
             names = class_names(task, asked, store.labels[task], table)
         name_of_code = dict(zip(("0", "1"), names, strict=True))
         classes = [
