@@ -683,12 +683,15 @@ class _Importer:
         annotator = plain(segment.annotator) or "cue"
         self.rates.compare(segment.movie_id, segment.end_frame, rate, str(path))
         self.sources.add(segment.movie_id, annotator, path)
-        # A new mark in one film leaves the ids of the others as they are.
-        self.n_clips_of[segment.movie_id] += 1
-        number = self.n_clips_of[segment.movie_id]
+        # A new mark leaves the ids of other films and annotators as they are. The film `lake` by
+        # `b-ada` and the film `lake-b` by `ada` are counted together: their ids begin alike.
+        beginning = f"{segment.movie_id}-{annotator}"
+        counted_as = ascii_id(beginning)
+        self.n_clips_of[counted_as] += 1
+        number = self.n_clips_of[counted_as]
         self.clips.append(
             Clip(
-                clip_id=ascii_id(f"{segment.movie_id}-{annotator}-{number:04d}"),
+                clip_id=ascii_id(f"{beginning}-{number:04d}"),
                 movie_id=segment.movie_id,
                 start_s=float(segment.start_frame / rate),
                 end_s=float((segment.end_frame + 1) / rate),

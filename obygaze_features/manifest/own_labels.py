@@ -164,6 +164,6 @@ def limit_of(numbers: Sequence[str]) -> str:
         n_below = bisect_left(in_order, float(limit), key=float)
         return abs(2 * n_below - len(in_order))
 
-    # The smallest number would make one class of all.
+    # The smallest number would make one class of all; there is no other if all are 1 and 01.
     above = [number for number in in_order if float(number) > float(in_order[0])]
-    return min(above, key=unevenness)
+    return min(above or in_order, key=unevenness)

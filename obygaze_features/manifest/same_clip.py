@@ -162,7 +162,7 @@ class Comparison(NamedTuple):
         sameness: What the rows are to each other.
         contradiction: What differs, with both values: `film: alba and brug`. It is "" unless rows
             of the same id are different clips.
-        is_by_id: Whether neither times nor a video say it: of the film, the id alone says which.
+        is_by_id: Whether the id alone says which clip of the film it is: no times and no video do.
     """
 
     sameness: Sameness

@@ -723,6 +723,22 @@ def test_marks_of_two_people_that_overlap_are_said_and_compared(tmp_path: Path) 
     assert "lake" in done.stdout
 
 
+def test_ids_are_of_one_mark_and_change_with_those_of_one_annotator(
+    tmp_path: Path,
+) -> None:
+    """Marks of two films had one id, and were refused as rows that contradict each other."""
+    table = tmp_path / "marks.csv"
+    header = "movie_id,annotator,start_frame,end_frame,level,framerate\n"
+    rows = ["lake,b-ada,0,9,S,25", "lake-b,ada,0,9,S,25", "lake,mia,0,9,S,25"]
+    ids = []
+    for added in ([], ["lake,eva,0,9,S,25"]):
+        table.write_text(header + "\n".join([*added, *rows]))
+        clips = import_segments([table], "marks").manifest.clips
+        ids.append([clip.clip_id for clip in clips][-3:])
+    assert ids[0] == ["lake-b-ada-0001", "lake-b-ada-0002", "lake-mia-0001"]
+    assert ids[1] == ids[0]
+
+
 @pytest.mark.parametrize("film", ["../../evil", "a/b", "a\\b"])
 def test_no_file_is_written_outside_the_folder(tmp_path: Path, film: str) -> None:
     table = tmp_path / "in" / "marks.csv"

@@ -277,6 +277,11 @@ def test_a_limit_that_is_offered_makes_two_classes(cells: list[str]) -> None:
         assert min(map(float, cells)) < limit <= max(map(float, cells))
 
 
+def test_a_number_in_two_spellings_is_no_bug() -> None:
+    with pytest.raises(FixUsage, match="which are positive"):
+        asked("own", ["1", "01", "1"], "own")
+
+
 def test_what_a_model_says_is_no_label() -> None:
     """The columns that a table of predictions has beside a person's own."""
     scores = {"basis": "unseen", "p:S": "0.5", "margin:Look": "1"}
