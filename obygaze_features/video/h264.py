@@ -357,7 +357,7 @@ class CodedPictures:
         return unused
 
     def contradicted(self, shown: Ints) -> Bools:
-        """Return which packets tell another place among their neighbours in the order of showing.
+        """Return which packets tell that they are shown before or after others, unlike their times.
 
         None does if any of them tells no place.
 
@@ -367,9 +367,11 @@ class CodedPictures:
         contradicted = np.zeros(len(self._orders), dtype=np.bool_)
         orders = np.array(self._orders, np.int64)[shown]
         if self._has_read_all:
-            (is_back,) = np.nonzero(np.diff(orders) <= 0)
-            contradicted[shown[is_back]] = True
-            contradicted[shown[is_back + 1]] = True
+            # One picture at another time moves all up to there by a place.
+            highest_before = np.maximum.accumulate(orders)[:-1]
+            lowest_after = np.minimum.accumulate(orders[::-1])[::-1][1:]
+            contradicted[shown[1:][orders[1:] <= highest_before]] = True
+            contradicted[shown[:-1][orders[:-1] >= lowest_after]] = True
         return contradicted
 
 

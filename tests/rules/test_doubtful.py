@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -657,6 +658,33 @@ def check_windows_by_number(n_films: int, seed: int, folder: Path) -> None:
 
 def test_windows_by_number_are_right_or_fail_whatever_the_times(tmp_path: Path) -> None:
     check_windows_by_number(12, SEED, tmp_path)
+
+
+@pytest.mark.parametrize("first", [49, 52, 55, 56])
+def test_a_picture_between_two_whose_times_changed_is_doubtful_too(
+    first: int, tmp_path: Path
+) -> None:
+    """Of three that turn, two may be in their order, at the places of others."""
+    codec, options = WITH_B_PICTURES["h264"]
+    options = options | {"g": "12"}
+    numbers = range(N_PICTURES)
+    whole = write_video(
+        tmp_path / "whole.mkv", codec, numbers=numbers, options=options, size=(96, 72)
+    )
+    with av.open(str(whole)) as film:
+        times = [packet.pts for packet in film.demux(video=0) if packet.size]
+    times[first : first + 3] = [*times[first + 1 : first + 3], times[first]]
+
+    def change(at: int, packet: Any) -> Any:
+        packet.pts = times[at]
+        return packet
+
+    path = remux(whole, tmp_path / "turned.mkv", change)
+    for start in range(40, N_PICTURES, WINDOW):
+        ranks = range(start, start + WINDOW)
+        with suppress(BadVideo):
+            clip = decode_clip(path, PictureView(WINDOW), ranks=ranks)
+            assert read_numbers(clip.pictures) == list(ranks)
 
 
 @pytest.mark.check("many films")
