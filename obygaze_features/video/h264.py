@@ -342,7 +342,7 @@ class CodedPictures:
             self._order_of_reference = order
         return order
 
-    def unused(self, shown: Ints) -> Bools:
+    def unused(self, shown: Ints, reorder: int) -> Bools:
         """Return for each packet whether no other picture needs it.
 
         None counts as such if a number is missing, or if the times disagree with the order in the
@@ -350,28 +350,31 @@ class CodedPictures:
 
         Args:
             shown: The positions of the pictures in the order of their times.
+            reorder: How many pictures the decoder may hold back until others are shown.
         """
         is_certain = self._has_read_all and self._gap_finder.is_certain
-        is_certain = is_certain and not self.contradicted(shown).any()
+        is_certain = is_certain and not self.contradicted(shown, reorder).any()
         unused: Bools = (np.array(self._layers) == self._highest_layer) & is_certain
         return unused
 
-    def contradicted(self, shown: Ints) -> Bools:
-        """Return which packets tell that they are shown before or after others, unlike their times.
+    def contradicted(self, shown: Ints, reorder: int) -> Bools:
+        """Return which packets tell another place among their neighbours in the order of showing.
 
-        None does if any of them tells no place.
+        None does if any of them tells no place. Those between two that changed places are doubtful
+        too: of three that turn, two are still in their order.
 
         Args:
             shown: As for `unused`.
+            reorder: As for `unused`; a time that moves a picture by more places is not believed.
         """
         contradicted = np.zeros(len(self._orders), dtype=np.bool_)
         orders = np.array(self._orders, np.int64)[shown]
-        if self._has_read_all:
-            # One picture at another time moves all up to there by a place.
-            highest_before = np.maximum.accumulate(orders)[:-1]
-            lowest_after = np.minimum.accumulate(orders[::-1])[::-1][1:]
-            contradicted[shown[1:][orders[1:] <= highest_before]] = True
-            contradicted[shown[:-1][orders[:-1] >= lowest_after]] = True
+        if not self._has_read_all:
+            return contradicted
+        for apart in range(1, max(reorder, 1) + 1):
+            (is_back,) = np.nonzero(orders[apart:] <= orders[:-apart])
+            for place in range(apart + 1):
+                contradicted[shown[is_back + place]] = True
         return contradicted
 
 

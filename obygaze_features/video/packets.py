@@ -388,8 +388,8 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
     unused = np.zeros(len(pts), dtype=np.bool_)
     contradicted = unused
     if seen.pictures is not None and order is not None:
-        unused = seen.pictures.unused(order)
-        contradicted = seen.pictures.contradicted(order)
+        unused = seen.pictures.unused(order, reorder_depth(codec))
+        contradicted = seen.pictures.contradicted(order, reorder_depth(codec))
     last_s = 1 / rate if clock_s is None else float(np.median(np.diff(clock_s)))
     if order is not None:
         last_s = int(table["duration"][table["duration"] != 0][-1:].sum()) * tick

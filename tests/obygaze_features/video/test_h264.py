@@ -294,8 +294,8 @@ def test_no_packet_is_unused_if_any_number_is_not_the_next(
         reader.is_after_gap(b"")
         is_certain = has_read_all = False
     unused = [is_certain and not picture.is_reference for picture in pictures]
-    assert reader.unused(shown).tolist()[: len(pictures)] == unused
-    contradicted = np.flatnonzero(reader.contradicted(shown)).tolist()
+    assert reader.unused(shown, 2).tolist()[: len(pictures)] == unused
+    contradicted = np.flatnonzero(reader.contradicted(shown, 1)).tolist()
     assert contradicted == (swapped if has_read_all else [])
 
 
@@ -468,9 +468,9 @@ def test_pictures_of_hevc_that_nothing_uses_are_those_of_the_highest_layer(
         has_more = other not in (None, DELIMITER, SEI_OF_HEVC)
         expected.append(is_unused and layer == highest and not has_more)
     shown = np.arange(len(pictures))
-    assert reader.unused(shown).tolist() == expected
+    assert reader.unused(shown, 2).tolist() == expected
     # If the times say another order, none is left out.
-    assert len(pictures) == 1 or not reader.unused(shown[::-1]).any()
+    assert len(pictures) == 1 or not reader.unused(shown[::-1], 2).any()
 
 
 def test_where_gaps_are_allowed_or_fields_share_a_number_none_is_found() -> None:
