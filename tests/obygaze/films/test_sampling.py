@@ -114,13 +114,13 @@ def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> 
 
 def test_what_was_watched_is_not_drawn(tmp_path: Path) -> None:
     marked = manifest_of([5, 5])
+    extra = {"annotator": "ada", "comment": "watched"}
     rows = []
     for film in marked.films:
-        extra = {"annotator": "ada", "comment": "watched"}
         rows.append(Clip(f"{film}-ada", film, start_s=0.0, end_s=9.0, extra=extra))
-    clips = (*rows, *(replace(one, extra=rows[0].extra, level="S") for one in marked))
-    columns = ("annotator", "comment")
-    saved(tmp_path, replace(marked, clips=clips, columns=columns))
+    for clip in marked:
+        rows.append(replace(clip, video="", level="S", extra=extra))
+    saved(tmp_path, replace(marked, clips=tuple(rows), columns=tuple(extra)))
     drawn = draw(tmp_path, 10)
     assert drawn.n_clips == 10
     assert set(drawn.manifest.clip_ids) == set(marked.clip_ids)
