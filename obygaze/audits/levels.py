@@ -23,7 +23,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import LEVELS, Clip, View, view_words
-from obygaze_features.manifest.same_clip import clips_of_rows
+from obygaze_features.manifest.same_clip import clips_of_rows, require_films
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.evaluation.sign_flips import sign_flip_p
@@ -194,6 +194,7 @@ def audit_levels(
             "no clip has the level HN, NS or S",
             where=manifest.name,
         )
+    require_films([clip.movie_id for clip in clips], manifest.name)
     clips_of: dict[str, list[Clip]] = {}
     for clip in clips:
         # A label that several annotators gave together is one of each.

@@ -31,6 +31,7 @@ from obygaze.audits.texts import (
     read_records,
     source_name,
 )
+from obygaze.films.labels import is_table
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.tables import number_of_cell
@@ -113,8 +114,9 @@ class ReliabilityAudit(Audit):
         )
         if self.n_clusters == self.n_items:
             about = (
-                f"{self.n_items} items; intervals (95 %) are bootstrapped over items, which count"
-                " as independent; --cluster COLUMN draws whole films."
+                f"{self.n_items} items; intervals (95 %) are bootstrapped over items, each a"
+                " cluster of its own, which count as independent; --cluster COLUMN draws whole"
+                " films."
             )
         sentences.append(about)
         if self.n_incomplete:
@@ -141,7 +143,8 @@ def audit_reliability(
             hint="--raters ada,ben of a table, or --column Rating of a manifest with annotators",
         )
     records, title, annotators = _records_of(source, column, workspace)
-    names = names or annotators
+    # A rater who is named twice would agree with himself.
+    names = tuple(dict.fromkeys(names or annotators))
     if len(names) < 2:
         raise FixInput(
             f"expected at least two raters, got {len(names)}", hint="--raters ada,ben"
@@ -180,9 +183,7 @@ def _records_of(
     elif not isinstance(source, str | Path):
         return source, source_name(source), ()
     else:
-        path = Path(source)
-        is_table = path.exists() or path.suffix not in ("", ".toml")
-        if is_table and column is None:
+        if column is None and is_table(source):
             return source, source_name(source), ()
         manifest = read_manifest(source, workspace=workspace)
     if column is None:

@@ -38,6 +38,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     by_film,
+    is_only_watched,
     own_columns,
     with_columns_of,
 )
@@ -199,6 +200,7 @@ def _clips_to_draw_from(
     """Return the clips of each film, and how many were withdrawn and are not among them."""
     clips = list(source)
     if not isinstance(source.clips, Windows):
+        clips = [clip for clip in clips if not is_only_watched(clip)]
         require_films([clip.movie_id for clip in clips], source.name)
         require_a_row_for_each(clips, source.name, OF_ANNOTATORS)
     kept = not_withdrawn(clips, workspace)

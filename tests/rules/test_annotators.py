@@ -22,10 +22,12 @@ from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.eat import audit_eat
 from obygaze.audits.levels import audit_levels
 from obygaze.films.agreement import measure_agreement
+from obygaze.films.exchange import export_segments
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.same_clip import (
     Identity,
@@ -180,15 +182,67 @@ def test_audits_of_a_manifest_count_clips(labelled: list[Labelled]) -> None:
     assert compute_stats(several).different_clips == len(labelled)
 
 
+def with_watched(manifest: Manifest, names: tuple[str, ...] = ANNOTATORS) -> Manifest:
+    """The manifest with rows that say which films its annotators watched, all of each."""
+    rows = []
+    for film, name in product(manifest.films, names):
+        extra = {"mood": "", "annotator": name, "comment": "watched"}
+        row = Clip(f"{film}-{name}-0001", film, start_s=0.0, end_s=5400.0, extra=extra)
+        rows.append(row)
+    columns = (*manifest.columns, "comment")
+    of_clips = [replace(clip, extra={**clip.extra, "comment": ""}) for clip in manifest]
+    return replace(manifest, clips=(*rows, *of_clips), columns=columns)
+
+
+@pytest.mark.usefixtures("no_intervals")
+@settings(max_examples=25, deadline=None)
+@given(CLIPS)
+def test_what_was_watched_is_no_clip(labelled: list[Labelled]) -> None:
+    several = manifest_of(labelled, by_annotator=True)
+    watched = with_watched(several)
+    asked: dict[str, Any] = {"column": "mood", "x": "level == S", "y": "level != S"}
+    audits: list[Any] = [
+        audit_levels,
+        lambda manifest: audit_annotations(manifest, **asked),
+    ]
+    for audit in audits:
+        try:
+            expected = audit(several).to_json()
+        except FixInput as error:
+            with pytest.raises(FixInput, match=error.message[:20]):
+                audit(watched)
+        else:
+            assert audit(watched).to_json() == expected
+    assert compute_stats(watched).size == compute_stats(several).size
+    assert long_clips(watched) == long_clips(several)
+    notes = []
+    for manifest in (several, watched):
+        of_labs = [
+            replace(manifest.where(f"annotator == {name}"), name=name)
+            for name in ANNOTATORS
+        ]
+        notes.append(merged_manifest(of_labs, "all").notes)
+    assert notes[0] == notes[1]
+
+
+def test_a_person_s_own_comment_makes_a_clip_no_watched_time() -> None:
+    clip = Clip("a-1", "a", extra={"Rating": "3", "comment": "watched"})
+    rated = Manifest("a", Header("a"), (clip,), ("Rating", "comment"))
+    assert compute_stats(rated).clips == 1
+
+
 def store_of(
     path: Path,
     manifest: Manifest,
     times: tuple[float | None, float | None] = (2.0, 4.0),
+    *,
+    has_films: bool = True,
 ) -> Path:
     rows = []
     values = []
     for clip in manifest:
-        row = Row(clip.clip_id, clip.movie_id, *times)
+        film = clip.movie_id if has_films else "unknown"
+        row = Row(clip.clip_id, film, *times)
         rows.append(row._replace(video_hash=f"{clip.scene:064x}"))
         angle = 0.7 * (clip.scene or 0)
         values.append([np.cos(angle), np.sin(angle)])
@@ -218,18 +272,21 @@ def texts_in(folder: Path) -> Path:
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=NO_FIXTURES)
-@given(labelled=CLIPS, with_manifest=st.booleans())
+@given(labelled=CLIPS, with_manifest=st.booleans(), has_films=st.booleans())
 def test_an_association_is_of_clips(
     labelled: list[Labelled],
     with_manifest: bool,
+    has_films: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
+    """A store that does not say the films has them from the manifest."""
     path = tmp_path_factory.mktemp("eat")
     texts = texts_in(path)
     results = []
     for by_annotator in (False, True):
         manifest = manifest_of(labelled, by_annotator=by_annotator)
-        store = store_of(path / f"s{by_annotator}", manifest)
+        is_said = has_films or not (with_manifest and by_annotator)
+        store = store_of(path / f"s{by_annotator}", manifest, has_films=is_said)
         x = [clip.clip_id for clip in manifest if clip.level == "S"]
         y = [clip.clip_id for clip in manifest if clip.level == "EN"]
         if not x or not y:
@@ -428,6 +485,78 @@ def test_a_row_of_another_clip_is_not_joined(
     with pytest.raises(FixInput) as caught:
         join(manifest, table)
     assert caught.value.details[0].endswith(problem)
+
+
+@pytest.mark.parametrize("short", ["m:ss", "h:mm"])
+def test_a_row_is_compared_by_times_of_minutes_or_hours(
+    tmp_path: Path, short: str
+) -> None:
+    unit_s = {"m:ss": 1.0, "h:mm": 60.0}[short]
+    clip = Clip("alba-1", "alba", start_s=65 * unit_s, end_s=70 * unit_s)
+    manifest = Manifest("films", Header("made up"), (clip,))
+    table = tmp_path / "t.csv"
+    head = "clip_id,start_s,end_s,light"
+    table.write_text(f"{head}\nalba-1,1:05,1:10,x\n", encoding="utf-8")
+    with pytest.raises(FixInput) as caught:
+        join(manifest, table)
+    assert f"--map times={short}" in caught.value.details[0]
+    joined = join(manifest, table, {"times": short})
+    assert joined.manifest["alba-1"].extra["light"] == "x"
+    table.write_text(f"{head}\nalba-1,2:05,2:10,x\n", encoding="utf-8")
+    with pytest.raises(FixInput) as caught:
+        join(manifest, table, {"times": short})
+    assert "another clip than 'alba-1'" in caught.value.details[0]
+
+
+def test_rows_with_times_are_not_joined_to_all_clips_of_a_film(tmp_path: Path) -> None:
+    clips = tuple(
+        Clip(f"alba-{i}", "alba", start_s=2.0 * i, end_s=2.0 * i + 2) for i in range(2)
+    )
+    table = tmp_path / "t.csv"
+    table.write_text("movie_id,start_s,end_s,light\nalba,0,2,x\nalba,2,4,y\n", "utf-8")
+    with pytest.raises(FixInput) as caught:
+        join(Manifest("films", Header("made up"), clips), table)
+    assert "rows with times are of clips, not of films" in caught.value.details[0]
+
+
+def test_no_row_gets_another_annotator(tmp_path: Path) -> None:
+    rows = [
+        Clip(f"alba-1.{name}", "alba", extra={"annotator": name})
+        for name in ("ada", "ben")
+    ]
+    manifest = Manifest("films", Header("made up"), tuple(rows), ("annotator",))
+    table = tmp_path / "t.csv"
+    table.write_text("clip_id,who\nalba-1,ben\n", encoding="utf-8")
+    with pytest.raises(FixInput, match="have a column annotator"):
+        join(manifest, table, {"annotator": "who"}, force=True)
+
+
+def test_a_prediction_of_a_clip_is_one_cue_whoever_labelled_it(tmp_path: Path) -> None:
+    """Of a store, which has a clip once, and of a run, which has all rows."""
+    rows = [
+        Clip(
+            f"alba-{i}.{name}",
+            "alba",
+            start_s=2.0 * i,
+            end_s=2.0 * i + 2,
+            extra={"annotator": name, "framerate": "25"},
+        )
+        for i, name in product(range(2), ("ada", "ben"))
+    ]
+    columns = ("annotator", "framerate")
+    manifest = Manifest("films", Header("made up"), tuple(rows), columns)
+    of_store = [f"alba-{i}" for i in range(2)]
+    table = tmp_path / "scores.csv"
+    texts = []
+    for ids in (of_store, [row.clip_id for row in rows]):
+        lines = [f"{clip_id},alba,0.{clip_id[5]}" for clip_id in ids]
+        table.write_text("\n".join(["clip_id,movie_id,score:S", *lines]), "utf-8")
+        (path,) = export_segments(
+            "vtt", manifest, predictions=table, folder=tmp_path, force=True
+        ).files
+        texts.append(path.read_text("utf-8"))
+    assert texts[0] == texts[1]
+    assert texts[0].count("-->") == 2
 
 
 def test_a_table_with_rows_of_annotators_is_not_joined(tmp_path: Path) -> None:

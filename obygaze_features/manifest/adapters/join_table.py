@@ -119,7 +119,7 @@ def join_columns(
     Args:
         manifest: The manifest, which is written anew; a clip without a row gets empty cells.
         csv: The table: a CSV file or an .xlsx file.
-        columns: Rename a column.
+        columns: Rename a column; times=m:ss or times=h:mm says what 1:10 is.
         mapping: The mapping with which `manifest import csv` read the clips; columns that this
             table lacks do not matter.
         form: Make clip ids of columns, as `manifest import csv` does: '{film}-{n:03d}'.
@@ -149,14 +149,18 @@ def join(
 ) -> JoinedColumns:
     """Return a manifest with the columns of a table, which `join_columns` writes."""
     source = source_of(csv)
-    chosen = chosen_mapping(csv, mapping, columns={}, id=form)
-    read, mapped, key = _read_table(csv, columns or {}, chosen)
+    typed = dict(columns or {})
+    # What 1:05 is, typed as if it were a column.
+    times = typed.pop("times", "")
+    short = {"times": times} if times else {}
+    chosen = chosen_mapping(csv, mapping, columns=short, id=form)
+    read, mapped, key = _read_table(csv, typed, chosen)
     form = chosen.id
-    if ANNOTATOR in manifest.columns and ANNOTATOR in read.columns:
+    if ANNOTATOR in manifest.columns and ANNOTATOR in (*mapped, *read.columns):
         raise FixInput(
             "the manifest and the table have a column annotator, and rows are joined by clip alone",
             where=str(csv),
-            hint="delete the column of the table, if its values are the same for each annotator",
+            hint="leave out this column, if its values are the same for each annotator",
         )
     targets = {key: key, **mapped}
     if form:
@@ -227,9 +231,10 @@ def _read_table(
     form = chosen.id
     targets = {*columns, *chosen.columns}
     of_form = [name for name in columns_of_form(form) if name not in targets]
+    required = list(dict.fromkeys([*columns.values(), *of_form]))
     read = read_table(
         path,
-        required=list(dict.fromkeys([*columns.values(), *of_form])),
+        required=required,
         violations=violations,
         sheet=chosen.sheet,
         header_row=chosen.header_row,
@@ -238,10 +243,14 @@ def _read_table(
     for target, column in chosen.columns.items():
         if column in read.columns:
             mapped.setdefault(target, column)
+    has_times = False
     for target in (*SPAN_COLUMNS, *FILM_TIMES):
         column = mapped.get(target, target)
-        if column in read.columns and not chosen.times:
-            add_unclear(read.rows, column, [row[column] for row in read.rows])
+        if column in read.columns:
+            times = [row[column] for row in read.rows]
+            has_times = has_times or any(times)
+            if not chosen.times:
+                add_unclear(read.rows, column, times)
     if form:
         rows = tuple(_with_id(row, form, mapped) for row in read.rows)
         read = replace(read, rows=rows)
@@ -251,8 +260,15 @@ def _read_table(
     key = CLIP if CLIP in named else FILM
     if key not in named and not violations:
         violations.add(None, CLIP, "required column is missing, and so is movie_id")
-    columns_of_table = few(read.filled_columns)
-    hint = f"--map clip_id=COLUMN, or --id FORM; the columns of the table: {columns_of_table}"
+    elif key == FILM and has_times:
+        problem = (
+            "required column is missing: rows with times are of clips, not of films"
+        )
+        violations.add(None, CLIP, problem)
+    hint = None
+    if CLIP not in named or not {*required}.issubset(read.columns):
+        columns_of_table = few(read.filled_columns)
+        hint = f"--map clip_id=COLUMN, or --id FORM; the columns of the table: {columns_of_table}"
     violations.raise_if_any("the table cannot be joined", hint)
     return read, mapped, key
 
