@@ -20,6 +20,7 @@ from obygaze.audits.result import (
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import view_words
+from obygaze_features.manifest.same_clip import require_films
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.group_tests import (
     ALPHA,
@@ -133,6 +134,7 @@ def audit_annotations(
     if not values:
         message = f"no clip of the groups has a value in column {column!r}"
         raise FixInput(message, where=manifest.name, hint="--column")
+    require_films([*films_x, *films_y], manifest.name)
     films = np.array([*films_x, *films_y])
     tests = []
     intervals = []

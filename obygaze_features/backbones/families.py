@@ -275,19 +275,21 @@ _WHISPER_HOP = 160
 _CLAP_HOP = 480
 
 
-def _mel(samples: Samples, bands: Any, hop: int, log: str) -> Any:
-    """Return the spectrogram [bands, frames] of samples, with zeros behind them."""
-    audio = library("audio_utils")
+def _log_mel(samples: Samples, bands: Any, hop: int) -> Any:
+    """Return the spectrogram [bands, frames] of samples with zeros behind them, as log10.
+
+    It has the bits of the library's, which takes the frames one by one.
+    """
     length = 2 * (len(bands) - 1)
-    return audio.spectrogram(
-        np.pad(samples, (0, _MEL_SAMPLES - len(samples))),
-        audio.window_function(length, "hann"),
-        frame_length=length,
-        hop_length=hop,
-        power=2.0,
-        mel_filters=bands,
-        log_mel=log,
-    )
+    padded = np.pad(samples, (0, _MEL_SAMPLES - len(samples)))
+    padded = np.pad(padded, length // 2, mode="reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop]
+    heard = frames.any(axis=1)
+    window = np.hanning(length + 1)[:-1]
+    spectra = np.fft.rfft(frames[heard] * window).astype(np.complex64)
+    power = np.zeros((len(frames), len(bands)))
+    power[heard] = np.abs(spectra, dtype=np.float64) ** 2
+    return np.log10(np.maximum(1e-10, bands.T @ power.T))
 
 
 def _whisper_steps(
@@ -297,7 +299,7 @@ def _whisper_steps(
     bands = library("audio_utils").mel_filter_bank(
         201, module.config.num_mel_bins, 0.0, 8000.0, 16000, "slaney", "slaney"
     )
-    mel = _mel(samples, bands, _WHISPER_HOP, "log10")[:, :-1]
+    mel = _log_mel(samples, bands, _WHISPER_HOP).astype(np.float32)[:, :-1]
     mel = (np.maximum(mel, mel.max() - 8.0) + 4.0) / 4.0
     vectors = module(as_input(mel)).last_hidden_state[0]
     # Frame t of the mel spectrogram is centred at its beginning, and a step has two frames.
@@ -312,7 +314,8 @@ def _clap_steps(
     bands = library("audio_utils").mel_filter_bank(
         513, 64, 0.0, 14000.0, 48000, "slaney", "slaney"
     )
-    mel = _mel(repeated, bands, _CLAP_HOP, "dB").T
+    decibels = 10 * _log_mel(repeated, bands, _CLAP_HOP)
+    mel = decibels.astype(np.float32).T
     seen = module(as_input(mel[None]))
     # [width, bands of frequency, steps]
     vectors = seen.last_hidden_state[0].float().mean(dim=1).T

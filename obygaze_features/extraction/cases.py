@@ -306,7 +306,8 @@ def case_of_row(
         return NOT_IN_MANIFEST, name
     times = other_times(row, clip)
     video = ""
-    if row.is_ok and row.movie_id == clip.movie_id:
+    has_numbers = row.is_ok or row.reason == NOT_EXTRACTED
+    if has_numbers and row.movie_id == clip.movie_id:
         video = other_video(row, clip, wanted.facts)
     if video and (stored.is_filling or not times):
         # Also as planned: the other clips of the film would be read from another video.

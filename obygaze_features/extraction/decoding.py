@@ -162,8 +162,8 @@ class RowDecoder:
 
     def _not_kept(self, job: RowJob) -> RowJob:
         """Return what is to decode of a row: the views whose frames were not kept."""
-        clip_id = self.clips[job.row].clip_id
-        views = [view for view in job.views if not is_kept(clip_id, view, self.kept)]
+        clip = self.clips[job.row]
+        views = [view for view in job.views if not is_kept(clip, view, self.kept)]
         return RowJob(job.row, tuple(views))
 
     def _row(self, job: RowJob, result: DecodeResult | Decoded) -> Decoded:

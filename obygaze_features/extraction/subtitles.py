@@ -26,10 +26,9 @@ from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
 from obygaze_features.manifest.io import WRITTEN_SECONDS, as_id, ids_of_names
 from obygaze_features.manifest.model import Clip, Manifest, Windows, unannotated_id
-from obygaze_features.manifest.same_clip import Identity, clip_of_cells, compare_clips
+from obygaze_features.manifest.same_clip import other_clip
 from obygaze_features.manifest.spans import Span
 from obygaze_features.manifest.times import IN_A_ROW, film_times
-from obygaze_features.store.identity import another_clip
 from obygaze_features.store.importing.reader import origin_of
 from obygaze_features.store.recipe import RULE_OF_TEXTS
 from obygaze_features.store.records import Origin
@@ -306,9 +305,9 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
 def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
     columns = set(header_of(path))
     if columns.issuperset(TEXTS):
-        return _of_texts(manifest, *_texts_in(path), path)
+        return _of_texts(manifest, _texts_in(path, manifest), path)
     if columns.issuperset(mobygaze.TEXTS):
-        return _of_texts(manifest, mobygaze.texts_of_segments(path), {}, path)
+        return _of_texts(manifest, mobygaze.texts_of_segments(path), path)
     if columns.issuperset(CUES):
         cues_of_film, unused = _cues_in(path, manifest.films)
         return _of_films(manifest, cues_of_film, unused, str(path))
@@ -319,39 +318,33 @@ def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
     )
 
 
-def _texts_in(path: Path) -> tuple[dict[str, str], dict[str, Identity]]:
-    """Return the texts of clips, and what the table says of these clips, by the names there."""
+def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
     violations = Violations(path)
     table = read_table(path, required=TEXTS, violations=violations, content="texts")
+    clip_of_id = {unannotated_id(clip): clip for clip in manifest}
+    clip_of_id.update({clip.clip_id: clip for clip in manifest})
     line_of: dict[str, int] = {}
     texts = {}
-    clips = {}
     for row in table.rows:
         name = row.unique("clip_id", line_of)
         texts[name] = row["text"]
-        clip = clip_of_cells(row.cells)
-        clips[name] = clip._replace(movie_id=clip.movie_id and as_id(clip.movie_id))
-    violations.raise_if_any("the texts cannot be read")
-    return texts, clips
+        clip = clip_of_id.get(as_id(name))
+        # The table may say which film the clip is of, and from when to when.
+        film = as_id(row.cells.get("movie_id", ""))
+        problem = other_clip({**row.cells, "movie_id": film}, clip) if clip else ""
+        if problem:
+            row.add("clip_id", problem)
+    violations.raise_if_any("the texts are not of these clips")
+    return texts
 
 
-def _of_texts(
-    manifest: Manifest,
-    texts: Mapping[str, str],
-    clips: Mapping[str, Identity],
-    path: Path,
-) -> ClipTexts:
-    """Return the words of clips by their ids, or by those without the annotator.
-
-    An error if what the table says of a clip contradicts the manifest.
-    """
+def _of_texts(manifest: Manifest, texts: Mapping[str, str], path: Path) -> ClipTexts:
+    """Return the words of clips by their ids, or by those without the annotator."""
     found = {}
     failures = {}
-    contradictions = {}
     used = set()
     id_of_name = ids_of_names(texts, "clip", str(path))
     text_of_id = {id_of_name[name]: text for name, text in texts.items()}
-    clip_of_id = {id_of_name[name]: clip for name, clip in clips.items()}
     for clip in manifest:
         text_id = clip.clip_id
         if text_id not in text_of_id:
@@ -359,16 +352,9 @@ def _of_texts(
         if text_id in text_of_id:
             found[clip.clip_id] = spoken(text_of_id[text_id])
             used.add(text_id)
-            here = Identity.of_clip(clip)
-            there = clip_of_id.get(text_id, here)._replace(clip_id=here.clip_id)
-            compared = compare_clips(here, there)
-            if compared.contradiction:
-                contradictions[clip.clip_id] = compared.contradiction
         else:
             reason = "no-words: the table has no text of the clip"
             failures[clip.clip_id] = Failure(FAILED, reason)
-    if contradictions:
-        raise another_clip(contradictions, "table", str(path))
     unused = sorted(text_of_id.keys() - used)
     if not used:
         raise FixInput(

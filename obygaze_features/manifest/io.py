@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -286,6 +287,12 @@ def _cells(clip: Clip) -> tuple[str, ...]:
 def manifest_sha256(manifest: Manifest) -> str:
     """Return the sha256 of the rows as CSV, by which runs and models identify a manifest."""
     return sha256_bytes(rows_to_csv(manifest))
+
+
+def facts_of_saved(manifest: Manifest, path: Path) -> dict[str, Any]:
+    """Return the name, the file and the sha256 of a manifest that was written, for --json."""
+    sha256 = manifest_sha256(manifest)
+    return {"name": manifest.name, "path": str(path), "sha256": sha256}
 
 
 def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> None:

@@ -619,8 +619,9 @@ def ascii_id(text: str) -> str:
 
 def is_only_watched(clip: Clip) -> bool:
     """Return whether a row of marks says only that its annotator has watched this time."""
-    is_marked = bool(clip.level or clip.concepts)
-    return not is_marked and clip.extra.get("comment") == WATCHED
+    if clip.level or clip.concepts or not clip.extra.get("annotator"):
+        return False
+    return clip.extra.get("comment") == WATCHED
 
 
 def unannotated_id(clip: Clip) -> str:

@@ -129,22 +129,17 @@ def another_clip(
 
     Args:
         contradictions: What differs, by the ids: the value in the manifest and the one there.
-        there: What has the other clips: the store, the files, or a table.
+        there: What has the other clips: the store, or the files.
         where: Its name.
     """
     lines = [f"{clip!r}: {text}" for clip, text in contradictions.items()]
     (clip_id, difference), *others = contradictions.items()
     too = f"; {count(len(others), 'other clip')} too" if others else ""
-    hint = "the manifest of these clips"
-    if there == "store":
-        hint += (
-            ", or a store of another name with their features as they are now: obygaze extract run"
-            " MANIFEST -b BACKBONE --store BACKBONE=NAME"
-        )
     return FixInput(
         f"clip {clip_id!r} is another one in the {there}: {difference} (in the manifest, and"
         f" in the {there}){too}",
         where=where,
-        hint=hint,
+        hint="the manifest of these clips, or a store of another name with their features as they"
+        " are now: obygaze extract run MANIFEST -b BACKBONE --store BACKBONE=NAME",
         details=lines[1:SHOWN_CLIPS],
     )

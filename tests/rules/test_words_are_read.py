@@ -316,6 +316,32 @@ def test_the_words_of_each_clip_are_those_by_hand(name: str, tmp_path: Path) -> 
     assert not words.failures
 
 
+@pytest.mark.parametrize(
+    ("cells", "refused"),
+    [
+        ("m,5,10", ""),
+        ("m,5.0,", ""),
+        (",,", ""),
+        ("m,0:05,0:10", ""),
+        ("n,5,10", "another clip, film: n and m"),
+        ("m,6,11", "another clip, times: 6 s to 11 s and 5 s to 10 s"),
+    ],
+)
+def test_texts_of_other_clips_are_refused(
+    cells: str, refused: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "texts.csv"
+    head = "clip_id,text,movie_id,start_s,end_s\n"
+    path.write_text(f"{head}m-0,hello,m,0,5\nm-1,bye,{cells}\n")
+    if refused:
+        with pytest.raises(ObygazeError, match="not of these clips") as caught:
+            words_of_clips(FILM, str(path))
+        assert refused in "".join(caught.value.details)
+        return
+    texts = words_of_clips(FILM, str(path)).texts
+    assert texts == {"m-0": "hello", "m-1": "bye"}
+
+
 WORD = st.sampled_from(
     ["tea", "où", "No,", "it’s", "42", "-", "日本", "♪", "<i>so</i>"]
 )

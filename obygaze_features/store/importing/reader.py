@@ -560,15 +560,18 @@ def _times_of(
     """Return start and end of each clip of an export, where NaN or no value is not known."""
     columns = []
     for key in TIME_KEYS:
-        times: list[float | None] = []
-        for time_s in array_of(key)[:]:
-            is_known = not isinstance(time_s, BadRow) and math.isfinite(time_s)
-            times.append(float(time_s) if is_known else None)
-        if len(times) != n_clips:
+        column = array_of(key)
+        shape = tuple(column.shape)
+        if shape != (n_clips,) or np.dtype(column.dtype).kind not in "fiu":
             raise FixInput(
-                f"expected {n_clips} times {key}, one for each clip, got {len(times)}",
+                f"expected {n_clips} times {key}, a number for each clip, got"
+                f" {_name_of(column.dtype)} {list(shape)}",
                 where=where,
             )
+        times: list[float | None] = []
+        for time_s in column[:]:
+            is_known = not isinstance(time_s, BadRow) and math.isfinite(time_s)
+            times.append(float(time_s) if is_known else None)
         columns.append(times)
     return list(zip(*columns, strict=True))
 

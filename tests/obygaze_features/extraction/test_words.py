@@ -345,10 +345,6 @@ def test_bad_input_is_one_error_and_nothing_is_made(
     refused(table, "no clip of the manifest has a text: found those of gone-0")
     table.write_text("clip_id,text\nlake-0,a\nlake-1,a\nLake 1,a\nLake_1,b\n")
     refused(table, "'Lake 1' and 'Lake_1' both become the clip 'Lake_1'")
-    table.write_text("clip_id,movie_id,text\nlake-0,pier,a\nlake-1, lake ,b\n")
-    refused(table, "'lake-0' is another one in the table: film: lake and pier")
-    table.write_text("clip_id,start_s,end_s,text\nlake-0,90,95,a\nlake-1,,,b\n")
-    refused(table, "'lake-0' is another one in the table: times: .* and 90 s to 95 s")
     table.write_text("clip_id,text\nlake-0,-\nlake-1,\n")
     refused(table, r"nothing is said in 2 clips \(the text of the clip\)")
     for weights in ([str(encoder)], []):
