@@ -35,6 +35,7 @@ from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
     LEVELS,
+    WITHOUT_MANIFEST,
     Clip,
     Header,
     Manifest,
@@ -155,6 +156,13 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     """Return the manifest of two files; `rows` are the bytes of the CSV file if not on disk."""
     document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
     document.require_schema(SCHEMA, "manifest", error=NotAManifest)
+    if path.stem == WITHOUT_MANIFEST:
+        raise FixInput(
+            f"a manifest cannot be called {WITHOUT_MANIFEST!r}: stores say it of clips that are"
+            " of no manifest",
+            where=str(path),
+            hint="another name for its two files",
+        )
     header = record_of(document, Header, "the header of the manifest is not valid")
     violations = Violations(path.with_suffix(".csv"))
     if header.unit == "window":
