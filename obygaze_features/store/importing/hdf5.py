@@ -46,7 +46,7 @@ from obygaze_features.store.importing.reader import (
     read_export_origin,
     text_ids,
 )
-from obygaze_features.store.layout import MASK, TIMES
+from obygaze_features.store.layout import COMPANIONS
 
 ID = "{id}"
 FILM = "{film}"
@@ -290,7 +290,7 @@ def _a_data_set_a_clip(
     dims = {}
     companions = []
     for name, array_path in _paths_of_export(export).items():
-        is_companion = name in (MASK, *TIMES) and name not in arrays
+        is_companion = name in COMPANIONS and name not in arrays
         if not arrays or is_companion:
             path_of_array[name] = array_path
         if arrays and is_companion:
