@@ -199,11 +199,14 @@ def with_watched(manifest: Manifest, names: tuple[str, ...] = ANNOTATORS) -> Man
     """The manifest with rows that say which films its annotators watched, all of each."""
     rows = []
     for film, name in product(manifest.films, names):
-        extra = {"mood": "", "annotator": name, "comment": "watched"}
+        extra = {"annotator": name, "start_frame": "0", "comment": "watched"}
         row = Clip(f"{film}-{name}-0001", film, start_s=0.0, end_s=5400.0, extra=extra)
         rows.append(row)
-    columns = (*manifest.columns, "comment")
-    of_clips = [replace(clip, extra={**clip.extra, "comment": ""}) for clip in manifest]
+    columns = (*manifest.columns, "start_frame", "comment")
+    of_clips = []
+    for clip in manifest:
+        extra = {**clip.extra, "start_frame": "", "comment": ""}
+        of_clips.append(replace(clip, extra=extra))
     return replace(manifest, clips=(*rows, *of_clips), columns=columns)
 
 
@@ -239,8 +242,8 @@ def test_what_was_watched_is_no_clip(labelled: list[Labelled]) -> None:
 
 
 def test_a_person_s_own_comment_makes_a_clip_no_watched_time() -> None:
-    clip = Clip("a-1", "a", extra={"Rating": "3", "comment": "watched"})
-    rated = Manifest("a", Header("a"), (clip,), ("Rating", "comment"))
+    own = {"Rating": "3", "annotator": "ada", "comment": "watched"}
+    rated = Manifest("a", Header("a"), (Clip("a-1", "a", extra=own),), tuple(own))
     assert compute_stats(rated).clips == 1
 
 
