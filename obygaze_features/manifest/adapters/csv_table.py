@@ -490,10 +490,9 @@ def _unknown_concept(word: str) -> str:
 
 def _scene_in(clip_id: str, movie_id: str) -> str:
     """Return the scene number of an id such as `tt0108160-011`, or an empty string."""
-    film, _, number = clip_id.rpartition("-")
-    if film == movie_id and number.isascii() and number.isdigit():
-        return str(int(number))
-    return ""
+    film, _, text = clip_id.rpartition("-")
+    number = whole_number(text)
+    return "" if film != movie_id or number is None else str(number)
 
 
 def _words_read_as_others(used: TableMapping, chosen: TableMapping) -> list[str]:
