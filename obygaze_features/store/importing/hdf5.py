@@ -87,6 +87,9 @@ def open_hdf5(
             reader = _a_data_set_a_clip(path, handle, paths, export)
         else:
             id_key = id_key.lstrip("/")
+            for array, key in paths.items():
+                if "/" in key:  # beside others, the mask is found
+                    _refuse_mask_beside(handle, array, paths, [key])
             reader = array_reader(
                 str(path),
                 origin_of("hdf5", path),
