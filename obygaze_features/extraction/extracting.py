@@ -239,7 +239,8 @@ class Begun(NamedTuple):
 
 def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
     """Compare the manifest with each store; refuse, or plan what is missing."""
-    for attempt in range(_MOST_ATTEMPTS):
+    attempts_left = _MOST_ATTEMPTS
+    while True:
         plan = plan_stores(
             run.manifest,
             run.targets,
@@ -264,11 +265,11 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
                     begun.append(Begun(store, open_filling(store, plan)))
         except AlreadyThere:
             # Another process has just finished a store.
-            if attempt + 1 == _MOST_ATTEMPTS:
+            attempts_left -= 1
+            if not attempts_left:
                 raise
         else:
             return plan, begun
-    raise AssertionError("unreachable")
 
 
 def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]:
