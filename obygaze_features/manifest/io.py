@@ -35,6 +35,7 @@ from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
     LEVELS,
+    WITHOUT_MANIFEST,
     Clip,
     Header,
     Manifest,
@@ -55,7 +56,10 @@ ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
 ID_FORM = "an id (letters, digits, . _ + -)"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
-WRITTEN_SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
+# No more digits than a number of Python takes.
+WRITTEN_SECONDS = re.compile(
+    r"[0-9]{1,20}(\.[0-9]{0,400})?(e(-[0-9]{1,3}|\+?[0-9]{1,2}))?"
+)
 
 
 class NotAManifest(FixInput):
@@ -155,6 +159,13 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     """Return the manifest of two files; `rows` are the bytes of the CSV file if not on disk."""
     document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
     document.require_schema(SCHEMA, "manifest", error=NotAManifest)
+    if path.stem == WITHOUT_MANIFEST:
+        raise FixInput(
+            f"a manifest cannot be called {WITHOUT_MANIFEST!r}: stores say it of clips that are"
+            " of no manifest",
+            where=str(path),
+            hint="another name for its two files",
+        )
     header = record_of(document, Header, "the header of the manifest is not valid")
     violations = Violations(path.with_suffix(".csv"))
     if header.unit == "window":

@@ -72,6 +72,9 @@ TARGETS = (
 PUBLISHED_SPLIT = "02_EN_HN_S"
 # The film of clips of which nobody says the film.
 UNKNOWN_FILM = "unknown"
+# What a store has for the name of a manifest where its clips are of none: then the films may be
+# guesses from the ids.
+WITHOUT_MANIFEST = "imported"
 # How clips without a level are called where levels are counted.
 NO_LEVEL = "no level"
 # The level, in manifests the comment, of marks that say only that this time was watched.

@@ -103,6 +103,11 @@ class ClipTable:
         """The number of the clip that each row is about, from 0 on in the order of the rows."""
         return numbers_of([self.clip_of[clip] for clip in self.ids])
 
+    @property
+    def shared_clips(self) -> IntArray | None:
+        """The same numbers, where annotators have rows about one clip; else None."""
+        return None if self.n_distinct == len(self) else self.clip_numbers
+
     @cached_property
     def n_distinct(self) -> int:
         """The number of clips that the rows are about."""

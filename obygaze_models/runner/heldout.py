@@ -161,14 +161,9 @@ def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
         hidden=NO_ROWS,
         excluded=NO_ROWS,
         films=table.films,
-        clips=_shared_clips(table),
+        clips=table.shared_clips,
         is_by_film=True,
     )
-
-
-def _shared_clips(table: ClipTable) -> IntArray | None:
-    """Return the number of the clip of each row; None where each row is of a clip of its own."""
-    return None if table.n_distinct == len(table) else table.clip_numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,7 +219,7 @@ def _held_out(
         hidden=np.unique(units[tested]),
         excluded=NO_ROWS,
         films=clips.table.films,
-        clips=_shared_clips(clips.table),
+        clips=clips.table.shared_clips,
         is_by_film=is_by_film,
         file_folds=file_folds,
     )

@@ -31,6 +31,7 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
 )
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, ascii_id, unannotated_id
 from obygaze_features.manifest.model import Manifest as ClipManifest
 from obygaze_features.store import Row, Store, open_store
@@ -242,6 +243,16 @@ def of_a_run(store: Store, manifest: ClipManifest) -> np.ndarray:
 
 def test_a_manifest_never_gets_the_numbers_of_another_clip() -> None:
     searched(check_join, amount(30, 600), table=tables(), clips=labelled())
+
+
+def test_no_manifest_has_the_name_by_which_stores_know_guessed_films(
+    tmp_path: Path,
+) -> None:
+    """Its films would count as guesses, and another film of the same id as the same."""
+    clips = (Clip("alba-1", "alba"), Clip("alba-2", "alba"))
+    made = ClipManifest("imported", Header("films"), clips)
+    with pytest.raises(FixInput, match="a manifest cannot be called 'imported'"):
+        write_manifest(made, tmp_path / "imported.toml")
 
 
 # --- Import with a manifest ---

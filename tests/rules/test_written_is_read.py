@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -241,17 +242,48 @@ def check_arrays(store: Store, drawn: Drawn, names: set[str]) -> None:
         assert values.tobytes() == drawn.values[array.name][is_ok].tobytes()
 
 
-@settings(max_examples=12)
+def write_frames(
+    folder: Path, layout: str, ids: Sequence[str], arrays: dict[str, np.ndarray]
+) -> tuple[Path, dict[str, Any]]:
+    """Write a file with a row, a group or a data set a clip; return the options that read it."""
+    if layout == "npz":
+        np.savez(folder / "f.npz", clip_id=ids, **arrays)
+        return folder / "f.npz", {}
+    path = folder / "f.hdf5"
+    with h5py.File(path, "w") as file:
+        for name, values in arrays.items():
+            place = layout.replace("{}", name)
+            for clip, row in zip(ids, values, strict=True):
+                if "{id}" in place:
+                    file[place.replace("{id}", clip)] = row
+            if "{film}" in place:
+                file[place.replace("{film}", "a")] = values
+        if "{film}" in layout:
+            file["a/ids"] = ids
+    options: dict[str, Any] = {}
+    if "{film}" in layout:
+        options["id_key"] = "{film}/ids"
+    of_frames = {"frames": layout.replace("{}", "frames")}
+    with pytest.raises(FixInput, match="a mask, which says which frames") as error:
+        import_features("hdf5", path, folder / "s", arrays=of_frames, **options)
+    assert f"mask={layout.replace('{}', 'mask')}" in str(error.value.hint)
+    options["arrays"] = {name: layout.replace("{}", name) for name in arrays}
+    return path, options
+
+
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 999),
     pool=st.sampled_from(["none", "also", "only", "also-mean", "only-mean"]),
     doubtful=st.sampled_from([None, 0.5, np.nan, -1]),
+    layout=st.sampled_from(["npz", "{id}/{}", "in/{}/{id}", "{film}/{}"]),
 )
 def test_padding_is_never_in_what_is_pooled(
     tmp_path_factory: pytest.TempPathFactory,
     seed: int,
     pool: Any,
     doubtful: float | None,
+    layout: str,
 ) -> None:
     """Of a file of another program: frames, some of them padding, and their times.
 
@@ -271,9 +303,10 @@ def test_padding_is_never_in_what_is_pooled(
         mask = mask.astype("float64")
         mask[seed % 4, seed % N_FRAMES] = doubtful
         has_frames[seed % 4] = False
-    np.savez(folder / "f.npz", clip_id=ids, frames=frames, mask=mask, time_s=times)
     assume(has_frames.any())
-    done = import_features("npz", folder / "f.npz", folder / "s", pool=pool)
+    arrays_of_file = {"frames": frames, "mask": mask, "time_s": times}
+    path, options = write_frames(folder, layout, ids, arrays_of_file)
+    done = import_features(path.suffix[1:], path, folder / "s", pool=pool, **options)
     assert set(done.failed) == {
         clip for clip, ok in zip(ids, has_frames, strict=True) if not ok
     }
@@ -288,9 +321,11 @@ def test_padding_is_never_in_what_is_pooled(
     arrays = [array.name for array in store.record.arrays]
     has_all = not pool.startswith("only")
     of_all = ["frames", "mask", "time_s"] if has_all else []
-    assert arrays == of_all + ["pooled"] * (pool != "none")
-    if "pooled" in arrays:
-        pooled = store.matrix("pooled", missing="drop")
+    # A name that was given stays.
+    vector = "frames" if options and not has_all else "pooled"
+    assert arrays == of_all + [vector] * (pool != "none")
+    if pool != "none":
+        pooled = store.matrix(vector, missing="drop")
         np.testing.assert_array_equal(pooled, np.array(expected, np.float32))
     if has_all:
         rows = np.flatnonzero(has_frames)

@@ -198,9 +198,9 @@ def import_features(
     if manifest is not None:
         manifest = read_manifest(manifest, workspace=workspace)
     backbone = backbone.strip()
-    _check_facts(facts or {}, backbone)
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
+        _check_facts(facts or {}, backbone, reader)
         _refuse_joined(reader)
         if pool not in (None, "none") and reader.export is None:
             reader = with_rows_of_clips(reader)
@@ -335,7 +335,7 @@ def _terms_of(
     return terms
 
 
-def _check_facts(facts: Mapping[str, str], backbone: str) -> None:
+def _check_facts(facts: Mapping[str, str], backbone: str, reader: Reader) -> None:
     """Raise an error for a fact that the import records itself, and for a name that joins."""
     if backbone.startswith(f"{JOINED}: "):
         # A model without a store has no more than the name of its features.
@@ -343,7 +343,7 @@ def _check_facts(facts: Mapping[str, str], backbone: str) -> None:
             f"{backbone!r} would be taken for the features of joined stores",
             hint="--backbone NAME with a name of its own",
         )
-    for name in facts.keys() & OWN_FACTS:
+    for name in facts.keys() & {*OWN_FACTS, *reader.facts}:
         hint = "--backbone NAME" if name == "backbone" else "another name for this fact"
         raise FixUsage(f"the fact {name!r} is recorded by the import itself", hint=hint)
 
@@ -646,7 +646,7 @@ def _recipe_of(
         facts[ORIGIN] = dict(reader.origin)
         source = str(reader.origin["format"])
     if pool != "none":
-        has_mask = any(stored.mask for stored in stored_arrays)
+        has_mask = any(stored.mask for stored in stored_arrays if stored.pooling)
         vectors = "the real frames" if has_mask else "all tokens"
         facts["pooling"] = f"{_pooling_of(pool)} over {vectors}, by the importer"
     return Recipe.unknown(source, facts)
@@ -760,7 +760,7 @@ def _with_mask(
 
     What comes back from a store is left as it was there.
     """
-    if not stored.pooling and reader.export is not None:
+    if not stored.pooling and (reader.export is not None or stored.name in TIMES):
         return stored
     frames = Array.of(
         stored.source,

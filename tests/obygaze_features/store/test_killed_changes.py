@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.killed_commands import COMMANDS, Scene
-from support.stores import sealed_store
 from support.kills import kill_everywhere, meet_everywhere
 from support.seeds import SEED, amount
+from support.stores import sealed_store
 from support.zygote import Zygote, disturb, failures
 
 from obygaze_features.store.copying import pull

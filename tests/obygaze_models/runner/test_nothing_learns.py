@@ -143,13 +143,6 @@ def test_no_model_learns_from_what_is_held_out(tmp_path: Path, splits: str) -> N
     must_learn_nothing(tmp_path, splits, "plain")
 
 
-@pytest.mark.parametrize("splits", amount(("nested",), tuple(SPLITS)))
-def test_no_model_of_joined_features_learns_from_it(
-    tmp_path: Path, splits: str
-) -> None:
-    must_learn_nothing(tmp_path, splits, "joined")
-
-
 OTHER_SPLITS = [name for name in SPLITS if name not in SOME_SPLITS]
 OTHER_WAYS = [name for name in LEARNING if name != "plain"]
 # Each other kind of split with one of the other ways of learning, or all with all of them.
