@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from obygaze.maps.pictures import exact_pictures
-from obygaze.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
+from obygaze.audits.maps.pictures import exact_pictures
+from obygaze.audits.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
 from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.file_names import FileNames, file_name
 from obygaze_features.core.files import write_new
