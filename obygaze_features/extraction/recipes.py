@@ -9,7 +9,7 @@ from obygaze_features.backbones.card import PARTS
 from obygaze_features.core.errors import FixUsage, near
 from obygaze_features.core.machine import cpu_name, package_versions
 from obygaze_features.manifest.windows import Grid
-from obygaze_features.store.layout import MASK, PICTURES, Array
+from obygaze_features.store.layout import CLEAN, MASK, PICTURES, Array
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker
 from obygaze_features.video.decoded_clip import PictureView
@@ -29,8 +29,6 @@ SAMPLING_RULES = {
 }
 # Arrays of features that are stored only on request.
 HEAVY = ("tokens",)
-# In stores of pictures, whether a clip has no damage.
-CLEAN = "clean"
 # The packages whose versions each block records.
 PACKAGES = ("av", "numpy", "torch", "transformers")
 

@@ -166,7 +166,10 @@ def next_steps(
             if not is_computed:
                 continue
             if row.clip_id in state.failures:
-                failures[row.clip_id] = state.failures[row.clip_id]
+                why = state.failures[row.clip_id]
+                # A silent film may be damaged, too, which can be corrected.
+                if row.clip_id not in failures or not why.startswith(NO_SOUND):
+                    failures[row.clip_id] = why
             elif row.clip_id not in store.kept and not has_video.get(
                 row.clip_id, False
             ):
@@ -191,7 +194,7 @@ def next_steps(
         ),
         (
             n_silent,
-            "without sound that can be read have no features here; the others can be used",
+            "without sound that can be read: no features here; the others can be used",
         ),
         (
             n_others,

@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ class HeldOut:
         name: The name of the fold.
         units: The number of what is held out as a whole: of each clip's film, or of the clip.
         films: The film of each clip.
+        clips: The number of the clip that each row is about; None where each is of its own.
         is_by_film: Whether whole films are held out.
         train: The rows that train.
         validation: The rows that choose: when to stop, a setting, a threshold.
@@ -48,6 +50,7 @@ class HeldOut:
     name: str
     units: IntArray
     films: NDArray[np.str_]
+    clips: IntArray | None
     is_by_film: bool
     train: IntArray
     validation: IntArray
@@ -93,6 +96,17 @@ class HeldOut:
         films = self.films[self.train]
         return films if np.any(films != films[:1]) else None
 
+    @property
+    def training_groups(self) -> NDArray[Any] | None:
+        """What of the training rows stays together where some of them are left out.
+
+        These are films; of one film, rows about one clip. None where each row stands alone.
+        """
+        films = self.training_films
+        if films is None and self.clips is not None:
+            return self.clips[self.train]
+        return films
+
     def key_of(self, *fields: str) -> tuple[bytes, ...]:
         """Return a hash of the rows of each field, as a key of what depends on them alone."""
         key = []
@@ -120,7 +134,7 @@ def folds_of(
         protocol,
         table,
         numbers_of(table.films.tolist()),
-        numbers_of([table.clip_of[clip] for clip in table.ids]),
+        table.clip_numbers,
     )
     folds: dict[Pair, Sequence[HeldOut]] = {}
     for task in dict.fromkeys(train for train, _ in protocol.pairs):
@@ -147,6 +161,7 @@ def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
         hidden=NO_ROWS,
         excluded=NO_ROWS,
         films=table.films,
+        clips=table.shared_clips,
         is_by_film=True,
     )
 
@@ -204,6 +219,7 @@ def _held_out(
         hidden=np.unique(units[tested]),
         excluded=NO_ROWS,
         films=clips.table.films,
+        clips=clips.table.shared_clips,
         is_by_film=is_by_film,
         file_folds=file_folds,
     )

@@ -3,6 +3,7 @@
 import math
 import shlex
 import shutil
+import sys
 import tempfile
 import zipfile
 import zlib
@@ -47,8 +48,9 @@ def open_npz(
     _refuse_other_formats(path)
     archive, members = _opened(path)
     export = None
-    if members.pop(ORIGIN_KEY, ""):
+    if ORIGIN_KEY in members:
         export = read_export_origin(origin_text(path))
+        del members[ORIGIN_KEY]
     reader = array_reader(
         str(path),
         origin_of("npz", path),
@@ -64,11 +66,10 @@ def open_npz(
 
 def origin_text(path: Path) -> str:
     """Return what an export says of its store; "" if that is too long for this."""
-    with zipfile.ZipFile(path) as archive:
-        if archive.getinfo(f"{ORIGIN_KEY}.npy").file_size > MOST_CARD_BYTES:
-            return ""
-        with np.load(path, allow_pickle=False) as arrays:
-            return str(arrays[ORIGIN_KEY])
+    archive, members = _opened(path)
+    with archive:
+        member = Member(path, archive, members[ORIGIN_KEY])
+        return "" if member.n_bytes > MOST_CARD_BYTES else str(member.whole())
 
 
 def _refuse_other_formats(path: Path) -> None:
@@ -203,7 +204,8 @@ class Member:
             else:
                 content = np.memmap(self._unpacked(), np.uint8, "r")
             start = self.header_bytes
-            return np.ndarray(self.shape, self.dtype, content, start, order=order)
+            values = np.ndarray(self.shape, self.dtype, content, start, order=order)
+            return of_unicode(values)
         except FOREIGN_DAMAGE as error:
             raise Corrupt(
                 f"{self.member!r} cannot be read: {error}", where=str(self.path)
@@ -233,6 +235,18 @@ class Member:
             shutil.copyfileobj(stream, file, PIECE_BYTES)
         file.flush()
         return file
+
+
+def of_unicode(values: Values) -> Values:
+    """Return values; raise ValueError for texts with numbers that are no characters of Unicode.
+
+    Python makes broken texts of them, which fail somewhere else.
+    """
+    if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
+        number = np.dtype(np.uint32).newbyteorder(values.dtype.byteorder)
+        if np.ascontiguousarray(values).view(number).max() > sys.maxunicode:
+            raise ValueError("a text has a character that Unicode does not have")
+    return values
 
 
 def header_of_npy(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -23,7 +23,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_file
 from obygaze_features.store.files import check_memory
-from obygaze_features.store.layout import MASK, MOST_DIMENSIONS, OF_FRAMES
+from obygaze_features.store.layout import COMPANIONS, MASK, MOST_DIMENSIONS
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.text_columns import TextColumn
 
@@ -484,7 +484,7 @@ def array_reader(
             times = _times_of(array_of, len(ids), where)
     others = [key for key in names if key not in facts]
     companions = []
-    for key in (*OF_FRAMES, *TIME_KEYS):
+    for key in COMPANIONS:
         is_free = key in others and key not in (*arrays, *arrays.values())
         if is_free and _is_companion(key, array_of(key), len(ids), dims_of_key):
             companions.append(key)
@@ -546,7 +546,7 @@ def _why_not_features(column: Any, n_clips: int) -> str:
 def _is_companion(
     key: str, column: Any, n_clips: int, dims_of_key: Mapping[str, tuple[str, ...]]
 ) -> bool:
-    """Return whether an array may be the mask or the times of the frames of another one."""
+    """Return whether an array may belong to another one, as the mask or the times of its frames."""
     shape = tuple(column.shape)
     kinds = "biuf" if key == MASK else "f"
     is_number = np.dtype(column.dtype).kind in kinds
@@ -560,15 +560,18 @@ def _times_of(
     """Return start and end of each clip of an export, where NaN or no value is not known."""
     columns = []
     for key in TIME_KEYS:
-        times: list[float | None] = []
-        for time_s in array_of(key)[:]:
-            is_known = not isinstance(time_s, BadRow) and math.isfinite(time_s)
-            times.append(float(time_s) if is_known else None)
-        if len(times) != n_clips:
+        column = array_of(key)
+        shape = tuple(column.shape)
+        if shape != (n_clips,) or np.dtype(column.dtype).kind not in "fiu":
             raise FixInput(
-                f"expected {n_clips} times {key}, one for each clip, got {len(times)}",
+                f"expected {n_clips} times {key}, a number for each clip, got"
+                f" {_name_of(column.dtype)} {list(shape)}",
                 where=where,
             )
+        times: list[float | None] = []
+        for time_s in column[:]:
+            is_known = not isinstance(time_s, BadRow) and math.isfinite(time_s)
+            times.append(float(time_s) if is_known else None)
         columns.append(times)
     return list(zip(*columns, strict=True))
 

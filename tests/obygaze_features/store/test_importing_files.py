@@ -6,7 +6,8 @@ import io
 import os
 import pickle
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ from obygaze_features.store.importing.features import (
     import_features,
     open_features,
 )
-from obygaze_features.store.named_clips import read_origin
+from obygaze_features.store.importing.reader import ORIGIN_KEY
+from obygaze_features.store.named_clips import clips_in_export, read_origin
 from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.texts import read_texts
 
 A = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
 V = A[0]
@@ -857,3 +860,50 @@ def test_damaged_bytes_of_parquet_are_an_error_or_failed_rows(
         assert not (tmp_path / "s").exists()
         return
     assert len(store) > 0
+
+
+def broken_text(like: np.ndarray) -> np.ndarray:
+    """Texts of NumPy, one of them with a number that is no character."""
+    broken = np.atleast_1d(like).copy()
+    broken.view(np.uint32)[0] = sys.maxunicode + 1
+    return broken.reshape(like.shape)
+
+
+@pytest.mark.parametrize("name", ["clip_id", "movie_id", ORIGIN_KEY])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_texts_that_are_not_unicode_are_refused(
+    name: str, save: Callable[..., None], tmp_path: Path
+) -> None:
+    ids = np.array(["a", "b"])
+    origin = np.array('{"store": "s"}')
+    texts = {"clip_id": ids, "movie_id": ids, ORIGIN_KEY: origin}
+    path = tmp_path / "f.npz"
+    texts[name] = broken_text(texts[name])
+    save(path, features=np.ones((2, 4), np.float32), **texts)
+    with pytest.raises(Corrupt, match=f"{name}.*that Unicode does not have"):
+        import_features("npz", path, tmp_path / "s")
+    assert read_origin(path) is None
+    if name != ORIGIN_KEY:
+        with pytest.raises(ValueError, match="that Unicode does not have"):
+            list(clips_in_export(path))
+    save(path, embeddings=np.ones((2, 4)), attribute=broken_text(ids))
+    with pytest.raises(Corrupt, match="that Unicode does not have"):
+        read_texts(path)
+
+
+@pytest.mark.parametrize(
+    "times", [np.array(1.0), np.ones((2, 1)), np.ones(3), np.array(["1", "2"])]
+)
+def test_times_of_an_export_that_are_no_numbers_of_clips(
+    times: np.ndarray, tmp_path: Path
+) -> None:
+    path = tmp_path / "f.npz"
+    np.savez(path, clip_id=["a", "b"], clip=np.ones((2, 4), np.float32))
+    import_features("npz", path, tmp_path / "first")
+    path.unlink()
+    export_features(tmp_path / "first", path, "npz")
+    with np.load(path) as arrays:
+        changed = {**arrays, "start_s": times, "end_s": np.ones(2)}
+    np.savez(path, **changed)
+    with pytest.raises(FixInput, match="times start_s, a number for each clip, got"):
+        import_features("npz", path, tmp_path / "s")
