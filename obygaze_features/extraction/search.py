@@ -165,8 +165,9 @@ def _compared_rows(
             ids = [clip.clip_id for clip in of_clip if clip.clip_id in with_features]
             left_out += ids if like in ids else ids[1:]
     is_compared: NDArray[np.bool_] = ~np.isin(store.clip_ids, np.array(left_out, str))
-    if store.record.array(N_WORDS) is not None:
-        is_compared &= store.read(N_WORDS, np.arange(len(store))) > 0
+    n_words = store.record.array(N_WORDS)
+    if n_words is not None and not n_words.shape:
+        is_compared &= store.read(n_words, np.arange(len(store))) > 0
     return is_compared
 
 

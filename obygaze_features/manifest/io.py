@@ -56,7 +56,10 @@ ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
 ID_FORM = "an id (letters, digits, . _ + -)"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
-WRITTEN_SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
+# No more digits than a number of Python takes.
+WRITTEN_SECONDS = re.compile(
+    r"[0-9]{1,20}(\.[0-9]{0,400})?(e(-[0-9]{1,3}|\+?[0-9]{1,2}))?"
+)
 
 
 class NotAManifest(FixInput):

@@ -621,10 +621,13 @@ def ascii_id(text: str) -> str:
 
 
 def is_only_watched(clip: Clip) -> bool:
-    """Return whether a row of marks says only that its annotator has watched this time."""
-    if clip.level or clip.concepts or not clip.extra.get("annotator"):
-        return False
-    return clip.extra.get("comment") == WATCHED
+    """Return whether a row of marks says only that its annotator has watched this time.
+
+    Marks have pictures: a person's own table may have this comment on clips.
+    """
+    is_marked = bool(clip.level or clip.concepts)
+    is_of_marks = bool(clip.extra.get("start_frame"))
+    return is_of_marks and not is_marked and clip.extra.get("comment") == WATCHED
 
 
 def unannotated_id(clip: Clip) -> str:

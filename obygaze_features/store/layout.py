@@ -64,6 +64,8 @@ VECTORS = ("pooled", "clip")
 N_WORDS = "n_words"
 # Pictures of films. A store with this array is private.
 PICTURES = "pictures"
+# Beside them, whether a clip has no damage.
+CLEAN = "clean"
 # Arrays with times of frames and windows; a frame that does not exist has no time.
 TIMES = ("time_s", "asked_s", "start_s", "end_s")
 OF_FRAMES = (MASK, "time_s", "asked_s")

@@ -104,6 +104,16 @@ class ClipTable:
         return numbers_of([self.clip_of[clip] for clip in self.ids])
 
     @cached_property
+    def film_numbers(self) -> IntArray:
+        """The number of the film of each row."""
+        return numbers_of(self.films.tolist())
+
+    @property
+    def shared_clips(self) -> IntArray | None:
+        """The same numbers, where annotators have rows about one clip; else None."""
+        return None if self.n_distinct == len(self) else self.clip_numbers
+
+    @cached_property
     def n_distinct(self) -> int:
         """The number of clips that the rows are about."""
         return len(set(self.clip_of.values()))
@@ -486,10 +496,10 @@ def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> st
         f"{count(len(table), 'row')}{of_annotators} about"
         f" {count(table.n_distinct, 'clip')}"
     )
-    clip_of_row = np.array([table.clip_of[clip] for clip in table.ids])
     opposite = []
     for name, of_task in labels.items():
-        both = np.intersect1d(clip_of_row[of_task == 1], clip_of_row[of_task == 0])
+        numbers = table.clip_numbers
+        both = np.intersect1d(numbers[of_task == 1], numbers[of_task == 0])
         if len(both):
             opposite.append(f"{count(len(both), 'clip')} ({name})")
     if opposite:

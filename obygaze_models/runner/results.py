@@ -57,8 +57,8 @@ class Evaluation:
         films: The film of each clip of the table.
         labels: The class of each clip, by task.
         backbones: The backbone of each store; a joined one has several, and so none.
-        clips: The number of the clip that each row of the table is about; without it, each row
-            counts as a clip.
+        clips: The number of the clip that each row of the table is about; None where each row is
+            of a clip of its own.
     """
 
     protocol: Protocol
@@ -80,7 +80,7 @@ class Evaluation:
                 for store in inputs.stores
                 if not store.parts
             },
-            table.clip_numbers,
+            table.shared_clips,
         )
 
     @property

@@ -764,7 +764,7 @@ def no_better_than_guessing(
         return ""
     cell, guess = min(close, key=lambda pair: _lead(pair[0], pair[1], primary))
     return (
-        f"Hardly better than guessing without video: {len(close)} of {len(models)} cells. "
+        f"Hardly or not better than guessing without video: {len(close)} of {len(models)} cells. "
         f"{guess.model} has {metric_name(primary)} "
         f"{short(guess.value(primary))}, {label_of(cell.model)} {short(cell.value(primary))} "
         f"({_cell_name(cell, run)})."

@@ -14,8 +14,8 @@ from support.store_servers import web_server
 from support.stores import a_recipe, made_store, some_rows, some_values
 from support.written_stores import ArraySource, check_all, files_of, lasting_bytes
 
-from obygaze.maps.pictures import exact_pictures
-from obygaze.maps.stores import token_grid
+from obygaze.audits.maps.pictures import exact_pictures
+from obygaze.audits.maps.stores import token_grid
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
