@@ -192,7 +192,7 @@ def next_steps(
         ),
         (
             n_silent,
-            "without sound that can be read have no features here; the others can be used",
+            "without sound that can be read: no features here; the others can be used",
         ),
         (
             n_others,

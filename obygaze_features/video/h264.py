@@ -144,7 +144,7 @@ class H264Reader:
                 return None
         if picture is None or importance or picture.is_field:
             return picture
-        return picture._replace(unused=True)
+        return picture._replace(unused=_is_whole(packet, self._size_bytes))
 
     def _read_parameters(self, unit: bytes) -> None:
         bits = _Bits(unit[1:])
@@ -208,7 +208,7 @@ class HevcReader:
     def read(self, packet: memoryview | bytes) -> CodedPicture | None:
         """Return what the picture in a packet says; None if the packet has none to read."""
         first_slice = None
-        is_unused = True
+        is_unused = _is_whole(packet, self._size_bytes)
         try:
             for unit in _units(packet, self._size_bytes):
                 kind = unit[0] >> 1 & 63
@@ -390,6 +390,19 @@ def _units(packet: memoryview | bytes, size_bytes: int) -> Iterator[bytes]:
         at = start + int.from_bytes(packet[at:start])
         if at > start:
             yield bytes(packet[start:at])
+
+
+def _is_whole(packet: memoryview | bytes, size_bytes: int) -> bool:
+    """Return whether the sizes of the NAL units of a packet are together its size.
+
+    Else it is damaged, perhaps with the packet before it, and the decoder is to say so.
+    """
+    if not size_bytes or packet[:4] == _START_CODE:
+        return True
+    at = 0
+    while at < len(packet):
+        at += size_bytes + int.from_bytes(packet[at : at + size_bytes])
+    return at == len(packet)
 
 
 def _units_of_header(extradata: bytes) -> Iterator[bytes]:
