@@ -27,7 +27,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.cases import has_numbers
+from obygaze_features.extraction.cases import was_computed
 from obygaze_features.extraction.clips import PlannedClip, Source
 from obygaze_features.extraction.compute import (
     Resources,
@@ -239,7 +239,8 @@ class Begun(NamedTuple):
 
 def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
     """Compare the manifest with each store; refuse, or plan what is missing."""
-    for attempt in range(_MOST_ATTEMPTS):
+    attempts_left = _MOST_ATTEMPTS
+    while True:
         plan = plan_stores(
             run.manifest,
             run.targets,
@@ -264,11 +265,11 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
                     begun.append(Begun(store, open_filling(store, plan)))
         except AlreadyThere:
             # Another process has just finished a store.
-            if attempt + 1 == _MOST_ATTEMPTS:
+            attempts_left -= 1
+            if not attempts_left:
                 raise
         else:
             return plan, begun
-    raise AssertionError("unreachable")
 
 
 def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]:
@@ -418,7 +419,7 @@ def _files_read_before(
     files = {}
     for store, _ in together:
         for row, clip in zip(store.work.rows, clips, strict=True):
-            if row.video_bytes is not None and has_numbers(row):
+            if row.video_bytes is not None and was_computed(row):
                 files[clip.video] = Source(row.video_bytes, row.video_hash)
     return files
 

@@ -116,10 +116,17 @@ def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
         device = "cuda"
         device_name = str(torch.cuda.get_device_name(placement.device))
     precision = str(recipe.to_json()["compute"].get("dtype", placement.dtype))
+    return made_here(device, device_name, precision, PACKAGES)
+
+
+def made_here(
+    device: str, device_name: str, precision: str, packages: Sequence[str]
+) -> Maker:
+    """Return this program, with what computes for it."""
     return Maker(
         program=f"obygaze {obygaze_features.__version__}",
         device=device,
         device_name=device_name,
         precision=precision,
-        versions=package_versions(PACKAGES),
+        versions=package_versions(packages),
     )

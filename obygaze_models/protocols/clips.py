@@ -103,6 +103,11 @@ class ClipTable:
         """The number of the clip that each row is about, from 0 on in the order of the rows."""
         return numbers_of([self.clip_of[clip] for clip in self.ids])
 
+    @cached_property
+    def film_numbers(self) -> IntArray:
+        """The number of the film of each row."""
+        return numbers_of(self.films.tolist())
+
     @property
     def shared_clips(self) -> IntArray | None:
         """The same numbers, where annotators have rows about one clip; else None."""
@@ -491,10 +496,10 @@ def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> st
         f"{count(len(table), 'row')}{of_annotators} about"
         f" {count(table.n_distinct, 'clip')}"
     )
-    clip_of_row = np.array([table.clip_of[clip] for clip in table.ids])
     opposite = []
     for name, of_task in labels.items():
-        both = np.intersect1d(clip_of_row[of_task == 1], clip_of_row[of_task == 0])
+        numbers = table.clip_numbers
+        both = np.intersect1d(numbers[of_task == 1], numbers[of_task == 0])
         if len(both):
             opposite.append(f"{count(len(both), 'clip')} ({name})")
     if opposite:

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import Labels, Pair, split_kind, splits_of_task
@@ -130,12 +129,6 @@ def folds_of(
         labels: The class of each clip, by task.
         usable: Whether each clip has features (and a video, where a scheme needs one).
     """
-    clips = _Clips(
-        protocol,
-        table,
-        numbers_of(table.films.tolist()),
-        table.clip_numbers,
-    )
     folds: dict[Pair, Sequence[HeldOut]] = {}
     for task in dict.fromkeys(train for train, _ in protocol.pairs):
         splits = splits_of_task(protocol, table, labels, usable, task)
@@ -145,7 +138,8 @@ def folds_of(
             if pair[0] != task:
                 continue
             tests = usable & (labels[pair[1]] >= 0)
-            make = partial(_held_out, clips, pair, splits, trains, tests, file_folds)
+            may_be_used = (splits, trains, tests, file_folds)
+            make = partial(_held_out, protocol, table, pair, *may_be_used)
             folds[pair] = MadeWhenAsked(len(splits), make)
     return {pair: folds[pair] for pair in protocol.pairs}
 
@@ -157,7 +151,7 @@ def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
         train=rows,
         validation=NO_ROWS,
         test=NO_ROWS,
-        units=numbers_of(table.films.tolist()),
+        units=table.film_numbers,
         hidden=NO_ROWS,
         excluded=NO_ROWS,
         films=table.films,
@@ -166,18 +160,9 @@ def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Clips:
-    """The clips of a protocol; the number of the film, and of the clip that is read, of each."""
-
-    protocol: Protocol
-    table: ClipTable
-    film_numbers: IntArray
-    clip_numbers: IntArray
-
-
 def _held_out(
-    clips: _Clips,
+    protocol: Protocol,
+    table: ClipTable,
     pair: Pair,
     splits: Sequence[Split],
     trains: BoolArray,
@@ -188,7 +173,8 @@ def _held_out(
     """Return what a split holds out.
 
     Args:
-        clips: The clips.
+        protocol: The protocol.
+        table: Its clips.
         pair: The training and the test task.
         splits: The splits of the training task, with every clip of their test folds.
         trains: Whether each clip can train.
@@ -197,18 +183,17 @@ def _held_out(
         number: The number of the split.
     """
     whole = splits[number]
-    protocol = clips.protocol
     has_own_folds = split_kind(protocol.splits.kind).by_task
     test = whole.test[tests[whole.test]]
     if has_own_folds:
-        folds = clips.table.fold(protocol.tasks[pair[1]].folds)
+        folds = table.fold(protocol.tasks[pair[1]].folds)
         test = np.flatnonzero(tests & (folds == whole.test_fold))
-    units = clips.clip_numbers
+    units = table.clip_numbers
     tested = test
     test_fold = np.union1d(whole.test, test)
-    is_by_film = _is_by_film(protocol, whole, test_fold, clips.table.films)
+    is_by_film = _is_by_film(protocol, whole, test_fold, table.films)
     if is_by_film:
-        units = clips.film_numbers
+        units = table.film_numbers
         tested = test_fold
     held = HeldOut(
         whole.name,
@@ -218,8 +203,8 @@ def _held_out(
         units=units,
         hidden=np.unique(units[tested]),
         excluded=NO_ROWS,
-        films=clips.table.films,
-        clips=clips.table.shared_clips,
+        films=table.films,
+        clips=table.shared_clips,
         is_by_film=is_by_film,
         file_folds=file_folds,
     )

@@ -252,17 +252,17 @@ def write_frames(
     path = folder / "f.hdf5"
     with h5py.File(path, "w") as file:
         for name, values in arrays.items():
-            place = layout.replace("{}", name)
+            place = layout.replace("{}", name).replace("{film}", "a")
+            if "{id}" not in place:
+                file[place] = values
+                continue
             for clip, row in zip(ids, values, strict=True):
-                if "{id}" in place:
-                    file[place.replace("{id}", clip)] = row
-            if "{film}" in place:
-                file[place.replace("{film}", "a")] = values
-        if "{film}" in layout:
+                file[place.replace("{id}", clip)] = row
+        if "{id}" not in layout:
             file["a/ids"] = ids
     options: dict[str, Any] = {}
-    if "{film}" in layout:
-        options["id_key"] = "{film}/ids"
+    if "{id}" not in layout:
+        options["id_key"] = "{film}/ids" if "{film}" in layout else "a/ids"
     of_frames = {"frames": layout.replace("{}", "frames")}
     with pytest.raises(FixInput, match="a mask, which says which frames") as error:
         import_features("hdf5", path, folder / "s", arrays=of_frames, **options)
@@ -276,7 +276,7 @@ def write_frames(
     seed=st.integers(0, 999),
     pool=st.sampled_from(["none", "also", "only", "also-mean", "only-mean"]),
     doubtful=st.sampled_from([None, 0.5, np.nan, -1]),
-    layout=st.sampled_from(["npz", "{id}/{}", "in/{}/{id}", "{film}/{}"]),
+    layout=st.sampled_from(["npz", "{id}/{}", "in/{}/{id}", "{film}/{}", "in/{}"]),
 )
 def test_padding_is_never_in_what_is_pooled(
     tmp_path_factory: pytest.TempPathFactory,

@@ -10,7 +10,6 @@ with the id key `{film}/ids`.
 import mmap
 import re
 import shlex
-import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +23,6 @@ import numpy as np
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.core.files import require_file
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     FOREIGN_DAMAGE,
@@ -44,6 +42,7 @@ from obygaze_features.store.importing.reader import (
     options_for_ids,
     origin_of,
     read_export_origin,
+    require_format,
     text_ids,
 )
 from obygaze_features.store.layout import COMPANIONS, MASK
@@ -67,7 +66,7 @@ def open_hdf5(
     # Other programs show paths from the root of the file: /features.
     paths = {name: key.lstrip("/") for name, key in arrays.items()}
     try:
-        require_file(path)
+        require_format(path, "hdf5")
         # A compressed chunk that is larger than the cache would be unpacked for each row.
         handle = h5py.File(path, "r", rdcc_nbytes=MOST_BYTES)
         export = None
@@ -87,6 +86,9 @@ def open_hdf5(
             reader = _a_data_set_a_clip(path, handle, paths, export)
         else:
             id_key = id_key.lstrip("/")
+            for array, key in paths.items():
+                if "/" in key:  # beside others, the mask is found
+                    _refuse_mask_beside(handle, array, paths, [key])
             reader = array_reader(
                 str(path),
                 origin_of("hdf5", path),
@@ -107,15 +109,11 @@ def open_hdf5(
             reader.notes = [*reader.notes, note]
         return reader
     except FOREIGN_DAMAGE as error:
-        problem = f"not a complete HDF5 file: {error}"
-        hint = "copy or download it again, or name its format: npz, npy or pth"
-        if zipfile.is_zipfile(path):
-            problem = (
-                "not a complete HDF5 file: this is a zip archive, as npz files are"
-            )
-            command = f"obygaze store import npz {shlex.quote(str(path))} -o NAME"
-            hint = f"name its format: npz, as in {command}"
-        raise Corrupt(problem, where=str(path), hint=hint) from error
+        raise Corrupt(
+            f"not a complete HDF5 file: {error}",
+            where=str(path),
+            hint="copy or download it again, or name its format: npy or pth",
+        ) from error
 
 
 def origin_text(path: Path) -> str:

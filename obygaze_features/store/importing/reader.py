@@ -20,13 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.core.files import sha256_file
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+from obygaze_features.core.files import ZIP_MARK, require_file, sha256_file
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.layout import COMPANIONS, MASK, MOST_DIMENSIONS
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.text_columns import TextColumn
 
+# The first bytes of files; npz is a zip archive.
+SIGNATURES = {"hdf5": b"\x89HDF\r\n\x1a\n", "npz": ZIP_MARK, "parquet": b"PAR1"}
 # Rows are read in ranges of at most so many bytes.
 MOST_BYTES = 2**26
 # Of a clip, in an array that nobody has named.
@@ -705,6 +707,20 @@ def origin_of(
         "files": len(files),
         "sha256": digest.hexdigest(),
     }
+
+
+def require_format(path: Path, kind: str) -> None:
+    """Raise an error unless this is a file, and does not begin as one of another format."""
+    require_file(path)
+    with path.open("rb") as stream:
+        start = stream.read(8)
+    for name, signature in SIGNATURES.items():
+        if name != kind and start.startswith(signature):
+            raise FixUsage(
+                f"expected a file of the format {kind}, and this begins as one of {name}",
+                where=str(path),
+                hint=f"obygaze store import {name} {shlex.quote(str(path))} -o NAME",
+            )
 
 
 def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:

@@ -221,7 +221,7 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "the same part": (
         lambda here: join(["seen", "seen:pooled"], "x", workspace=here.root),
-        "this is the same part as .*seen: the array 'pooled' of xclip-b16",
+        "this is the same part as .*seen",
     ),
     "frames": (
         lambda here: join(["seen:frames", "heard"], "x", workspace=here.root),

@@ -284,13 +284,13 @@ RULES = [
         "nested",
     ),
     (
-        "        units = clips.film_numbers\n",
+        "        units = table.film_numbers\n",
         "        units = np.arange(len(units))\n",
         "own",
     ),
     (
-        "        units = clips.film_numbers\n        tested = test_fold\n",
-        "        units = clips.clip_numbers\n",
+        "        units = table.film_numbers\n        tested = test_fold\n",
+        "        units = table.clip_numbers\n",
         "nested",
     ),
     (
@@ -304,8 +304,8 @@ RULES = [
         "published, by film",
     ),
     (
-        "        table.clip_numbers,\n",
-        "        np.arange(len(table)),\n",
+        "    units = table.clip_numbers\n",
+        "    units = np.arange(len(table))\n",
         "by clip, two annotators",
     ),
     (
