@@ -24,6 +24,8 @@ TORTURED = $(addprefix tests/obygaze_features/store/test_, killed_fillings.py ki
 # All other tests that draw with a seed: they draw the same in each round.
 SEARCHED = $(filter-out $(TORTURED),$(shell grep -rl --include='*.py' --exclude-dir=support \
 	'from support.seeds' tests) tests/obygaze_models/protocols/test_cells_alone.py)
+RUFF = $(BIN)/ruff check && $(BIN)/ruff format --check
+CONTRACTS = $(BIN)/mypy && $(BIN)/lint-imports
 PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.txt
 
 .DEFAULT_GOAL := help
@@ -36,8 +38,14 @@ help: ## what can be made
 demo: .venv/.laptop ## the tour: made-up clips to a report, offline, without torch
 	$(BIN)/obygaze demo
 
-test: lint ## linters, types, the import contract, then the tests without a `check` mark (minutes)
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not check"
+# Types keep one core busy for half a minute, so they are checked beside the tests. What they print is
+# shown last; .ci/run runs no test again where a line begins with ERROR.
+test: .venv/.test ## linters, types, the import contract, the tests without a `check` mark (minutes)
+	$(RUFF)
+	@{ $(CONTRACTS); } >.venv/contracts.log 2>&1 & contracts=$$!; \
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not check"; code=$$?; \
+	wait $$contracts || { code=1; echo "ERROR in the types or the import contract:"; }; \
+	cat .venv/contracts.log; exit $$code
 
 # Kills and time limits are checked here, which a third process would disturb.
 check: JOBS = 2
@@ -45,10 +53,8 @@ check: .venv/.test ## the tests with a `check` mark: browsers, clean installatio
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m check
 
 lint: .venv/.test ## linters, types and the import contract only
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(RUFF)
+	$(CONTRACTS)
 
 fuzz: .venv/.test ## read 500,000 changed files of every kind (INPUTS=, SEED=); no error may be a bug
 	PYTHONPATH=tests $(BIN)/python -m support.fuzz $(INPUTS) $(SEED)

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,9 +41,6 @@ from obygaze_features.manifest.same_clip import (
     clips_of_rows,
     require_a_row_for_each,
 )
-
-if TYPE_CHECKING:
-    from obygaze_models.evaluation.bootstrap import Interval
 
 Floats = NDArray[np.float64]
 HEADERS = ("rater", "mean", "sd")
@@ -365,7 +361,10 @@ def reliability_of(
     point = alphas(np.ones((1, len(table))))
     intervals = resample(alphas_of_clusters, np.arange(len(in_order)))
     alpha_of = {name: _finite(values[0]) for name, values in point.items()}
-    interval_of = {name: _interval(interval) for name, interval in intervals.items()}
+    interval_of: dict[str, IntervalEnds] = {}
+    for name, interval in intervals.items():
+        # Alpha is at most 1.
+        interval_of[name] = [_finite(interval.low), _finite(min(interval.high, 1))]
     return ReliabilityAudit(
         source=source,
         n_items=len(table),
@@ -431,11 +430,6 @@ def _squares(columns: Floats, weights: Floats, n_items: Floats) -> Floats:
     """Return the weighted sum of squares of each column around its mean, a row a weighting."""
     means = weights @ columns / n_items[:, None]
     return np.asarray(weights @ columns**2 - n_items[:, None] * means**2)
-
-
-def _interval(bootstrapped: Interval) -> IntervalEnds:
-    """Return the ends of an interval of alpha, which is at most 1."""
-    return [_finite(bootstrapped.low), _finite(min(bootstrapped.high, 1))]
 
 
 def _finite(value: float) -> float | None:

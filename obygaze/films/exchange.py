@@ -48,7 +48,6 @@ from obygaze_features.core.tables import (
     OF_WORDS,
     SUBTITLES,
     USE_OF_WORDS,
-    TableRow,
     number_of_cell,
     open_file,
     read_table,
@@ -192,7 +191,10 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
     clip_of_id = _clips_by_id(manifest)
     marked: dict[Marked, None] = {}
     for row in table.rows:
-        names = [_tasks_of(row), *(row[name] for name in makers)]
+        task = row.cells.get("task", "")
+        train = row.cells.get("train", task)
+        asked = task if train == task else f"{train} -> {task}"
+        names = [asked, *(row[name] for name in makers)]
         who = " ".join(filter(None, names)) or predictions.stem
         clip = clip_of_id.get(row["clip_id"]) or manifest[row["clip_id"]]
         problem = other_clip(row.cells, clip)
@@ -231,13 +233,6 @@ def _clips_by_id(manifest: Manifest) -> Mapping[str, Clip]:
             clip_of_id[row.clip_id] = rows[0]
             clip_of_id.setdefault(unannotated_id(row), rows[0])
     return clip_of_id
-
-
-def _tasks_of(row: TableRow) -> str:
-    """Return the task of a prediction, with that of the training where it is another one."""
-    task = row.cells.get("task", "")
-    train = row.cells.get("train", task)
-    return task if train == task else f"{train} -> {task}"
 
 
 def exported_files(

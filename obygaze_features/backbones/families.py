@@ -271,6 +271,7 @@ def _wave_steps(
 
 _MEL_SAMPLES = 480_000
 """What the mel spectrogram is made of: 30 s for Whisper, 10 s for CLAP."""
+_LEAST_POWER = 1e-10
 _WHISPER_HOP = 160
 _CLAP_HOP = 480
 
@@ -278,8 +279,11 @@ _CLAP_HOP = 480
 def _log_mel(samples: Samples, bands: Any, hop: int) -> Any:
     """Return the spectrogram [bands, frames] of samples with zeros behind them, as log10.
 
-    It has the bits of the library's, which takes the frames one by one.
+    The library takes the frames one by one, and a GPU would wait for them. A BLAS would take the
+    cores of the decoders.
     """
+    from scipy.sparse import csr_array
+
     length = 2 * (len(bands) - 1)
     padded = np.pad(samples, (0, _MEL_SAMPLES - len(samples)))
     padded = np.pad(padded, length // 2, mode="reflect")
@@ -287,9 +291,12 @@ def _log_mel(samples: Samples, bands: Any, hop: int) -> Any:
     heard = frames.any(axis=1)
     window = np.hanning(length + 1)[:-1]
     spectra = np.fft.rfft(frames[heard] * window).astype(np.complex64)
-    power = np.zeros((len(frames), len(bands)))
-    power[heard] = np.abs(spectra, dtype=np.float64) ** 2
-    return np.log10(np.maximum(1e-10, bands.T @ power.T))
+    power = np.abs(spectra, dtype=np.float64) ** 2
+    # A band has few of the frequencies.
+    of_bands = csr_array(bands.T) @ power.T
+    mel = np.full((bands.shape[1], len(frames)), _LEAST_POWER)
+    mel[:, heard] = np.maximum(_LEAST_POWER, of_bands)
+    return np.log10(mel)
 
 
 def _whisper_steps(

@@ -27,7 +27,8 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.clips import PlannedClip
+from obygaze_features.extraction.cases import has_numbers
+from obygaze_features.extraction.clips import PlannedClip, Source
 from obygaze_features.extraction.compute import (
     Resources,
     Uploads,
@@ -238,7 +239,8 @@ class Begun(NamedTuple):
 
 def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
     """Compare the manifest with each store; refuse, or plan what is missing."""
-    for attempt in range(_MOST_ATTEMPTS):
+    attempts_left = _MOST_ATTEMPTS
+    while True:
         plan = plan_stores(
             run.manifest,
             run.targets,
@@ -263,11 +265,11 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
                     begun.append(Begun(store, open_filling(store, plan)))
         except AlreadyThere:
             # Another process has just finished a store.
-            if attempt + 1 == _MOST_ATTEMPTS:
+            attempts_left -= 1
+            if not attempts_left:
                 raise
         else:
             return plan, begun
-    raise AssertionError("unreachable")
 
 
 def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]:
@@ -403,10 +405,23 @@ def _fill(
             accept_damaged=run.accept_damaged,
             grid=plan.grid,
             kept=plan.kept,
+            first_read=_files_read_before(together, clips),
         )
         with closing(fill(stores, decoder.rows, stop)) as filled:
             for row, failed in filled:
                 listener.row(rows[row].clip_id, row, failed)
+
+
+def _files_read_before(
+    together: Sequence[Begun], clips: Sequence[PlannedClip]
+) -> dict[str, Source]:
+    """Return the file that each video was when other rows of the stores were computed."""
+    files = {}
+    for store, _ in together:
+        for row, clip in zip(store.work.rows, clips, strict=True):
+            if row.video_bytes is not None and has_numbers(row):
+                files[clip.video] = Source(row.video_bytes, row.video_hash)
+    return files
 
 
 def _clips_of_rows(

@@ -25,7 +25,13 @@ from obygaze_features.extraction.clips import (
 from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
 from obygaze_features.manifest.io import WRITTEN_SECONDS, as_id, ids_of_names
-from obygaze_features.manifest.model import Clip, Manifest, Windows, unannotated_id
+from obygaze_features.manifest.model import (
+    Clip,
+    Manifest,
+    Windows,
+    by_film,
+    unannotated_id,
+)
 from obygaze_features.manifest.same_clip import other_clip
 from obygaze_features.manifest.spans import Span
 from obygaze_features.manifest.times import IN_A_ROW, film_times
@@ -168,7 +174,7 @@ def _of_films(
         )
     texts: dict[str, str] = {}
     failures = {}
-    for film, clips in _clips_of_films(manifest).items():
+    for film, clips in by_film(manifest).items():
         cues = cues_of_film.get(film)
         if cues is None:
             failure = Failure(FAILED, "no-words: the film has no subtitles")
@@ -187,13 +193,6 @@ def _of_films(
             else:
                 texts[clip.clip_id] = _words_in(utterances, span)
     return ClipTexts(RULE_OF_CUES, texts, failures, unused=unused)
-
-
-def _clips_of_films(manifest: Manifest) -> dict[str, list[Clip]]:
-    clips_of_film: dict[str, list[Clip]] = {}
-    for clip in manifest:
-        clips_of_film.setdefault(clip.movie_id, []).append(clip)
-    return clips_of_film
 
 
 def _ids(clips: Iterable[Clip | PlannedClip]) -> list[str]:

@@ -161,7 +161,7 @@ def export_features(
             hint=f"the name {target.stem}{kind.endings[0]}, or another format",
         )
     names = list(dict.fromkeys(each_name(arrays)))
-    chosen = _arrays_of_export(opened, format, names)
+    chosen = arrays_of_export(opened, format, names)
     job = Export(opened, chosen, labels, progress)
     warnings = _check_labels(job)
     job.progress.expect(len(job.rows) * len(chosen))
@@ -297,7 +297,7 @@ def _have_times(rows: Iterable[Row]) -> bool:
 # --- Checks ---
 
 
-def _arrays_of_export(
+def arrays_of_export(
     store: Store, format: ExportFormat, names: Sequence[str]
 ) -> Sequence[Array]:
     """Return the arrays to export, by these names or by default, and what belongs to them."""

@@ -6,7 +6,7 @@ tells its place in the order of showing. Nothing else is read of a packet than w
 it. The standards are ITU-T H.264 and ITU-T H.265, sections 7.3 and 7.4.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -412,10 +412,7 @@ def _units_of_header(extradata: bytes) -> Iterator[bytes]:
     for mask in (31, 255):
         n_units = extradata[at] & mask if at < len(extradata) else 0
         at += 1
-        for _ in range(n_units):
-            size = int.from_bytes(extradata[at : at + 2])
-            yield extradata[at + 2 : at + 2 + size]
-            at += 2 + size
+        at = yield from _units_with_sizes(extradata, at, n_units)
 
 
 def _units_of_hevc_header(extradata: bytes) -> Iterator[bytes]:
@@ -423,11 +420,18 @@ def _units_of_hevc_header(extradata: bytes) -> Iterator[bytes]:
     at = 23
     for _ in range(extradata[22]):
         n_units = int.from_bytes(extradata[at + 1 : at + 3])
-        at += 3
-        for _ in range(n_units):
-            size = int.from_bytes(extradata[at : at + 2])
-            yield extradata[at + 2 : at + 2 + size]
-            at += 2 + size
+        at = yield from _units_with_sizes(extradata, at + 3, n_units)
+
+
+def _units_with_sizes(
+    extradata: bytes, at: int, n_units: int
+) -> Generator[bytes, None, int]:
+    """Yield units that follow their sizes, of two bytes each; return where they end."""
+    for _ in range(n_units):
+        size = int.from_bytes(extradata[at : at + 2])
+        yield extradata[at + 2 : at + 2 + size]
+        at += 2 + size
+    return at
 
 
 def _units_by_start_code(data: bytes) -> Iterator[bytes]:

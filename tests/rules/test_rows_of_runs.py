@@ -168,6 +168,26 @@ def test_a_run_that_goes_on_takes_no_other_clip(
     follow(steps, videos)
 
 
+def test_a_film_that_is_replaced_after_the_plan_gives_no_row(
+    videos: Path, tmp_path: Path
+) -> None:
+    """A store has rows of a film; the film changes while a run of others goes on."""
+    world = World(tmp_path / "world", videos)
+    whole = world.manifest
+    world.manifest = whole.with_clips(whole.clips[:-1])
+    world.take("run", False)
+    og.extract(
+        whole,
+        "descriptors",
+        note=lambda _: world.take("film", "film-1"),
+        workers=1,
+        workspace=world.folder,
+    )
+    world.check()
+    *_, last = open_store(world.folder / "stores" / SEEN).rows
+    assert last.reason.startswith("replaced: ")
+
+
 @pytest.mark.check("a run takes a second")
 @given(st.sampled_from(STOPPED), st.lists(CHANGES, min_size=1, max_size=3))
 @settings(max_examples=amount(12, 300), deadline=None)

@@ -27,6 +27,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -35,6 +36,15 @@ import mypy
 
 # What each system has, as the type checker knows it.
 STUBS = Path(mypy.__file__).parent / "typeshed" / "stdlib"
+
+
+@cache
+def stub_of(module: str) -> ast.Module:
+    """Return the stub of a module of Python."""
+    stub = STUBS / module / "__init__.pyi"
+    if not stub.exists():
+        stub = STUBS / f"{module}.pyi"
+    return ast.parse(stub.read_text(encoding="utf-8"))
 
 
 def names_on(system: str, module: str, *, imported: bool = True) -> set[str]:
@@ -58,10 +68,7 @@ def names_on(system: str, module: str, *, imported: bool = True) -> set[str]:
                 case ast.ImportFrom(names=aliases) if imported:
                     names.update(alias.asname or alias.name for alias in aliases)
 
-    stub = STUBS / module / "__init__.pyi"
-    if not stub.exists():
-        stub = STUBS / f"{module}.pyi"
-    collect(ast.parse(stub.read_text(encoding="utf-8")).body)
+    collect(stub_of(module).body)
     return {name for name in names if not name.startswith("_")}
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.maps.stores import (
+from obygaze.audits.maps.stores import (
     Directions,
     WrittenMaps,
     random_directions,

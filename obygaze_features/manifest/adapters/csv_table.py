@@ -163,10 +163,10 @@ def _read(
     given_ids: list[dict[str, str]] = []
     cells = []
     for row in table.rows:
-        given = _cells_by_target(row, sources)
+        as_written = _cells_by_target(row, sources)
         cells.append(
             _values_of_clip(
-                row, given, chosen, has_decimal_comma=table.delimiter != ","
+                row, as_written, chosen, has_decimal_comma=table.delimiter != ","
             )
         )
     _check_times(table.rows, cells)
@@ -378,7 +378,7 @@ def _hint(
         )
     missing = [name for name in required if name not in table.columns]
     if not missing:
-        return f"{draft}, or do what the lines above say"
+        return f"correct the table, as the lines above say; or {draft}"
     ways = []
     for target, source in mapping.columns.items():
         if source in missing and target not in NEEDED:
@@ -416,7 +416,10 @@ def _values_of_clip(
                 has_decimal_comma=has_decimal_comma,
                 short=mapping.times,
             )
-    cells["level"] = _level_of(row, cells.get("level", "").strip(), mapping)
+    word = cells.get("level", "").strip()
+    cells["level"] = mapping.level(word) or ""
+    if word and not cells["level"]:
+        row.add("level", unknown_level(word))
     cells["concepts"] = _concepts_of(row, cells.get("concepts", ""), mapping)
     return cells
 
@@ -461,13 +464,6 @@ def _add_times_of_frames(
         elif not video and first is not None and last is not None and rate is not None:
             values["start_s"] = repr(float(first / rate))
             values["end_s"] = repr(float((last + 1) / rate))
-
-
-def _level_of(row: TableRow, word: str, mapping: TableMapping) -> str:
-    level = mapping.level(word) or ""
-    if word and not level:
-        row.add("level", unknown_level(word))
-    return level
 
 
 def _concepts_of(row: TableRow, cell: str, mapping: TableMapping) -> str:

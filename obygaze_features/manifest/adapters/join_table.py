@@ -60,15 +60,13 @@ ANNOTATOR = "annotator"
 class JoinedColumns:
     """A manifest with the columns of a table; `columns` has how many clips have a value in each.
 
-    `n_by_id` clips have a row that says nothing of them but the id; `has_films` says whether the
-    table has a column of films.
+    `n_by_id` clips have a row that says nothing of them but the id.
     """
 
     manifest: Manifest
     columns: Mapping[str, int]
     warnings: tuple[str, ...]
     n_by_id: int = 0
-    has_films: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return the number of clips by column, and what should be known of the table."""
@@ -88,10 +86,10 @@ class JoinedColumns:
         if not self.n_by_id:
             return []
         n_clips = count(self.n_by_id, "clip")
-        reason = "films and times are not known on both sides"
-        if not self.has_films:
-            reason = f"with --map {FILM}=COLUMN, films are compared too"
-        return [f"{n_clips} matched by the id alone: {reason}"]
+        return [
+            f"{n_clips} matched by the id alone: films (--map {FILM}=COLUMN) and times are not"
+            " known on both sides"
+        ]
 
 
 def join_columns(
@@ -219,7 +217,6 @@ def join(
         {name: n_with_value(joined, name) for name in added},
         tuple(f"{csv}: {warning}" for warning in warnings),
         n_by_id,
-        FILM in mapped or FILM in read.columns,
     )
 
 

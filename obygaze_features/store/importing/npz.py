@@ -1,7 +1,6 @@
 """Features in an npz file: an array of ids, and arrays with a row for each."""
 
 import math
-import shlex
 import shutil
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.console import few, human
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, near
+from obygaze_features.core.errors import Corrupt, FixInput, near
 from obygaze_features.core.files import require_file
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.files import check_memory, free_bytes
@@ -30,22 +29,20 @@ from obygaze_features.store.importing.reader import (
     options_for_ids,
     origin_of,
     read_export_origin,
+    require_format,
     text_ids,
 )
 
 PIECE_BYTES = 2**20
 # Of the header of a file in an archive, before its name; the lengths of two texts are at the end.
 LOCAL_HEADER = 30
-# The first bytes of files of other formats.
-SIGNATURES = {b"\x89HDF\r\n\x1a\n": "hdf5", b"PAR1": "parquet"}
 
 
 def open_npz(
     path: Path, arrays: Mapping[str, str], *, id_key: str | None = None
 ) -> Reader:
     """Open the arrays of an npz file; without `arrays`, each array that has a row for each id."""
-    require_file(path)
-    _refuse_other_formats(path)
+    require_format(path, "npz")
     archive, members = _opened(path)
     export = None
     if ORIGIN_KEY in members:
@@ -70,19 +67,6 @@ def origin_text(path: Path) -> str:
     with archive:
         member = Member(path, archive, members[ORIGIN_KEY])
         return "" if member.n_bytes > MOST_CARD_BYTES else str(member.whole())
-
-
-def _refuse_other_formats(path: Path) -> None:
-    """Raise an error that has the command of the format, if this is a file of another one."""
-    with path.open("rb") as stream:
-        start = stream.read(8)
-    for signature, name in SIGNATURES.items():
-        if start.startswith(signature):
-            raise FixUsage(
-                f"this is a file of the format {name}, not npz",
-                where=str(path),
-                hint=f"obygaze store import {name} {shlex.quote(str(path))} -o NAME",
-            )
 
 
 def read_arrays(path: Path) -> dict[str, Values]:

@@ -114,7 +114,7 @@ def test_each_clip_of_a_film_is_drawn_as_often_as_the_others(tmp_path: Path) -> 
 
 def test_what_was_watched_is_not_drawn(tmp_path: Path) -> None:
     marked = manifest_of([5, 5])
-    extra = {"annotator": "ada", "comment": "watched"}
+    extra = {"annotator": "ada", "start_frame": "0", "comment": "watched"}
     rows = []
     for film in marked.films:
         rows.append(Clip(f"{film}-ada", film, start_s=0.0, end_s=9.0, extra=extra))

@@ -317,21 +317,22 @@ def test_a_file_of_another_format_is_named_with_its_command(
 ) -> None:
     path = tmp_path / "my features"
     path.write_bytes(start + bytes(100))
-    message = f"this is a file of the format {name}, not npz"
+    message = f"of the format npz, and this begins as one of {name}"
     with pytest.raises(FixUsage, match=message) as caught:
         import_features("npz", path, tmp_path / "s")
     assert caught.value.hint == f"obygaze store import {name} '{path}' -o NAME"
 
 
-def test_an_npz_file_that_is_read_as_hdf5_is_named_with_its_command(
+def test_an_npz_file_that_is_read_as_another_format_is_named_with_its_command(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "my.npz"
     np.savez(path, clip_id=["a", "b", "c"], X=A)
-    message = "this is a zip archive, as npz files are"
-    with pytest.raises(Corrupt, match=message) as caught:
-        open_features("hdf5", path)
-    assert f"obygaze store import npz {path} -o NAME" in str(caught.value.hint)
+    for kind in ("hdf5", "parquet"):
+        message = f"of the format {kind}, and this begins as one of npz"
+        with pytest.raises(FixUsage, match=message) as caught:
+            open_features(kind, path)
+        assert caught.value.hint == f"obygaze store import npz {path} -o NAME"
 
 
 def test_the_options_for_ids_under_another_name_read_the_file(tmp_path: Path) -> None:

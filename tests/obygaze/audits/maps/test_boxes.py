@@ -12,7 +12,7 @@ from support.maps import GRID, places, token_store
 
 from obygaze.audits.maps.boxes import audit_boxes, clip_shares, read_boxes
 from obygaze.audits.maps.concept_maps import write_concept_maps
-from obygaze.maps.stores import write_maps
+from obygaze.audits.maps.stores import write_maps
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store import open_store
 

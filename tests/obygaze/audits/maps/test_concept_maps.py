@@ -17,7 +17,7 @@ from obygaze.audits.maps.concept_maps import (
     maps_of_tokens,
     write_concept_maps,
 )
-from obygaze.maps.stores import MAPS, map_names
+from obygaze.audits.maps.stores import MAPS, map_names
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store

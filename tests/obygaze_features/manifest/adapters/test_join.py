@@ -254,7 +254,8 @@ def test_a_table_without_films_and_with_misspelt_ids(tmp_path: Path) -> None:
     path = table(tmp_path, "scene;Film;mood\ntt1-001;tt1;calm\ntt1-0O2;tt1;calm\n")
     said = join(MANIFEST, path, {"clip_id": "scene"})
     assert said.notes == [
-        "1 clip matched by the id alone: with --map movie_id=COLUMN, films are compared too"
+        "1 clip matched by the id alone: films (--map movie_id=COLUMN) and times are not known on"
+        " both sides"
     ]
     assert said.warnings[-1].endswith(
         "not clips of the manifest: tt1-0O2 (did you mean 'tt1-002'?)"
