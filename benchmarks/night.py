@@ -1,7 +1,7 @@
-"""A night on a GPU in some minutes: films to the stores of three backbones, in one pass and three.
+"""A night on a GPU in some minutes: films to stores of pictures and sound, in one pass and in two.
 
 The weights are random, of the shapes of the real ones, since times do not depend on them. Without
-a GPU, one clip and one backbone show that all works, and the times say nothing.
+a GPU, one clip and two backbones show that all works, and the times say nothing.
 """
 
 from __future__ import annotations
@@ -9,18 +9,22 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
 
 from benchmarks.decode.films import character_films, make_film
 from benchmarks.timing import OBYGAZE, ROOT
@@ -34,7 +38,8 @@ from obygaze_features.core.files import sha256_file
 from obygaze_features.core.machine import this_machine
 from obygaze_features.video.container import av
 
-BACKBONES = ("xclip-b16-k600-zs", "vivit-b16x2-k400", "xclip-lsmdc-b16")
+PICTURES = ("xclip-b16-k600-zs", "vivit-b16x2-k400", "xclip-lsmdc-b16")
+SOUND = ("wav2vec2-base", "wavlm-base-plus", "whisper-small", "clap-htsat-unfused")
 PRECISIONS = ("float32", "bfloat16")
 CHARACTERS = ("calm", "busy")
 # A film repeats two pieces in an order of its own.
@@ -44,30 +49,44 @@ N_FILMS = 16
 CLIP_S = 5
 CLIPS_OF_A_FILM = PIECE_S * PIECES_OF_A_FILM // CLIP_S
 SAMPLES_A_SECOND = 10
+SOUND_RATE = 48000
+SOUND_FRAME = 1024
 RIVAL = "torchcodec, transformers"
 
 
 # --- Weights and films ---
 
 
-def save_weights(folder: Path) -> dict[str, Path]:
-    """Save a checkpoint of the real shapes for each backbone; return where they are."""
+def save_weights(folder: Path, names: Sequence[str]) -> dict[str, Path]:
+    """Save a checkpoint of the real shapes for some backbones; return where they are."""
     import torch
-    from transformers import (
-        VivitConfig,
-        VivitForVideoClassification,
-        XCLIPConfig,
-        XCLIPModel,
-    )
+    import transformers
 
     torch.manual_seed(0)
-    paths = {name: folder / name for name in BACKBONES}
+    library: Any = transformers
     vision = {"patch_size": 16, "num_frames": 32}
-    config = XCLIPConfig(vision_config=vision, projection_dim=512)
-    XCLIPModel(config).save_pretrained(paths["xclip-b16-k600-zs"])
-    vivit = VivitForVideoClassification(VivitConfig())
-    vivit.save_pretrained(paths["vivit-b16x2-k400"])
-    _save_lsmdc(find_card("xclip-lsmdc-b16"), paths["xclip-lsmdc-b16"])
+    sizes = dict.fromkeys(("encoder_layers", "decoder_layers"), 12)
+    sizes |= dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 12)
+    sizes |= dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 3072)
+    # The other sizes are those of the library.
+    models = {
+        "xclip-b16-k600-zs": (
+            "XCLIPModel",
+            library.XCLIPConfig(vision_config=vision, projection_dim=512),
+        ),
+        "vivit-b16x2-k400": ("VivitForVideoClassification", library.VivitConfig()),
+        "wav2vec2-base": ("Wav2Vec2Model", library.Wav2Vec2Config()),
+        "wavlm-base-plus": ("WavLMModel", library.WavLMConfig()),
+        "whisper-small": ("WhisperModel", library.WhisperConfig(d_model=768, **sizes)),
+        "clap-htsat-unfused": ("ClapModel", library.ClapConfig()),
+    }
+    paths = {name: folder / name for name in names}
+    for name, path in paths.items():
+        if name == "xclip-lsmdc-b16":
+            _save_lsmdc(find_card(name), path)
+        else:
+            class_name, config = models[name]
+            getattr(library, class_name)(config).save_pretrained(path)
     return paths
 
 
@@ -84,7 +103,10 @@ def _save_lsmdc(card: Card, folder: Path) -> None:
 
 
 def make_films(folder: Path, n_films: int, pieces: Path) -> list[Path]:
-    """Make films whose clips differ, from two pieces of 30 seconds, without coding them again."""
+    """Make films whose clips differ, from two pieces of 30 seconds, without coding them again.
+
+    Each has a sound of its own.
+    """
     specs = {spec.character: spec for spec in character_films(PIECE_S)}
     made = [make_film(specs[character], pieces) for character in CHARACTERS]
     folder.mkdir(parents=True)
@@ -92,14 +114,15 @@ def make_films(folder: Path, n_films: int, pieces: Path) -> list[Path]:
     films = []
     for number, order in enumerate(itertools.islice(orders, n_films)):
         path = folder / f"film{number:02d}.mp4"
-        _join(order, path)
+        _join(order, path, _noise(number))
         films.append(path)
     return films
 
 
-def _join(pieces: Sequence[Path], path: Path) -> None:
-    """Write the packets of several files, one file after another."""
+def _join(pieces: Sequence[Path], path: Path, sound: Iterator[Any]) -> None:
+    """Write the packets of several files, one file after another, and a sound beside them."""
     with av().open(str(path), "w") as out:
+        heard = out.add_stream("aac", rate=SOUND_RATE, layout="stereo")
         stream = None
         offset = 0
         for piece in pieces:
@@ -114,9 +137,27 @@ def _join(pieces: Sequence[Path], path: Path) -> None:
                     end = max(end, packet.pts + packet.duration)
                     packet.pts += offset
                     packet.dts += offset
+                    end_s = (packet.pts + packet.duration) * video.time_base
                     packet.stream = stream
                     out.mux(packet)
+                    for frame in sound:
+                        out.mux(heard.encode(frame))
+                        if frame.pts * frame.time_base > end_s:
+                            break
             offset += end
+        out.mux(heard.encode())
+
+
+def _noise(seed: int) -> Iterator[Any]:
+    """Yield frames of noise without end."""
+    random = np.random.default_rng(seed)
+    for number in itertools.count():
+        samples = random.normal(0, 0.1, (2, SOUND_FRAME)).astype(np.float32)
+        frame = av().AudioFrame.from_ndarray(samples, "fltp", "stereo")
+        frame.sample_rate = SOUND_RATE
+        frame.time_base = Fraction(1, SOUND_RATE)
+        frame.pts = number * SOUND_FRAME
+        yield frame
 
 
 # --- Passes ---
@@ -193,11 +234,15 @@ class Night:
 
 @dataclass
 class Watch:
-    """Samples of a GPU: its busy share in percent, and its memory in bytes."""
+    """Samples of a GPU: its busy share in percent, and its memory in bytes.
+
+    `cpu_s` is the CPU time of the processes that the work started and that have ended.
+    """
 
     busy: list[int] = field(default_factory=list)
     n_bytes: list[int] = field(default_factory=list)
     wall_s: float = 0.0
+    cpu_s: float = 0.0
 
     def during(self, work: Callable[[], object]) -> Watch:
         """Do some work, and sample the GPU until it ends."""
@@ -205,10 +250,12 @@ class Watch:
         sampler = threading.Thread(target=self._sample, args=(over,))
         sampler.start()
         started = time.monotonic()
+        cpu_before_s = _cpu_of_children_s()
         try:
             work()
         finally:
             self.wall_s = time.monotonic() - started
+            self.cpu_s = _cpu_of_children_s() - cpu_before_s
             over.set()
             sampler.join()
         return self
@@ -244,7 +291,13 @@ class Watch:
             f"{n_clips / steady_s:.1f}" if steady_s else None,
             f"{sum(busy) / len(busy):.0f} %" if busy else None,
             human(max(self.n_bytes)) if self.n_bytes else None,
+            f"{self.cpu_s / n_clips:.2f} s",
         )
+
+
+def _cpu_of_children_s() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 # --- The plain loop ---
@@ -322,7 +375,8 @@ def measure(quick: bool) -> str:
     on_gpu = torch.cuda.is_available() and not quick
     n_films = N_FILMS if on_gpu else 1
     clips_of_a_film = CLIPS_OF_A_FILM if on_gpu else 1
-    backbones = BACKBONES if on_gpu else BACKBONES[-1:]
+    pictures = PICTURES if on_gpu else PICTURES[-1:]
+    sound = SOUND if on_gpu else SOUND[:1]
     precisions = PRECISIONS if on_gpu else PRECISIONS[:1]
     rows: list[tuple[str | None, ...]] = []
     lines = []
@@ -330,10 +384,11 @@ def measure(quick: bool) -> str:
         folder = Path(name)
         films = make_films(folder / "films", n_films, ROOT / ".cache" / "films")
         device = "cuda" if on_gpu else "cpu"
-        night = Night(folder, save_weights(folder), device, backbones)
+        names = (*pictures, *sound)
+        night = Night(folder, save_weights(folder, names), device, names)
         night.add_films(films, clips_of_a_film)
         for dtype in precisions:
-            rows += _passes(night, dtype)
+            rows += _passes(night, {"pictures": pictures, "sound": sound}, dtype)
             decode_s, forward_s = night.planned_s(dtype)
             lines.append(
                 f"plan, {dtype}: {decode_s or 0:.3f} s to decode a clip with one process,"
@@ -348,31 +403,34 @@ def measure(quick: bool) -> str:
         "without start",
         "GPU busy",
         "peak memory",
+        "CPU time of a clip",
     )
-    title = f"{n_films * clips_of_a_film} clips of {CLIP_S} s, 1280 x 544, H.264"
+    title = f"{n_films * clips_of_a_film} clips of {CLIP_S} s, 1280 x 544, H.264, AAC"
     gpu = torch.cuda.get_device_name(0) if on_gpu else "not measured on a GPU"
     machine = this_machine(("torch", "transformers")).line()
     return "\n".join([title, table(headers, rows), *lines, gpu, machine])
 
 
-def _passes(night: Night, dtype: str) -> list[tuple[str | None, ...]]:
-    """Extract in one pass, and once more in three; the features must be equal."""
-    names = night.backbones
-    together = Watch().during(partial(night.extract, names, f"one-{dtype}", dtype))
-    rows = [together.row(f"all {len(names)}, {dtype}", night.n_clips)]
-    for name in names:
-        alone = partial(night.extract, (name,), f"three-{dtype}", dtype)
-        rows.append(Watch().during(alone).row(f"{name}, {dtype}", night.n_clips))
-    night.require_equal(f"one-{dtype}", f"three-{dtype}")
+def _passes(
+    night: Night, parts: Mapping[str, Sequence[str]], dtype: str
+) -> list[tuple[str | None, ...]]:
+    """Extract in one pass, and once more part by part; the features must be equal."""
+    together = partial(night.extract, night.backbones, f"one-{dtype}", dtype)
+    title = f"{' and '.join(parts)}, {dtype}"
+    rows = [Watch().during(together).row(title, night.n_clips)]
+    for part, names in parts.items():
+        alone = partial(night.extract, names, f"parts-{dtype}", dtype)
+        rows.append(Watch().during(alone).row(f"{part}, {dtype}", night.n_clips))
+    night.require_equal(f"one-{dtype}", f"parts-{dtype}")
     return rows
 
 
 def _plain_row(night: Night, films: Path) -> tuple[str | None, ...]:
-    weights = night.weights[BACKBONES[0]]
+    weights = night.weights[PICTURES[0]]
     words = (str(night.workspace / "clips.csv"), str(films), str(weights), "bfloat16")
     line = [sys.executable, "-m", "benchmarks.night", *words]
     watch = Watch().during(lambda: subprocess.run(line, cwd=ROOT, check=True))
-    return watch.row(f"{RIVAL}: {BACKBONES[0]}, bfloat16", night.n_clips)
+    return watch.row(f"{RIVAL}: {PICTURES[0]}, bfloat16", night.n_clips)
 
 
 if __name__ == "__main__":

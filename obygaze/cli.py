@@ -199,6 +199,12 @@ def _explained(error: Exception) -> ObygazeError:
     from obygaze_features.core.machine import is_out_of_memory
 
     first = (str(error).splitlines() or [""])[0]
+    if is_out_of_memory(error) and "CUDA" in first:
+        return ObygazeError(
+            "not enough free memory on the GPU",
+            hint="nvidia-smi shows what uses it; or --dtype bfloat16, fewer backbones at once, or"
+            " another --device",
+        )
     if is_out_of_memory(error):
         return ObygazeError(
             ": ".join(filter(None, ["not enough memory", first])),

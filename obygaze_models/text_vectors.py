@@ -14,8 +14,13 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.tables import read_table
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.model import View
-from obygaze_features.manifest.same_clip import Identity, rows_of_clips
+from obygaze_features.manifest.model import View, is_only_watched
+from obygaze_features.manifest.same_clip import (
+    Identity,
+    known_film,
+    require_films,
+    rows_of_clips,
+)
 from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.identity import identities_of
 from obygaze_features.store.importing.npz import read_arrays
@@ -107,8 +112,24 @@ def read_store_vectors(
             error.hint = "groups of clips that the store has"
             raise
         values = np.asarray(found.values, dtype=np.float64)
-        groups.append(VectorGroup(group.name, values, store.movie_ids_of(found.rows)))
+        films = store.movie_ids_of(found.rows).tolist()
+        if manifest is not None:
+            films = _films_of(group.clips, films, manifest)
+        require_films(films, store.location)
+        groups.append(VectorGroup(group.name, values, np.array(films)))
     return (groups[0], groups[1], text_pairs(texts, attributes)), n_in_both
+
+
+def _films_of(
+    clips: Sequence[Sequence[str]], stored: Sequence[str], manifest: Manifest
+) -> list[str]:
+    """Return the film of each clip: that of the manifest, or of the store where it says none."""
+    films = []
+    for ids_of_clip, film_of_store in zip(clips, stored, strict=True):
+        clip = manifest.by_id.get(ids_of_clip[0])
+        film = "" if clip is None else known_film(clip.movie_id)
+        films.append(film or film_of_store)
+    return films
 
 
 def _stored_ids(
@@ -208,7 +229,8 @@ def _selected(
             f"the expression {name!r} needs a manifest to select clips from",
             hint="obygaze audit eat --help",
         )
-    return name, list(manifest.where(name).clip_ids), manifest.name
+    ids = [c.clip_id for c in manifest.where(name) if not is_only_watched(c)]
+    return name, ids, manifest.name
 
 
 def _identities(

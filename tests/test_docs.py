@@ -23,7 +23,7 @@ from support.pages import (
 )
 
 from obygaze import cli
-from obygaze_models.protocols.kinds import KINDS
+from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.schema import (
     Data,
     Feature,

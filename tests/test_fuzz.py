@@ -10,7 +10,7 @@ import pytest
 from support.cli import call_obygaze
 from support.fuzz import campaign
 from support.fuzz_targets import MANIFEST, all_targets
-from support.run_tables import MadeCell, clips_of, made_run, scores_for
+from support.run_tables import MadeCell, clips_of, made_run, scores_for, write_run_json
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.files import parse_json
@@ -68,14 +68,14 @@ def test_a_run_with_edited_tables_is_refused(tmp_path: Path) -> None:
     cells = [MadeCell("ridge", clips, scores_for(clips, 1.0, seed=1))]
     folder = made_run(tmp_path / "run", cells).folder
     about = json.loads((folder / "run.json").read_bytes())
-    (folder / "run.json").write_text(json.dumps({**about, "protocol": "x"}))
+    write_run_json(folder, {**about, "protocol": "x"})
     said = call_obygaze("report", folder, "--format", "csv", cwd=tmp_path)
     assert said.code == 4
     not_text = b"clip_id,\xff\n"
     (folder / "predictions.csv").write_bytes(not_text)
     checksum = hashlib.sha256(not_text).hexdigest()
     files = {**about["files"], "predictions.csv": checksum}
-    (folder / "run.json").write_text(json.dumps({**about, "files": files}))
+    write_run_json(folder, {**about, "files": files})
     with pytest.raises(Corrupt, match="not a table of a run"):
         _ = read_run(folder).predictions
 

@@ -17,9 +17,11 @@ from obygaze.audits.result import (
     Finding,
     IntervalEnds,
 )
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze.films.sampling import require_column
+from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import view_words
+from obygaze_features.manifest.same_clip import require_films
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.group_tests import (
     ALPHA,
@@ -123,7 +125,7 @@ def audit_annotations(
 ) -> AnnotationAudit:
     """Test which values of a column go with a level, such as emotions or concepts."""
     manifest = in_view(manifest, workspace=workspace)
-    _check_column(manifest, column)
+    require_column(manifest, column)
     group_x, group_y, n_in_both = select_groups((x, y), manifest)
     cells_x = [_values_of(rows, column, manifest) for rows in group_x.clips]
     cells_y = [_values_of(rows, column, manifest) for rows in group_y.clips]
@@ -133,6 +135,7 @@ def audit_annotations(
     if not values:
         message = f"no clip of the groups has a value in column {column!r}"
         raise FixInput(message, where=manifest.name, hint="--column")
+    require_films([*films_x, *films_y], manifest.name)
     films = np.array([*films_x, *films_y])
     tests = []
     intervals = []
@@ -159,16 +162,6 @@ def audit_annotations(
 def _values_of(rows: Sequence[str], column: str, manifest: Manifest) -> frozenset[str]:
     """Return the values of a clip, which several rows may be about."""
     return frozenset().union(*(manifest[row].values(column) for row in rows))
-
-
-def _check_column(manifest: Manifest, column: str) -> None:
-    if column == CONCEPTS_COLUMN or column in manifest.columns:
-        return
-    names = ", ".join((CONCEPTS_COLUMN, *manifest.columns))
-    hint = "name one of these"
-    raise NotFound(
-        f"no column {column!r}; found {names}", where=manifest.name, hint=hint
-    )
 
 
 def _sentence(test: GroupTest) -> str:

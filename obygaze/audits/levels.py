@@ -23,7 +23,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import LEVELS, Clip, View, view_words
-from obygaze_features.manifest.same_clip import clips_of_rows
+from obygaze_features.manifest.same_clip import clips_of_rows, require_films
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.evaluation.sign_flips import sign_flip_p
@@ -194,6 +194,7 @@ def audit_levels(
             "no clip has the level HN, NS or S",
             where=manifest.name,
         )
+    require_films([clip.movie_id for clip in clips], manifest.name)
     clips_of: dict[str, list[Clip]] = {}
     for clip in clips:
         # A label that several annotators gave together is one of each.
@@ -207,22 +208,17 @@ def audit_levels(
     for annotator in annotators[1:] or annotators:
         p_values += [step.p for step in annotator.steps]
     known = [p for p in p_values if p is not None]
+    n_without_level = 0
+    for rows in clips_of_rows(manifest.clips):
+        n_without_level += not any(row.level for row in rows)
     return LevelAudit(
         source=manifest.name,
         view=manifest.header.view,
         unit=manifest.header.unit,
         annotators=tuple(annotators),
         p=max(known) if len(known) == len(p_values) else None,
-        n_without_level=_n_without_level(manifest),
+        n_without_level=n_without_level,
     )
-
-
-def _n_without_level(manifest: Manifest) -> int:
-    """Return the number of clips to which no annotator gave a level."""
-    n_clips = 0
-    for rows in clips_of_rows(manifest.clips):
-        n_clips += all(not row.level for row in rows)
-    return n_clips
 
 
 def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:
@@ -232,25 +228,20 @@ def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:
         by_film = counts[clip.level]
         by_film.setdefault(clip.movie_id, []).append(len(clip.concepts))
     levels = []
-    for level, by_film in counts.items():
-        rows = [clip for clip in clips if clip.level == level]
-        levels.append(_level_mean(level, by_film, len(clips_of_rows(rows))))
+    for level in counts:
+        levels.append(_level_mean(level, [row for row in clips if row.level == level]))
     steps = [_step(lower, higher, counts) for lower, higher in STEPS]
     return AnnotatorLevels(name, tuple(levels), tuple(steps))
 
 
-def _level_mean(
-    level: str, by_film: Mapping[str, Sequence[int]], n_clips: int
-) -> LevelMean:
-    numbers: list[int] = []
-    films: list[str] = []
-    for film, of_film in by_film.items():
-        numbers += of_film
-        films += [film] * len(of_film)
-    if not numbers:
+def _level_mean(level: str, rows: Sequence[Clip]) -> LevelMean:
+    if not rows:
         return LevelMean(level, 0, 0, None, [None, None])
+    numbers = [len(row.concepts) for row in rows]
+    films = [row.movie_id for row in rows]
     interval = ratio_interval(numbers, np.ones(len(numbers)), films)
-    return LevelMean(level, n_clips, len(by_film), fmean(numbers), interval)
+    n_clips = len(clips_of_rows(rows))
+    return LevelMean(level, n_clips, len(set(films)), fmean(numbers), interval)
 
 
 def _step(

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,6 +30,7 @@ from obygaze.audits.texts import (
     read_records,
     source_name,
 )
+from obygaze.films.labels import is_table
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.tables import number_of_cell
@@ -41,9 +41,6 @@ from obygaze_features.manifest.same_clip import (
     clips_of_rows,
     require_a_row_for_each,
 )
-
-if TYPE_CHECKING:
-    from obygaze_models.evaluation.bootstrap import Interval
 
 Floats = NDArray[np.float64]
 HEADERS = ("rater", "mean", "sd")
@@ -113,8 +110,9 @@ class ReliabilityAudit(Audit):
         )
         if self.n_clusters == self.n_items:
             about = (
-                f"{self.n_items} items; intervals (95 %) are bootstrapped over items, which count"
-                " as independent; --cluster COLUMN draws whole films."
+                f"{self.n_items} items; intervals (95 %) are bootstrapped over items, each a"
+                " cluster of its own, which count as independent; --cluster COLUMN draws whole"
+                " films."
             )
         sentences.append(about)
         if self.n_incomplete:
@@ -141,7 +139,8 @@ def audit_reliability(
             hint="--raters ada,ben of a table, or --column Rating of a manifest with annotators",
         )
     records, title, annotators = _records_of(source, column, workspace)
-    names = names or annotators
+    # A rater who is named twice would agree with himself.
+    names = tuple(dict.fromkeys(names or annotators))
     if len(names) < 2:
         raise FixInput(
             f"expected at least two raters, got {len(names)}", hint="--raters ada,ben"
@@ -180,9 +179,7 @@ def _records_of(
     elif not isinstance(source, str | Path):
         return source, source_name(source), ()
     else:
-        path = Path(source)
-        is_table = path.exists() or path.suffix not in ("", ".toml")
-        if is_table and column is None:
+        if column is None and is_table(source):
             return source, source_name(source), ()
         manifest = read_manifest(source, workspace=workspace)
     if column is None:
@@ -364,7 +361,10 @@ def reliability_of(
     point = alphas(np.ones((1, len(table))))
     intervals = resample(alphas_of_clusters, np.arange(len(in_order)))
     alpha_of = {name: _finite(values[0]) for name, values in point.items()}
-    interval_of = {name: _interval(interval) for name, interval in intervals.items()}
+    interval_of: dict[str, IntervalEnds] = {}
+    for name, interval in intervals.items():
+        # Alpha is at most 1.
+        interval_of[name] = [_finite(interval.low), _finite(min(interval.high, 1))]
     return ReliabilityAudit(
         source=source,
         n_items=len(table),
@@ -430,11 +430,6 @@ def _squares(columns: Floats, weights: Floats, n_items: Floats) -> Floats:
     """Return the weighted sum of squares of each column around its mean, a row a weighting."""
     means = weights @ columns / n_items[:, None]
     return np.asarray(weights @ columns**2 - n_items[:, None] * means**2)
-
-
-def _interval(bootstrapped: Interval) -> IntervalEnds:
-    """Return the ends of an interval of alpha, which is at most 1."""
-    return [_finite(bootstrapped.low), _finite(min(bootstrapped.high, 1))]
 
 
 def _finite(value: float) -> float | None:

@@ -456,6 +456,12 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
             of_clip[row["clip_id"]] = score
             scores_of_film.setdefault(row["movie_id"], []).append(score)
     violations.raise_if_any("the predictions are not of these clips")
+    if of_clip.keys().isdisjoint(drawn.clip_ids):
+        raise FixInput(
+            f"no drawn clip has a score; the first one is {drawn.clip_ids[0]!r}",
+            where=str(path),
+            hint="the predictions for the clips from which the sample was drawn",
+        )
     mean_of_film = {}
     n_missing = 0
     for film, drawn_film in plan.items():

@@ -28,7 +28,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.lazy import need
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import open_file
+from obygaze_features.core.tables import open_file, whole_number
 from obygaze_features.manifest.model import LEVELS, clock
 from obygaze_features.manifest.vocabulary import concept_meaning, concepts
 
@@ -416,10 +416,10 @@ class ElanDocument:
                 return None
             annotation = above.annotations[annotation.refers_to]
         times_ms = self._exact_ms(annotation)
-        origin = self.film.get("TIME_ORIGIN", "0")
-        if times_ms is None or not origin.removeprefix("-").isdecimal():
+        origin_ms = whole_number(self.film.get("TIME_ORIGIN", "0"))
+        if times_ms is None or origin_ms is None:
             return None
-        start_ms, end_ms = (ms + int(origin) for ms in times_ms)
+        start_ms, end_ms = (ms + origin_ms for ms in times_ms)
         return Fraction(start_ms, 1000), Fraction(end_ms, 1000)
 
 

@@ -8,7 +8,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -48,7 +48,6 @@ from obygaze_features.core.tables import (
     OF_WORDS,
     SUBTITLES,
     USE_OF_WORDS,
-    TableRow,
     number_of_cell,
     open_file,
     read_table,
@@ -73,8 +72,10 @@ from obygaze_features.manifest.model import (
     ascii_id,
     by_film,
     own_columns,
+    unannotated_id,
+    with_columns_of,
 )
-from obygaze_features.manifest.same_clip import other_clip
+from obygaze_features.manifest.same_clip import clips_of_rows, other_clip
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     film_rate,
@@ -108,7 +109,9 @@ def films_of(
     clips_of_film = by_film(manifest)
     times_of_film = times_of_films(manifest)
     without_times: list[str] = []
-    marked = _predicted(manifest, predictions) if predictions else _labelled(manifest)
+    marked: Iterable[Marked] = _labelled(manifest)
+    if predictions is not None:
+        marked = _predicted(manifest, predictions)
     for clip_id, annotator, level, names, comment in marked:
         movie_id = manifest[clip_id].movie_id
         times = times_of_film[movie_id]
@@ -171,8 +174,11 @@ def _labelled(manifest: Manifest) -> Iterator[Marked]:
             yield clip.clip_id, annotator, clip.level, clip.concepts, comment
 
 
-def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
-    """Yield the rows of a table of predictions: the annotator is the model, scores are comments."""
+def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
+    """Return the rows of a table of predictions: the annotator is the model, scores are comments.
+
+    What is said of each row of a clip is one mark.
+    """
     violations = Violations(predictions)
     table = read_table(
         predictions,
@@ -182,14 +188,19 @@ def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
     )
     makers = [name for name in ("model", "store", "seed") if name in table.columns]
     line_of: dict[tuple[str, str], int] = {}
+    clip_of_id = _clips_by_id(manifest)
+    marked: dict[Marked, None] = {}
     for row in table.rows:
-        names = [_tasks_of(row), *(row[name] for name in makers)]
+        task = row.cells.get("task", "")
+        train = row.cells.get("train", task)
+        asked = task if train == task else f"{train} -> {task}"
+        names = [asked, *(row[name] for name in makers)]
         who = " ".join(filter(None, names)) or predictions.stem
-        clip = manifest[row["clip_id"]]
+        clip = clip_of_id.get(row["clip_id"]) or manifest[row["clip_id"]]
         problem = other_clip(row.cells, clip)
         if problem:
             row.add("clip_id", problem)
-        earlier = line_of.setdefault((clip.clip_id, who), row.line)
+        earlier = line_of.setdefault((row["clip_id"], who), row.line)
         if earlier != row.line:
             row.add("clip_id", f"{who} has this clip in line {earlier}, too")
         scores = [
@@ -203,15 +214,25 @@ def _predicted(manifest: Manifest, predictions: Path) -> Iterator[Marked]:
         level = canonical_level(decision) or ""
         if decision and not level:
             facts.insert(0, f"decision {decision}")
-        yield row["clip_id"], who, level, (), ", ".join(filter(None, facts))
+        mark = (clip.clip_id, who, level, (), ", ".join(filter(None, facts)))
+        marked[mark] = None
     violations.raise_if_any("the predictions are not of these clips")
+    return list(marked)
 
 
-def _tasks_of(row: TableRow) -> str:
-    """Return the task of a prediction, with that of the training where it is another one."""
-    task = row.cells.get("task", "")
-    train = row.cells.get("train", task)
-    return task if train == task else f"{train} -> {task}"
+def _clips_by_id(manifest: Manifest) -> Mapping[str, Clip]:
+    """Return the clips by the ids that predictions may have: those of rows, and of clips alone.
+
+    Rows of several annotators about one clip are the first of them.
+    """
+    if "annotator" not in manifest.columns:
+        return manifest.by_id
+    clip_of_id: dict[str, Clip] = {}
+    for rows in clips_of_rows(manifest.clips):
+        for row in rows:
+            clip_of_id[row.clip_id] = rows[0]
+            clip_of_id.setdefault(unannotated_id(row), rows[0])
+    return clip_of_id
 
 
 def exported_files(
@@ -356,7 +377,10 @@ def export_segments(
             raise FixUsage("--predictions and --fps are for elan and vtt")
         marked = read_manifest(manifest, workspace=workspace)
         _require_times_of_windows(marked)
-        path = write_table(folder, marked.cells_by_column(), force=force)
+        # Windows have the rate of their film, which is no column of their manifest.
+        columns = with_columns_of(marked.clips, marked.columns)
+        cells = replace(marked, columns=columns).cells_by_column()
+        path = write_table(folder, cells, force=force)
         left_out = _header_left_out(marked.header)
         if marked.header.unit != "clip":
             left_out += (f"that the rows are {marked.header.unit}s",)
@@ -617,8 +641,16 @@ class _Importer:
             self.warnings.append(
                 f"{path}: left out, since marks have no place for them: {columns}"
             )
+        id_of_film: dict[str, str] = {}
+        for name in dict.fromkeys(segment.movie_id for segment in marks.segments):
+            id_of_film[name] = self._id_of_film(name, path)
+            if id_of_film[name] != name:
+                self.warnings.append(
+                    f"{path.name}: the id of the film {name} is {id_of_film[name]}"
+                )
         for segment in marks.segments:
             rate = marks.rate_of(segment.movie_id)
+            segment = replace(segment, movie_id=id_of_film[segment.movie_id])
             if segment.is_watched:
                 # A manifest has no level for what was only watched: there it is a comment.
                 segment = replace(segment, level="", comment=WATCHED)
@@ -627,16 +659,7 @@ class _Importer:
 
     def _read_film(self, path: Path) -> None:
         """Add the marks of a file about one film."""
-        name = self._name_of_film(path)
-        film = as_id(name)
-        # Of a film that is known, its name may be written in several ways.
-        if film not in self.rates.videos:
-            first_name, earlier = self.file_of.setdefault(film, (name, path))
-            if first_name != name:
-                problem = f"two films would have the id {film!r}"
-                raise FixInput(
-                    problem, where=f"{earlier}, {path}", hint="rename one of them"
-                )
+        film = self._id_of_film(self._name_of_film(path), path)
         if film != composed(path.stem).strip():
             self.warnings.append(f"{path.name}: the id of this film is {film}")
         video = None
@@ -664,6 +687,19 @@ class _Importer:
             )
             compare_with_video(film, segment.end_frame, video, rate, str(path))
             self._add(segment, rate, path)
+
+    def _id_of_film(self, name: str, path: Path) -> str:
+        """Return the id of a film; an error if one of another name has it, too."""
+        film = as_id(name)
+        # Of a film that is known, its name may be written in several ways.
+        if film not in self.rates.videos:
+            first_name, earlier = self.file_of.setdefault(film, (name, path))
+            if first_name != name:
+                problem = f"two films would have the id {film!r}"
+                raise FixInput(
+                    problem, where=f"{earlier}, {path}", hint="rename one of them"
+                )
+        return film
 
     def _name_of_film(self, path: Path) -> str:
         """Return the name of a film: of the video that a file of others names, or of the file."""

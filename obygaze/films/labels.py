@@ -286,12 +286,16 @@ def _warnings(projection: Projection, unknown: Sequence[str]) -> list[str]:
     return warnings
 
 
+def is_table(name: PathLike) -> bool:
+    """Return whether a name is that of a table, and not of a manifest or its TOML file."""
+    path = Path(name)
+    return path.suffix in TABLE_ENDINGS or (path.is_file() and path.suffix != ".toml")
+
+
 def table_path(name: PathLike, workspace: PathLike | None) -> Path:
     """Return the path of a table, or that of the rows of a manifest of that name."""
-    path = Path(name)
-    is_table = path.suffix in TABLE_ENDINGS or path.is_file()
-    if is_table and path.suffix != ".toml":
-        return path
+    if is_table(name):
+        return Path(name)
     manifest = Workspace.of(workspace).existing_manifest(os.fspath(name))
     return manifest.with_suffix(".csv")
 

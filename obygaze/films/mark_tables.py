@@ -160,9 +160,9 @@ def watched_path(table: Path) -> Path:
 
 
 def own_tables(tables: Sequence[Path]) -> list[Path]:
-    """Return tables without those beside another of them, which are read together with it."""
+    """Return each table once, without those beside another, which are read together with it."""
     beside_others = {watched_path(table) for table in tables}
-    return [table for table in tables if table not in beside_others]
+    return [table for table in dict.fromkeys(tables) if table not in beside_others]
 
 
 def read_marks(tables: Path | Sequence[Path], *, fps: Fps | FilmRates = None) -> Marks:

@@ -193,21 +193,20 @@ class MarkTable:
             state = self.read()
             check_rates(state.marks.values(), mark["movie_id"], rate)
             before = state.marks.get(mark["mark"])
-            _require_newest(wanted, before)
+            is_newest = wanted.get("state") == (before["state"] if before else None)
+            # A mark that is not there cannot be deleted.
+            if not is_newest or (before is None and is_deleted):
+                raise Outdated
             self._check_concepts(mark, before, vocabulary)
             mark = _with_state(mark)
             after = None if is_deleted else mark
-            self._add_to_history(
-                {"before": before, "after": after, "when": mark["when"]}
-            )
+            change = {"before": before, "after": after, "when": mark["when"]}
+            path = self.path.with_suffix(".history.jsonl")
+            with path.open("a", encoding="utf-8", newline="\n") as history:
+                # The line break comes first: the last line may have been cut off by a kill.
+                history.write(f"\n{json.dumps(change, ensure_ascii=False)}")
             self._write(state, mark["mark"], after)
         return {**mark, "deleted": is_deleted}
-
-    def _add_to_history(self, change: Mapping[str, Any]) -> None:
-        path = self.path.with_suffix(".history.jsonl")
-        with path.open("a", encoding="utf-8", newline="\n") as history:
-            # The line break comes first: the last line may have been cut off by a kill.
-            history.write(f"\n{json.dumps(change, ensure_ascii=False)}")
 
     def _write(self, state: TableState, own_id: str, after: Mark | None) -> None:
         """Write the table with one mark changed, or without it; the lines of others stay."""
@@ -291,14 +290,6 @@ def check_rates(marks: Iterable[Mark], film: str, rate: Fraction | None) -> None
     for mark in marks:
         if mark["movie_id"] == film:
             check_rate(film, known_frame_rate(mark["framerate"]), rate)
-
-
-def _require_newest(wanted: Mapping[str, Any], before: Mark | None) -> None:
-    """Raise Outdated unless the mark that was changed is the one in the table."""
-    is_newest = wanted.get("state") == (before["state"] if before else None)
-    # A mark that is not there cannot be deleted.
-    if not is_newest or (before is None and wanted.get("deleted") is True):
-        raise Outdated
 
 
 def _mark_of(segment: Segment) -> Mark:

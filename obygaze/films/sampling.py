@@ -26,7 +26,7 @@ from obygaze_features.core.tables import number_of_cell, whole_number
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.io import (
-    manifest_sha256,
+    facts_of_saved,
     read_manifest,
     update_manifest,
     write_manifest,
@@ -38,6 +38,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     by_film,
+    is_only_watched,
     own_columns,
     with_columns_of,
 )
@@ -82,9 +83,7 @@ class DrawnClips:
     def to_json(self) -> dict[str, Any]:
         """Return where the manifest is, and the numbers of clips."""
         return {
-            "name": self.manifest.name,
-            "path": str(self.path),
-            "sha256": manifest_sha256(self.manifest),
+            **facts_of_saved(self.manifest, self.path),
             "drawn": len(self.manifest),
             "clips": self.n_clips,
             "new": self.n_new,
@@ -151,7 +150,10 @@ def sample_clips(
             if clip.clip_id in ids:
                 drawn.append(replace(clip, extra={**clip.extra, **plan}))
     _require_times(drawn, source)
-    made = _manifest_of(drawn, source, path.stem)
+    # Windows become clips, as a grid cannot leave out any.
+    header = structs.replace(source.header, unit="clip", grid=Grid())
+    columns = with_columns_of(drawn, source.columns)
+    made = Manifest(path.stem, header, tuple(drawn), columns)
     before = None
     if path.is_file() and not force:
         before = read_manifest(path)
@@ -199,6 +201,7 @@ def _clips_to_draw_from(
     """Return the clips of each film, and how many were withdrawn and are not among them."""
     clips = list(source)
     if not isinstance(source.clips, Windows):
+        clips = [clip for clip in clips if not is_only_watched(clip)]
         require_films([clip.movie_id for clip in clips], source.name)
         require_a_row_for_each(clips, source.name, OF_ANNOTATORS)
     kept = not_withdrawn(clips, workspace)
@@ -298,13 +301,6 @@ def _require_times(drawn: Sequence[Clip], source: Manifest) -> None:
             hint="for whole films, obygaze manifest windows; for clips, film_start_s and film_end_s"
             " in their table",
         )
-
-
-def _manifest_of(drawn: Sequence[Clip], source: Manifest, name: str) -> Manifest:
-    """Return the manifest of drawn clips; windows become clips, as a grid cannot leave out any."""
-    header = structs.replace(source.header, unit="clip", grid=Grid())
-    columns = with_columns_of(drawn, source.columns)
-    return Manifest(name, header, tuple(drawn), columns)
 
 
 def _added_to(before: Manifest, made: Manifest, workspace: Workspace) -> Manifest:

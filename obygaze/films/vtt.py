@@ -76,7 +76,14 @@ def _mark_of(mark: ReadMark, spoken: str, timed: str, path: Path) -> ReadMark:
         if not text:
             continue
         if kind == "level":
-            levels.append(_level(text, timed, path))
+            level = canonical_level(text)
+            if level is None:
+                expected = f"expected one of {', '.join(LEVELS)}"
+                raise FixInput(
+                    f"the cue {timed} has the level {text!r}, {expected}",
+                    where=str(path),
+                )
+            levels.append(level)
         elif kind == "concept":
             concepts.append(concept_of(text))
         else:
@@ -91,16 +98,6 @@ def _mark_of(mark: ReadMark, spoken: str, timed: str, path: Path) -> ReadMark:
         concepts=tuple(dict.fromkeys(concepts)),
         comment=" ".join(comments),
     )
-
-
-def _level(word: str, timed: str, path: Path) -> str:
-    level = canonical_level(word)
-    if level is None:
-        raise FixInput(
-            f"the cue {timed} has the level {word!r}, expected one of {', '.join(LEVELS)}",
-            where=str(path),
-        )
-    return level
 
 
 def _text_of(data: bytes, path: Path) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.weights import WeightFiles
     from obygaze_features.video.resize import Resize
     from obygaze_features.video.sound import SoundView
-    from obygaze_features.video.worker import ClipView
 
 DEFAULT_PRESET = "default"
 Attention = Literal["sdpa", "eager"]
@@ -181,18 +180,6 @@ class Family:
     def resize(self, card: Card) -> Resize:
         """Return how the pictures of a card are resized, without loading the model."""
         return card.input.resize_to(card.geometry)
-
-    def view(self, card: Card) -> ClipView:
-        """Return what a model sees or hears of a clip, without loading it."""
-        if self.medium == "words":
-            raise reads_words(card)
-        if card.sound is not None:
-            return card.sound.view()
-        # Imported late, as in `Preset.resize_to`.
-        from obygaze_features.video.decoded_clip import PictureView
-
-        resize = self.resize(card)
-        return PictureView(card.geometry.frames, card.input.sampling, resize)
 
     def activation_bytes(self, g: Geometry, dtype: str, attention: str) -> int:
         """Return the device memory of one clip without the weights, exact to about 20 %."""

@@ -271,23 +271,32 @@ def _wave_steps(
 
 _MEL_SAMPLES = 480_000
 """What the mel spectrogram is made of: 30 s for Whisper, 10 s for CLAP."""
+_LEAST_POWER = 1e-10
 _WHISPER_HOP = 160
 _CLAP_HOP = 480
 
 
-def _mel(samples: Samples, bands: Any, hop: int, log: str) -> Any:
-    """Return the spectrogram [bands, frames] of samples, with zeros behind them."""
-    audio = library("audio_utils")
+def _log_mel(samples: Samples, bands: Any, hop: int) -> Any:
+    """Return the spectrogram [bands, frames] of samples with zeros behind them, as log10.
+
+    The library takes the frames one by one, and a GPU would wait for them. A BLAS would take the
+    cores of the decoders.
+    """
+    from scipy.sparse import csr_array
+
     length = 2 * (len(bands) - 1)
-    return audio.spectrogram(
-        np.pad(samples, (0, _MEL_SAMPLES - len(samples))),
-        audio.window_function(length, "hann"),
-        frame_length=length,
-        hop_length=hop,
-        power=2.0,
-        mel_filters=bands,
-        log_mel=log,
-    )
+    padded = np.pad(samples, (0, _MEL_SAMPLES - len(samples)))
+    padded = np.pad(padded, length // 2, mode="reflect")
+    frames = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop]
+    heard = frames.any(axis=1)
+    window = np.hanning(length + 1)[:-1]
+    spectra = np.fft.rfft(frames[heard] * window).astype(np.complex64)
+    power = np.abs(spectra, dtype=np.float64) ** 2
+    # A band has few of the frequencies.
+    of_bands = csr_array(bands.T) @ power.T
+    mel = np.full((bands.shape[1], len(frames)), _LEAST_POWER)
+    mel[:, heard] = np.maximum(_LEAST_POWER, of_bands)
+    return np.log10(mel)
 
 
 def _whisper_steps(
@@ -297,7 +306,7 @@ def _whisper_steps(
     bands = library("audio_utils").mel_filter_bank(
         201, module.config.num_mel_bins, 0.0, 8000.0, 16000, "slaney", "slaney"
     )
-    mel = _mel(samples, bands, _WHISPER_HOP, "log10")[:, :-1]
+    mel = _log_mel(samples, bands, _WHISPER_HOP).astype(np.float32)[:, :-1]
     mel = (np.maximum(mel, mel.max() - 8.0) + 4.0) / 4.0
     vectors = module(as_input(mel)).last_hidden_state[0]
     # Frame t of the mel spectrogram is centred at its beginning, and a step has two frames.
@@ -312,7 +321,8 @@ def _clap_steps(
     bands = library("audio_utils").mel_filter_bank(
         513, 64, 0.0, 14000.0, 48000, "slaney", "slaney"
     )
-    mel = _mel(repeated, bands, _CLAP_HOP, "dB").T
+    decibels = 10 * _log_mel(repeated, bands, _CLAP_HOP)
+    mel = decibels.astype(np.float32).T
     seen = module(as_input(mel[None]))
     # [width, bands of frequency, steps]
     vectors = seen.last_hidden_state[0].float().mean(dim=1).T

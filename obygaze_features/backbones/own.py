@@ -47,7 +47,15 @@ from obygaze_features.core.parts import (
     packages_of_modules,
     trust,
 )
-from obygaze_features.store.layout import MASK, PICTURES, TIMES, Array, check_arrays
+from obygaze_features.store.layout import (
+    CLEAN,
+    MASK,
+    N_WORDS,
+    PICTURES,
+    TIMES,
+    Array,
+    check_arrays,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,7 +65,7 @@ NORMALISED = "normalised"
 LEVELS = "levels"
 VALUES = (NORMALISED, LEVELS)
 # The arrays of a store beside those of features.
-_OTHER_ARRAYS = (*TIMES, MASK, PICTURES, "clean")
+_OTHER_ARRAYS = (*TIMES, MASK, PICTURES, CLEAN, N_WORDS)
 # The ends of the names under which torch keeps the hooks of a module.
 _HOOKS = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
 Load = Callable[[], Any]

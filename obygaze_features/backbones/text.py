@@ -296,7 +296,6 @@ def load_text_tower(
     weights: str | Path | None = None,
     *,
     workspace: Workspace | None = None,
-    download: bool = True,
 ) -> TextTower:
     """Return the text model of a backbone.
 
@@ -305,7 +304,6 @@ def load_text_tower(
         weights: A file or folder of weights; the tokenizer is beside them. The default
             is the card's own checkpoint.
         workspace: The workspace whose own cards are found too.
-        download: Download what is missing; without, nothing is loaded from the network.
     """
     if isinstance(card, str):
         card = find_card(card, workspace)
@@ -316,7 +314,7 @@ def load_text_tower(
             f"{card.name} has no text model that obygaze can load",
             hint=f"use a backbone of the families {', '.join(names)}",
         )
-    files = find_weights(card, weights, download=download)
+    files = find_weights(card, weights, download=True)
     family.card_of_weights(card, files)
     is_of_words = card.words is not None
     if not is_of_words and "text_config" not in (files.json_file("config.json") or {}):

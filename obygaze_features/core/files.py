@@ -90,6 +90,12 @@ def json_values(value: Any) -> Any:
     return value
 
 
+def document_sha256(document: Mapping[str, Any]) -> str:
+    """Return the checksum of a JSON document that has it under the key `sha256`."""
+    content = {key: value for key, value in document.items() if key != "sha256"}
+    return sha256_bytes(canonical_json(json_values(content)))
+
+
 _QUOTED = re.compile(r'[,"\n\r]')
 _QUOTED_LINE = re.compile(r'["\n\r]')
 # The first bytes of a zip file, which .xlsx and .ods files are.

@@ -171,7 +171,7 @@ def _timed_clip(
     views = tuple(dict.fromkeys(store.view for store in plan.stores))
     rows_of_video: dict[str, list[int]] = {}
     for row, clip in enumerate(plan.clips):
-        is_read = all(is_kept(clip.clip_id, view, plan.kept) for view in views)
+        is_read = all(is_kept(clip, view, plan.kept) for view in views)
         if is_read or clip.video in files:
             rows_of_video.setdefault(clip.video, []).append(row)
     jobs = [RowJob(rows[len(rows) // 2], views) for rows in rows_of_video.values()]

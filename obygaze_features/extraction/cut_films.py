@@ -14,7 +14,7 @@ from obygaze_features.core.machine import MAX_WORKERS, usable_cores
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.io import (
-    manifest_sha256,
+    facts_of_saved,
     read_manifest,
     write_manifest,
 )
@@ -42,9 +42,7 @@ class WrittenWindows:
     def to_json(self) -> dict[str, Any]:
         """Return the facts of the manifest."""
         return {
-            "name": self.manifest.name,
-            "path": str(self.path),
-            "sha256": manifest_sha256(self.manifest),
+            **facts_of_saved(self.manifest, self.path),
             "windows": len(self.manifest),
             "films": len(self.manifest.films),
             "grid": self.grid.to_json(),

@@ -27,10 +27,9 @@ from obygaze_features.extraction.clips import (
     repeated,
 )
 from obygaze_features.extraction.kept import KeptViews, is_kept, read_kept
-from obygaze_features.extraction.recipes import CLEAN
 from obygaze_features.extraction.windows import WantedWindow, decode_windows
 from obygaze_features.manifest.windows import Grid
-from obygaze_features.store.layout import MASK, WINDOWS_OF_A_BLOCK
+from obygaze_features.store.layout import CLEAN, MASK, WINDOWS_OF_A_BLOCK
 from obygaze_features.store.rows import FAILED
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip
@@ -63,6 +62,7 @@ class RowDecoder:
         accept_damaged: Take what the decoder gives of a damaged film.
         grid: How the films are cut, if the rows are windows.
         kept: Frames that were kept.
+        first_read: The file that each video was when its first clip was read.
     """
 
     clips: Sequence[PlannedClip]
@@ -73,8 +73,7 @@ class RowDecoder:
     accept_damaged: bool = False
     grid: Grid | None = None
     kept: KeptViews = field(default_factory=dict)
-    # The file that each video was when its first clip was read.
-    _first_read: dict[str, Source] = field(default_factory=dict)
+    first_read: dict[str, Source] = field(default_factory=dict)
 
     def rows(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
         """Yield rows in order; each job is asked for shortly before it is decoded."""
@@ -162,8 +161,8 @@ class RowDecoder:
 
     def _not_kept(self, job: RowJob) -> RowJob:
         """Return what is to decode of a row: the views whose frames were not kept."""
-        clip_id = self.clips[job.row].clip_id
-        views = [view for view in job.views if not is_kept(clip_id, view, self.kept)]
+        clip = self.clips[job.row]
+        views = [view for view in job.views if not is_kept(clip, view, self.kept)]
         return RowJob(job.row, tuple(views))
 
     def _row(self, job: RowJob, result: DecodeResult | Decoded) -> Decoded:
@@ -183,7 +182,7 @@ class RowDecoder:
         for source in sources:
             # Clips whose frames were kept may have no video any more.
             if clip.video and source.is_known:
-                first = self._first_read.setdefault(clip.video, source)
+                first = self.first_read.setdefault(clip.video, source)
                 if first != source:
                     row = replace(row, views=dict.fromkeys(row.views, REPLACED))
         return row

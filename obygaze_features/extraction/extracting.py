@@ -27,8 +27,8 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.cases import NEW
-from obygaze_features.extraction.clips import PlannedClip
+from obygaze_features.extraction.cases import was_computed
+from obygaze_features.extraction.clips import PlannedClip, Source
 from obygaze_features.extraction.compute import (
     Resources,
     Uploads,
@@ -46,6 +46,7 @@ from obygaze_features.extraction.functions import (
     Stores,
     Weights,
 )
+from obygaze_features.extraction.kept import is_kept
 from obygaze_features.extraction.loop import StoreFiller, fill
 from obygaze_features.extraction.planning import (
     ChosenBackbone,
@@ -238,7 +239,8 @@ class Begun(NamedTuple):
 
 def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
     """Compare the manifest with each store; refuse, or plan what is missing."""
-    for attempt in range(_MOST_ATTEMPTS):
+    attempts_left = _MOST_ATTEMPTS
+    while True:
         plan = plan_stores(
             run.manifest,
             run.targets,
@@ -263,11 +265,11 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
                     begun.append(Begun(store, open_filling(store, plan)))
         except AlreadyThere:
             # Another process has just finished a store.
-            if attempt + 1 == _MOST_ATTEMPTS:
+            attempts_left -= 1
+            if not attempts_left:
                 raise
         else:
             return plan, begun
-    raise AssertionError("unreachable")
 
 
 def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]:
@@ -278,18 +280,19 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
         if store.filling is not None or store.seal:
             for sentence in store.work.sentences:
                 yield f"{name}: {sentence}"
-        new_ids = set(store.work.found.get(NEW, ()))
-        new_clips = []
+        rows = zip(store.work.rows, store.work.computed, strict=True)
+        computed_ids = {row.clip_id for row, is_computed in rows if is_computed}
+        to_compute = []
         for clip in plan.clips:
-            if clip.clip_id in new_ids:
-                new_clips += [(known, clip.movie_id) for known in clip.identities({})]
-        withdrawn = withdrawn_elsewhere(new_clips, workspace) if new_clips else ""
+            if clip.clip_id in computed_ids:
+                to_compute += [(known, clip.movie_id) for known in clip.identities({})]
+        withdrawn = withdrawn_elsewhere(to_compute, workspace)
         if withdrawn:
             yield f"{name}: {withdrawn}, and are extracted again into this store"
     read_from: set[str] = set()
     for store in plan.stores:
         for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
-            if is_computed and row.clip_id in store.kept:
+            if is_computed and is_kept(_without_video(row), store.view, plan.kept):
                 read_from.add(plan.kept[store.view].store.location)
                 break
     for location in sorted(read_from):
@@ -402,10 +405,23 @@ def _fill(
             accept_damaged=run.accept_damaged,
             grid=plan.grid,
             kept=plan.kept,
+            first_read=_files_read_before(together, clips),
         )
         with closing(fill(stores, decoder.rows, stop)) as filled:
             for row, failed in filled:
                 listener.row(rows[row].clip_id, row, failed)
+
+
+def _files_read_before(
+    together: Sequence[Begun], clips: Sequence[PlannedClip]
+) -> dict[str, Source]:
+    """Return the file that each video was when other rows of the stores were computed."""
+    files = {}
+    for store, _ in together:
+        for row, clip in zip(store.work.rows, clips, strict=True):
+            if row.video_bytes is not None and was_computed(row):
+                files[clip.video] = Source(row.video_bytes, row.video_hash)
+    return files
 
 
 def _clips_of_rows(
@@ -416,11 +432,26 @@ def _clips_of_rows(
     planned = []
     for row in rows:
         clip = clip_of_id.get(row.clip_id)
-        if clip is None or clip.movie_id != row.movie_id:
+        if clip is None or not _has_the_video_of(row, clip):
             # The manifest does not say any more which video has this clip.
-            clip = PlannedClip(row.clip_id, row.movie_id)
+            clip = _without_video(row)
         planned.append(clip._replace(start_s=row.start_s, end_s=row.end_s))
     return planned
+
+
+def _without_video(row: Row) -> PlannedClip:
+    """Return the clip of a row as it was planned, of which the video is not known."""
+    return PlannedClip(row.clip_id, row.movie_id, start_s=row.start_s, end_s=row.end_s)
+
+
+def _has_the_video_of(row: Row, clip: PlannedClip) -> bool:
+    """Return whether the times of a planned row can be those in the video of a clip.
+
+    A clip with times is a part of its film's file, and one without is all of a file of its own.
+    """
+    was_part = (row.start_s, row.end_s) != (None, None)
+    is_part = (clip.start_s, clip.end_s) != (None, None)
+    return row.movie_id == clip.movie_id and was_part == is_part
 
 
 # --- Seal ---

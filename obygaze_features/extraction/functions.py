@@ -274,7 +274,8 @@ def search(
 ) -> Hits:
     """Find clips by a text or a clip.
 
-    A text needs a store of CLIP, SigLIP or X-CLIP, or for sound of CLAP. What -o writes becomes
+    A text needs a store of CLIP, SigLIP or X-CLIP, for sound of CLAP, or of words, of which clips
+    without words are left out. Of several annotators' rows, one counts. What -o writes becomes
     segments with `obygaze manifest export elan MANIFEST --predictions FILE`.
 
     Of a clip with several vectors, such as frames, the one most like the query counts; frames that

@@ -30,14 +30,20 @@ from obygaze_features.extraction.clips import (
     repeated,
 )
 from obygaze_features.extraction.recipes import (
-    CLEAN,
     decoder_recipe,
     sampling_recipe,
 )
 from obygaze_features.manifest.windows import Grid
-from obygaze_features.store.layout import BEFORE, MASK, NEXT, PICTURES, STORE_JSON
+from obygaze_features.store.layout import (
+    BEFORE,
+    CLEAN,
+    MASK,
+    NEXT,
+    PICTURES,
+    STORE_JSON,
+)
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.rows import FAILED, Row
+from obygaze_features.store.rows import FAILED
 from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.worker import ClipView
 
@@ -158,18 +164,14 @@ def find_kept(
 
 def _kept_of(store: Store, clips: Sequence[PlannedClip], facts: Facts) -> KeptFrames:
     """Return the frames of a store that may be used for clips."""
-    rows = store.rows
-    is_clean = store.read(CLEAN, np.arange(len(rows)))
-    usable: dict[str, tuple[int, Row]] = {}
-    for number, row in enumerate(rows):
-        if row.is_ok and is_clean[number]:
-            usable[row.clip_id] = (number, row)
+    is_clean = store.read(CLEAN, np.arange(len(store)))
+    clip_of_id = {clip.clip_id: clip for clip in clips}
     row_of_clip: dict[str, int] = {}
     changed: list[str] = []
-    for clip in clips:
-        if clip.clip_id not in usable:
+    for number, row in enumerate(store.rows):
+        clip = clip_of_id.get(row.clip_id)
+        if clip is None or not row.is_ok or not is_clean[number]:
             continue
-        number, row = usable[clip.clip_id]
         difference = other_times(row, clip) or other_video(row, clip, facts)
         if difference:
             changed.append(f"{clip.clip_id}: {difference}")
@@ -189,9 +191,16 @@ def refuse_changed_clips(kept: KeptFrames) -> None:
         )
 
 
-def is_kept(clip_id: str, view: ClipView, kept: KeptViews) -> bool:
-    """Return whether the frames of a clip are kept for a view."""
-    return view in kept and clip_id in kept[view].row_of_clip
+def is_kept(clip: PlannedClip, view: ClipView, kept: KeptViews) -> bool:
+    """Return whether the frames of a clip are kept for a view.
+
+    A store that is finished as planned may have other times of the clip than the manifest.
+    """
+    if view not in kept:
+        return False
+    frames = kept[view]
+    row = frames.row_of_clip.get(clip.clip_id)
+    return row is not None and not other_times(frames.store.rows[row], clip)
 
 
 def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:

@@ -107,9 +107,8 @@ def store_path(
         name = f"{manifest.name}.{label.replace('@', '-')}"
     folder = Path(workspace.store(name))
     if is_url(name) or not folder.exists():
-        workspace.new_store(
-            name
-        )  # an error for a URL, and for names that no store can have
+        # An error for a URL, and for names that no store can have.
+        workspace.new_store(name)
     folder = folder.resolve()
     check_store_name(folder.name, str(folder))
     return folder

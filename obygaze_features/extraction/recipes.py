@@ -9,7 +9,7 @@ from obygaze_features.backbones.card import PARTS
 from obygaze_features.core.errors import FixUsage, near
 from obygaze_features.core.machine import cpu_name, package_versions
 from obygaze_features.manifest.windows import Grid
-from obygaze_features.store.layout import MASK, PICTURES, Array
+from obygaze_features.store.layout import CLEAN, MASK, PICTURES, Array
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker
 from obygaze_features.video.decoded_clip import PictureView
@@ -29,8 +29,6 @@ SAMPLING_RULES = {
 }
 # Arrays of features that are stored only on request.
 HEAVY = ("tokens",)
-# In stores of pictures, whether a clip has no damage.
-CLEAN = "clean"
 # The packages whose versions each block records.
 PACKAGES = ("av", "numpy", "torch", "transformers")
 
@@ -118,10 +116,17 @@ def maker_of(backbone: Backbone, recipe: Recipe) -> Maker:
         device = "cuda"
         device_name = str(torch.cuda.get_device_name(placement.device))
     precision = str(recipe.to_json()["compute"].get("dtype", placement.dtype))
+    return made_here(device, device_name, precision, PACKAGES)
+
+
+def made_here(
+    device: str, device_name: str, precision: str, packages: Sequence[str]
+) -> Maker:
+    """Return this program, with what computes for it."""
     return Maker(
         program=f"obygaze {obygaze_features.__version__}",
         device=device,
         device_name=device_name,
         precision=precision,
-        versions=package_versions(PACKAGES),
+        versions=package_versions(packages),
     )

@@ -157,7 +157,7 @@ def next_steps(
     """Return what to type next: for clips that were not extracted, or with the whole store."""
     link = f"obygaze manifest link {shlex.quote(plan.manifest)} FOLDER"
     steps = []
-    has_video = {clip.clip_id: bool(clip.video) for clip in plan.clips}
+    with_video = {clip.clip_id for clip in plan.clips if clip.video}
     failures: dict[str, str] = {}
     without_video: set[str] = set()
     for store, state in zip(plan.stores, states, strict=True):
@@ -166,10 +166,11 @@ def next_steps(
             if not is_computed:
                 continue
             if row.clip_id in state.failures:
-                failures[row.clip_id] = state.failures[row.clip_id]
-            elif row.clip_id not in store.kept and not has_video.get(
-                row.clip_id, False
-            ):
+                why = state.failures[row.clip_id]
+                # A silent film may be damaged, too, which can be corrected.
+                if row.clip_id not in failures or not why.startswith(NO_SOUND):
+                    failures[row.clip_id] = why
+            elif row.clip_id not in store.kept and row.clip_id not in with_video:
                 without_video.add(row.clip_id)
     n_without_file = sum(why.startswith(NO_FILE) for why in failures.values())
     n_with_wrong_times = sum(why.startswith(WRONG_TIMES) for why in failures.values())
@@ -191,7 +192,7 @@ def next_steps(
         ),
         (
             n_silent,
-            "without sound that can be read have no features here; the others can be used",
+            "without sound that can be read: no features here; the others can be used",
         ),
         (
             n_others,

@@ -13,8 +13,10 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.listing import film_columns
+from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.store.identity import identities_of
 from obygaze_features.store.joining import refuse_joined
+from obygaze_features.store.layout import N_WORDS
 from obygaze_features.store.recipe import same_space, space_of_array
 
 if TYPE_CHECKING:
@@ -67,13 +69,12 @@ def search(
         raise FixUsage("expected a text or a clip", hint="--text WORDS or --like CLIP")
     if top < 1:
         raise FixUsage(f"top must be at least 1, got {top}")
-    is_other = None
     if text is not None:
         query = _vector_of_text(store, array, text, weights, here)
     else:
         query = _vector_of_clip(store, array, like or "")
-        is_other = store.clip_ids != like
-    rows, cosines = _most_similar(store, array, query, is_other, top)
+    is_compared = _compared_rows(store, like, here)
+    rows, cosines = _most_similar(store, array, query, is_compared, top)
     clip_ids = store.clip_ids[rows].tolist()
     movie_ids = store.movie_ids[rows].tolist()
     hits = Hits(map(Hit, clip_ids, movie_ids, cosines.tolist()))
@@ -135,7 +136,7 @@ def _vector_of_text(
             f"the store does not say with which backbone's texts its array {array!r} can be"
             " compared",
             where=store.location,
-            hint="--like CLIP, or a store of CLIP, SigLIP, X-CLIP or CLAP",
+            hint="--like CLIP, or a store of CLIP, SigLIP, X-CLIP, CLAP or words",
         )
     tower = load_text_tower(name, weights, workspace=workspace)
     if not same_space(space, tower.space_id):
@@ -149,11 +150,32 @@ def _vector_of_text(
     return vector
 
 
+def _compared_rows(
+    store: Store, like: str | None, workspace: Workspace
+) -> NDArray[np.bool_]:
+    """Return which rows are compared: of a clip with several annotators one, of `like` none.
+
+    A clip in which nothing is said has the vector of the empty text, which is like some texts.
+    """
+    left_out = [] if like is None else [like]
+    manifest = store.annotated_manifest(workspace)
+    if manifest is not None:
+        with_features = set(store.clip_ids[store.status().is_ok].tolist())
+        for of_clip in clips_of_rows(manifest.clips):
+            ids = [clip.clip_id for clip in of_clip if clip.clip_id in with_features]
+            left_out += ids if like in ids else ids[1:]
+    is_compared: NDArray[np.bool_] = ~np.isin(store.clip_ids, np.array(left_out, str))
+    n_words = store.record.array(N_WORDS)
+    if n_words is not None and not n_words.shape:
+        is_compared &= store.read(n_words, np.arange(len(store))) > 0
+    return is_compared
+
+
 def _most_similar(
     store: Store,
     array: str,
     query: NDArray[np.float64],
-    mask: NDArray[np.bool_] | None,
+    mask: NDArray[np.bool_],
     top: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the rows most like a vector, best first, and their cosines; part by part."""

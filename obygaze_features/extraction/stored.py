@@ -116,6 +116,11 @@ def _being_filled(filling: Filling, seal: str) -> StoreState:
         for number, row in enumerate(before.rows):
             if not filling.computed[number]:
                 rows[number] = row
+            elif row.is_ok:
+                # It gets further arrays, which must be of the same video.
+                rows[number] = rows[number]._replace(
+                    video_bytes=row.video_bytes, video_hash=row.video_hash
+                )
     finished, _ = filling.listed()
     for block in sorted(finished & set(filling.needed)):
         record = filling.read_block(block)

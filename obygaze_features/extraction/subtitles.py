@@ -25,7 +25,14 @@ from obygaze_features.extraction.clips import (
 from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
 from obygaze_features.manifest.io import WRITTEN_SECONDS, as_id, ids_of_names
-from obygaze_features.manifest.model import Clip, Manifest, Windows, unannotated_id
+from obygaze_features.manifest.model import (
+    Clip,
+    Manifest,
+    Windows,
+    by_film,
+    unannotated_id,
+)
+from obygaze_features.manifest.same_clip import other_clip
 from obygaze_features.manifest.spans import Span
 from obygaze_features.manifest.times import IN_A_ROW, film_times
 from obygaze_features.store.importing.reader import origin_of
@@ -167,7 +174,7 @@ def _of_films(
         )
     texts: dict[str, str] = {}
     failures = {}
-    for film, clips in _clips_of_films(manifest).items():
+    for film, clips in by_film(manifest).items():
         cues = cues_of_film.get(film)
         if cues is None:
             failure = Failure(FAILED, "no-words: the film has no subtitles")
@@ -186,13 +193,6 @@ def _of_films(
             else:
                 texts[clip.clip_id] = _words_in(utterances, span)
     return ClipTexts(RULE_OF_CUES, texts, failures, unused=unused)
-
-
-def _clips_of_films(manifest: Manifest) -> dict[str, list[Clip]]:
-    clips_of_film: dict[str, list[Clip]] = {}
-    for clip in manifest:
-        clips_of_film.setdefault(clip.movie_id, []).append(clip)
-    return clips_of_film
 
 
 def _ids(clips: Iterable[Clip | PlannedClip]) -> list[str]:
@@ -304,7 +304,7 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
 def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
     columns = set(header_of(path))
     if columns.issuperset(TEXTS):
-        return _of_texts(manifest, _texts_in(path), path)
+        return _of_texts(manifest, _texts_in(path, manifest), path)
     if columns.issuperset(mobygaze.TEXTS):
         return _of_texts(manifest, mobygaze.texts_of_segments(path), path)
     if columns.issuperset(CUES):
@@ -317,12 +317,23 @@ def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
     )
 
 
-def _texts_in(path: Path) -> dict[str, str]:
+def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
     violations = Violations(path)
     table = read_table(path, required=TEXTS, violations=violations, content="texts")
+    clip_of_id = {unannotated_id(clip): clip for clip in manifest}
+    clip_of_id.update({clip.clip_id: clip for clip in manifest})
     line_of: dict[str, int] = {}
-    texts = {row.unique("clip_id", line_of): row["text"] for row in table.rows}
-    violations.raise_if_any("the texts cannot be read")
+    texts = {}
+    for row in table.rows:
+        name = row.unique("clip_id", line_of)
+        texts[name] = row["text"]
+        clip = clip_of_id.get(as_id(name))
+        # The table may say which film the clip is of, and from when to when.
+        film = as_id(row.cells.get("movie_id", ""))
+        problem = other_clip({**row.cells, "movie_id": film}, clip) if clip else ""
+        if problem:
+            row.add("clip_id", problem)
+    violations.raise_if_any("the texts are not of these clips")
     return texts
 
 

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import obygaze_features
 from obygaze_features.backbones.cards import find_card
 from obygaze_features.backbones.text import TextTower, load_text_tower
 from obygaze_features.core.console import ProgressBars, count, few, progress_bars
 from obygaze_features.core.cues import n_words
-from obygaze_features.core.machine import cpu_name, package_versions, usable_cores
+from obygaze_features.core.machine import cpu_name, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.clips import Source
 from obygaze_features.extraction.compute import clip_threads
+from obygaze_features.extraction.recipes import made_here
 from obygaze_features.extraction.subtitles import ClipTexts, words_of_clips
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
@@ -30,7 +30,7 @@ from obygaze_features.store.layout import N_WORDS, Array
 from obygaze_features.store.making import new_store, write_store
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.records import Maker, ManifestMark
+from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import OK, Row, RowColumns
 from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
@@ -94,7 +94,7 @@ def extract_words(
             **tower.recipe(),
         ),
         manifest=ManifestMark(clips.name, rows.clips_sha256),
-        makers=[_maker()],
+        makers=[made_here("cpu", cpu_name(), "float32", PACKAGES)],
         origins=words.origins,
         terms=Terms(clips.header.licence, clips.header.citation),
     )
@@ -154,13 +154,3 @@ def _rows_of(
     values["clip"][rows_of_texts] = vectors
     values[N_WORDS][rows_of_texts] = [n_words(text) for text in texts]
     return WordRows(RowColumns.of(rows), values)
-
-
-def _maker() -> Maker:
-    return Maker(
-        program=f"obygaze {obygaze_features.__version__}",
-        device="cpu",
-        device_name=cpu_name(),
-        precision="float32",
-        versions=package_versions(PACKAGES),
-    )

@@ -20,7 +20,7 @@ from obygaze_features.core.files import require_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
+from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.model import (
     LEVELS,
     NO_LEVEL,
@@ -153,9 +153,7 @@ class GroupedManifest:
     def to_json(self) -> dict[str, Any]:
         """Return the groups, and the facts of the manifest."""
         return {
-            "name": self.manifest.name,
-            "path": str(self.path),
-            "sha256": manifest_sha256(self.manifest),
+            **facts_of_saved(self.manifest, self.path),
             "clips": len(self._of_clips),
             "groups": {name: list(names) for name, names in self.groups.items()},
             "clips_of_group": {name: self._n_clips(name) for name in self.groups},

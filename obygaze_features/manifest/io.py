@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -34,6 +35,7 @@ from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
     LEVELS,
+    WITHOUT_MANIFEST,
     Clip,
     Header,
     Manifest,
@@ -54,7 +56,10 @@ ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
 ID_FORM = "an id (letters, digits, . _ + -)"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
-WRITTEN_SECONDS = re.compile(r"[0-9]+(\.[0-9]*)?(e[+-]?[0-9]{1,3})?")
+# No more digits than a number of Python takes.
+WRITTEN_SECONDS = re.compile(
+    r"[0-9]{1,20}(\.[0-9]{0,400})?(e(-[0-9]{1,3}|\+?[0-9]{1,2}))?"
+)
 
 
 class NotAManifest(FixInput):
@@ -154,6 +159,13 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     """Return the manifest of two files; `rows` are the bytes of the CSV file if not on disk."""
     document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
     document.require_schema(SCHEMA, "manifest", error=NotAManifest)
+    if path.stem == WITHOUT_MANIFEST:
+        raise FixInput(
+            f"a manifest cannot be called {WITHOUT_MANIFEST!r}: stores say it of clips that are"
+            " of no manifest",
+            where=str(path),
+            hint="another name for its two files",
+        )
     header = record_of(document, Header, "the header of the manifest is not valid")
     violations = Violations(path.with_suffix(".csv"))
     if header.unit == "window":
@@ -286,6 +298,12 @@ def _cells(clip: Clip) -> tuple[str, ...]:
 def manifest_sha256(manifest: Manifest) -> str:
     """Return the sha256 of the rows as CSV, by which runs and models identify a manifest."""
     return sha256_bytes(rows_to_csv(manifest))
+
+
+def facts_of_saved(manifest: Manifest, path: Path) -> dict[str, Any]:
+    """Return the name, the file and the sha256 of a manifest that was written, for --json."""
+    sha256 = manifest_sha256(manifest)
+    return {"name": manifest.name, "path": str(path), "sha256": sha256}
 
 
 def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> None:

@@ -22,6 +22,7 @@ from obygaze_features.manifest.model import (
     SourceFile,
     Windows,
     ascii_id,
+    is_only_watched,
     unannotated_id,
 )
 from obygaze_features.manifest.same_clip import (
@@ -110,7 +111,8 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
         for clip in manifest:
             row = original(clip) if is_unlinked else clip
             row = _annotated(row, manifest, columns)
-            all_rows.append((row, manifest))
+            if not is_only_watched(row):
+                all_rows.append((row, manifest))
             earlier, of_manifest = rows.setdefault(row.clip_id, (row, manifest))
             if of_manifest is not manifest:
                 _require_equal(earlier, row, f"{of_manifest.name}, {manifest.name}")

@@ -72,6 +72,9 @@ TARGETS = (
 PUBLISHED_SPLIT = "02_EN_HN_S"
 # The film of clips of which nobody says the film.
 UNKNOWN_FILM = "unknown"
+# What a store has for the name of a manifest where its clips are of none: then the films may be
+# guesses from the ids.
+WITHOUT_MANIFEST = "imported"
 # How clips without a level are called where levels are counted.
 NO_LEVEL = "no level"
 # The level, in manifests the comment, of marks that say only that this time was watched.
@@ -618,9 +621,13 @@ def ascii_id(text: str) -> str:
 
 
 def is_only_watched(clip: Clip) -> bool:
-    """Return whether a row of marks says only that its annotator has watched this time."""
+    """Return whether a row of marks says only that its annotator has watched this time.
+
+    Marks have pictures: a person's own table may have this comment on clips.
+    """
     is_marked = bool(clip.level or clip.concepts)
-    return not is_marked and clip.extra.get("comment") == WATCHED
+    is_of_marks = bool(clip.extra.get("start_frame"))
+    return is_of_marks and not is_marked and clip.extra.get("comment") == WATCHED
 
 
 def unannotated_id(clip: Clip) -> str:

@@ -174,13 +174,14 @@ class ManifestPage(Listing):
     def notes(self) -> list[str]:
         """How many of the selected clips the text leaves out."""
         notes = []
-        n_clips = len(self.manifest)
-        if len(self.selection) < n_clips:
-            unit = count(n_clips, self.manifest.header.unit)
-            notes.append(f"selected: {len(self.selection)} of {unit}")
+        is_of_rows = "annotator" in self.manifest.columns
+        unit = "row" if is_of_rows else self.manifest.header.unit
+        n_all = len(self.manifest)
+        if len(self.selection) < n_all:
+            notes.append(f"selected: {len(self.selection)} of {count(n_all, unit)}")
         n_hidden = len(self.selection) - self._n_shown
         if n_hidden > 0:
-            notes.append(f"{count(n_hidden, 'more clip')}; --limit 0 shows all")
+            notes.append(f"{count(n_hidden, f'more {unit}')}; --limit 0 shows all")
         return notes
 
     @property
@@ -290,10 +291,13 @@ def _clip_table(clips: Sequence[Clip]) -> str:
 def _describe(manifest: Manifest) -> str:
     """Return the header of a manifest as lines, the last one empty."""
     header = manifest.header
-    n_clips = count(len(manifest), header.unit)
-    n_films = count(len(manifest.films), "film")
+    size = (
+        f"{count(len(manifest), header.unit)} of {count(len(manifest.films), 'film')}"
+    )
+    if "annotator" in manifest.columns:
+        size = compute_stats(manifest).size
     lines = [
-        f"{manifest.name}: {n_clips} of {n_films}"
+        f"{manifest.name}: {size}"
         f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"
     ]
     if header.licence:

@@ -147,11 +147,11 @@ def require_films(films: Sequence[str], where: str) -> None:
     n_unknown = len(films) - sum(map(bool, map(known_film, films)))
     if n_unknown:
         raise FixInput(
-            f"the films of {n_unknown} of {len(films)} clips are not known, so that no film can"
-            " be held out",
+            f"the films of {n_unknown} of {len(films)} clips are not known, so that the clips of a"
+            " film cannot be kept together",
             where=where,
-            hint="import the table again with their movie_id; or, for `obygaze run`,"
-            f" --set 'data.where=movie_id != {UNKNOWN_FILM}'",
+            hint="import the table again with their movie_id; or leave these clips out, in"
+            f" `obygaze run` with --set 'data.where=movie_id != {UNKNOWN_FILM}'",
         )
 
 
@@ -259,10 +259,14 @@ def _shown(times: Times) -> str:
 
 
 def clips_of_rows(clips: Sequence[Clip]) -> list[list[Clip]]:
-    """Return the rows of each clip: what is counted is the clip, not the rows of annotators."""
+    """Return the rows of each clip: what is counted is the clip, not the rows of annotators.
+
+    A row that says only what was watched is about no clip.
+    """
+    about_clips = [clip for clip in clips if not is_only_watched(clip)]
     of_clips = []
-    for rows in rows_of_clips([Identity.of_clip(clip) for clip in clips]):
-        of_clips.append([clips[row] for row in rows])
+    for rows in rows_of_clips([Identity.of_clip(clip) for clip in about_clips]):
+        of_clips.append([about_clips[row] for row in rows])
     return of_clips
 
 
@@ -314,7 +318,7 @@ def overlaps_of_annotators(clips: Sequence[Clip]) -> str:
 
 def require_a_row_for_each(clips: Sequence[Clip], where: str, hint: str) -> None:
     """Raise an error for several rows about one clip, where it would count more than others."""
-    if len(clips_of_rows(clips)) < len(clips):
+    if any(len(rows) > 1 for rows in clips_of_rows(clips)):
         raise FixInput(
             "several rows are about one clip, which would count more than others",
             where=where,

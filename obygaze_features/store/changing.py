@@ -4,7 +4,7 @@ A subset, a merger, a join of vectors side by side, a store without withdrawn cl
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -555,7 +555,7 @@ def merge(
         raise FixUsage(
             "a merger needs at least two stores", hint="obygaze store merge --help"
         )
-    _check_different(opened)
+    _require_once([(store.seal, store) for store in opened], "store")
     arrays = _common_arrays(opened)
     terms = _common_terms(opened, licence)
     _check_kinds(opened)
@@ -576,17 +576,18 @@ def merge(
     )
 
 
-def _check_different(stores: Sequence[Store]) -> None:
-    """Raise an error for a store that is there twice."""
-    location_of_seal: dict[str, str] = {}
-    for store in stores:
-        if store.seal in location_of_seal:
+def _require_once(named: Iterable[tuple[Hashable, Store]], noun: str) -> None:
+    """Raise an error for a store or a part of a store that is there twice, by its key."""
+    location_of_key: dict[Hashable, str] = {}
+    for key, store in named:
+        if key in location_of_key:
             raise FixUsage(
-                f"this is the same store as {location_of_seal[store.seal]}",
+                f"this is the same {noun} as {location_of_key[key]}",
                 where=store.location,
-                hint="name each store once",
+                hint=f"name each {noun} once; for the clips of two stores of one recipe: obygaze"
+                " store merge --help",
             )
-        location_of_seal[store.seal] = store.location
+        location_of_key[key] = store.location
 
 
 def _common_arrays(stores: Sequence[Store]) -> Sequence[Array]:
@@ -829,7 +830,9 @@ def join(
         raise FixUsage(
             "a join needs at least two parts", hint="obygaze store join --help"
         )
-    _check_different_parts(named)
+    _require_once(
+        [((part.fingerprint, part.array), store) for store, part in named], "part"
+    )
     order = canonical_order([one.part for one in named])
     opened = [named[place].store for place in order]
     parts = [named[place].part for place in order]
@@ -937,22 +940,6 @@ def _only_vector(store: Store) -> str:
             hint="STORE:ARRAY",
         )
     return store.feature_arrays[0]
-
-
-def _check_different_parts(named: Sequence[_NamedPart]) -> None:
-    """Raise an error for a part that is there twice."""
-    location_of_part: dict[tuple[str, str], str] = {}
-    for store, part in named:
-        key = (part.fingerprint, part.array)
-        if key in location_of_part:
-            raise FixUsage(
-                f"this is the same part as {location_of_part[key]}: the array"
-                f" {part.array!r} of {part.title}",
-                where=store.location,
-                hint="name each part once; for the clips of two stores of one recipe:"
-                " obygaze store merge --help",
-            )
-        location_of_part[key] = store.location
 
 
 class JoinedRows(_NewRows):

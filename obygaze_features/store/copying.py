@@ -59,6 +59,7 @@ from obygaze_features.store.making import (
 )
 from obygaze_features.store.network import AGAIN, Unreachable
 from obygaze_features.store.placing import (
+    before_of,
     finish_change,
     finish_waiting,
     link_file,
@@ -238,8 +239,13 @@ def _remove_copies(target: Path, seal: str = "") -> None:
     An earlier one may have what was withdrawn since.
     """
     wanted = pulled_name(target, seal)
-    remove_leftovers(target)
-    remove_leftovers(next_of(target))
+    here = seal_at(target)
+    damaged = before_of(target, here)
+    for name in (target, next_of(target), damaged):
+        remove_leftovers(name)
+    if here and seal_at(damaged) == here:
+        # A whole copy of the same store has taken its place.
+        remove_tree(damaged)
     for hidden in hidden_of(target):
         is_built = hidden.word == PULL and hidden.state == "unknown"
         if is_built and hidden.path != wanted:
@@ -265,7 +271,8 @@ def _pull(
             ) from error
         except (FileNotFoundError, FileExistsError, Mismatch, AlreadyThere) as error:
             finish_waiting(target)
-            if seal_at(target) == store.seal:
+            is_damaged = older is not None and older.seal == store.seal
+            if seal_at(target) == store.seal and not is_damaged:
                 break
             # The folder in which the copy is built was renamed, and not to its name: again.
             is_moved = isinstance(error, OSError)
@@ -283,7 +290,7 @@ def _pull_once(
     parts = hidden_name(target)
     if older is None:
         check_free(target)
-    elif older.seal != store.seal:
+    else:
         check_before(target, older.seal)
     _remove_copies(target, store.seal)
     try:
@@ -302,10 +309,6 @@ def _pull_once(
         mark = FileMark(len(data), seal_of(data))
         write_pieces(iter([data]), hidden / STORE_JSON, mark, store.location, parts)
         sync_tree(hidden)
-        if older is not None and older.seal == store.seal:
-            # The copy that is there is damaged.
-            remove_tree(target)
-            older = None
         if older is not None:
             take_place(hidden, target, older.seal)
         elif not take_name(hidden, target):

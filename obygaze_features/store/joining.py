@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_check import Filled, Record, Sha256
+from obygaze_features.store.layout import N_WORDS
 
 if TYPE_CHECKING:
     from obygaze_features.store.layout import Array
@@ -59,6 +61,24 @@ def joined_parts(recipe: Recipe) -> tuple[JoinedPart, ...]:
 def are_of_words(parts: Sequence[JoinedPart]) -> bool:
     """Return whether all parts are made of words, so that a joined store may count them."""
     return {part.medium for part in parts} == {"words"}
+
+
+def check_joined_arrays(
+    recipe: Mapping[str, Any], arrays: Sequence[Array], where: str
+) -> None:
+    """Raise an error unless a store of a recipe may have these arrays, if it joins parts."""
+    parts = parts_of(recipe)
+    vectors = (JOINED_ARRAY, JOINED_DTYPE, (sum(part.width for part in parts),))
+    expected: list[tuple[str, str, tuple[int, ...]]] = [vectors]
+    if len(arrays) > 1 and are_of_words(parts):
+        expected.append((N_WORDS, "int32", ()))
+    found = [(array.name, array.dtype, array.shape) for array in arrays]
+    if parts and found != expected:
+        raise FixInput(
+            f"a store that joins others has the array {JOINED_ARRAY} of all their vectors, got"
+            f" {few([array.name for array in arrays])}",
+            where=where,
+        )
 
 
 def part_slices(parts: Sequence[JoinedPart]) -> list[slice]:

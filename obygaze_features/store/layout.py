@@ -60,13 +60,17 @@ ZARR_COLUMNS = ("clip_id", "movie_id", "status")
 MASK = "mask"
 # Experiments take the first of these that a store has, unless the protocol names others.
 VECTORS = ("pooled", "clip")
-# In a store of words, how many are said in each clip.
+# In a store of words, how many are said in each clip: clips without words all have one vector.
 N_WORDS = "n_words"
 # Pictures of films. A store with this array is private.
 PICTURES = "pictures"
+# Beside them, whether a clip has no damage.
+CLEAN = "clean"
 # Arrays with times of frames and windows; a frame that does not exist has no time.
 TIMES = ("time_s", "asked_s", "start_s", "end_s")
 OF_FRAMES = (MASK, "time_s", "asked_s")
+# What may belong to other arrays: `belongs_to` decides.
+COMPANIONS = (MASK, *TIMES, N_WORDS)
 
 STORE_JSON = "store.json"
 ROWS_CSV = "rows.csv"
@@ -175,10 +179,12 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def belongs_to(companion: Array, array: Array) -> bool:
-    """Return whether an array has the times or the mask of the frames or windows of another one.
+    """Return whether an array has the times or the mask of the frames of another one, or its words.
 
     Section 4 of docs/store.md says which arrays belong together; this function alone decides it.
     """
+    if (companion.name, companion.dtype, companion.dims) == (N_WORDS, "int32", ()):
+        return array.is_float and array.name not in TIMES
     is_times = companion.name in TIMES
     if is_times and not companion.dims:
         return True

@@ -32,6 +32,7 @@ from obygaze_features.store.encoding import (
     status_column,
     text_column,
 )
+from obygaze_features.store.joining import check_joined_arrays
 from obygaze_features.store.layout import (
     CARD,
     CHECKS,
@@ -259,6 +260,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     rows = source.columns()
     where = str(named_beside(folder))
     check_arrays(arrays, where)
+    check_joined_arrays(contents.recipe.to_json(), arrays, where)
     check_rows(rows, where)
     _check_makers(rows, len(contents.makers), where)
     marks: dict[str, FileMark] = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from obygaze_features.core.errors import InstallExtra, ObygazeError
+from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.lazy import need
 from obygaze_features.core.tables import header_of, read_table
@@ -54,7 +54,7 @@ def clips_in_export(path: Path) -> Iterator[Identity]:
 def read_origin(path: Path) -> ExportOrigin | None:
     """Return of which store a file is an export; None for other files."""
     text = ""
-    with suppress(*FOREIGN_DAMAGE, InstallExtra):
+    with suppress(*FOREIGN_DAMAGE, ObygazeError):
         if path.suffix == ".npz":
             text = npz.origin_text(path)
         elif path.suffix == ".parquet":
@@ -122,7 +122,8 @@ def _texts_of_npz(path: Path) -> dict[str, list[str]]:
             is_short = entry.file_size <= _MOST_TEXT_BYTES
             is_column = dtype.kind in "US" or (name == ID_KEY and dtype.kind in "iu")
             if is_column and len(shape) == 1 and is_short:
-                columns[name] = [_text(value) for value in arrays[name].tolist()]
+                values = npz.of_unicode(arrays[name])
+                columns[name] = [_text(value) for value in values.tolist()]
     return columns
 
 

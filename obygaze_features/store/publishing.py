@@ -27,6 +27,7 @@ from obygaze_features.store.card import (
 from obygaze_features.store.exporting import (
     FACT_COLUMNS,
     Export,
+    arrays_of_export,
     fact_columns,
     refuse_pictures,
     write_features_table,
@@ -281,14 +282,14 @@ def published_table(store: Store) -> Export | None:
     """Return the arrays with one vector a clip that a publication has as a table; None if none."""
     refuse_pictures(store)
     n_rows = store.record.rows.total
-    arrays = []
+    names = []
     for array in map(store.array, store.feature_arrays):
         is_small = array.row_bytes * n_rows <= TABLE_BYTES
         if len(array.shape) == 1 and is_small and array.name not in FACT_COLUMNS:
-            arrays.append(array)
-    if not arrays or not store.record.rows.ok:
+            names.append(array.name)
+    if not names or not store.record.rows.ok:
         return None
-    return Export(store, arrays)
+    return Export(store, arrays_of_export(store, "parquet", names))
 
 
 def record_table(job: Export) -> RecordTable:

@@ -14,19 +14,14 @@ from msgspec import Meta
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.core.schema_check import Record, Sha256
 from obygaze_features.manifest.model import UNKNOWN_FILM as UNKNOWN_FILM
-from obygaze_features.store.joining import (
-    JOINED_ARRAY,
-    JOINED_DTYPE,
-    are_of_words,
-    parts_of,
-)
+from obygaze_features.manifest.model import WITHOUT_MANIFEST as WITHOUT_MANIFEST
+from obygaze_features.store.joining import check_joined_arrays
 from obygaze_features.store.layout import (
     CHECKS,
     CRC_BYTES,
     ID_BYTES,
     IDS,
     MOST_ROWS,
-    N_WORDS,
     Array,
     check_arrays,
     most_table_bytes,
@@ -47,8 +42,6 @@ _Number = Annotated[int, Meta(ge=0)]
 
 
 SEVERAL_MANIFESTS = "several manifests"
-# The name of the manifest of a store that was imported without one.
-WITHOUT_MANIFEST = "imported"
 
 
 class ManifestMark(Record, frozen=True):
@@ -353,16 +346,7 @@ def _check_store(store: StoreRecord, where: str) -> None:
     """Raise an error unless the fingerprint, the counts and the list of files are right."""
     if Recipe.from_json(store.recipe).fingerprint != store.fingerprint:
         raise _damaged("`fingerprint` is not that of the recipe", where)
-    parts = parts_of(store.recipe)
-    if parts:
-        width = sum(part.width for part in parts)
-        expected: list[tuple[str, str, tuple[int, ...]]]
-        expected = [(JOINED_ARRAY, JOINED_DTYPE, (width,))]
-        if len(store.arrays) > 1 and are_of_words(parts):
-            expected.append((N_WORDS, "int32", ()))
-        arrays = [(array.name, array.dtype, array.shape) for array in store.arrays]
-        if arrays != expected:
-            raise _damaged("`arrays` are not those of the joined parts", where)
+    check_joined_arrays(store.recipe, store.arrays, where)
     rows = store.rows
     if rows.ok + rows.failed + rows.no_video + rows.withdrawn != rows.total:
         raise _damaged("the counts in `rows` do not add up", where)

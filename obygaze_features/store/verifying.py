@@ -381,14 +381,21 @@ def compare_with_source(
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since, which the source still has"
         return CopyAndSource(sentence)
+    changed_here = {entry.seal for entry in ours.replaces}
+    sentence_of_seal: dict[str, str] = {}
     for entry in theirs.replaces:
-        if entry.seal == copy.seal:
-            sentence = "its source was replaced since (obygaze store pull)"
-        elif entry.seal in origins:
+        if entry.seal in origins:
             sentence = "rows of it are from a store that was replaced since"
-        else:
-            continue
-        since = theirs.changes_since(entry.seal)
+            sentence_of_seal[entry.seal] = sentence
+        elif entry.seal == copy.seal:
+            sentence = "its source was replaced since (obygaze store pull)"
+            sentence_of_seal = {entry.seal: sentence}
+        elif entry.seal in changed_here and ours.origins == theirs.origins:
+            # Up to the last of these stores, both have one history.
+            sentence = "it was changed here, and its source was replaced since"
+            sentence_of_seal = {entry.seal: sentence}
+    for seal, sentence in sentence_of_seal.items():
+        since = theirs.changes_since(seal)
         n_clips = _n_withdrawn(copy, Withdrawals.of([compared]).by(since))
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since"

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import STILL_SUFFIXES
@@ -56,13 +56,9 @@ USUAL = ("missing", "folder", "animated", "outside", "too-long", "too-large")
 OnProgress = Callable[[], None]
 
 
-class CountErrors(Protocol):
-    """Returns how many errors were logged so far, as its last call counted, and since then."""
-
-    def __call__(self, name: str = "") -> int:
-        """Count only the errors of this reader or decoder, if it has a name."""
-        ...
-
+# Returns how many errors were logged so far, as its last call counted, and since then: only those
+# of a reader or decoder, if it is given a name.
+CountErrors = Callable[..., int]
 
 _LOG_LOCK = threading.Lock()
 _LOG_LEVELS: list[int | None] = []

@@ -6,7 +6,7 @@ tells its place in the order of showing. Nothing else is read of a packet than w
 it. The standards are ITU-T H.264 and ITU-T H.265, sections 7.3 and 7.4.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -144,7 +144,7 @@ class H264Reader:
                 return None
         if picture is None or importance or picture.is_field:
             return picture
-        return picture._replace(unused=True)
+        return picture._replace(unused=_is_whole(packet, self._size_bytes))
 
     def _read_parameters(self, unit: bytes) -> None:
         bits = _Bits(unit[1:])
@@ -208,7 +208,7 @@ class HevcReader:
     def read(self, packet: memoryview | bytes) -> CodedPicture | None:
         """Return what the picture in a packet says; None if the packet has none to read."""
         first_slice = None
-        is_unused = True
+        is_unused = _is_whole(packet, self._size_bytes)
         try:
             for unit in _units(packet, self._size_bytes):
                 kind = unit[0] >> 1 & 63
@@ -392,6 +392,19 @@ def _units(packet: memoryview | bytes, size_bytes: int) -> Iterator[bytes]:
             yield bytes(packet[start:at])
 
 
+def _is_whole(packet: memoryview | bytes, size_bytes: int) -> bool:
+    """Return whether the sizes of the NAL units of a packet are together its size.
+
+    Else it is damaged, perhaps with the packet before it, and the decoder is to say so.
+    """
+    if not size_bytes or packet[:4] == _START_CODE:
+        return True
+    at = 0
+    while at < len(packet):
+        at += size_bytes + int.from_bytes(packet[at : at + size_bytes])
+    return at == len(packet)
+
+
 def _units_of_header(extradata: bytes) -> Iterator[bytes]:
     """Yield the parameters in the header of a file such as MP4 (ISO/IEC 14496-15, avcC)."""
     at = 5
@@ -399,10 +412,7 @@ def _units_of_header(extradata: bytes) -> Iterator[bytes]:
     for mask in (31, 255):
         n_units = extradata[at] & mask if at < len(extradata) else 0
         at += 1
-        for _ in range(n_units):
-            size = int.from_bytes(extradata[at : at + 2])
-            yield extradata[at + 2 : at + 2 + size]
-            at += 2 + size
+        at = yield from _units_with_sizes(extradata, at, n_units)
 
 
 def _units_of_hevc_header(extradata: bytes) -> Iterator[bytes]:
@@ -410,11 +420,18 @@ def _units_of_hevc_header(extradata: bytes) -> Iterator[bytes]:
     at = 23
     for _ in range(extradata[22]):
         n_units = int.from_bytes(extradata[at + 1 : at + 3])
-        at += 3
-        for _ in range(n_units):
-            size = int.from_bytes(extradata[at : at + 2])
-            yield extradata[at + 2 : at + 2 + size]
-            at += 2 + size
+        at = yield from _units_with_sizes(extradata, at + 3, n_units)
+
+
+def _units_with_sizes(
+    extradata: bytes, at: int, n_units: int
+) -> Generator[bytes, None, int]:
+    """Yield units that follow their sizes, of two bytes each; return where they end."""
+    for _ in range(n_units):
+        size = int.from_bytes(extradata[at : at + 2])
+        yield extradata[at + 2 : at + 2 + size]
+        at += 2 + size
+    return at
 
 
 def _units_by_start_code(data: bytes) -> Iterator[bytes]:

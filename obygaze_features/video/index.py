@@ -20,9 +20,6 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-Damage = set[int]
-"""The positions of packets in which a decoder found an error."""
-
 NO_PTS = np.iinfo(np.int64).min
 # Times are products of ticks: times that differ by less than this are equal.
 ROUNDING_S = 1e-6
@@ -275,11 +272,11 @@ class FrameIndex:
         after = np.minimum(self.ranks[positions] - n_early, self.frames - 1)
         return np.maximum(stored[np.maximum(after, places)], positions) + 1
 
-    def corrected(self, out: Sequence[int], damage: Damage) -> Self:
+    def corrected(self, out: Sequence[int], damage: Collection[int]) -> Self:
         """Return the index with the pictures that came out of the decoder, in that order.
 
         Pictures that damage has destroyed keep their place; packets that showed none although
-        nothing was wrong lose it.
+        nothing was wrong lose it. `damage` are the positions at which the decoder found an error.
         """
         absent = np.setdiff1d(self.order, out).tolist()
         lost = np.array(absent, np.int64)[self.affected(damage, absent)].tolist()

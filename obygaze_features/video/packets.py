@@ -206,9 +206,12 @@ def read_packets(
         # The container counts pictures: all behind a missing one would be at other times.
         # How long the last one lasts is only guessed by FFmpeg.
         n_absent = stream.frames - int(table["dts"][-1]) - 1
-        seen.broken |= table["offset"] >= first_doubtful_byte(
-            path, n_absent, len(container.streams)
-        )
+        first = first_doubtful_byte(path, n_absent, len(container.streams))
+        if first < path.stat().st_size:
+            # Of a file that ends inside the head of a chunk, that is no packet. The last one is
+            # doubtful too: the packet behind it would tell its time.
+            first = min(first, int(table["offset"][-1]))
+        seen.broken |= table["offset"] >= first
     if "matroska" in container.format.name and seen.is_broken:
         seen.broken |= in_doubtful_clusters(path, table["offset"])
     if container.format.name == "mpegts" and ends_inside_a_packet(path):

@@ -162,11 +162,15 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             if retry and system.was_killed(worker.process.poll()) and not late:
                 # Another process killed it (the system when out of memory), not this file.
                 return self._decode(slot, job, retry=False)
-            if not worker.ready:
+            # A file that crashes the decoder ends the process by a signal. What Python ends is not
+            # about the file: the machine lacks something.
+            has_stopped = not late and worker.process.returncode >= 0
+            if has_stopped or not worker.ready:
                 how = f"not within {START_S:g} s" if late else how
+                what = "stopped" if worker.ready else "did not start"
                 hint = "obygaze doctor, or the same command with OBYGAZE_DEBUG=1"
                 raise ObygazeError(
-                    f"a decode worker did not start ({how})", hint=hint
+                    f"a decode worker {what} ({how})", hint=hint
                 ) from None
             message = f"the decoder crashed on this file ({how})"
             reason = "crashed"

@@ -107,14 +107,24 @@ class DecodedSound:
         """Return what a reader of the features should know: the stream, and what is missing."""
         length_s = self.end_s - self.start_s
         remarks = [self.stream] if self.stream else []
-        if length_s - self.heard_s > MISSING_S or self.is_damaged:
+        if length_s - self.heard_s > MISSING_S or self._is_damaged_inside:
             remarks.append(self._how_much())
         if self.is_damaged:
-            remarks.append("the rest is damaged or missing")
+            remarks.append(self._damage())
         return tuple(remarks)
 
     def _how_much(self) -> str:
         return f"sound for {self.heard_s:.1f} of {self.end_s - self.start_s:.1f} s"
+
+    @property
+    def _is_damaged_inside(self) -> bool:
+        return self._seconds_of(self.damaged_s) > 0
+
+    def _damage(self) -> str:
+        """Return what is damaged, in words."""
+        if self._is_damaged_inside:
+            return "the rest is damaged or missing"
+        return "the sound just before the clip is damaged"
 
     def check(self, accept_damaged: bool = False) -> Self:
         """Return this sound, or raise BadVideo if it is damaged, too short or mostly missing.
@@ -130,7 +140,8 @@ class DecodedSound:
             )
         elif self.is_damaged and not accept_damaged:
             reason = "damaged"
-            message = f"{self._how_much()}, the rest is damaged or missing"
+            how_much = f"{self._how_much()}, " if self._is_damaged_inside else ""
+            message = f"{how_much}{self._damage()}"
         elif self.heard_s < (self.end_s - self.start_s) / 2:
             reason = "no-sound"
             message = self._how_much()

@@ -147,7 +147,7 @@ def main(handle: int) -> None:
                 channel.sendall(b"{}\n")
 
         job = DecodeJob.from_json(request["job"])
-        reply = packed(decoded(job, memory.arrays, progress), memory)
+        reply = packed(decoded(job, memory.arrays_or_exit, progress), memory)
         channel.sendall(json.dumps(reply).encode("ascii") + b"\n")
 
 
@@ -284,6 +284,13 @@ class SharedMemory:
             weakref.finalize(whole, released)
         parts = np.split(whole, ends[:-1])
         return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+
+    def arrays_or_exit(self, shapes: Sequence[tuple[int, ...]]) -> list[Pixels]:
+        """Return arrays in a worker, which ends if there is no memory: no failure of a file."""
+        try:
+            return self.arrays(shapes)
+        except OSError as error:
+            raise SystemExit(f"no memory for a clip: {error}") from error
 
 
 def _packed_error(job: DecodeJob, error: BadVideo) -> dict[str, str]:

@@ -93,6 +93,7 @@ def estimate(
     n_replicates: int = 2000,
     seed: int = 0,
     n_folds: int | None = None,
+    clips: IntArray | None = None,
 ) -> dict[str, Estimate]:
     """Return each metric with its interval over films.
 
@@ -103,6 +104,7 @@ def estimate(
         n_replicates: The number of bootstrap replicates.
         seed: The seed of the draws.
         n_folds: The number of folds that the predictions were pooled from, if any.
+        clips: The number of the clip that each row is about; without it, each row is one.
     """
     names = list(names)
 
@@ -124,7 +126,8 @@ def estimate(
         value = float(point[name][0])
         interval = drawn[name]
         if name in RANKING_METRICS:
-            n_clips = RANKING_METRICS[name].n_behind(predictions.y)
+            labels = labels_of_clips(predictions.y, clips)
+            n_clips = RANKING_METRICS[name].n_behind(labels)
             interval = not_narrower_than_clips(interval, value, n_clips)
         estimates[name] = Estimate(name, value, interval)
     return estimates
@@ -142,6 +145,15 @@ def reuse_inflation(n_folds: int | None) -> float:
     if n_folds < 2:
         raise FixInput(f"n_folds must be at least 2, got {n_folds}")
     return 1 + n_folds / (n_folds - 1)
+
+
+def labels_of_clips(y: BoolArray, clips: IntArray | None) -> BoolArray:
+    """Return the labels of a test: annotators who give a clip the same label count once."""
+    if clips is None:
+        return y
+    _, rows = np.unique(2 * clips + y, return_index=True)
+    labels: BoolArray = y[rows]
+    return labels
 
 
 def not_narrower_than_clips(interval: Interval, value: float, n_clips: int) -> Interval:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.logistic import fit_logistic
+from obygaze_models.evaluation.logistic import OVER_FILMS, fit_logistic
 from obygaze_models.evaluation.predictions import FloatArray, as_codes, as_truth
 
 ALL_FILMS = "all films"
@@ -76,6 +76,7 @@ def analyse_success(
     films: ArrayLike,
     *,
     intercept: bool = True,
+    clips: ArrayLike | None = None,
 ) -> list[Analysis]:
     """Return the regression over all films, with standard errors over films, then one per film.
 
@@ -84,9 +85,12 @@ def analyse_success(
         factors: A column of numbers for each factor.
         films: The film of each clip.
         intercept: Whether there is an intercept; not where some factors sum to one.
+        clips: The clip of each row, where annotators have several rows of one: standard errors of
+            a film are then over clips.
     """
     right = as_truth(success)
     names, codes = as_codes(films, right.size)
+    clips_of_rows = None if clips is None else np.asarray(clips)
     table = {
         name: np.asarray(column, dtype=np.float64) for name, column in factors.items()
     }
@@ -99,8 +103,11 @@ def analyse_success(
             right[inside],
             table_of_film,
             film=str(film),
+            clusters=None if clips_of_rows is None else clips_of_rows[inside],
             intercept=intercept,
         )
+        if of_film.errors == OVER_FILMS:
+            of_film = replace(of_film, errors="clips")
         analyses.append(of_film)
     return analyses
 

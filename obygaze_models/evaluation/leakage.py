@@ -8,9 +8,8 @@ test clip of a training film.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
 
 import numpy as np
 
@@ -60,40 +59,14 @@ class Leak:
 class LeakIndex:
     """Clips by number, so that the leak of a cell is counted without a look at every name.
 
-    Of each clip: the number of what is read for it; of its film; and of its group of copies, -1
-    for none.
+    Of each row: the number of the clip that it is about; of its film; and of its group of copies,
+    -1 for none.
     """
 
     ids: Sequence[str]
     clips: IntArray
     films: IntArray
     copies: IntArray
-
-    @classmethod
-    def of(
-        cls,
-        ids: Sequence[str],
-        films: Sequence[str],
-        *,
-        clip_of: Mapping[str, str] | None = None,
-        copies: Mapping[str, int] | None = None,
-    ) -> Self:
-        """Return the index of some clips.
-
-        Args:
-            ids: The clips.
-            films: The film of each.
-            clip_of: What is read for each, where several ids are rows about one clip.
-            copies: The number of its group for each whose features another clip has too.
-        """
-        clips = numbers_of(ids if clip_of is None else [clip_of[clip] for clip in ids])
-        known_copies = copies or {}
-        groups = [known_copies.get(clip) for clip in ids]
-        number_of_group: dict[int | None, int] = {None: -1}
-        for group in groups:
-            number_of_group.setdefault(group, len(number_of_group) - 1)
-        copied = np.array([number_of_group[group] for group in groups], dtype=np.intp)
-        return cls(ids, clips, numbers_of(films), copied)
 
     def count(
         self,

@@ -26,6 +26,7 @@ TOLERANCE = 1e-7
 MAX_STEP = 5.0
 CONFIDENCE = 0.95  # of the intervals
 NEXT_TO_ZERO = 1e-6
+OVER_FILMS = "films"  # what standard errors are over, where clusters are given
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +83,7 @@ def fit_logistic(
     se = np.sqrt(variance)
     reach = special.stdtrit(df, (1 + CONFIDENCE) / 2) * se
     p = 2 * special.stdtr(df, -np.abs(beta / se))
-    errors = "independent" if clusters is None else "films"
+    errors = "independent" if clusters is None else OVER_FILMS
     method = "firth" if firth else "ml"
     return LogisticFit(beta, se, beta - reach, beta + reach, p, method, errors)
 

@@ -333,26 +333,26 @@ def tolerances_of(bank: ConceptBank) -> dict[str, float]:
 
 
 def cross_fit_parts(
-    rows: Ints, films: NDArray[Any] | None, n_parts: int, seed: int
+    rows: Ints, groups: NDArray[Any] | None, n_parts: int, seed: int
 ) -> list[Ints]:
-    """Return the parts of some rows that margins are cross-fitted on; none with too few films.
+    """Return the parts of some rows that margins are cross-fitted on; none with too few groups.
 
     Args:
         rows: The rows.
-        films: The film of every row, if the clips of a film stay together; else parts are drawn.
+        groups: The group of every row, such as its film, that stays together; else parts are drawn.
         n_parts: The number of parts; below 2 nothing is cross-fitted.
         seed: The seed of the draw.
     """
     if n_parts < 2:
         return []
-    if films is None:
+    if groups is None:
         rng = np.random.default_rng([seed, 7])
         number = rng.permutation(len(rows)) % n_parts
     else:
-        names, film_numbers = np.unique(films[rows], return_inverse=True)
+        names, group_numbers = np.unique(groups[rows], return_inverse=True)
         if len(names) < 2:
             return []
-        number = film_numbers % min(n_parts, len(names))
+        number = group_numbers % min(n_parts, len(names))
     return [rows[number == part] for part in np.unique(number)]
 
 

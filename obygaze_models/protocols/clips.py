@@ -36,6 +36,7 @@ from obygaze_features.manifest.same_clip import (
 )
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
+from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.protocols.schema import AUTO, Data, Task
 
 if TYPE_CHECKING:
@@ -98,6 +99,21 @@ class ClipTable:
         return clip_of
 
     @cached_property
+    def clip_numbers(self) -> IntArray:
+        """The number of the clip that each row is about, from 0 on in the order of the rows."""
+        return numbers_of([self.clip_of[clip] for clip in self.ids])
+
+    @cached_property
+    def film_numbers(self) -> IntArray:
+        """The number of the film of each row."""
+        return numbers_of(self.films.tolist())
+
+    @property
+    def shared_clips(self) -> IntArray | None:
+        """The same numbers, where annotators have rows about one clip; else None."""
+        return None if self.n_distinct == len(self) else self.clip_numbers
+
+    @cached_property
     def n_distinct(self) -> int:
         """The number of clips that the rows are about."""
         return len(set(self.clip_of.values()))
@@ -139,8 +155,8 @@ class ClipTable:
     def scenes(self) -> IntArray | None:
         """The position of each clip in its film, or None if a position is unknown.
 
-        The position is the scene where all clips have one, else the rank by start time. None, too,
-        if there is only one film.
+        The position is the scene where all clips have one, else the rank by start time, which rows
+        about one clip share. None, too, if there is only one film.
         """
         scenes = [clip.scene for clip in self.clips]
         if len(set(self.films.tolist())) < 2:
@@ -149,11 +165,12 @@ class ClipTable:
             return np.array(scenes, dtype=np.intp)
         if any(clip not in self.spans for clip in self.ids):
             return None
-        starts = [self.spans[clip][0] for clip in self.ids]
-        order = np.lexsort((np.array(starts, dtype=np.float64), self.films))
-        ranks = np.empty(len(self), dtype=np.intp)
-        ranks[order] = np.arange(len(self))
-        return ranks
+        starts = np.array([self.spans[clip][0] for clip in self.ids], dtype=np.float64)
+        _, first = np.unique(self.clip_numbers, return_index=True)
+        order = np.lexsort((starts[first], self.films[first]))
+        ranks = np.empty(len(first), dtype=np.intp)
+        ranks[order] = np.arange(len(first))
+        return ranks[self.clip_numbers]
 
     @cached_property
     def film_and_scene(self) -> NDArray[np.float64]:
@@ -479,10 +496,10 @@ def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> st
         f"{count(len(table), 'row')}{of_annotators} about"
         f" {count(table.n_distinct, 'clip')}"
     )
-    clip_of_row = np.array([table.clip_of[clip] for clip in table.ids])
     opposite = []
     for name, of_task in labels.items():
-        both = np.intersect1d(clip_of_row[of_task == 1], clip_of_row[of_task == 0])
+        numbers = table.clip_numbers
+        both = np.intersect1d(numbers[of_task == 1], numbers[of_task == 0])
         if len(both):
             opposite.append(f"{count(len(both), 'clip')} ({name})")
     if opposite:

@@ -16,7 +16,6 @@ from obygaze_models.models.registry import PUBLISHED_TOLERANCE, Settings
 from obygaze_models.protocols.schema import Model
 
 AGAINST_EN = " against EN"
-KINDS = registry.KINDS
 GRID = "grid"
 BY_TASK = "by_task"
 OTHER_TASKS = "other"

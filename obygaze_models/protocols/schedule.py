@@ -7,9 +7,10 @@ clip of another, and the leak is counted.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
@@ -134,7 +135,12 @@ def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
     # Films that are never tested are one more fold.
     folds = np.full(len(films), splits.folds, dtype=np.intp)
     if by_clip:
-        drawn = stratified_folds(strata[tested], splits.folds, seed=splits.seed)
+        # Rows about one clip are in one fold: a fold that tests one of them trains on none.
+        _, first, number = np.unique(
+            clips.table.clip_numbers[tested], return_index=True, return_inverse=True
+        )
+        of_clips = strata[tested][first]
+        drawn = stratified_folds(of_clips, splits.folds, seed=splits.seed)[number]
     else:
         of_films = films[tested], strata[tested]
         drawn = grouped_folds(*of_films, splits.folds, seed=splits.seed)
@@ -231,7 +237,8 @@ def _fixed(clips: _Clips, train: str) -> Sequence[Split]:
 def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
     """Return 0 for training, 1 for validation, 2 for test clips, by a column of the manifest.
 
-    Without values for validation, every fifth film validates; none with validation = "none".
+    Without values for validation, every fifth film validates, and of fewer films every fifth clip;
+    none with validation = "none".
     """
     cells = table.column(splits.column)
     column_values = sorted(set(cells.tolist()))
@@ -252,12 +259,12 @@ def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
         return folds
     rows = np.flatnonzero(folds == 0)
     rng = np.random.default_rng(splits.seed)
-    names = np.unique(table.films[rows])
-    if len(names) >= VALIDATION_SHARE:
-        drawn = rng.permutation(names)[: len(names) // VALIDATION_SHARE]
-        folds[rows[np.isin(table.films[rows], drawn)]] = 1
-    else:
-        folds[rng.permutation(rows)[: len(rows) // VALIDATION_SHARE]] = 1
+    units: NDArray[Any] = table.films[rows]
+    if len(np.unique(units)) < VALIDATION_SHARE:
+        units = table.clip_numbers[rows]
+    names = np.unique(units)
+    drawn = rng.permutation(names)[: len(names) // VALIDATION_SHARE]
+    folds[rows[np.isin(units, drawn)]] = 1
     return folds
 
 

@@ -154,6 +154,12 @@ def asked_tasks(
     labels = _Labels(protocol.data, manifest)
     if text in labels.columns:
         return labels.tasks_of_column(text)
+    for column in labels.columns:
+        # A word may have any signs, also those of an expression.
+        if text.startswith(f"{column}="):
+            word = text.removeprefix(f"{column}=")
+            if word in labels.cells(column):
+                return labels.task_of_value(column, "==", word)
     comparison = COMPARISON.fullmatch(text)
     if comparison:
         column, sign, value = (part.strip("\"'") for part in comparison.groups())

@@ -68,7 +68,7 @@ class ReportRun(Run):
     @property
     def knows_films(self) -> bool:
         """Whether models may know the tested films; titles of shipped protocols are of others."""
-        return self.main is not None and bool(self.main.facts["knows_films"])
+        return self.main is not None and self.main.knows_films
 
     @property
     def primary(self) -> str:

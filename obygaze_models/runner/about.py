@@ -101,10 +101,11 @@ def fit_facts(cell: Cell) -> Mapping[str, Any]:
     by_name: set[str] = set()
     by_features: set[str] = set()
     of_known_films = []
+    first_seed = min(t.seed for t in cell.tested)
     for t in cell.tested:
         by_features.update(t.leak.copies)
         by_name.update(set(t.leak.clips).difference(t.leak.copies))
-        if t.seed == cell.seeds[0]:
+        if t.seed == first_seed:
             of_known_films.append(t.leak.same_film)
     # Runs that are averaged test the same clips.
     same_film = max(of_known_films) if cell.is_averaged else sum(of_known_films)

@@ -180,11 +180,12 @@ class ConceptVectors:
         columns = findable(targets[self.features.row_of[clips]])
         if held.file_folds is not None:
             columns.sort(key=self._released_rank)
+        groups: NDArray[Any] | None = held.films if held.is_by_film else held.clips
         return Examples(
             self.machines,
             targets[:, columns],
             [self.table.concept_names[column] for column in columns],
-            held.films[self.features.present] if held.is_by_film else None,
+            None if groups is None else groups[self.features.present],
             settings,
             self.seed,
             self.scale,
@@ -209,7 +210,7 @@ class ConceptVectors:
             self.machines,
             examples.targets,
             rows,
-            cross_fit_parts(rows, examples.films, settings["cross_fit"], self.seed),
+            cross_fit_parts(rows, examples.groups, settings["cross_fit"], self.seed),
             lambda others: examples.find(others, tolerances),
         )
         return Margins(bank, margins, clips)
@@ -242,7 +243,8 @@ class Examples:
         machines: The features of each row, on which machines are fitted.
         targets: A column for each concept, as `ConceptVectors.targets`.
         names: The names of the concepts.
-        films: The film of each row, if tolerances are chosen over whole films.
+        groups: What stays together of the rows, such as their films, where vectors are found
+            without some of them.
         settings: The settings of concept vectors.
         seed: The seed of a balanced draw.
         scale: Whether vectors are found on rows that were scaled as those rows alone. They are then
@@ -252,7 +254,7 @@ class Examples:
     machines: Machines
     targets: Targets
     names: list[str]
-    films: NDArray[np.str_] | None
+    groups: NDArray[Any] | None
     settings: Mapping[str, Any]
     seed: int
     scale: bool = False
@@ -264,14 +266,14 @@ class Examples:
         )
         found: ConceptBank = bank
         if not self.scale:
-            found.fit_rows(self.machines, self.targets, rows, self.films)
+            found.fit_rows(self.machines, self.targets, rows, self.groups)
             return found
         X = self.machines.X[rows]
         scaling = Scaling.of(X)
-        films = None if self.films is None else self.films[rows]
+        groups = None if self.groups is None else self.groups[rows]
         every_row = np.arange(len(rows))
         scaled = type(self.machines)(scaling.scaled(X))
-        found.fit_rows(scaled, self.targets[rows], every_row, films)
+        found.fit_rows(scaled, self.targets[rows], every_row, groups)
         found.coef_, found.intercept_ = scaling.unscaled_plane(
             found.coef_, found.intercept_
         )

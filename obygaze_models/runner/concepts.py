@@ -224,6 +224,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
         n_replicates=run.protocol.report.replicates,
         seed=run.protocol.fit.seed,
         n_folds=len(np.unique(parts)),
+        clips=run.table.clip_numbers[clips][order],
     )
     for quality in ranked:
         qualities[quality.concept] |= {

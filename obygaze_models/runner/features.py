@@ -33,6 +33,7 @@ from obygaze_models.models.common import (
 )
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Protocol
+from obygaze_models.protocols.splits import NO_ROWS
 
 ALL_PADDING = "failed: all frames are padding"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
@@ -55,7 +56,8 @@ class Features:
         missing: Why each of those has none, by its id. Nothing is ever filled in.
         origin: What run.json says about the store.
         store_ids: The id that the store has for each clip of the table.
-        copies: The number of its group for each clip whose features another clip has too.
+        copies: The number of its group for each clip of the table whose features another clip has
+            too; -1 for others.
         equal: A number for each clip of the table; clips of one number have the same features.
         parts: The parts of joined features; none of others.
     """
@@ -66,7 +68,7 @@ class Features:
     missing: Mapping[str, str]
     origin: Mapping[str, Any] = field(default_factory=dict)
     store_ids: Sequence[str] = ()
-    copies: Mapping[str, int] = field(default_factory=dict)
+    copies: IntArray = field(default_factory=NO_ROWS.copy)
     equal: IntArray | None = None
     parts: Sequence[JoinedPart] = ()
 
@@ -176,7 +178,7 @@ def read_store(
     row_of[clips] = np.arange(len(clips))
     equal = np.full(len(table), -1, dtype=np.intp)
     equal[clips] = numbers_of(row_hashes)
-    without_words = _without_words(store, ids, [store_ids[row] for row in clips], data)
+    has_words = _has_words(store, [store_ids[row] for row in clips], data)
     origin: dict[str, Any] = {
         "location": store.location,
         "backbone": store.recipe.title,
@@ -190,8 +192,8 @@ def read_store(
     }
     if data.segments:
         origin |= {"rule": data.rule, "reduce": data.reduce}
-    if without_words:
-        origin["without_words"] = len(without_words)
+    if not has_words.all():
+        origin["without_words"] = int((~has_words).sum())
     terms = store.terms._asdict()
     origin |= {key: value for key, value in terms.items() if value}
     return Features(
@@ -201,7 +203,7 @@ def read_store(
         missing,
         origin,
         store_ids,
-        _equal_clips(row_hashes, ids, table.clip_of, without_words),
+        _copies(equal, table.clip_numbers, clips[has_words]),
         equal,
         joined_parts(store.recipe),
     )
@@ -377,14 +379,12 @@ def _suggest_ids(
         missing[clip] += near(clip, others, LIKE_IDS)
 
 
-def _without_words(
-    store: Store, ids: Sequence[str], store_ids: Sequence[str], data: Data
-) -> set[str]:
-    """Return the clips in which nothing is said; none where the store is not one of words."""
+def _has_words(store: Store, store_ids: Sequence[str], data: Data) -> BoolArray:
+    """Return whether something is said in each clip; True where the store is not one of words."""
     if data.segments or store.record.array(N_WORDS) is None:
-        return set()
-    numbers = store.matrix(N_WORDS, clips=store_ids).values.tolist()
-    return {clip for clip, n_words in zip(ids, numbers, strict=True) if n_words == 0}
+        return np.ones(len(store_ids), dtype=np.bool_)
+    numbers = store.matrix(N_WORDS, clips=store_ids).values
+    return np.asarray(numbers != 0)
 
 
 def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
@@ -400,26 +400,24 @@ def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
     return digest.hexdigest(), row_hashes
 
 
-def _equal_clips(
-    row_hashes: Sequence[bytes],
-    ids: Sequence[str],
-    clip_of: Mapping[str, str],
-    without_words: Collection[str],
-) -> dict[str, int]:
-    """Return the number of its group for each clip whose features another clip has too.
+def _copies(equal: IntArray, clip_numbers: IntArray, rows: IntArray) -> IntArray:
+    """Return the number of its features for each clip that shares them with another clip, else -1.
 
-    Rows about one clip, as of several annotators, are not copies of each other. Nor are clips
-    without words, which all have the same vector.
+    Rows about one clip, as of several annotators, are not copies of each other.
+
+    Args:
+        equal: The number of the features of each clip.
+        clip_numbers: The number of the clip that each row is about.
+        rows: The rows to look at: clips without words all have the same vector.
     """
-    ids_of: dict[bytes, list[str]] = {}
-    for row_hash, clip in zip(row_hashes, ids, strict=True):
-        if clip not in without_words:
-            ids_of.setdefault(row_hash, []).append(clip)
-    group_of = {}
-    for number, group in enumerate(ids_of.values()):
-        if len({clip_of[clip] for clip in group}) > 1:
-            group_of.update(dict.fromkeys(group, number))
-    return group_of
+    copies = np.full(len(equal), -1, dtype=np.intp)
+    clips_of: dict[int, set[int]] = {}
+    numbers = equal[rows].tolist()
+    for number, clip in zip(numbers, clip_numbers[rows].tolist(), strict=True):
+        clips_of.setdefault(number, set()).add(clip)
+    is_copy = [len(clips_of[number]) > 1 for number in numbers]
+    copies[rows[is_copy]] = equal[rows[is_copy]]
+    return copies
 
 
 def _with_common_clips(

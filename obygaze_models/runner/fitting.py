@@ -263,7 +263,7 @@ def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     estimator = registry.build(model.kind, settled.settings, seed=context.seed)
     X = context.features.of(held.train)
     y = context.y_of(held.train)
-    estimator.fit(X, y, held.training_films)
+    estimator.fit(X, y, held.training_groups)
     if hasattr(estimator, "predict_proba"):
         return Fitted(estimator, settled=settled)
     if model.kind != "ridge":
@@ -316,14 +316,14 @@ def _offered(model: Model, chosen: Mapping[str, Any]) -> dict[str, Any]:
 def _inner_splits(
     held: HeldOut, context: FitContext
 ) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield training and other rows: the validation rows, or inner folds of whole films."""
+    """Yield training and other rows: the validation rows, or inner folds of films or clips."""
     from obygaze_models.models.concepts import inner_folds
 
     if len(np.unique(context.labels[held.validation])) == 2:
         yield held.train, held.validation
         return
     is_positive = context.y_of(held.train) == 1
-    for fold in inner_folds(is_positive, held.training_films, INNER_FOLDS):
+    for fold in inner_folds(is_positive, held.training_groups, INNER_FOLDS):
         yield held.train[~fold], held.train[fold]
 
 

@@ -14,12 +14,12 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import Labels, Pair, split_kind, splits_of_task
@@ -35,6 +35,7 @@ class HeldOut:
         name: The name of the fold.
         units: The number of what is held out as a whole: of each clip's film, or of the clip.
         films: The film of each clip.
+        clips: The number of the clip that each row is about; None where each is of its own.
         is_by_film: Whether whole films are held out.
         train: The rows that train.
         validation: The rows that choose: when to stop, a setting, a threshold.
@@ -48,6 +49,7 @@ class HeldOut:
     name: str
     units: IntArray
     films: NDArray[np.str_]
+    clips: IntArray | None
     is_by_film: bool
     train: IntArray
     validation: IntArray
@@ -93,6 +95,17 @@ class HeldOut:
         films = self.films[self.train]
         return films if np.any(films != films[:1]) else None
 
+    @property
+    def training_groups(self) -> NDArray[Any] | None:
+        """What of the training rows stays together where some of them are left out.
+
+        These are films; of one film, rows about one clip. None where each row stands alone.
+        """
+        films = self.training_films
+        if films is None and self.clips is not None:
+            return self.clips[self.train]
+        return films
+
     def key_of(self, *fields: str) -> tuple[bytes, ...]:
         """Return a hash of the rows of each field, as a key of what depends on them alone."""
         key = []
@@ -116,12 +129,6 @@ def folds_of(
         labels: The class of each clip, by task.
         usable: Whether each clip has features (and a video, where a scheme needs one).
     """
-    clips = _Clips(
-        protocol,
-        table,
-        numbers_of(table.films.tolist()),
-        numbers_of([table.clip_of[clip] for clip in table.ids]),
-    )
     folds: dict[Pair, Sequence[HeldOut]] = {}
     for task in dict.fromkeys(train for train, _ in protocol.pairs):
         splits = splits_of_task(protocol, table, labels, usable, task)
@@ -131,7 +138,8 @@ def folds_of(
             if pair[0] != task:
                 continue
             tests = usable & (labels[pair[1]] >= 0)
-            make = partial(_held_out, clips, pair, splits, trains, tests, file_folds)
+            may_be_used = (splits, trains, tests, file_folds)
+            make = partial(_held_out, protocol, table, pair, *may_be_used)
             folds[pair] = MadeWhenAsked(len(splits), make)
     return {pair: folds[pair] for pair in protocol.pairs}
 
@@ -143,26 +151,18 @@ def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
         train=rows,
         validation=NO_ROWS,
         test=NO_ROWS,
-        units=numbers_of(table.films.tolist()),
+        units=table.film_numbers,
         hidden=NO_ROWS,
         excluded=NO_ROWS,
         films=table.films,
+        clips=table.shared_clips,
         is_by_film=True,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Clips:
-    """The clips of a protocol; the number of the film, and of the clip that is read, of each."""
-
-    protocol: Protocol
-    table: ClipTable
-    film_numbers: IntArray
-    clip_numbers: IntArray
-
-
 def _held_out(
-    clips: _Clips,
+    protocol: Protocol,
+    table: ClipTable,
     pair: Pair,
     splits: Sequence[Split],
     trains: BoolArray,
@@ -173,7 +173,8 @@ def _held_out(
     """Return what a split holds out.
 
     Args:
-        clips: The clips.
+        protocol: The protocol.
+        table: Its clips.
         pair: The training and the test task.
         splits: The splits of the training task, with every clip of their test folds.
         trains: Whether each clip can train.
@@ -182,18 +183,17 @@ def _held_out(
         number: The number of the split.
     """
     whole = splits[number]
-    protocol = clips.protocol
     has_own_folds = split_kind(protocol.splits.kind).by_task
     test = whole.test[tests[whole.test]]
     if has_own_folds:
-        folds = clips.table.fold(protocol.tasks[pair[1]].folds)
+        folds = table.fold(protocol.tasks[pair[1]].folds)
         test = np.flatnonzero(tests & (folds == whole.test_fold))
-    units = clips.clip_numbers
+    units = table.clip_numbers
     tested = test
     test_fold = np.union1d(whole.test, test)
-    is_by_film = _is_by_film(protocol, whole, test_fold, clips.table.films)
+    is_by_film = _is_by_film(protocol, whole, test_fold, table.films)
     if is_by_film:
-        units = clips.film_numbers
+        units = table.film_numbers
         tested = test_fold
     held = HeldOut(
         whole.name,
@@ -203,7 +203,8 @@ def _held_out(
         units=units,
         hidden=np.unique(units[tested]),
         excluded=NO_ROWS,
-        films=clips.table.films,
+        films=table.films,
+        clips=table.shared_clips,
         is_by_film=is_by_film,
         file_folds=file_folds,
     )

@@ -203,7 +203,7 @@ def _remarks_on_media(
         return {}
     remarks = {}
     others = without_pictures(stores)
-    if others:
+    if others and any(clip.level for clip in table.clips):
         remarks["raw view"] = (
             f"The levels are those of the raw view, because the features of {_named(others)} are"
             " not made of pictures alone: the visual view leaves out what pictures do not show."

@@ -36,20 +36,15 @@ def fitting() -> Generator[None, None, None]:
         yield
 
 
-def workers_for(n_jobs: int) -> int:
-    """Return the number of processes; for 0, one for each core."""
-    return n_jobs or usable_cores()
-
-
 @contextmanager
 def mapped(
     work: Task[T], n_parts: int, n_jobs: int = 0
 ) -> Generator[Iterator[T], None, None]:
-    """Give `work(0), work(1), ...` in order; `workers_for(n_jobs)` processes compute them.
+    """Give `work(0), work(1), ...` in order, from `n_jobs` processes; for 0, one for each core.
 
     The processes end with the block, also where it stops before the last part.
     """
-    n_workers = min(workers_for(n_jobs), n_parts)
+    n_workers = min(n_jobs or usable_cores(), n_parts)
     if n_workers > 1 and system.CAN_FORK and not _WORK:
         with closing(_by_forks(work, n_parts, n_workers)) as made:
             yield made

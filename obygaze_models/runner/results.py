@@ -19,17 +19,17 @@ from obygaze_models.evaluation.bootstrap import (
     draw,
     effective_groups,
     interval_of,
+    labels_of_clips,
     not_narrower_than_clips,
     resample,
     share_variance,
 )
-from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.evaluation.metrics import (
     PREVALENCE,
     RANKING_METRICS,
     ranking_metric,
 )
-from obygaze_models.evaluation.predictions import ROUNDING, FloatArray
+from obygaze_models.evaluation.predictions import ROUNDING, BoolArray, FloatArray
 from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
 from obygaze_models.models.registry import PERCEPTRON
 from obygaze_models.protocols.schedule import split_kind
@@ -57,8 +57,8 @@ class Evaluation:
         films: The film of each clip of the table.
         labels: The class of each clip, by task.
         backbones: The backbone of each store; a joined one has several, and so none.
-        clips: The number of the clip that each row of the table is about; without it, each row
-            counts as a clip.
+        clips: The number of the clip that each row of the table is about; None where each row is
+            of a clip of its own.
     """
 
     protocol: Protocol
@@ -80,13 +80,18 @@ class Evaluation:
                 for store in inputs.stores
                 if not store.parts
             },
-            numbers_of([table.clip_of[clip] for clip in table.ids]),
+            table.shared_clips,
         )
 
     @property
     def metric(self) -> str:
         """The metric that cells are compared by."""
         return ranking_metric(self.protocol.report.primary)
+
+    def labels_of_clips(self, cell: Cell) -> BoolArray:
+        """Return the labels that a cell is tested with, each label of a clip once."""
+        clips = None if self.clips is None else self.clips[cell.clips]
+        return labels_of_clips(cell.y, clips)
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,26 +257,17 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
     intervals = {}
     for name, interval in drawn.items():
         if name in RANKING_METRICS:
-            n_clips = RANKING_METRICS[name].n_behind(_labels_of_clips(cell, evaluation))
+            labels = evaluation.labels_of_clips(cell)
+            n_clips = RANKING_METRICS[name].n_behind(labels)
             value = cell.value[name]
             interval = not_narrower_than_clips(interval, value, n_clips)
         intervals[name] = interval
     return intervals
 
 
-def _labels_of_clips(cell: Cell, evaluation: Evaluation) -> NDArray[np.bool_]:
-    """Return the labels of a test: annotators who give a clip the same label count once."""
-    if evaluation.clips is None:
-        return cell.y
-    label_of_clip = 2 * evaluation.clips[cell.clips] + cell.y
-    _, rows = np.unique(label_of_clip, return_index=True)
-    labels: NDArray[np.bool_] = cell.y[rows]
-    return labels
-
-
 def _has_enough(cell: Cell, evaluation: Evaluation) -> bool:
     """Return whether a test has enough clips of each class for an interval over films."""
-    y = _labels_of_clips(cell, evaluation)
+    y = evaluation.labels_of_clips(cell)
     n_positive = int(y.sum())
     n_fewer = min(n_positive, len(y) - n_positive)
     positive_films = np.unique(evaluation.films[cell.clips[cell.y]])

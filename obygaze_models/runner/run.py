@@ -247,6 +247,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
         paper_factors,
     )
 
+    clips = table.shared_clips
     for cell in cells:
         threshold = 0.5 if cell.tested[0].gives_probabilities else 0.0
         is_correct = (cell.mean_scores > threshold) == cell.y
@@ -256,7 +257,11 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
         # Where each clip has one of the three levels, these are an intercept for each level.
         is_levelled = bool(np.all(sum(factors[name] for name in LEVEL_FACTORS) == 1))
         results = analyse_success(
-            is_correct, factors, table.films[cell.clips], intercept=not is_levelled
+            is_correct,
+            factors,
+            table.films[cell.clips],
+            intercept=not is_levelled,
+            clips=None if clips is None else clips[cell.clips],
         )
         for result in results:
             row: SuccessRow = {

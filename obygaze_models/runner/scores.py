@@ -127,11 +127,6 @@ class Cell:
         return y
 
     @cached_property
-    def seeds(self) -> list[int]:
-        """The seeds, in order."""
-        return sorted({t.seed for t in self.tested})
-
-    @cached_property
     def n_test_sets(self) -> int:
         """The number of sets of test clips; models of one set were fitted on the others."""
         return len({t.rows.tobytes() for t in self.tested})

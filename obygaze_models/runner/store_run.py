@@ -92,25 +92,19 @@ class StoreRun:
         self, pair: Pair, held: HeldOut, found_on: IntArray, *, with_copies: bool = True
     ) -> Leak:
         """Return what the test clips share with those that trained or found concept vectors."""
-        index = self._leak_index if with_copies else self._leak_index_of_names
+        index = self._leak_index
+        if not with_copies:
+            index = replace(index, copies=np.full_like(index.copies, -1))
         cell = f"{pair[0]} -> {pair[1]}, {held.name}"
         return index.count(held.train, held.validation, held.test, found_on, cell=cell)
 
     @cached_property
-    def _leak_index_of_names(self) -> LeakIndex:
-        index = self._leak_index
-        return replace(index, copies=np.full_like(index.copies, -1))
-
-    @cached_property
     def _leak_index(self) -> LeakIndex:
         table = self.table
-        copies = None if self.features is None else self.features.copies
-        return LeakIndex.of(
-            table.ids,
-            table.films.tolist(),
-            clip_of=table.clip_of,
-            copies=copies,
-        )
+        copies = np.full(len(table), -1, dtype=np.intp)
+        if self.features is not None:
+            copies = self.features.copies
+        return LeakIndex(table.ids, table.clip_numbers, table.film_numbers, copies)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:
         """Raise an error where the protocol forbids leaks."""

@@ -109,6 +109,11 @@ class CellRows:
         return bool(self.facts["is_trained"])
 
     @property
+    def knows_films(self) -> bool:
+        """Whether it may know films of the tested clips; what is not trained knows none."""
+        return self.is_trained and bool(self.facts["knows_films"])
+
+    @property
     def name(self) -> tuple[str, str, str, str]:
         """The training task, the test task, the store and the model."""
         return self.train, self.test, self.store, self.model
@@ -351,7 +356,7 @@ def cannot_guess(cells: Sequence[CellRows]) -> str:
     names: dict[str, None] = {}
     for cell in cells:
         is_of_films = cell.model in OF_FILMS and not cell.is_model
-        if is_of_films and not cell.facts["knows_films"]:
+        if is_of_films and not cell.knows_films:
             names[cell.model] = None
     if not names:
         return ""
@@ -394,7 +399,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     """Return how well a model ranks clips, beside the best guess without video."""
     metric = compared_metric(run)
     where = "On films it has not seen"
-    if cell.facts["knows_films"]:
+    if cell.knows_films:
         where = "On further clips of films it has seen"
     value = value_text(cell, metric)
     model = label_of(cell.model)
@@ -759,7 +764,7 @@ def no_better_than_guessing(
         return ""
     cell, guess = min(close, key=lambda pair: _lead(pair[0], pair[1], primary))
     return (
-        f"{len(close)} of {len(models)} cells are hardly better than guessing without video: "
+        f"Hardly or not better than guessing without video: {len(close)} of {len(models)} cells. "
         f"{guess.model} has {metric_name(primary)} "
         f"{short(guess.value(primary))}, {label_of(cell.model)} {short(cell.value(primary))} "
         f"({_cell_name(cell, run)})."

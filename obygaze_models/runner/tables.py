@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixUsage, Mismatch, NotFound
 from obygaze_features.core.files import (
+    document_sha256,
     json_values,
     parse_json,
     pretty_json,
@@ -419,6 +420,7 @@ def write_run(
             files[name] = sha256_bytes(data)
             write_atomic(draft / name, data)
         whole = json_values({**about, "files": files})
+        whole["sha256"] = document_sha256(whole)
         write_atomic(draft / RUN_FILE, pretty_json(whole))
     return Run(folder, whole)
 
@@ -469,4 +471,8 @@ def read_folder(folder: Path) -> Run:
             where=str(path),
             hint=RUN_AGAIN,
         )
+    # The first runs have none.
+    if about.get("sha256") not in (None, document_sha256(about)):
+        problem = "this is not the file that this run wrote: its sha256 is another one"
+        raise Corrupt(problem, where=str(path), hint=RUN_AGAIN)
     return Run(folder, about)

@@ -58,7 +58,7 @@ def _title(run: Run, cells: Sequence[CellRows]) -> str:
     stores = ", ".join(run.about["stores"])
     title = str(run.protocol["report"]["title"] or run.protocol["name"])
     # The title of a shipped protocol is of unseen films.
-    if any(cell.facts["knows_films"] for cell in cells):
+    if any(cell.knows_films for cell in cells):
         title = str(run.protocol["name"])
     return f"{title} ({stores})" if stores else title
 

@@ -380,7 +380,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
     film_ids = sorted(set(table.films[rows].tolist()))
     models = [cell for cell in cells_of(run) if cell.is_model]
     held_out = "films it had not seen"
-    if any(cell.facts["knows_films"] for cell in models):
+    if any(cell.knows_films for cell in models):
         held_out = "clips it had not seen, of films it may have seen"
     notes = [
         f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import (
-    canonical_json,
     csv_bytes,
+    document_sha256,
     json_values,
-    sha256_bytes,
 )
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.rendering import render
@@ -272,13 +271,6 @@ def parse_document(data: bytes, where: str) -> ModelDocument:
     if checked.sha256 != document_sha256(content):
         raise Corrupt("the content differs from its sha256 checksum", where=where)
     return checked
-
-
-def document_sha256(document: Mapping[str, Any]) -> str:
-    """Return the checksum of the content of model.json, without the key `sha256`."""
-    content = dict(document)
-    content.pop("sha256", None)
-    return sha256_bytes(canonical_json(json_values(content)))
 
 
 def read_training_clips(data: bytes, where: str) -> TrainingClips:

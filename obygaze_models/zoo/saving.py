@@ -22,6 +22,7 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.core.files import (
+    document_sha256,
     pretty_json,
     sha256_bytes,
     write_atomic,
@@ -39,7 +40,6 @@ from obygaze_models.zoo.info import (
     ModelDocument,
     ModelInfo,
     TrainingClips,
-    document_sha256,
     model_card_text,
     parse_document,
     read_training_clips,

@@ -162,6 +162,22 @@ def test_too_little_memory_is_no_bug(provoke):
     assert "fewer --jobs" in result.stderr
 
 
+def test_too_little_memory_of_a_gpu_is_told_as_such(provoke):
+    def fail(session: Session) -> None:
+        raise RuntimeError(
+            "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 79.18"
+            " GiB. If reserved but unallocated memory is large try setting"
+        )
+
+    provoke(fail)
+    result = call_obygaze("provoke")
+    assert result.code == 1
+    what, hint = result.stderr.splitlines()
+    assert what == "Error: not enough free memory on the GPU"
+    assert "nvidia-smi" in hint
+    assert "--jobs" not in hint
+
+
 def test_debugging_shows_the_traceback(provoke):
     def fail(session: Session) -> None:
         raise errors.FixInput("what")

@@ -43,7 +43,7 @@ NUMBER_TYPES = (click.types.IntParamType, click.types.FloatParamType)
 
 # A command that works, for each command with a number, and the options of numbers that are text.
 COMMANDS: dict[str, Sequence[str]] = {
-    "manifest import segments": ["two.vtt", "--fps", "25", "-o", "imported", "--force"],
+    "manifest import segments": ["two.vtt", "--fps", "25", "-o", "again", "--force"],
     "manifest windows": [
         "videos",
         "-o",

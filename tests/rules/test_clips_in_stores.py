@@ -24,17 +24,25 @@ from support.seeds import amount
 from support.stores import made_store
 from support.written_stores import check_all
 
-from obygaze_features.core.errors import FixInput, Mismatch, ObygazeWarning
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    Mismatch,
+    ObygazeWarning,
+)
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, ascii_id, unannotated_id
 from obygaze_features.manifest.model import Manifest as ClipManifest
 from obygaze_features.store import Row, Store, open_store
 from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.copying import pull
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.finding import BY_IDS
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import OK, WITHDRAWN
+from obygaze_features.store.verifying import verify
 from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
@@ -235,6 +243,16 @@ def of_a_run(store: Store, manifest: ClipManifest) -> np.ndarray:
 
 def test_a_manifest_never_gets_the_numbers_of_another_clip() -> None:
     searched(check_join, amount(30, 600), table=tables(), clips=labelled())
+
+
+def test_no_manifest_has_the_name_by_which_stores_know_guessed_films(
+    tmp_path: Path,
+) -> None:
+    """Its films would count as guesses, and another film of the same id as the same."""
+    clips = (Clip("alba-1", "alba"), Clip("alba-2", "alba"))
+    made = ClipManifest("imported", Header("films"), clips)
+    with pytest.raises(FixInput, match="a manifest cannot be called 'imported'"):
+        write_manifest(made, tmp_path / "imported.toml")
 
 
 # --- Import with a manifest ---
@@ -544,3 +562,68 @@ GUESSED = [
 
 def test_nothing_brings_back_what_was_withdrawn() -> None:
     searched(check_withdrawal, amount(12, 200), examples=GUESSED, **WITHDRAWAL)
+
+
+# --- A copy and its source, each of which may change ---
+
+STEPS = st.tuples(st.sampled_from(["here", "there", "pull"]), st.sampled_from("abc"))
+
+
+def check_source(folder: Path, steps: Sequence[tuple[str, str]]) -> None:
+    """The history of a store: where which film was withdrawn, in order."""
+    places = {"here": folder / "here" / "s", "there": folder / "there" / "s"}
+    rows = [Row(f"{film}-{n}", film, n, n + 1.0) for film in "abc" for n in (1.0, 2.0)]
+    made_store(places["there"], rows, {"clip": np.ones((len(rows), 2), "float32")})
+    pull(places["there"], places["here"])
+    history: dict[str, list[tuple[str, str]]] = {"here": [], "there": []}
+    for step, film in steps:
+        here, there = history["here"], history["there"]
+        if step == "pull" and there[: len(here)] == here:
+            pull(places["there"], places["here"])
+            history["here"] = list(there)
+        elif step == "pull":
+            with pytest.raises(AlreadyThere):
+                pull(places["there"], places["here"])
+        elif film not in films_of(history[step]):
+            subset(places[step], without=[film], reason=f"{step} {film}")
+            history[step].append((step, film))
+        _check_what_is_said(places, history["here"], history["there"])
+
+
+def films_of(history: Sequence[tuple[str, str]]) -> set[str]:
+    """The films that were withdrawn."""
+    return {film for _, film in history}
+
+
+def _check_what_is_said(
+    places: Mapping[str, Path],
+    here: Sequence[tuple[str, str]],
+    there: Sequence[tuple[str, str]],
+) -> None:
+    report = verify(places["here"], source=places["there"])
+    n_clips = 2 * len(films_of(there) - films_of(here))
+    is_later = here[: len(there)] == there
+    if here == there:
+        assert report.source == "the same store as its source"
+    elif is_later:
+        assert report.source.startswith("a later store than its source")
+        n_clips = 2 * len(films_of(here) - films_of(there))
+    elif there[: len(here)] == here:
+        assert report.source.startswith("its source was replaced since")
+    else:
+        assert report.source.startswith("it was changed here, and its source was")
+    assert (f": {n_clips} clips withdrawn since" in report.source) == bool(n_clips)
+    n_common = 0
+    while here[n_common : n_common + 1] == there[n_common : n_common + 1] != []:
+        n_common += 1
+    told = [] if is_later else there[n_common:]
+    said = [text for text in report.warnings if "the source was replaced" in text]
+    assert len(said) == len(told)
+    for text, (where, film) in zip(said, told, strict=True):
+        assert f"{where} {film} (withdrawn: {film})" in text
+
+
+def test_a_copy_learns_what_its_source_withdrew_whatever_was_changed_here() -> None:
+    forked = {"steps": [("there", "a"), ("here", "b"), ("there", "c")]}
+    steps = st.lists(STEPS, min_size=1, max_size=5)
+    searched(check_source, amount(4, 100), examples=[forked], steps=steps)

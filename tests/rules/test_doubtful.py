@@ -250,6 +250,21 @@ def test_whole_pictures_that_are_missing_in_avi_make_all_doubtful(
         decode_clip(path, PictureView(8), start_s=0.0, end_s=1.0)
 
 
+def test_a_file_of_avi_that_ends_inside_the_head_of_a_chunk(tmp_path: Path) -> None:
+    """The chunk is no packet, and the time of the picture before it is only guessed."""
+    whole = write_video(tmp_path / "film.avi", "mpeg4", options={"g": "20", "bf": "2"})
+    data = whole.read_bytes()
+    at = [at for at in range(len(data)) if data[at : at + 4] == b"00dc"][60]
+    for n_bytes in range(10):
+        path = tmp_path / f"{n_bytes}.avi"
+        path.write_bytes(data[: at + n_bytes])
+        info = probe(path, decode=True)
+        assert info.damaged, n_bytes
+        view = PictureView(info.index.frames)
+        clip = decode_views(path, [view])[view]
+        assert clip.substituted[-1] and not clip.substituted[:40].any(), n_bytes
+
+
 def add_chunk(film: bytes, at: int, name: bytes, content: bytes) -> bytes:
     """Return a film of AVI with a further chunk, counted in the size of the file."""
     chunk = name + struct.pack("<I", len(content)) + content

@@ -44,6 +44,14 @@ ANNOTATORS = (
     *("ada", "ada concepts", "ada watched", "ada #2", "ada comments", "watched"),
     *("ben <b>", "Zoé & co", "S", "山田", 'the "other" one', "=1+1"),
 )
+# As a person names films in a table, and their ids in a manifest.
+FILMS = {
+    "film-0": "film-0",
+    "film-1": "film-1",
+    "Les Yeux 2": "Les_Yeux_2",
+    "-été": "-ete",
+    "a.b": "a.b",
+}
 CONCEPTS = {
     "Body": "Body",
     "look": "Look",
@@ -92,12 +100,18 @@ class Drawn:
         self.marks: list[Mark] = []  # as they have to come back
         self.marks_of_tables: list[Mark] = []  # with the concepts of the tables
         self.rate_of: dict[str, str] = {}
-        films = [f"film-{number}" for number in range(self.draw.randint(1, 2))]
+        films = self.draw.sample(list(FILMS), self.draw.randint(1, 2))
         for film in films:
             self.rate_of[film] = self.draw.choice(list(RATES))
         names = self.draw.sample(ANNOTATORS, self.draw.randint(1, 4))
         for number, annotator in enumerate(names):
             self._write_annotator(number, annotator)
+        self.marks = [mark._replace(film=FILMS[mark.film]) for mark in self.marks]
+
+    def rate_of_file(self, path: Path) -> str:
+        """The rate of the film of a file, which is called as the table or by the id."""
+        names = [name for name in self.rate_of if path.stem in (name, FILMS[name])]
+        return self.rate_of[names[0]]
 
     @property
     def is_watched_alone(self) -> bool:
@@ -217,7 +231,7 @@ def elan_marks(drawn: Drawn, tables: list[Path], folder: Path) -> list[Mark]:
         assert not export.warnings
         for path in export.files:
             assert problems_of(path.read_bytes()) == []
-            rate = drawn.rate_of[path.stem]
+            rate = drawn.rate_of_file(path)
             found += marks_of_manifest(import_segments([path], "again", rate).manifest)
     return sorted(found)
 
@@ -225,7 +239,8 @@ def elan_marks(drawn: Drawn, tables: list[Path], folder: Path) -> list[Mark]:
 def check_all_ways(folder: Path, seed: int) -> None:
     drawn = Drawn(folder, seed)
     expected = sorted(drawn.marks)
-    rates = {mark.film: RATES[drawn.rate_of[mark.film]] for mark in expected}
+    named = {mark.film for mark in drawn.marks_of_tables}
+    rates = {film: RATES[drawn.rate_of[film]] for film in named}
     # The tables themselves.
     assert marks_of_tables(drawn.tables) == sorted(drawn.marks_of_tables)
     assert read_marks(drawn.tables).rates == rates
@@ -234,7 +249,8 @@ def check_all_ways(folder: Path, seed: int) -> None:
     write_manifest(imported, folder / "marks.toml")
     marks = read_manifest(folder / "marks.toml")
     assert marks_of_manifest(marks) == expected
-    assert rates_of_manifest(marks) == rates
+    rates_of_ids = {FILMS[film]: rate for film, rate in rates.items()}
+    assert rates_of_manifest(marks) == rates_of_ids
     assert marks_of_tables(folder / "marks.csv") == expected
     # A table of the manifest, read by each of its readers.
     for name in ("out.csv", "out.xlsx"):
@@ -243,7 +259,7 @@ def check_all_ways(folder: Path, seed: int) -> None:
         own = TableMapping(modalities=dict.fromkeys(CONCEPTS.values(), "visual"))
         again = read_table(table, mapping=own, name="again").manifest
         assert marks_of_manifest(again) == expected
-        assert rates_of_manifest(again) == rates
+        assert rates_of_manifest(again) == rates_of_ids
     # ELAN, of the manifest and of the tables, which are of different annotators.
     assert elan_marks(drawn, [folder / "marks.csv"], folder / "elan") == expected
     assert elan_marks(drawn, drawn.tables, folder / "elan-of-tables") == expected
@@ -258,7 +274,7 @@ def check_all_ways(folder: Path, seed: int) -> None:
     for path in export.files:
         text = path.read_text("utf-8")
         assert "STYLE\n" not in text and "&#" not in text.replace("&amp;#", "")
-        imported_vtt = import_segments([path], "again", drawn.rate_of[path.stem])
+        imported_vtt = import_segments([path], "again", drawn.rate_of_file(path))
         assert "does not say what was watched" in imported_vtt.notes[-1]
         found += marks_of_manifest(imported_vtt.manifest)
     assert sorted(found) == not_watched

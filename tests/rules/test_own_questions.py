@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.expression import parse, plain_value, with_quotes
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.own_labels import own_tasks
 from obygaze_models.protocols.clips import ClipTable, empty_labels, task_labels
 from obygaze_models.protocols.reading import (
     load_protocol,
@@ -201,6 +202,34 @@ def test_a_column_is_read_as_it_is_printed(name: str, other: str, is_and: bool) 
     manifest = Manifest("films", Header("Films"), tuple(clips), (other, name))
     expected = ("c1", "c2") if is_and else ("c1", "c2", "c3")
     assert manifest.where(text).clip_ids == expected
+
+
+SIGNS = st.text("ab 1'\"=<>!(){}#,?-", min_size=1, max_size=6).map(str.strip)
+OWN_WORDS = SIGNS.filter(lambda word: word and not {"'", '"'} <= {*word})
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    name=OWN_WORDS,
+    words=st.lists(OWN_WORDS, min_size=2, max_size=4, unique_by=str.casefold),
+)
+def test_a_word_of_a_column_is_asked_for_whatever_signs_it_has(
+    name: str, words: list[str]
+) -> None:
+    """COLUMN=VALUE is read as it is written, also in what the program itself offers."""
+    cells = [*words, *words, words[0]]
+    clips = [Clip(f"c{n}", "m", extra={name: cell}) for n, cell in enumerate(cells)]
+    manifest = Manifest("m", Header("m"), tuple(clips), (name,))
+    table = ClipTable("m", clips, ())
+    for word in words:
+        if plain_value(word, name) != word:
+            continue  # a number in another spelling
+        tasks = with_tasks(load_protocol("honest"), [f"{name}={word}"], manifest).tasks
+        (task,) = tasks.values()
+        found = task_labels("t", task, table).tolist()
+        assert found == [int(cell == word) for cell in cells]
+    for offered in own_tasks(clips):
+        assert with_tasks(load_protocol("honest"), [offered], manifest).tasks
 
 
 NAMES = ("a", "b", "mood")

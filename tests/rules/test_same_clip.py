@@ -1,6 +1,7 @@
 """Rule (a): a clip is a film and a span; its id is only its name in a manifest."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.stores import made_store
 
+from obygaze.audits.annotations import audit_annotations
+from obygaze.audits.levels import audit_levels
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.same_clip import (
     OTHER,
     OTHER_ANNOTATOR,
@@ -152,6 +155,24 @@ def test_a_film_called_unknown_is_not_known(tmp_path: Path) -> None:
     made_store(path, [row, Row("b-1", "b")], {"clip": np.eye(2, dtype="float32")})
     with pytest.raises(FixInput, match="'unknown' is no film"):
         subset("accede", without=["unknown"], reason="asked", workspace=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "audit",
+    [
+        lambda clips: audit_annotations(clips, x="level == S", y="level == HN"),
+        audit_levels,
+    ],
+)
+def test_clips_of_unknown_films_are_not_those_of_one_film(audit: Any) -> None:
+    """As one film, they were exchanged "within films" though they may be of many."""
+    clips = [
+        Clip(f"a-{i}", "unknown" if i else "a", level=level, concepts=("Look",))
+        for i, level in enumerate(("S", "HN", "S", "HN"))
+    ]
+    manifest = Manifest("a", Header("a", {"Look": "visual"}), tuple(clips))
+    with pytest.raises(FixInput, match="films of 3 of 4 clips are not known"):
+        audit(manifest)
 
 
 def test_rows_of_annotators_in_a_manifest_are_one_clip() -> None:

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.cues import n_words
-from obygaze_features.core.errors import ObygazeError, ObygazeWarning
+from obygaze_features.core.errors import FixInput, ObygazeError, ObygazeWarning
 from obygaze_features.extraction.subtitles import words_of_clips
+from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 pytest.importorskip("av")
@@ -316,6 +317,32 @@ def test_the_words_of_each_clip_are_those_by_hand(name: str, tmp_path: Path) -> 
     assert not words.failures
 
 
+@pytest.mark.parametrize(
+    ("cells", "refused"),
+    [
+        ("m,5,10", ""),
+        ("m,5.0,", ""),
+        (",,", ""),
+        ("m,0:05,0:10", ""),
+        ("n,5,10", "another clip, film: n and m"),
+        ("m,6,11", "another clip, times: 6 s to 11 s and 5 s to 10 s"),
+    ],
+)
+def test_texts_of_other_clips_are_refused(
+    cells: str, refused: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "texts.csv"
+    head = "clip_id,text,movie_id,start_s,end_s\n"
+    path.write_text(f"{head}m-0,hello,m,0,5\nm-1,bye,{cells}\n")
+    if refused:
+        with pytest.raises(ObygazeError, match="not of these clips") as caught:
+            words_of_clips(FILM, str(path))
+        assert refused in "".join(caught.value.details)
+        return
+    texts = words_of_clips(FILM, str(path)).texts
+    assert texts == {"m-0": "hello", "m-1": "bye"}
+
+
 WORD = st.sampled_from(
     ["tea", "où", "No,", "it’s", "42", "-", "日本", "♪", "<i>so</i>"]
 )
@@ -386,3 +413,24 @@ def test_words_have_a_letter_or_a_digit() -> None:
         3,
         0,
     ]
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        *("9" * 5000, "1e999", "0." + "9" * 5000),
+        *("9" * 400 + ":00:00", "0:00:01." + "1" * 5000, "9" * 400 + ":01"),
+    ],
+)
+def test_a_time_with_more_digits_than_a_number_is_refused(
+    time: str, tmp_path: Path
+) -> None:
+    table = tmp_path / "cues.csv"
+    table.write_text(f"movie_id,start_s,end_s,text\nlake,0,{time},Tea\n", "utf-8")
+    clip = Clip("lake-1", "lake", start_s=0.0, end_s=1.0)
+    manifest = Manifest("films", Header(dataset="films"), [clip])
+    with pytest.raises(FixInput, match="cues cannot be read"):
+        words_of_clips(manifest, str(table))
+    table.write_text(f"clip_id,movie_id,start_s,end_s\na,lake,0,{time}\n", "utf-8")
+    with pytest.raises(FixInput, match="table cannot be imported"):
+        csv_table.read(table, name="films")

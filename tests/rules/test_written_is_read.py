@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -141,6 +142,11 @@ def of_frames(arrays: Sequence[Array], name: str) -> set[str]:
         names |= {"time_s", "asked_s"}
     if name == "mask":
         names |= {"time_s", "asked_s"}
+    if {**FEATURES, **COMPANIONS}[name][0].startswith(
+        "float"
+    ) and name not in COMPANIONS:
+        # Of words: without them nobody knows which vectors are those of no words.
+        names.add("n_words")
     return (names | {"start_s", "end_s"}) & here
 
 
@@ -236,15 +242,53 @@ def check_arrays(store: Store, drawn: Drawn, names: set[str]) -> None:
         assert values.tobytes() == drawn.values[array.name][is_ok].tobytes()
 
 
-@settings(max_examples=10)
+def write_frames(
+    folder: Path, layout: str, ids: Sequence[str], arrays: dict[str, np.ndarray]
+) -> tuple[Path, dict[str, Any]]:
+    """Write a file with a row, a group or a data set a clip; return the options that read it."""
+    if layout == "npz":
+        np.savez(folder / "f.npz", clip_id=ids, **arrays)
+        return folder / "f.npz", {}
+    path = folder / "f.hdf5"
+    with h5py.File(path, "w") as file:
+        for name, values in arrays.items():
+            place = layout.replace("{}", name).replace("{film}", "a")
+            if "{id}" not in place:
+                file[place] = values
+                continue
+            for clip, row in zip(ids, values, strict=True):
+                file[place.replace("{id}", clip)] = row
+        if "{id}" not in layout:
+            file["a/ids"] = ids
+    options: dict[str, Any] = {}
+    if "{id}" not in layout:
+        options["id_key"] = "{film}/ids" if "{film}" in layout else "a/ids"
+    of_frames = {"frames": layout.replace("{}", "frames")}
+    with pytest.raises(FixInput, match="a mask, which says which frames") as error:
+        import_features("hdf5", path, folder / "s", arrays=of_frames, **options)
+    assert f"mask={layout.replace('{}', 'mask')}" in str(error.value.hint)
+    options["arrays"] = {name: layout.replace("{}", name) for name in arrays}
+    return path, options
+
+
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 999),
-    pool=st.sampled_from(["also", "only", "also-mean", "only-mean"]),
+    pool=st.sampled_from(["none", "also", "only", "also-mean", "only-mean"]),
+    doubtful=st.sampled_from([None, 0.5, np.nan, -1]),
+    layout=st.sampled_from(["npz", "{id}/{}", "in/{}/{id}", "{film}/{}", "in/{}"]),
 )
 def test_padding_is_never_in_what_is_pooled(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, pool: Any
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    pool: Any,
+    doubtful: float | None,
+    layout: str,
 ) -> None:
-    """Of a file of another program: frames, some of them padding, and their times."""
+    """Of a file of another program: frames, some of them padding, and their times.
+
+    A clip without a real frame has no features, nor one whose mask is neither yes nor no.
+    """
     folder = tmp_path_factory.mktemp("padding")
     random = np.random.default_rng(seed)
     shape = [(4, N_FRAMES, 2), (4, N_FRAMES, 3, 2)][seed % 2]
@@ -254,29 +298,36 @@ def test_padding_is_never_in_what_is_pooled(
     times = np.where(is_real, random.random((4, N_FRAMES)), np.nan)
     ids = [f"a-{number}" for number in range(4)]
     mask = is_real.astype(["bool", "int64", "float32"][seed % 3])
-    np.savez(folder / "f.npz", clip_id=ids, frames=frames, mask=mask, time_s=times)
     has_frames = is_real.any(axis=1)
+    if doubtful is not None:
+        mask = mask.astype("float64")
+        mask[seed % 4, seed % N_FRAMES] = doubtful
+        has_frames[seed % 4] = False
     assume(has_frames.any())
-    done = import_features("npz", folder / "f.npz", folder / "s", pool=pool)
+    arrays_of_file = {"frames": frames, "mask": mask, "time_s": times}
+    path, options = write_frames(folder, layout, ids, arrays_of_file)
+    done = import_features(path.suffix[1:], path, folder / "s", pool=pool, **options)
     assert set(done.failed) == {
         clip for clip, ok in zip(ids, has_frames, strict=True) if not ok
     }
     store = open_store(folder / "s")
     expected = []
-    for clip, real in zip(frames, is_real, strict=True):
-        if real.any():
+    for clip, real, is_ok in zip(frames, is_real, has_frames, strict=True):
+        if is_ok:
             vectors = clip[real].reshape(-1, clip.shape[-1])
             is_mean = pool.endswith("mean")
             of_column = statistics.fmean if is_mean else max
             expected.append([of_column(column) for column in vectors.T.tolist()])
-    pooled = store.matrix("pooled", missing="drop")
-    np.testing.assert_array_equal(pooled, np.array(expected, np.float32))
     arrays = [array.name for array in store.record.arrays]
-    is_beside = pool.startswith("also")
-    assert arrays == (
-        ["frames", "mask", "time_s", "pooled"] if is_beside else ["pooled"]
-    )
-    if is_beside:
+    has_all = not pool.startswith("only")
+    of_all = ["frames", "mask", "time_s"] if has_all else []
+    # A name that was given stays.
+    vector = "frames" if options and not has_all else "pooled"
+    assert arrays == of_all + [vector] * (pool != "none")
+    if pool != "none":
+        pooled = store.matrix(vector, missing="drop")
+        np.testing.assert_array_equal(pooled, np.array(expected, np.float32))
+    if has_all:
         rows = np.flatnonzero(has_frames)
         np.testing.assert_array_equal(store.read("time_s", rows), times[rows])
         np.testing.assert_array_equal(store.real_frames("frames", rows), is_real[rows])

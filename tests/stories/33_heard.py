@@ -146,7 +146,7 @@ def test_a_film_without_sound_is_a_row_with_its_reason(ws: Workspace) -> None:
     assert f"{HEARD} (sound-descriptors): sealed; 56 clips: 48 ok, 8 failed" in said
     silent = f"{SILENT}-0, {SILENT}-1, {SILENT}-2 and 5 more"
     assert f"{silent}: failed: no-sound: no sound in the file" in said
-    assert "8 clips without sound that can be read have no features here" in said
+    assert "8 clips without sound that can be read: no features here" in said
     assert "correct their files" not in said
     assert f"next: obygaze run honest --manifest films --store {SEEN} --store" in said
     each = ws(f"-v extract status {HEARD}").text

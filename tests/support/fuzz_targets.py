@@ -18,13 +18,20 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.core.files import canonical_json
+from obygaze_features.core.files import canonical_json, document_sha256
 from obygaze_features.store import Array, Row, open_store
 from obygaze_features.store.files import Range, check_length
 from obygaze_features.store.layout import CHECKS, STORE_JSON
 from obygaze_features.store.rows import FAILED
 from support import filled_stores
 from support.fuzz import Target, Tree
+from support.fuzz_senses import (
+    WRITTEN,
+    new_targets,
+    written_manifest,
+    written_models,
+    written_stores,
+)
 from support.plain_store import with_sha256
 from support.run_tables import (
     MadeCell,
@@ -74,6 +81,7 @@ def all_targets(folder: Path) -> list[Target]:
         *text_targets(folder / "texts"),
         *model_targets(folder / "models"),
         run_target(folder / "runs"),
+        *new_targets(folder / "new"),
     ]
 
 
@@ -93,6 +101,7 @@ def store_targets(folder: Path) -> list[Target]:
     filling = filled_stores.plan(folder / "f", 40)
     filled_stores.compute(filling, 1, filled_stores.values_of(n_rows=40))
     filled = {f"f.next/{name}": data for name, data in tree(filling.folder).items()}
+    stores += written_stores()
     documents = [{STORE_JSON: one[STORE_JSON]} for one in stores]
     return [
         Target("store", stores, read_store, 3, resealed),
@@ -306,7 +315,7 @@ def text_targets(folder: Path) -> list[Target]:
     return [
         Target("protocol", protocol_files, _read_protocol, 16),
         Target("card", card_files, _read_card, 8),
-        Target("manifest", [MANIFEST], _read_manifest, 16),
+        Target("manifest", [MANIFEST, written_manifest()], _read_manifest, 16),
         Target(
             "table", [{"t.csv": MANIFEST["m.csv"], "t.toml": MAPPING}], _read_table, 8
         ),
@@ -533,7 +542,7 @@ def model_targets(folder: Path) -> list[Target]:
     return [
         Target(
             "model",
-            [tree(folder / n) for n in fitted],
+            [*(tree(folder / n) for n in fitted), *written_models()],
             _read_model,
             8,
             _with_model_hashes,
@@ -548,7 +557,7 @@ def _with_model_hashes(files: Tree, draw: random.Random) -> Tree:
         return files
     with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):
         document = json.loads(files["model.json"])
-        for name in ("model.safetensors", "README.md"):
+        for name in document["files"]:
             own = files[name]
             mark = [len(own), hashlib.sha256(own).hexdigest()]
             document["files"][name] = mark
@@ -587,7 +596,21 @@ def run_target(folder: Path) -> Target:
     row = difference_row(ridge, guess, 0.1, 0.3, 0.01)
     changes = ["report.replicates=20"]
     run = tree(made_run(folder / "run", [ridge, guess], [row], changes=changes).folder)
-    return Target("run", [run], _read_run, 3)
+    runs = [run, tree(WRITTEN / "runs" / "small")]
+    return Target("run", runs, _read_run, 3, _with_run_hashes)
+
+
+def _with_run_hashes(files: Tree, draw: random.Random) -> Tree:
+    """Make the checksums in run.json fit the changed files."""
+    if draw.random() < 0.2:
+        return files
+    with suppress(LookupError, ValueError, TypeError, AttributeError, RecursionError):
+        about = json.loads(files["run.json"])
+        for name in about["files"]:
+            about["files"][name] = hashlib.sha256(files[name]).hexdigest()
+        about["sha256"] = document_sha256(about)
+        return {**files, "run.json": json.dumps(about).encode()}
+    return files
 
 
 def _read_run(files: Tree, folder: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from obygaze_models.evaluation.leakage import Leak, LeakIndex
+from obygaze_models.evaluation.leakage import Leak, LeakIndex, numbers_of
 
 
 def count_leak(
@@ -23,7 +23,9 @@ def count_leak(
     subsets = [[*train], [*validation], [*test], [*concepts]]
     ids = sorted({clip for subset in subsets for clip in subset})
     films = ["" if film_of_clip is None else film_of_clip[clip] for clip in ids]
-    index = LeakIndex.of(ids, films, clip_of=clip_of)
+    clips = ids if clip_of is None else [clip_of[clip] for clip in ids]
+    no_copies = np.full(len(ids), -1, dtype=np.intp)
+    index = LeakIndex(ids, numbers_of(clips), numbers_of(films), no_copies)
     rows = [
         np.array([ids.index(clip) for clip in subset], dtype=np.intp)
         for subset in subsets

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
+from obygaze_features.core.files import document_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.clips import clip_table, labels_sha256
@@ -248,3 +250,9 @@ def made_run(
     }
     written = {"predictions.csv": predictions, "results.csv": [*rows, *results]}
     return write_run(folder, whole, {**written, **(tables or {})})
+
+
+def write_run_json(folder: Path, about: Mapping[str, Any]) -> None:
+    """Write run.json anew, with the checksum of its content."""
+    whole = {**about, "sha256": document_sha256(about)}
+    (folder / "run.json").write_text(json.dumps(whole), encoding="utf-8")

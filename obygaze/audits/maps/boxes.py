@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
+from obygaze.audits.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import PathLike
+from obygaze_features.manifest.same_clip import require_films
 from obygaze_features.store import Store, open_store
 from obygaze_models.evaluation.group_tests import compare_groups, with_holm
 from obygaze_models.evaluation.permutation import p_text
@@ -147,6 +148,7 @@ def _tested(store: Store, boxed: SharesInBoxes) -> list[dict[str, Any]]:
     shares = boxed.shares
     peaks = boxed.peaks
     area = boxed.area
+    require_films(boxed.films.tolist(), store.location)
     is_random = np.char.startswith(names, RANDOM_PREFIX)
     null = shares[is_random].mean(axis=0)
     films = np.tile(boxed.films, 2)

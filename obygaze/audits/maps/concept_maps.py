@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.maps.stores import (
+from obygaze.audits.maps.stores import (
     Directions,
     WrittenMaps,
     random_directions,
@@ -59,14 +59,17 @@ def write_concept_maps(
     if opened.array(TOKENS).shape[-1:] != X.shape[1:]:
         raise FixInput(f"{array} is not as wide as a token")
     directions_of_film = directions_by_film(inputs)
-    films = inputs.table.films.tolist()
-    film_of = dict(zip(inputs.table.ids, films, strict=True))
-    present = np.array(inputs.table.ids)[features.present]
     names = common_names(directions_of_film)
     if not names:
         raise FixInput("no direction could be found", where=opened.location)
     random = random_directions(X.shape[1])
-    clips = present[np.argsort(opened.select(clips=present).rows)].tolist()
+    # Rows of annotators are about one clip, which the store has once.
+    present = np.array(inputs.table.ids)[features.present]
+    selected = opened.select(clips=[clips_of_manifest[clip] for clip in present])
+    films = inputs.table.films[features.present].tolist()
+    film_of_row = dict(sorted(zip(selected.rows.tolist(), films, strict=True)))
+    clips = opened.clip_ids[list(film_of_row)].tolist()
+    film_of = dict(zip(clips, film_of_row.values(), strict=True))
     origin = X.mean(axis=0, dtype=np.float64)
 
     def results_of_clips() -> Iterator[NDArray[Any] | Reason]:

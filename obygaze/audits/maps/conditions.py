@@ -17,7 +17,7 @@ from obygaze.audits.maps.boxes import (
     notes_on,
     shares_in_boxes,
 )
-from obygaze.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
+from obygaze.audits.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
 from obygaze_features.core.console import table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.figures import WIDTH, canvas, save

@@ -12,8 +12,8 @@ from obygaze_features.core.workspace import PathLike
 if TYPE_CHECKING:
     from obygaze.audits.maps.boxes import BoxAudit
     from obygaze.audits.maps.conditions import ConditionAudit
-    from obygaze.maps.drawing import MapSheets
-    from obygaze.maps.stores import WrittenMaps
+    from obygaze.audits.maps.drawing import MapSheets
+    from obygaze.audits.maps.stores import WrittenMaps
     from obygaze_features.manifest.model import Manifest
     from obygaze_features.store.reading import Store
 
@@ -98,7 +98,7 @@ def compare_conditions(
     """
 
 
-@done_in("obygaze.maps.drawing")
+@done_in("obygaze.audits.maps.drawing")
 def draw_maps(
     maps: PathLike | Store,
     clips: Annotated[str | Sequence[str], Option(is_repeated=True)],

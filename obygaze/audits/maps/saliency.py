@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from obygaze.maps.pictures import exact_pictures, load_model_of
-from obygaze.maps.stores import Directions, WrittenMaps, random_directions, write_maps
+from obygaze.audits.maps.pictures import exact_pictures, load_model_of
+from obygaze.audits.maps.stores import (
+    Directions,
+    WrittenMaps,
+    random_directions,
+    write_maps,
+)
 from obygaze_features.backbones.backbone import (
     Backbone,
     TorchBackbone,

@@ -465,7 +465,7 @@ class Site:
         for place in np.argsort(-cosines, kind="stable").tolist():
             other = clips[place]
             nearest.setdefault(self._first_rows.get(other, other), cosines[place])
-        del nearest[self._first_rows[own_id]]
+        del nearest[self._first_rows.get(own_id, own_id)]
         return list(nearest.items())[:N_NEAREST]
 
     def _marks_of_others(

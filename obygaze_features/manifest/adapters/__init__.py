@@ -20,7 +20,7 @@ from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.io import manifest_sha256, read_manifest, write_manifest
+from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.link import is_linked
 from obygaze_features.manifest.model import (
     NO_LEVEL,
@@ -122,9 +122,7 @@ class SavedManifest:
     def to_json(self) -> dict[str, Any]:
         """Return where the manifest is, and its counts."""
         return {
-            "name": self.manifest.name,
-            "path": str(self.path),
-            "sha256": manifest_sha256(self.manifest),
+            **facts_of_saved(self.manifest, self.path),
             "warnings": self.warnings,
             **self.imported.facts,
             **self._stats.to_json(),

@@ -163,10 +163,10 @@ def _read(
     given_ids: list[dict[str, str]] = []
     cells = []
     for row in table.rows:
-        given = _cells_by_target(row, sources)
+        as_written = _cells_by_target(row, sources)
         cells.append(
             _values_of_clip(
-                row, given, chosen, has_decimal_comma=table.delimiter != ","
+                row, as_written, chosen, has_decimal_comma=table.delimiter != ","
             )
         )
     _check_times(table.rows, cells)
@@ -378,7 +378,7 @@ def _hint(
         )
     missing = [name for name in required if name not in table.columns]
     if not missing:
-        return f"{draft}, or do what the lines above say"
+        return f"correct the table, as the lines above say; or {draft}"
     ways = []
     for target, source in mapping.columns.items():
         if source in missing and target not in NEEDED:
@@ -416,7 +416,10 @@ def _values_of_clip(
                 has_decimal_comma=has_decimal_comma,
                 short=mapping.times,
             )
-    cells["level"] = _level_of(row, cells.get("level", "").strip(), mapping)
+    word = cells.get("level", "").strip()
+    cells["level"] = mapping.level(word) or ""
+    if word and not cells["level"]:
+        row.add("level", unknown_level(word))
     cells["concepts"] = _concepts_of(row, cells.get("concepts", ""), mapping)
     return cells
 
@@ -463,13 +466,6 @@ def _add_times_of_frames(
             values["end_s"] = repr(float((last + 1) / rate))
 
 
-def _level_of(row: TableRow, word: str, mapping: TableMapping) -> str:
-    level = mapping.level(word) or ""
-    if word and not level:
-        row.add("level", unknown_level(word))
-    return level
-
-
 def _concepts_of(row: TableRow, cell: str, mapping: TableMapping) -> str:
     names: list[str] = []
     # An empty cell has no concepts; an empty part between separators is an unknown word.
@@ -494,10 +490,9 @@ def _unknown_concept(word: str) -> str:
 
 def _scene_in(clip_id: str, movie_id: str) -> str:
     """Return the scene number of an id such as `tt0108160-011`, or an empty string."""
-    film, _, number = clip_id.rpartition("-")
-    if film == movie_id and number.isascii() and number.isdigit():
-        return str(int(number))
-    return ""
+    film, _, text = clip_id.rpartition("-")
+    number = whole_number(text)
+    return "" if film != movie_id or number is None else str(number)
 
 
 def _words_read_as_others(used: TableMapping, chosen: TableMapping) -> list[str]:

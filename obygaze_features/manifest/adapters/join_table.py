@@ -60,15 +60,13 @@ ANNOTATOR = "annotator"
 class JoinedColumns:
     """A manifest with the columns of a table; `columns` has how many clips have a value in each.
 
-    `n_by_id` clips have a row that says nothing of them but the id; `has_films` says whether the
-    table has a column of films.
+    `n_by_id` clips have a row that says nothing of them but the id.
     """
 
     manifest: Manifest
     columns: Mapping[str, int]
     warnings: tuple[str, ...]
     n_by_id: int = 0
-    has_films: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return the number of clips by column, and what should be known of the table."""
@@ -88,10 +86,10 @@ class JoinedColumns:
         if not self.n_by_id:
             return []
         n_clips = count(self.n_by_id, "clip")
-        reason = "films and times are not known on both sides"
-        if not self.has_films:
-            reason = f"with --map {FILM}=COLUMN, films are compared too"
-        return [f"{n_clips} matched by the id alone: {reason}"]
+        return [
+            f"{n_clips} matched by the id alone: films (--map {FILM}=COLUMN) and times are not"
+            " known on both sides"
+        ]
 
 
 def join_columns(
@@ -119,7 +117,7 @@ def join_columns(
     Args:
         manifest: The manifest, which is written anew; a clip without a row gets empty cells.
         csv: The table: a CSV file or an .xlsx file.
-        columns: Rename a column.
+        columns: Rename a column; times=m:ss or times=h:mm says what 1:10 is.
         mapping: The mapping with which `manifest import csv` read the clips; columns that this
             table lacks do not matter.
         form: Make clip ids of columns, as `manifest import csv` does: '{film}-{n:03d}'.
@@ -149,14 +147,18 @@ def join(
 ) -> JoinedColumns:
     """Return a manifest with the columns of a table, which `join_columns` writes."""
     source = source_of(csv)
-    chosen = chosen_mapping(csv, mapping, columns={}, id=form)
-    read, mapped, key = _read_table(csv, columns or {}, chosen)
+    typed = dict(columns or {})
+    # What 1:05 is, typed as if it were a column.
+    times = typed.pop("times", "")
+    short = {"times": times} if times else {}
+    chosen = chosen_mapping(csv, mapping, columns=short, id=form)
+    read, mapped, key = _read_table(csv, typed, chosen)
     form = chosen.id
-    if ANNOTATOR in manifest.columns and ANNOTATOR in read.columns:
+    if ANNOTATOR in manifest.columns and ANNOTATOR in (*mapped, *read.columns):
         raise FixInput(
             "the manifest and the table have a column annotator, and rows are joined by clip alone",
             where=str(csv),
-            hint="delete the column of the table, if its values are the same for each annotator",
+            hint="leave out this column, if its values are the same for each annotator",
         )
     targets = {key: key, **mapped}
     if form:
@@ -215,7 +217,6 @@ def join(
         {name: n_with_value(joined, name) for name in added},
         tuple(f"{csv}: {warning}" for warning in warnings),
         n_by_id,
-        FILM in mapped or FILM in read.columns,
     )
 
 
@@ -227,9 +228,10 @@ def _read_table(
     form = chosen.id
     targets = {*columns, *chosen.columns}
     of_form = [name for name in columns_of_form(form) if name not in targets]
+    required = list(dict.fromkeys([*columns.values(), *of_form]))
     read = read_table(
         path,
-        required=list(dict.fromkeys([*columns.values(), *of_form])),
+        required=required,
         violations=violations,
         sheet=chosen.sheet,
         header_row=chosen.header_row,
@@ -238,10 +240,14 @@ def _read_table(
     for target, column in chosen.columns.items():
         if column in read.columns:
             mapped.setdefault(target, column)
+    has_times = False
     for target in (*SPAN_COLUMNS, *FILM_TIMES):
         column = mapped.get(target, target)
-        if column in read.columns and not chosen.times:
-            add_unclear(read.rows, column, [row[column] for row in read.rows])
+        if column in read.columns:
+            times = [row[column] for row in read.rows]
+            has_times = has_times or any(times)
+            if not chosen.times:
+                add_unclear(read.rows, column, times)
     if form:
         rows = tuple(_with_id(row, form, mapped) for row in read.rows)
         read = replace(read, rows=rows)
@@ -251,8 +257,15 @@ def _read_table(
     key = CLIP if CLIP in named else FILM
     if key not in named and not violations:
         violations.add(None, CLIP, "required column is missing, and so is movie_id")
-    columns_of_table = few(read.filled_columns)
-    hint = f"--map clip_id=COLUMN, or --id FORM; the columns of the table: {columns_of_table}"
+    elif key == FILM and has_times:
+        problem = (
+            "required column is missing: rows with times are of clips, not of films"
+        )
+        violations.add(None, CLIP, problem)
+    hint = None
+    if CLIP not in named or not {*required}.issubset(read.columns):
+        columns_of_table = few(read.filled_columns)
+        hint = f"--map clip_id=COLUMN, or --id FORM; the columns of the table: {columns_of_table}"
     violations.raise_if_any("the table cannot be joined", hint)
     return read, mapped, key
 

@@ -12,9 +12,11 @@ MINUTES = "m:ss"
 HOURS = "h:mm"
 SHORT_TIMES = (MINUTES, HOURS)
 _SECONDS = re.compile(r"[0-9]+(?:[.,][0-9]+)?")
-_SHORT = re.compile(r"(?P<first>[0-9]+):(?P<second>[0-5]?[0-9](?:[.,][0-9]+)?)")
+_SHORT = re.compile(
+    r"(?P<first>[0-9]{1,9}):(?P<second>[0-5]?[0-9](?:[.,][0-9]{1,400})?)"
+)
 _LONG = re.compile(
-    r"(?P<hours>[0-9]+):(?P<minutes>[0-5]?[0-9]):(?P<seconds>[0-5]?[0-9](?:[.,][0-9]+)?)"
+    r"(?P<hours>[0-9]{1,9}):(?P<minutes>[0-5]?[0-9]):(?P<seconds>[0-5]?[0-9](?:[.,][0-9]{1,400})?)"
 )
 
 

@@ -198,9 +198,9 @@ def import_features(
     if manifest is not None:
         manifest = read_manifest(manifest, workspace=workspace)
     backbone = backbone.strip()
-    _check_facts(facts or {}, backbone)
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
+        _check_facts(facts or {}, backbone, reader)
         _refuse_joined(reader)
         if pool not in (None, "none") and reader.export is None:
             reader = with_rows_of_clips(reader)
@@ -221,7 +221,7 @@ def import_features(
             recipe=_recipe_of(reader, backbone, facts or {}, pool, stored),
             manifest=clips.manifest,
             replaces=changes_that_withdrew(sources),
-            origins=[_origin_of(reader)],
+            origins=[Origin(Path(reader.where).name, str(reader.origin["sha256"]))],
             terms=terms,
         )
     finally:
@@ -335,7 +335,7 @@ def _terms_of(
     return terms
 
 
-def _check_facts(facts: Mapping[str, str], backbone: str) -> None:
+def _check_facts(facts: Mapping[str, str], backbone: str, reader: Reader) -> None:
     """Raise an error for a fact that the import records itself, and for a name that joins."""
     if backbone.startswith(f"{JOINED}: "):
         # A model without a store has no more than the name of its features.
@@ -343,7 +343,7 @@ def _check_facts(facts: Mapping[str, str], backbone: str) -> None:
             f"{backbone!r} would be taken for the features of joined stores",
             hint="--backbone NAME with a name of its own",
         )
-    for name in facts.keys() & OWN_FACTS:
+    for name in facts.keys() & {*OWN_FACTS, *reader.facts}:
         hint = "--backbone NAME" if name == "backbone" else "another name for this fact"
         raise FixUsage(f"the fact {name!r} is recorded by the import itself", hint=hint)
 
@@ -646,15 +646,10 @@ def _recipe_of(
         facts[ORIGIN] = dict(reader.origin)
         source = str(reader.origin["format"])
     if pool != "none":
-        has_mask = any(stored.mask for stored in stored_arrays)
+        has_mask = any(stored.mask for stored in stored_arrays if stored.pooling)
         vectors = "the real frames" if has_mask else "all tokens"
         facts["pooling"] = f"{_pooling_of(pool)} over {vectors}, by the importer"
     return Recipe.unknown(source, facts)
-
-
-def _origin_of(reader: Reader) -> Origin:
-    """Return what the store records of the files of which its rows were taken."""
-    return Origin(Path(reader.where).name, str(reader.origin["sha256"]))
 
 
 # How the numbers of the files become those of the store.
@@ -756,7 +751,12 @@ def _pooled_too(
 def _with_mask(
     stored: StoredArray, arrays: Sequence[StoredArray], reader: Reader
 ) -> StoredArray:
-    """Return an array with the mask that belongs to the frames of which it is made."""
+    """Return an array with the mask that belongs to the frames of which it is made.
+
+    What comes back from a store is left as it was there.
+    """
+    if not stored.pooling and (reader.export is not None or stored.name in TIMES):
+        return stored
     frames = Array.of(
         stored.source,
         stored.file_shape.dtype,
@@ -764,7 +764,7 @@ def _with_mask(
         reader.dims.get(stored.source, ()),
     )
     for other in arrays:
-        if stored.pooling and belongs_to(other.array, frames) and other.name == MASK:
+        if other.name == MASK and belongs_to(other.array, frames):
             return stored._replace(mask=MASK)
     return stored
 
@@ -864,12 +864,8 @@ def converted(
         stored: The array of the store.
         is_real: Which frames of each row are real, if the files say it.
     """
-    problems: dict[int, str] = {}
+    problems = {} if is_real is None else _problems_of_mask(is_real)
     if stored.pooling and values.ndim > 2:
-        if is_real is not None:
-            is_real = is_real.astype(bool)
-            for place in np.flatnonzero(~is_real.any(axis=1)).tolist():
-                problems[place] = f"{MASK} says that {stored.source} has no real frame"
         values = _pooled(values, is_real, stored.pooling)
     dtype = np.dtype(stored.shape.dtype)
     with np.errstate(over="ignore"):  # what is too large is found below
@@ -878,9 +874,7 @@ def converted(
         # A frame that does not exist has no time.
         return rows, problems
     if dtype == np.bool_:
-        is_wrong = (rows != values).reshape(len(rows), -1).any(axis=1)
-        for place in np.flatnonzero(is_wrong).tolist():
-            problems[place] = f"{stored.name} holds other numbers than 0 and 1"
+        problems.update(_others_than_0_and_1(values, stored.name))
     for place in rows_not_finite(rows):
         problems.setdefault(place, _not_finite(values[place], stored))
     if dtype.itemsize < values.dtype.itemsize:
@@ -891,10 +885,26 @@ def converted(
     return rows, problems
 
 
+def _problems_of_mask(is_real: Values) -> dict[int, str]:
+    """Return which rows of a mask do not say which frames are real, or that none is."""
+    problems = _others_than_0_and_1(is_real, MASK)
+    for place in np.flatnonzero(~is_real.any(axis=1)).tolist():
+        problems[place] = f"{MASK} says that no frame is real"
+    return problems
+
+
+def _others_than_0_and_1(values: Values, name: str) -> dict[int, str]:
+    """Return which rows hold other numbers than 0 and 1."""
+    is_wrong = (values != values.astype(bool)).reshape(len(values), -1).any(axis=1)
+    problem = f"{name} holds other numbers than 0 and 1"
+    return dict.fromkeys(np.flatnonzero(is_wrong).tolist(), problem)
+
+
 def _pooled(values: Values, is_real: Values | None, pooling: str) -> Values:
     """Return the maximum or the mean over the vectors of each row; of the real ones only."""
     n_vectors: Values | int = math.prod(values.shape[1:-1])
     if is_real is not None:
+        is_real = is_real.astype(bool)
         further = values.shape[is_real.ndim : -1]
         n_real = is_real.sum(axis=1, keepdims=True) * math.prod(further)
         n_vectors = np.maximum(n_real, 1)

@@ -10,8 +10,7 @@ with the id key `{film}/ids`.
 import mmap
 import re
 import shlex
-import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -24,7 +23,6 @@ import numpy as np
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.core.files import require_file
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     FOREIGN_DAMAGE,
@@ -44,9 +42,10 @@ from obygaze_features.store.importing.reader import (
     options_for_ids,
     origin_of,
     read_export_origin,
+    require_format,
     text_ids,
 )
-from obygaze_features.store.layout import MASK, TIMES
+from obygaze_features.store.layout import COMPANIONS, MASK
 
 ID = "{id}"
 FILM = "{film}"
@@ -67,7 +66,7 @@ def open_hdf5(
     # Other programs show paths from the root of the file: /features.
     paths = {name: key.lstrip("/") for name, key in arrays.items()}
     try:
-        require_file(path)
+        require_format(path, "hdf5")
         # A compressed chunk that is larger than the cache would be unpacked for each row.
         handle = h5py.File(path, "r", rdcc_nbytes=MOST_BYTES)
         export = None
@@ -87,6 +86,9 @@ def open_hdf5(
             reader = _a_data_set_a_clip(path, handle, paths, export)
         else:
             id_key = id_key.lstrip("/")
+            for array, key in paths.items():
+                if "/" in key:  # beside others, the mask is found
+                    _refuse_mask_beside(handle, array, paths, [key])
             reader = array_reader(
                 str(path),
                 origin_of("hdf5", path),
@@ -107,15 +109,11 @@ def open_hdf5(
             reader.notes = [*reader.notes, note]
         return reader
     except FOREIGN_DAMAGE as error:
-        problem = f"not a complete HDF5 file: {error}"
-        hint = "copy or download it again, or name its format: npz, npy or pth"
-        if zipfile.is_zipfile(path):
-            problem = (
-                "not a complete HDF5 file: this is a zip archive, as npz files are"
-            )
-            command = f"obygaze store import npz {shlex.quote(str(path))} -o NAME"
-            hint = f"name its format: npz, as in {command}"
-        raise Corrupt(problem, where=str(path), hint=hint) from error
+        raise Corrupt(
+            f"not a complete HDF5 file: {error}",
+            where=str(path),
+            hint="copy or download it again, or name its format: npy or pth",
+        ) from error
 
 
 def origin_text(path: Path) -> str:
@@ -228,8 +226,10 @@ def _a_group_a_film(
                     )
                 keys[array][film, clip] = (of_film, row)
     clips: dict[tuple[str, str], None] = {}
-    for key_of_clip in keys.values():
+    for array, key_of_clip in keys.items():
         clips.update(dict.fromkeys(key_of_clip))
+        paths = {key if id_key is None else key[0] for key in key_of_clip.values()}
+        _refuse_mask_beside(handle, array, arrays, paths)
     if not clips:
         problem = f"no data set at {few(patterns)}"
         raise FixInput(problem, where=where, hint=_how_to_read(handle))
@@ -252,6 +252,34 @@ def _a_group_a_film(
         left_out = few([*without_ids], 3)
         reader.notes = [f"not read, as {id_key} is not there: {left_out}"]
     return reader
+
+
+def _refuse_mask_beside(
+    handle: Any, array: str, arrays: Mapping[str, str], paths: Iterable[str]
+) -> None:
+    """Raise an error for a mask beside an array that is read: without it, padding would count.
+
+    Args:
+        handle: The file.
+        array: The array.
+        arrays: The pattern of each array that is read.
+        paths: Where the array is in the file.
+    """
+    words = arrays[array].split("/")
+    places = [place for place, word in enumerate(words) if not {*"{}"} & {*word}]
+    if not places or MASK in (*arrays, words[places[-1]]):
+        return
+    for path in paths:
+        beside = path.split("/")
+        beside[places[-1]] = MASK
+        if "/".join(beside) in handle:
+            words[places[-1]] = MASK
+            option = shlex.quote(f"{MASK}={'/'.join(words)}")
+            raise FixInput(
+                f"beside {path} is a mask, which says which frames are real",
+                where=handle.filename,
+                hint=f"--array {option} reads it too",
+            )
 
 
 @dataclass(frozen=True)
@@ -290,7 +318,7 @@ def _a_data_set_a_clip(
     dims = {}
     companions = []
     for name, array_path in _paths_of_export(export).items():
-        is_companion = name in (MASK, *TIMES) and name not in arrays
+        is_companion = name in COMPANIONS and name not in arrays
         if not arrays or is_companion:
             path_of_array[name] = array_path
         if arrays and is_companion:
@@ -315,6 +343,7 @@ def _a_data_set_a_clip(
     keys = {}
     for array, pattern in path_of_array.items():
         keys[array] = {clip: pattern.replace(ID, clip) for clip in clips}
+        _refuse_mask_beside(handle, array, path_of_array, keys[array].values())
     origin = {**origin_of("hdf5", path), "arrays": dict(path_of_array)}
     open_array = partial(_data_set, handle, str(path))
     least_dimensions = 1 if "" in path_of_array else 0

@@ -1,8 +1,8 @@
 """Features in an npz file: an array of ids, and arrays with a row for each."""
 
 import math
-import shlex
 import shutil
+import sys
 import tempfile
 import zipfile
 import zlib
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features.core.console import few, human
-from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, near
+from obygaze_features.core.errors import Corrupt, FixInput, near
 from obygaze_features.core.files import require_file
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.files import check_memory, free_bytes
@@ -29,26 +29,25 @@ from obygaze_features.store.importing.reader import (
     options_for_ids,
     origin_of,
     read_export_origin,
+    require_format,
     text_ids,
 )
 
 PIECE_BYTES = 2**20
 # Of the header of a file in an archive, before its name; the lengths of two texts are at the end.
 LOCAL_HEADER = 30
-# The first bytes of files of other formats.
-SIGNATURES = {b"\x89HDF\r\n\x1a\n": "hdf5", b"PAR1": "parquet"}
 
 
 def open_npz(
     path: Path, arrays: Mapping[str, str], *, id_key: str | None = None
 ) -> Reader:
     """Open the arrays of an npz file; without `arrays`, each array that has a row for each id."""
-    require_file(path)
-    _refuse_other_formats(path)
+    require_format(path, "npz")
     archive, members = _opened(path)
     export = None
-    if members.pop(ORIGIN_KEY, ""):
+    if ORIGIN_KEY in members:
         export = read_export_origin(origin_text(path))
+        del members[ORIGIN_KEY]
     reader = array_reader(
         str(path),
         origin_of("npz", path),
@@ -64,24 +63,10 @@ def open_npz(
 
 def origin_text(path: Path) -> str:
     """Return what an export says of its store; "" if that is too long for this."""
-    with zipfile.ZipFile(path) as archive:
-        if archive.getinfo(f"{ORIGIN_KEY}.npy").file_size > MOST_CARD_BYTES:
-            return ""
-        with np.load(path, allow_pickle=False) as arrays:
-            return str(arrays[ORIGIN_KEY])
-
-
-def _refuse_other_formats(path: Path) -> None:
-    """Raise an error that has the command of the format, if this is a file of another one."""
-    with path.open("rb") as stream:
-        start = stream.read(8)
-    for signature, name in SIGNATURES.items():
-        if start.startswith(signature):
-            raise FixUsage(
-                f"this is a file of the format {name}, not npz",
-                where=str(path),
-                hint=f"obygaze store import {name} {shlex.quote(str(path))} -o NAME",
-            )
+    archive, members = _opened(path)
+    with archive:
+        member = Member(path, archive, members[ORIGIN_KEY])
+        return "" if member.n_bytes > MOST_CARD_BYTES else str(member.whole())
 
 
 def read_arrays(path: Path) -> dict[str, Values]:
@@ -203,7 +188,8 @@ class Member:
             else:
                 content = np.memmap(self._unpacked(), np.uint8, "r")
             start = self.header_bytes
-            return np.ndarray(self.shape, self.dtype, content, start, order=order)
+            values = np.ndarray(self.shape, self.dtype, content, start, order=order)
+            return of_unicode(values)
         except FOREIGN_DAMAGE as error:
             raise Corrupt(
                 f"{self.member!r} cannot be read: {error}", where=str(self.path)
@@ -233,6 +219,18 @@ class Member:
             shutil.copyfileobj(stream, file, PIECE_BYTES)
         file.flush()
         return file
+
+
+def of_unicode(values: Values) -> Values:
+    """Return values; raise ValueError for texts with numbers that are no characters of Unicode.
+
+    Python makes broken texts of them, which fail somewhere else.
+    """
+    if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
+        number = np.dtype(np.uint32).newbyteorder(values.dtype.byteorder)
+        if np.ascontiguousarray(values).view(number).max() > sys.maxunicode:
+            raise ValueError("a text has a character that Unicode does not have")
+    return values
 
 
 def header_of_npy(stream: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -14,7 +14,6 @@ import numpy as np
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput, near
-from obygaze_features.core.files import require_file
 from obygaze_features.core.lazy import need
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.importing.reader import (
@@ -31,6 +30,7 @@ from obygaze_features.store.importing.reader import (
     origin_of,
     plain_files,
     read_export_origin,
+    require_format,
 )
 
 EXTRA = "parquet"
@@ -50,7 +50,7 @@ def open_parquet(
         files = plain_files(path, [SUFFIX])
         origin = origin_of("parquet", path, files)
     else:
-        require_file(path)
+        require_format(path, "parquet")
         files = [path]
         origin = origin_of("parquet", path)
     table = _Table(path, files)

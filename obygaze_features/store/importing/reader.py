@@ -20,13 +20,15 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import Corrupt, FixInput
-from obygaze_features.core.files import sha256_file
+from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
+from obygaze_features.core.files import ZIP_MARK, require_file, sha256_file
 from obygaze_features.store.files import check_memory
-from obygaze_features.store.layout import MASK, MOST_DIMENSIONS, OF_FRAMES
+from obygaze_features.store.layout import COMPANIONS, MASK, MOST_DIMENSIONS
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.text_columns import TextColumn
 
+# The first bytes of files; npz is a zip archive.
+SIGNATURES = {"hdf5": b"\x89HDF\r\n\x1a\n", "npz": ZIP_MARK, "parquet": b"PAR1"}
 # Rows are read in ranges of at most so many bytes.
 MOST_BYTES = 2**26
 # Of a clip, in an array that nobody has named.
@@ -484,7 +486,7 @@ def array_reader(
             times = _times_of(array_of, len(ids), where)
     others = [key for key in names if key not in facts]
     companions = []
-    for key in (*OF_FRAMES, *TIME_KEYS):
+    for key in COMPANIONS:
         is_free = key in others and key not in (*arrays, *arrays.values())
         if is_free and _is_companion(key, array_of(key), len(ids), dims_of_key):
             companions.append(key)
@@ -546,7 +548,7 @@ def _why_not_features(column: Any, n_clips: int) -> str:
 def _is_companion(
     key: str, column: Any, n_clips: int, dims_of_key: Mapping[str, tuple[str, ...]]
 ) -> bool:
-    """Return whether an array may be the mask or the times of the frames of another one."""
+    """Return whether an array may belong to another one, as the mask or the times of its frames."""
     shape = tuple(column.shape)
     kinds = "biuf" if key == MASK else "f"
     is_number = np.dtype(column.dtype).kind in kinds
@@ -560,15 +562,18 @@ def _times_of(
     """Return start and end of each clip of an export, where NaN or no value is not known."""
     columns = []
     for key in TIME_KEYS:
-        times: list[float | None] = []
-        for time_s in array_of(key)[:]:
-            is_known = not isinstance(time_s, BadRow) and math.isfinite(time_s)
-            times.append(float(time_s) if is_known else None)
-        if len(times) != n_clips:
+        column = array_of(key)
+        shape = tuple(column.shape)
+        if shape != (n_clips,) or np.dtype(column.dtype).kind not in "fiu":
             raise FixInput(
-                f"expected {n_clips} times {key}, one for each clip, got {len(times)}",
+                f"expected {n_clips} times {key}, a number for each clip, got"
+                f" {_name_of(column.dtype)} {list(shape)}",
                 where=where,
             )
+        times: list[float | None] = []
+        for time_s in column[:]:
+            is_known = not isinstance(time_s, BadRow) and math.isfinite(time_s)
+            times.append(float(time_s) if is_known else None)
         columns.append(times)
     return list(zip(*columns, strict=True))
 
@@ -702,6 +707,20 @@ def origin_of(
         "files": len(files),
         "sha256": digest.hexdigest(),
     }
+
+
+def require_format(path: Path, kind: str) -> None:
+    """Raise an error unless this is a file, and does not begin as one of another format."""
+    require_file(path)
+    with path.open("rb") as stream:
+        start = stream.read(8)
+    for name, signature in SIGNATURES.items():
+        if name != kind and start.startswith(signature):
+            raise FixUsage(
+                f"expected a file of the format {kind}, and this begins as one of {name}",
+                where=str(path),
+                hint=f"obygaze store import {name} {shlex.quote(str(path))} -o NAME",
+            )
 
 
 def plain_files(root: Path, suffixes: Sequence[str]) -> list[Path]:

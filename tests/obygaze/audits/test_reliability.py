@@ -14,6 +14,7 @@ from support.cli import call_obygaze
 from obygaze.audits import audit_eat, audit_reliability
 from obygaze.audits.reliability import cronbach_alpha, reliability_of
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 
 # Five items, three raters: variances 2.5, 2.5, 1.3; of the sums 4, 6, 8, 13, 14 it is 19.
@@ -94,6 +95,27 @@ def test_the_command(tmp_path: Path) -> None:
     shown = call_obygaze("audit", "reliability", str(table), "--raters", "a,b,c").stdout
     assert f"Cronbach's alpha of 3 raters: {document['cronbach']:.3f} (" in shown
     assert "1 items that not all raters have rated are left out." in shown
+
+
+@pytest.mark.parametrize("name", ["films", "films.v2"])
+def test_a_manifest_is_read_though_a_folder_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    clips = [
+        Clip(f"a-{i}", "a", extra=row) for i, row in enumerate(rows(RATINGS, "xyz"))
+    ]
+    manifest = Manifest(name, Header("a"), tuple(clips), ("x", "y", "z"))
+    Path("manifests").mkdir()
+    write_manifest(manifest, Path("manifests", f"{name}.toml"))
+    Path(name).mkdir()
+    audit = audit_reliability(name, raters="x,y,z")
+    assert audit.cronbach == pytest.approx(by_definition(np.array(RATINGS)))
+
+
+def test_a_rater_who_is_named_twice_is_one() -> None:
+    once = audit_reliability(rows(RATINGS), raters="a,b")
+    assert audit_reliability(rows(RATINGS), raters="a,b,a").to_json() == once.to_json()
 
 
 def test_what_is_refused() -> None:

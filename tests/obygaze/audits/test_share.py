@@ -211,6 +211,10 @@ def test_right_scores_give_the_share_of_all_clips(tmp_path: Path) -> None:
         ({"moved": 1}, "the predictions are not of these clips"),
         ({"basis": "in-sample"}, "the predictions are not of these clips"),
         ({"size": SIZE + 1}, "scores of 21 clips of the film f0"),
+        (
+            {"without": [f"f{i // 4}-{i % 4}" for i in range(8)]},
+            "no drawn clip has a score; the first one is 'f0-",
+        ),
         ({"column": "margin:S"}, "expected the scores of one question"),
     ],
 )

@@ -101,6 +101,15 @@ def test_a_draft_works_once_its_questions_are_answered(
     assert list(map(values_of, made)) == list(map(values_of, expected_clips))
 
 
+def test_the_time_of_a_film_that_is_no_number_of_a_clock(tmp_path: Path) -> None:
+    path = tmp_path / "tape.eaf"
+    text = (FOLDER / "tape.eaf").read_text("utf-8")
+    digits = "9" * 5000
+    path.write_text(text.replace('ORIGIN="400"', f'ORIGIN="{digits}"'), "utf-8")
+    with pytest.raises(FixInput):
+        import_segments([path], "marks", FPS, mapping=FOLDER / "tape.toml")
+
+
 def test_a_tier_that_is_empty_in_one_file_keeps_its_role(tmp_path: Path) -> None:
     """The mapping that was written said that it is not used, and its marks were gone."""
     manifest = imported(FOLDER / "see.eaf", tmp_path / "see")

@@ -29,10 +29,12 @@ from obygaze.films.exchange import (
 )
 from obygaze.films.mark_tables import FilmSegments, Segment, concept_of, read_marks
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.manifest.adapters.csv_table import read as read_table
 from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.times import frames_between
+from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
+from obygaze_features.manifest.times import film_rate, frames_between
+from obygaze_features.manifest.windows import CutFilm, Grid
 
 # The rates as players show them, and what they stand for.
 RATES = {
@@ -635,6 +637,23 @@ def test_what_files_do_not_say_of_a_manifest_is_said(tmp_path: Path, kind: str) 
         "the files do not say: licence, that the levels are those of the visual view,"
         " the modality of mine"
     )
+
+
+def test_a_table_of_windows_has_the_rates_of_their_films(tmp_path: Path) -> None:
+    """Of clips that were made of it, nobody knew the pictures."""
+    films = (
+        CutFilm("a", "a.mp4", 240, 24000 / 1001, 10.01),
+        CutFilm("b", "b.mp4", 250, 25.0, 10.0),
+    )
+    grid = Grid(seconds=2, every=2)
+    header = Header("cut", unit="window", grid=grid)
+    cut = Manifest("cut", header, Windows(films, grid))
+    (path,) = export_segments("csv", cut, folder=tmp_path / "cut.csv").files
+    clips = read_table(path).manifest
+    assert [film_rate([clips["a:000000"]]), film_rate([clips["b:000004"]])] == [
+        RATES["23.976"],
+        RATES["25"],
+    ]
 
 
 @pytest.mark.parametrize("kind", ["elan", "vtt"])

@@ -88,6 +88,31 @@ def test_mixed_clips_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found["shapes"] == "ok"
 
 
+OWN = """
+import torch
+from obygaze_features.backbones import module_card
+
+
+def run(module, pixels):
+    wrong = 0.0 if len(pixels) > 1 else float("nan")
+    return {"clip": pixels.mean((1, 3, 4)) * module.weight + wrong}
+
+
+def card():
+    arrays = {"clip": [3]}
+    return module_card(
+        "own", lambda: torch.nn.LayerNorm(3), run, arrays=arrays, frames=2, size=8, licence="MIT"
+    )
+"""
+
+
+def test_a_clip_that_has_no_numbers_alone_is_found(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    report = check(f"{tmp_path / 'own.py'}:card", code=4)
+    failed = [name for name, state in states(report).items() if state == "failed"]
+    assert failed == ["batch invariance"]
+
+
 def test_a_damaged_cache_is_found(tmp_path: Path) -> None:
     from obygaze_features.core.files import sha256_file
 

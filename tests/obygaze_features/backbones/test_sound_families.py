@@ -24,6 +24,7 @@ from support.words import save_tokenizer  # noqa: E402
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.backbone import Placement  # noqa: E402
 from obygaze_features.backbones.check import check_card  # noqa: E402
+from obygaze_features.backbones.families import _log_mel  # noqa: E402
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone  # noqa: E402
 from obygaze_features.backbones.text import load_text_tower  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
@@ -98,6 +99,32 @@ def test_arrays_are_those_of_the_librarys_classes(
         np.testing.assert_allclose(
             arrays[name][0].numpy() / scale, values / scale, atol=1e-6, err_msg=name
         )
+
+
+@pytest.mark.parametrize("n_samples", [1, 199, 80_000, 479_799, 479_800, 480_000])
+def test_the_mel_spectrogram_has_the_bits_of_the_librarys(n_samples: int) -> None:
+    """Also where the last frames have the reflection of the last samples alone."""
+    audio = transformers.audio_utils
+    random = np.random.default_rng(n_samples)
+    samples = random.standard_normal(n_samples).astype(np.float32)
+    samples[1000:20_000] = 0
+    for hop, n_bins, settings in (
+        (160, 201, (80, 0.0, 8000.0, 16000)),
+        (480, 513, (64, 0.0, 14000.0, 48000)),
+    ):
+        bands = audio.mel_filter_bank(n_bins, *settings, "slaney", "slaney")
+        length = 2 * (n_bins - 1)
+        expected = audio.spectrogram(
+            np.pad(samples, (0, 480_000 - n_samples)),
+            audio.window_function(length, "hann"),
+            frame_length=length,
+            hop_length=hop,
+            power=2.0,
+            mel_filters=bands,
+            log_mel="log10",
+        )
+        got = _log_mel(samples, bands, hop).astype(np.float32)
+        np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -399,6 +399,8 @@ ROWS = st.builds(
     end_s=st.none(),
     status=st.sampled_from([OK, FAILED, NO_VIDEO, WITHDRAWN]),
     reason=st.sampled_from([NOT_EXTRACTED, "damaged"]),
+    # Other bytes of a video are another test.
+    video_bytes=st.none(),
 )
 CLIPS = st.builds(
     PlannedClip,

@@ -36,9 +36,9 @@ from obygaze_features.extraction.kept import (
     find_kept,
     stores_of_frames,
 )
-from obygaze_features.extraction.recipes import CLEAN, PICTURES
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import open_store, subset, verify
+from obygaze_features.store.layout import CLEAN, PICTURES
 from obygaze_features.video import DecodePool, PictureView, decode_clip
 from obygaze_features.video.decoded_clip import pictures_of_view
 

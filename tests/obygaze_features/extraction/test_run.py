@@ -151,6 +151,26 @@ def test_clips_that_are_added_are_said_to_be_withdrawn_from_another_store(
     assert "extracted again into this store" in added
 
 
+def test_a_clip_that_is_tried_again_is_said_to_be_withdrawn_from_another_store(
+    tmp_path: Path,
+) -> None:
+    films = film_folder(tmp_path, 3)
+    keep_manifest(films, tmp_path)
+    run(tmp_path)
+    gone = films.clips[2]
+    words = f"--without {gone.clip_id} --reason request --author me"
+    call_obygaze("-C", tmp_path, "store", "subset", STORE.name, *words.split()).ok()
+    other = ("--store", "descriptors=other")
+    keep_manifest(
+        films.with_clips([*films.clips[:2], replace(gone, video="")]), tmp_path
+    )
+    assert run(tmp_path, *other).code == 0
+    keep_manifest(films, tmp_path)
+    found = run(tmp_path, *other).ok().stderr
+    assert f"{gone.clip_id} (1 clip) was withdrawn from films.descriptors" in found
+    assert "extracted again into this store" in found
+
+
 # --- Clips without a video ---
 
 

@@ -24,9 +24,12 @@ import obygaze as og
 from obygaze_features.backbones import text as texts
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Array, Recipe
 from obygaze_features.store.arrays import Arrays
-from obygaze_features.store.rows import FAILED
+from obygaze_features.store.records import ManifestMark
+from obygaze_features.store.rows import FAILED, Row
 
 CLIP = (Array.of("clip", "float32", (4,)),)
 
@@ -223,6 +226,43 @@ def test_texts_are_compared_in_their_own_space_only(
     )
     with pytest.raises(FixInput, match="does not say"):
         og.search(tmp_path / "t", text="a dog")
+
+
+def test_a_clip_of_several_annotators_is_found_once(tmp_path: Path) -> None:
+    clips = []
+    rows = []
+    for number in range(4):
+        for who in ("ada", "ben"):
+            clip_id = f"m-{number}.{who}"
+            times = {"start_s": 2.0 * number, "end_s": 2.0 * number + 2}
+            extra = {"annotator": who}
+            clips.append(Clip(clip_id, "m", video="m.mp4", extra=extra, **times))
+            rows.append(Row(clip_id, "m", **times))
+    header = Header("Films", video_root=str(tmp_path))
+    manifest = Manifest("films", header, tuple(clips), ("annotator",))
+    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
+    values = some_values(8, CLIP)
+    values["clip"][1::2] = values["clip"][::2]
+    rows[2] = rows[2]._replace(status=FAILED, reason="error: x")
+    made_store(
+        tmp_path / "stores" / "s",
+        rows,
+        values,
+        manifest=ManifestMark("films", "0" * 64),
+    )
+    hits = og.search("s", like="m-0.ben", workspace=tmp_path)
+    found = sorted(hit.clip_id for hit in hits)
+    assert found == ["m-1.ben", "m-2.ada", "m-3.ada"]
+
+
+def test_clips_without_words_are_left_out(tmp_path: Path) -> None:
+    arrays = (*CLIP, Array.of("n_words", "int32", ()))
+    values = some_values(5, arrays)
+    values["n_words"] = np.array([3, 0, 1, 0, 7], np.int32)
+    made_store(tmp_path / "s", some_rows(5), values)
+    ids, _ = some_ids(5)
+    hits = og.search(tmp_path / "s", like=ids[0], array="clip")
+    assert sorted(hit.clip_id for hit in hits) == [ids[2], ids[4]]
 
 
 def test_code_named_by_a_store_is_never_run(

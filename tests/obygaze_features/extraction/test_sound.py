@@ -87,6 +87,25 @@ def test_a_film_without_sound_is_a_row_and_its_pictures_are_there(world: Path) -
     assert seen.recipe.medium == "pictures"
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_silent_film_whose_pictures_fail_is_to_be_corrected(
+    order: tuple[int, int], tmp_path: Path
+) -> None:
+    manifest = make_films(tmp_path, ("loud", "mute"))
+    mute = tmp_path / "videos" / "mute.mkv"
+    whole = mute.read_bytes()
+    mute.write_bytes(whole[: len(whole) // 2])
+    names = [("descriptors", "sound-descriptors")[place] for place in order]
+    done = extract(tmp_path, manifest, *names)
+    failures = {state.backbone: state.failures for state in done}
+    silent = ["mute-0", "mute-1"]
+    assert list(failures["descriptors"]) == list(failures["sound-descriptors"])
+    assert list(failures["descriptors"]) == silent
+    steps = " ".join(done.notes)
+    assert "1 clip failed: correct their files" in steps
+    assert "without sound" not in steps
+
+
 def test_the_store_of_pictures_is_the_same_without_sound(
     world: Path, tmp_path: Path
 ) -> None:

@@ -265,6 +265,10 @@ class History:
         chosen = self.random.sample(films, self.random.randint(1, len(films)))
         clips = {n: c for n, c in self.model.clips.items() if c.film in chosen}
         part = self.new_path()
+        if all(clip.status == WITHDRAWN for clip in clips.values()):
+            with pytest.raises(FixInput, match="no clip of the subset has features"):
+                subset(self.path, part, films=chosen)
+            return
         subset(self.path, part, films=chosen)
         self.another(part, replace(self.model, clips=clips))
 

@@ -6,7 +6,8 @@ import io
 import os
 import pickle
 import shlex
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,10 @@ from obygaze_features.store.importing.features import (
     import_features,
     open_features,
 )
-from obygaze_features.store.named_clips import read_origin
+from obygaze_features.store.importing.reader import ORIGIN_KEY
+from obygaze_features.store.named_clips import clips_in_export, read_origin
 from obygaze_features.store.reading import Store, open_store
+from obygaze_features.store.texts import read_texts
 
 A = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
 V = A[0]
@@ -314,21 +317,22 @@ def test_a_file_of_another_format_is_named_with_its_command(
 ) -> None:
     path = tmp_path / "my features"
     path.write_bytes(start + bytes(100))
-    message = f"this is a file of the format {name}, not npz"
+    message = f"of the format npz, and this begins as one of {name}"
     with pytest.raises(FixUsage, match=message) as caught:
         import_features("npz", path, tmp_path / "s")
     assert caught.value.hint == f"obygaze store import {name} '{path}' -o NAME"
 
 
-def test_an_npz_file_that_is_read_as_hdf5_is_named_with_its_command(
+def test_an_npz_file_that_is_read_as_another_format_is_named_with_its_command(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "my.npz"
     np.savez(path, clip_id=["a", "b", "c"], X=A)
-    message = "this is a zip archive, as npz files are"
-    with pytest.raises(Corrupt, match=message) as caught:
-        open_features("hdf5", path)
-    assert f"obygaze store import npz {path} -o NAME" in str(caught.value.hint)
+    for kind in ("hdf5", "parquet"):
+        message = f"of the format {kind}, and this begins as one of npz"
+        with pytest.raises(FixUsage, match=message) as caught:
+            open_features(kind, path)
+        assert caught.value.hint == f"obygaze store import npz {path} -o NAME"
 
 
 def test_the_options_for_ids_under_another_name_read_the_file(tmp_path: Path) -> None:
@@ -857,3 +861,50 @@ def test_damaged_bytes_of_parquet_are_an_error_or_failed_rows(
         assert not (tmp_path / "s").exists()
         return
     assert len(store) > 0
+
+
+def broken_text(like: np.ndarray) -> np.ndarray:
+    """Texts of NumPy, one of them with a number that is no character."""
+    broken = np.atleast_1d(like).copy()
+    broken.view(np.uint32)[0] = sys.maxunicode + 1
+    return broken.reshape(like.shape)
+
+
+@pytest.mark.parametrize("name", ["clip_id", "movie_id", ORIGIN_KEY])
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_texts_that_are_not_unicode_are_refused(
+    name: str, save: Callable[..., None], tmp_path: Path
+) -> None:
+    ids = np.array(["a", "b"])
+    origin = np.array('{"store": "s"}')
+    texts = {"clip_id": ids, "movie_id": ids, ORIGIN_KEY: origin}
+    path = tmp_path / "f.npz"
+    texts[name] = broken_text(texts[name])
+    save(path, features=np.ones((2, 4), np.float32), **texts)
+    with pytest.raises(Corrupt, match=f"{name}.*that Unicode does not have"):
+        import_features("npz", path, tmp_path / "s")
+    assert read_origin(path) is None
+    if name != ORIGIN_KEY:
+        with pytest.raises(ValueError, match="that Unicode does not have"):
+            list(clips_in_export(path))
+    save(path, embeddings=np.ones((2, 4)), attribute=broken_text(ids))
+    with pytest.raises(Corrupt, match="that Unicode does not have"):
+        read_texts(path)
+
+
+@pytest.mark.parametrize(
+    "times", [np.array(1.0), np.ones((2, 1)), np.ones(3), np.array(["1", "2"])]
+)
+def test_times_of_an_export_that_are_no_numbers_of_clips(
+    times: np.ndarray, tmp_path: Path
+) -> None:
+    path = tmp_path / "f.npz"
+    np.savez(path, clip_id=["a", "b"], clip=np.ones((2, 4), np.float32))
+    import_features("npz", path, tmp_path / "first")
+    path.unlink()
+    export_features(tmp_path / "first", path, "npz")
+    with np.load(path) as arrays:
+        changed = {**arrays, "start_s": times, "end_s": np.ones(2)}
+    np.savez(path, **changed)
+    with pytest.raises(FixInput, match="times start_s, a number for each clip, got"):
+        import_features("npz", path, tmp_path / "s")

@@ -61,6 +61,9 @@ def test_a_table_of_numbers_is_imported(tmp_path: Path, kind: str) -> None:
         "backbone": "my numbers",
         "columns": "Größe Gesicht, Personen",
     }
+    with pytest.raises(FixUsage, match="'columns' is recorded by the import itself"):
+        told = {"columns": "a, b"}
+        import_features(kind, path, tmp_path / "t", id_key="Szene", facts=told)
 
 
 def test_a_column_movie_id_has_the_films(tmp_path: Path) -> None:

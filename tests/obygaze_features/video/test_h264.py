@@ -158,6 +158,18 @@ def header(sps: bytes, pps: bytes, n_bytes: int) -> bytes:
     return head + sets
 
 
+def check_that_damaged_sizes_are_used(
+    reader: H264Reader | HevcReader, packet: bytes, size_bytes: int
+) -> None:
+    """Where the sizes of its units are not those of a packet, it is not left out.
+
+    The damage may be in the packet before it too, and only this one is reported.
+    """
+    for damaged in (packet[:-1], packet + b"\0") if size_bytes else ():
+        picture = reader.read(damaged)
+        assert picture is None or not picture.unused
+
+
 @given(
     stream=streams(),
     frame_num=st.integers(0, 2**16 - 1),
@@ -206,6 +218,7 @@ def test_what_is_written_by_the_standard_is_read(
     # What is cut or has no parameters is no picture that can be read.
     assert H264Reader(None).read(by_start_codes(units)) is None
     assert reader.read(packet[: packet.index(units[-1]) + 1]) is None
+    check_that_damaged_sizes_are_used(reader, packet, size_bytes)
 
 
 @given(
@@ -423,6 +436,7 @@ def test_what_is_written_by_the_standard_of_hevc_is_read(
     # What is cut, has no parameters or lacks its first slice is no picture that can be read.
     assert HevcReader(None).read(by_start_codes(units)) is None
     assert reader.read(packet[: packet.index(units[-1]) + 1]) is None
+    check_that_damaged_sizes_are_used(reader, packet, size_bytes)
     later = stream.slice_of(kind, order, layer, first="0")
     packet = by_sizes([later], size_bytes) if size_bytes else by_start_codes([later])
     assert reader.read(packet) is None

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.decode_workers import decode_workers_as_they_are
+from support.heard_films import tone, write_film
 from support.seeds import SEED
 from support.videos import read_numbers, write_video
 
@@ -37,7 +38,9 @@ from obygaze_features.video.pool import (
     in_order,
 )
 from obygaze_features.video.resize import Resize
+from obygaze_features.video.sound import SoundView
 from obygaze_features.video.worker import (
+    ClipView,
     DecodeJob,
     DecodeResult,
     SharedMemory,
@@ -258,6 +261,24 @@ def test_an_error_of_a_worker_is_not_called_a_crash(films: list[Path]) -> None:
         assert (error.stage, error.reason) == ("decode", "error")
         assert error.message.startswith("TypeError: ")
         assert pool.submit(DecodeJob(films[0], VIEWS)).result().error is None
+
+
+@pytest.mark.parametrize("view", [VIEWS[0], SoundView(8000)])
+def test_a_machine_that_gives_no_memory_is_no_crash_of_a_file(
+    view: ClipView, tmp_path: Path
+) -> None:
+    """It was recorded as the failure of each clip, so that another run did not try them again."""
+    film = write_film(tmp_path / "film.mkv", 2, tone(2))
+    job = DecodeJob(film, (view,))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with DecodePool(1) as pool:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        try:
+            with pytest.raises(ObygazeError, match=r"worker stopped \(exit code 1\)"):
+                pool.submit(job).result()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert pool.submit(job).result().error is None
 
 
 @pytest.mark.check("kills a worker")

@@ -369,8 +369,13 @@ def test_damaged_sound_fails_its_clips_and_no_others(name: str, tmp_path: Path) 
         assert np.abs(clip.samples - intact.samples).max() < 0.01
     # What a model hears before its clip counts too.
     before = SoundView(16000, 1.0)
-    with pytest.raises(BadVideo, match="damaged"):
+    sentence = "the sound just before the clip is damaged"
+    with pytest.raises(BadVideo, match=f"^{sentence}"):
         decode_sound(path, before, start_s=last + 0.5, end_s=last + 1.5)
+    taken = decode_sound(
+        path, before, start_s=last + 0.5, end_s=last + 1.5, accept_damaged=True
+    )
+    assert taken.remarks == (sentence,)
 
 
 def test_a_cut_film_ends_early(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from obygaze_features.manifest import grouped_concepts
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
 from obygaze_features.manifest.vocabulary import subconstructs
-from obygaze_models.protocols.kinds import KINDS
+from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.concept_vectors import ConceptVectors, Margins
 from obygaze_models.runner.heldout import HeldOut

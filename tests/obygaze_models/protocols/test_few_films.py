@@ -117,5 +117,5 @@ def test_a_blind_baseline_is_said_to_beat_the_models_of_which_store(
     changes = ('grid.models=["ridge"]', *ONE_PAIR, 'grid.baselines=["neighbour"]')
     run = run_on(tmp_path, quick("honest", *changes), manifest, stores)
     text = abouts(run)["guessing"]
-    assert text.startswith("1 of 2 cells are hardly better than guessing")
+    assert text.startswith("Hardly or not better than guessing without video: 1 of 2")
     assert "(ENHN_S, noise)" in text

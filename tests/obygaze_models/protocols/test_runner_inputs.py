@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import shlex
 from collections import Counter
 from contextlib import nullcontext
@@ -17,7 +18,8 @@ from sklearn.metrics import f1_score
 from support.cells import with_folds
 from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 from support.kills import kill_everywhere
-from support.seeds import amount
+from support.run_tables import write_run_json
+from support.seeds import SEED, amount
 from support.stores import a_recipe, made_store
 from support.tables import baselines, contrasts, models, of_films, the_cell
 
@@ -478,6 +480,27 @@ class TestOnDisk:
             assert e.value.exit_code == 4 and "obygaze run again" in str(e.value.hint)
             (folder / name).write_bytes(whole)
 
+    def test_a_changed_bit_of_run_json_is_an_error(
+        self, manifest: Manifest, tmp_path: Path
+    ) -> None:
+        store = store_of(tmp_path / "s", manifest, planted(manifest))
+        run = run_on(tmp_path, quick("honest", *RIDGE), manifest, {"x": store})
+        path = run.folder / "run.json"
+        whole = path.read_bytes()
+        assert read_run(run.folder).about == run.about
+        # Without the last lines, which have the checksum.
+        n_bits = 8 * whole.rindex(b'"sha256"')
+        for bit in random.Random(SEED).sample(range(n_bits), 200):
+            changed = bytearray(whole)
+            changed[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(changed)
+            try:
+                about = read_run(run.folder).about
+            except (Corrupt, Mismatch):
+                continue
+            # A blank between values may become another one.
+            assert about == run.about
+
     def test_a_run_without_checksums_is_refused(
         self, manifest: Manifest, tmp_path: Path
     ) -> None:
@@ -487,13 +510,11 @@ class TestOnDisk:
         ).folder
         about = json.loads((folder / "run.json").read_bytes())
         files = {**about["files"], "predictions.csv": 0.5}  # not even text
-        (folder / "run.json").write_text(
-            json.dumps({**about, "files": files}), encoding="utf-8"
-        )
+        write_run_json(folder, {**about, "files": files})
         with pytest.raises(Corrupt, match=r"predictions\.csv is not the file"):
             assert read_run(folder).predictions
         del about["files"]
-        (folder / "run.json").write_text(json.dumps(about), encoding="utf-8")
+        write_run_json(folder, about)
         with pytest.raises(Mismatch, match="not a run of format"):
             read_run(folder)
 

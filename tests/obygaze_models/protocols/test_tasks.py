@@ -330,7 +330,7 @@ def test_rows_that_overlap_those_of_another_annotator_are_said() -> None:
         times = {"start_s": float(start_s), "end_s": float(end_s)}
         clips.append(Clip(f"c{number}", "m", **times, extra=extra))
     # What was only watched is no clip.
-    extra = {"annotator": "ben", "comment": "watched"}
+    extra = {"annotator": "ben", "start_frame": "0", "comment": "watched"}
     clips.append(Clip("c9", "m", start_s=0.0, end_s=99.0, extra=extra))
     said = rows_of_annotators({}, ClipTable("made-up", clips, ()))
     assert said.startswith(

@@ -22,6 +22,7 @@ from support.run_tables import (
     difference_row,
     made_run,
     scores_for,
+    write_run_json,
 )
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, ObygazeWarning
@@ -347,7 +348,7 @@ def hostile_run(folder: Path) -> Run:
     about["protocol"] |= {"report": report, "tasks": tasks, "name": HOSTILE}
     about |= {"stores": {HOSTILE: store}, "remarks": {HOSTILE: HOSTILE}}
     about["parts"] = {HOSTILE: {HOSTILE: HOSTILE}}
-    (folder / "run.json").write_text(json.dumps(about), encoding="utf-8")
+    write_run_json(folder, about)
     return made
 
 
@@ -383,10 +384,10 @@ def test_a_run_that_was_edited_is_reported_as_corrupt(tmp_path: Path) -> None:
     made = made_run(tmp_path / "run", [RIDGE, GUESS])
     document = json.loads((made.folder / "run.json").read_bytes())
     lost = {**document, "fits": [{"model": "ridge"}]}
-    (made.folder / "run.json").write_text(json.dumps(lost), encoding="utf-8")
+    write_run_json(made.folder, lost)
     with pytest.raises(Corrupt, match="no value or an invalid value"):
         write_report([made.folder])
-    (made.folder / "run.json").write_text(json.dumps(document), encoding="utf-8")
+    write_run_json(made.folder, document)
     (made.folder / "results.csv").write_text("nothing\n", encoding="utf-8")
     with pytest.raises(Corrupt, match="not the file that this run wrote"):
         write_report([made.folder])

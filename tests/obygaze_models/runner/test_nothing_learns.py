@@ -73,6 +73,7 @@ SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
     "fixed, by clip": ((*FIXED, "splits.column=scenes"), False),
     "by clip": (("splits.kind=kfold", "splits.folds=3"), False),
     "by clip, two annotators": (("splits.kind=kfold", "splits.folds=3"), False),
+    "by row, two annotators": ((*FIXED, "splits.column=rows"), False),
     "published": (PUBLISHED, False),
     "published, by film": (PUBLISHED_BY_FILM, True),
     "published, by the code": ((*PUBLISHED, *BY_THE_CODE), False),
@@ -283,13 +284,13 @@ RULES = [
         "nested",
     ),
     (
-        "        units = clips.film_numbers\n",
+        "        units = table.film_numbers\n",
         "        units = np.arange(len(units))\n",
         "own",
     ),
     (
-        "        units = clips.film_numbers\n        tested = test_fold\n",
-        "        units = clips.clip_numbers\n",
+        "        units = table.film_numbers\n        tested = test_fold\n",
+        "        units = table.clip_numbers\n",
         "nested",
     ),
     (
@@ -303,14 +304,14 @@ RULES = [
         "published, by film",
     ),
     (
-        "        numbers_of([table.clip_of[clip] for clip in table.ids]),\n",
-        "        numbers_of(table.ids),\n",
+        "    units = table.clip_numbers\n",
+        "    units = np.arange(len(table))\n",
         "by clip, two annotators",
     ),
     (
         "        may_train = trains & held.may_learn\n",
         "        may_train = trains\n",
-        "by clip, two annotators",
+        "by row, two annotators",
     ),
     (
         "    tested = test\n",

@@ -41,6 +41,7 @@ from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.sections import sections_of
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
+from obygaze_models.runner.summary import answer, sentence_of
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.training import training_protocol
 
@@ -128,6 +129,19 @@ def test_scores_are_a_plain_cosine_and_the_model_stands_beside_trained_ones(
     assert {("said", "ridge"), ("ridge", "said")} & pairs
     # Decisions at zero depend on no training, so that they have intervals, too.
     assert said.has_interval("f1_weighted") and not ridge.has_interval("f1_weighted")
+
+
+def test_what_is_not_trained_has_seen_no_film(tmp_path: Path, world: World) -> None:
+    """Where folds divide the clips of films, only models that are trained know the films."""
+    splits = ("splits.kind=kfold", "splits.folds=3")
+    changes = zero_shot(world.texts, *ONE_PAIR, *splits)
+    found = run(tmp_path, world.manifest, world.store, *changes)
+    said = the_cell(found, model="said")
+    ridge = the_cell(found, model="ridge")
+    assert (said.knows_films, ridge.knows_films) == (False, True)
+    assert answer(found).startswith("On films it has not seen, said ranks clips")
+    of_ridge = sentence_of(found, ridge, [ridge])
+    assert of_ridge.startswith("On further clips of films it has seen, ridge ranks")
 
 
 def test_permuted_training_labels_change_thresholds_only(

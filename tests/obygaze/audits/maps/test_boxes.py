@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from support.maps import GRID, places, token_store
 
 from obygaze.audits.maps.boxes import audit_boxes, clip_shares, read_boxes
 from obygaze.audits.maps.concept_maps import write_concept_maps
+from obygaze.audits.maps.stores import write_maps
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store import open_store
 
@@ -57,6 +59,19 @@ def test_a_concept_lies_in_the_boxes_of_its_patch(made: tuple[Path, Path]) -> No
     assert own["p_holm"] < 0.001
     assert own["share"] > 1.5 * own["share_of_y"]
     assert own["share"] > 3 * other["share"]
+
+
+def test_films_that_are_not_known_are_not_one_film(tmp_path: Path) -> None:
+    clips = [replace(clip, movie_id="unknown") for clip in films(1, 3)]
+    source = films(1, 3).with_clips(clips)
+    store = token_store(tmp_path / "tokens", source, VISUAL[:1])
+    ids = [clip.clip_id for clip in clips]
+    maps = np.zeros((1, *GRID), dtype=np.float16)
+    written = write_maps(tmp_path / "maps", store, ids, ["a"], {}, [maps] * 3)
+    boxes = tmp_path / "b.csv"
+    boxes.write_text(f"clip_id,x0,y0,x1,y1\n{ids[0]},0,0,1,1\n", encoding="utf-8")
+    with pytest.raises(FixInput, match="films of 1 of 1 clips are not known"):
+        audit_boxes(open_store(written.path), boxes)
 
 
 def test_boxes_of_a_file(made: tuple[Path, Path], tmp_path: Path) -> None:

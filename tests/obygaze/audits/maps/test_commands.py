@@ -16,10 +16,10 @@ from support.maps import token_store
 from support.videos import write_video
 
 import obygaze as og
+from obygaze.audits.maps.drawing import overlay
+from obygaze.audits.maps.pictures import exact_pictures
 from obygaze.audits.maps.saliency import grad_cam
-from obygaze.maps.drawing import overlay
-from obygaze.maps.pictures import exact_pictures
-from obygaze.maps.stores import MAPS, map_names
+from obygaze.audits.maps.stores import MAPS, map_names
 from obygaze_features.backbones.actions import load_backbone
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from obygaze.audits.maps.concept_maps import (
     maps_of_tokens,
     write_concept_maps,
 )
-from obygaze.maps.stores import MAPS, map_names
+from obygaze.audits.maps.stores import MAPS, map_names
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, open_store
@@ -121,6 +122,19 @@ def test_the_recipe_of_maps_names_their_source(
     )
     with pytest.raises(FixInput, match="not a store of maps"):
         map_names(store)
+
+
+def test_maps_are_of_clips_whoever_labelled_them(tmp_path: Path) -> None:
+    manifest = films(2, 30)
+    store = token_store(tmp_path / "tokens", manifest, VISUAL[:10])
+    rows = []
+    for clip, name in product(manifest, ("ada", "ben")):
+        extra = {"annotator": name}
+        rows.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra))
+    several = replace(manifest, clips=tuple(rows), columns=("annotator",))
+    written = write_concept_maps(tmp_path / "maps", store, several)
+    assert written.counts["ok"] == written.n_clips == len(manifest)
+    assert open_store(written.path).clip_ids.tolist() == store.clip_ids.tolist()
 
 
 def test_maps_are_of_the_directions_that_were_found_without_each_film() -> None:

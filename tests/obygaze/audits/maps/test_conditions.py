@@ -15,7 +15,7 @@ from support.maps import GRID, token_store
 
 from obygaze.audits.maps.boxes import audit_boxes, covered_shares
 from obygaze.audits.maps.conditions import AT_RANDOM, compare_conditions
-from obygaze.maps.stores import write_maps
+from obygaze.audits.maps.stores import write_maps
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store import Reason, open_store
 

@@ -306,10 +306,13 @@ def test_a_mapping_that_is_no_toml(tmp_path: Path) -> None:
 
 def test_an_id_of_moviegraphs_form_names_its_scene(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
-    path.write_text(
-        "clip_id,movie_id\ntt1-007,tt1\ntt1-x,tt1\nother-3,tt1\n", encoding="utf-8"
-    )
-    assert [clip.scene for clip in read(path).manifest] == [7, None, None]
+    ids = ["tt1-007", "tt1-x", "other-3", "tt1-" + "9" * 16]
+    lines = ["clip_id,movie_id", *(f"{clip_id},tt1" for clip_id in ids)]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    assert [clip.scene for clip in read(path).manifest] == [7, None, None, None]
+    path.write_text(f"clip_id,movie_id\ntt1-{'9' * 5000},tt1\n", encoding="utf-8")
+    with pytest.raises(FixInput, match="cannot be imported"):
+        read(path)
 
 
 def test_clips_of_several_annotators_have_ids_of_their_own(tmp_path: Path) -> None:

@@ -62,11 +62,12 @@ def test_columns_under_another_name_and_columns_that_are_there(tmp_path: Path) -
         "--map clip_id=COLUMN, or --id FORM; the columns of the table: Scene, mood"
     )
     path = table(tmp_path, "Scene;mood\ntt1-002;calm\n")
-    with pytest.raises(AlreadyThere, match="these columns already: annotator"):
-        join(MANIFEST, path, {"clip_id": "Scene", "annotator": "mood"})
-    given = {"clip_id": "Scene", "annotator": "mood"}
-    joined = join(MANIFEST, path, given, force=True).manifest
-    assert [clip.extra["annotator"] for clip in joined] == ["", "calm", ""]
+    given = {"clip_id": "Scene", "tone": "mood"}
+    before = MANIFEST.with_column("tone", {})
+    with pytest.raises(AlreadyThere, match="these columns already: tone"):
+        join(before, path, given)
+    joined = join(before, path, given, force=True).manifest
+    assert [clip.extra["tone"] for clip in joined] == ["", "calm", ""]
 
 
 def test_a_table_of_other_clips(tmp_path: Path) -> None:
@@ -253,7 +254,8 @@ def test_a_table_without_films_and_with_misspelt_ids(tmp_path: Path) -> None:
     path = table(tmp_path, "scene;Film;mood\ntt1-001;tt1;calm\ntt1-0O2;tt1;calm\n")
     said = join(MANIFEST, path, {"clip_id": "scene"})
     assert said.notes == [
-        "1 clip matched by the id alone: with --map movie_id=COLUMN, films are compared too"
+        "1 clip matched by the id alone: films (--map movie_id=COLUMN) and times are not known on"
+        " both sides"
     ]
     assert said.warnings[-1].endswith(
         "not clips of the manifest: tt1-0O2 (did you mean 'tt1-002'?)"

@@ -220,8 +220,8 @@ def test_a_mapping_that_is_there_is_corrected_and_no_draft_takes_its_name(
     given = ("--mapping", "t-mapping.toml")
     lines = imported(tmp_path, data, *given)
     hint = (
-        "  Try: correct t-mapping.toml, then --mapping t-mapping.toml; or"
-        " --write-mapping t-mapping-2.toml writes a mapping to fill in"
+        "  Try: correct the table, as the lines above say; or correct t-mapping.toml, then"
+        " --mapping t-mapping.toml; or --write-mapping t-mapping-2.toml writes a mapping to fill in"
     )
     assert lines[-1].startswith(hint)
     draft = tmp_path / "t-mapping-2.toml"
@@ -230,6 +230,19 @@ def test_a_mapping_that_is_there_is_corrected_and_no_draft_takes_its_name(
     draft.write_text(filled, "utf-8")
     lines = imported(tmp_path, data, "--mapping", draft.name)
     assert lines[0] == "manifests/t.toml: 2 clips of 1 film (NS 1, S 1)"
+
+
+def test_a_wrong_cell_is_to_be_corrected_in_the_table_or_in_the_mapping_that_was_given(
+    tmp_path: Path,
+) -> None:
+    data = b"Film;Nr;start_s;end_s\nalba;1;0;2\nalba;2;2;\n"
+    text = 'id = "{Film}-{Nr}"\n[columns]\nmovie_id = "Film"\n'
+    (tmp_path / "mine.toml").write_text(text)
+    lines = imported(tmp_path, data, "--mapping", "mine.toml")
+    assert lines[-1].startswith(
+        "  Try: correct the table, as the lines above say; or correct mine.toml, then"
+        " --mapping mine.toml; or --write-mapping t-mapping.toml"
+    )
 
 
 def test_own_words_of_levels_are_shown_as_the_table_has_them(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import zarr
 from support.experiments import VISUAL, films
 from support.maps import GRID, token_store
 
-from obygaze.maps.stores import MAPS, write_maps
+from obygaze.audits.maps.stores import MAPS, write_maps
 from obygaze_features.store import Reason, open_store, verify
 
 NAMES = ("Look", "random 1")

@@ -53,12 +53,10 @@ def exact_pictures(workspace: Workspace, store: Store, clip_id: str) -> DecodedC
     cut = recipe["sampling"].get("grid")
     grid = Grid(**cut) if cut else None
     require_pictures(card, "a sheet of pictures is")
-    view = card.family.view(card)
-    if not isinstance(view, PictureView):
-        raise FixInput(f"{card.label} sees no pictures", where=store.location)
-    if view.resize is not None:  # only a checkpoint knows the edge of some presets
-        resize = replace(view.resize, edge=recipe["preprocessing"]["edge"])
-        view = replace(view, resize=resize)
+    # Only a checkpoint knows the edge of some presets.
+    edge = recipe["preprocessing"]["edge"]
+    resize = replace(card.family.resize(card), edge=edge)
+    view = PictureView(card.geometry.frames, card.input.sampling, resize)
     clip = _clip_of(workspace, store, clip_id)
     (row,) = store.table.some(store.select(clips=[clip_id]).rows)
     here = [card.sha256, sampling_recipe(view, grid), decoder_recipe(view)]

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from obygaze.maps.pictures import exact_pictures
-from obygaze.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
+from obygaze.audits.maps.pictures import exact_pictures
+from obygaze.audits.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
 from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.file_names import FileNames, file_name
 from obygaze_features.core.files import write_new
@@ -65,7 +65,8 @@ def map_sheets(
     maps_of_clip = store.matrix(MAPS, clips=[clip])
     real = real_steps(store, maps_of_clip.rows)[0]
     maps = with_mean_in_padding(maps_of_clip.values[0], real)
-    drawn = drawn_directions(names)
+    n_planned = sum(not name.startswith(RANDOM_PREFIX) for name in names)
+    drawn = names[: n_planned + 1]  # the random ones are the last
     decoded = exact_pictures(workspace, store, clip)
     scale = max(highest(maps[names.index(name)]) for name in drawn)
     for name in drawn:
@@ -89,13 +90,6 @@ def with_mean_in_padding(
     for map_of_direction in drawn:
         map_of_direction[~real] = map_of_direction[real].mean()
     return drawn
-
-
-def drawn_directions(names: Sequence[str]) -> list[str]:
-    """Return the directions that are not random, and the first random one."""
-    planned = [name for name in names if not name.startswith(RANDOM_PREFIX)]
-    at_random = [name for name in names if name.startswith(RANDOM_PREFIX)]
-    return [*planned, *at_random[:1]]
 
 
 def highest(maps: NDArray[Any]) -> float:

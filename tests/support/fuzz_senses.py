@@ -1,0 +1,440 @@
+"""What the fuzzer reads of sound and words, of joined stores, of marks, and of what 0.1 wrote."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.manifest.model import Manifest
+from support.fuzz import Target, Tree
+from support.stores import tree
+
+DATA = Path(__file__).parents[1] / "data"
+WRITTEN = DATA / "written-0.1"
+SRT = """1
+00:00:00,500 --> 00:00:02,000
+<i>Tea</i> &amp; cake
+
+2
+00:00:02,500 --> 00:00:04,000 X1:10
+- No.
+- {\\an8}Yes
+"""
+ASS = """[Script Info]
+ScriptType: v4.00+
+
+[Events]
+Format: Layer, Start, End, Text
+Dialogue: 0,0:00:00.50,0:00:02.00,{\\i1}Tea{\\i0}\\Nand cake
+Dialogue: 0,0:00:02.50,0:00:04.00,{\\p1}m 0 0 l 1 1{\\p0}No
+"""
+CUES = """movie_id;start_s;end_s;text
+pier;0:00:00,5;0:00:02;Tea
+pier;2,5;4;"No; yes"
+"""
+TEXTS = """clip_id,text
+pier-1,Tea
+pier-2,
+"""
+MARKS = """mark,movie_id,annotator,start_frame,end_frame,level,concepts,comment,framerate
+00000000-aaaa,pier,ada,0,24,S,Look|Body,why,25
+,pier,ada,30,49,EN,,,25
+"""
+WATCHED = """movie_id,annotator,start_frame,end_frame,level,framerate
+pier,ada,0,99,watched,25
+"""
+VOCABULARY = """schema = "obygaze-vocabulary/1"
+[[concepts]]
+name = "Hands"
+modality = "visual"
+above = "Body"
+"""
+SPANS = """clip_id,movie_id,start_s,end_s
+pier-1,pier,0,2
+pier-2,pier,2,4
+"""
+DRAWN = """\
+clip_id,movie_id,scene,video,start_s,end_s,level,concepts,when,draw_probability,draw_clips
+pier-1,pier,,,0,2,S,,1980s,0.5,4
+pier-2,pier,,,2,4,EN,,1980s,0.5,4
+lake-1,lake,,,0,2,EN,,2010s,0.25,4
+"""
+HEADER = b"""schema = "obygaze-manifest/1"
+dataset = "films"
+unit = "clip"
+view = "visual"
+
+[concepts]
+"""
+PREDICTED = """clip_id,movie_id,basis,decision,p:S
+pier-1,pier,unseen film,S,0.6
+pier-2,pier,unseen film,EN,0.25
+pier-3,pier,unseen film,S,0.75
+pier-4,pier,unseen film,EN,0.125
+lake-1,lake,unseen film,S,0.7
+lake-2,lake,unseen film,EN,0.3
+lake-3,lake,unseen film,EN,0.3
+lake-4,lake,unseen film,EN,0.3
+"""
+RATED = """clip_id,movie_id,start_s,end_s,seen,Rating (0-3),word
+pier-1,pier,0:00:00,0:00:02,yes,0,calm
+pier-2,pier,0:00:02,0:00:04,no,2,tense
+lake-1,lake,0:00:00,0:00:02,,3,tense
+"""
+TABLES = (".csv", ".xlsx")
+TASKS = ("seen", "word=calm", "Rating (0-3)>=2", 'seen == "yes" or word == calm')
+
+
+def new_targets(folder: Path) -> list[Target]:
+    """Every kind of input of sound, words, joins and marks."""
+    folder.mkdir()
+    (folder / "kept").mkdir()
+    book = _sheet_of(RATED, folder / "kept" / "t.xlsx")
+    cues = _sheet_of(CUES.replace(",5", ".5"), folder / "kept" / "c.xlsx", ";")
+    names = ("ete", "noir", "see", "station", "tape")
+    tiers = []
+    for name in names:
+        draft = (DATA / "elan" / f"{name}.toml").read_bytes()
+        data = (DATA / "elan" / f"{name}.eaf").read_bytes()
+        tiers.append({"f.eaf": data, "m.toml": draft})
+    subtitles = [
+        {"pier.srt": SRT.encode()},
+        {"pier.vtt": b"WEBVTT\n\n" + SRT.replace(",", ".").encode()},
+        {"pier.ass": ASS.encode()},
+        {"t.csv": CUES.encode()},
+        {"t.csv": TEXTS.encode()},
+        {f"t.xlsx/{name}": data for name, data in cues.items()},
+    ]
+    marks = {
+        "m.ada.csv": MARKS.encode(),
+        "m.ada.watched.csv": WATCHED.encode(),
+        "m.vocabulary.toml": VOCABULARY.encode(),
+        "c.csv": SPANS.encode(),
+    }
+    whole = "\n".join(line.rsplit(",", 2)[0] for line in DRAWN.split("\n"))
+    drawn = {
+        "d.toml": HEADER,
+        "d.csv": DRAWN.encode(),
+        "w.toml": HEADER,
+        "w.csv": whole.encode(),
+        "p.csv": PREDICTED.encode(),
+    }
+    own = {"t.csv": RATED.encode(), "q.txt": "\n".join(TASKS).encode()}
+    return [
+        Target("subtitles", subtitles, _read_subtitles, 12),
+        Target("embedded", [_embedded(folder / "kept")], _read_embedded, 6),
+        Target("sound index", [_sound_index(folder)], _sound_reader(folder), 6),
+        Target("marks", [marks], _read_marks, 12),
+        Target("tiers", tiers, _read_tiers, 12),
+        Target("sample", [drawn], _read_sample, 10),
+        Target(
+            "workbook", [{f"t.xlsx/{k}": v for k, v in book.items()}], _read_book, 8
+        ),
+        Target("tasks", [own], _read_tasks, 8),
+        Target("sentences", [_sentences()], _read_sentences, 6),
+        Target("npz arrays", _exported(folder / "kept"), _read_exported, 6),
+    ]
+
+
+def written_stores() -> list[Tree]:
+    """The stores of version 0.1, one of them joined."""
+    return [tree(WRITTEN / "stores" / name) for name in ("both", "heard", "seen")]
+
+
+def written_models() -> list[Tree]:
+    """The models of version 0.1, one of them of a joined store."""
+    return [tree(folder) for folder in sorted((WRITTEN / "models").iterdir())]
+
+
+def written_manifest() -> Tree:
+    """The manifest of version 0.1."""
+    pier = tree(WRITTEN / "manifests")
+    return {f"m{Path(name).suffix}": data for name, data in pier.items()}
+
+
+def place_of(files: Tree, folder: Path) -> Path:
+    """Write files, with the members of archives, such as `t.xlsx/a.xml`, in one archive."""
+    from support.fuzz_targets import written
+
+    plain: Tree = {}
+    archives: dict[str, io.BytesIO] = {}
+    for name, data in files.items():
+        archive, _, member = name.partition("/")
+        if not archive.endswith((".xlsx", ".npz")) or not member:
+            plain[name] = data
+            continue
+        stream = archives.setdefault(archive, io.BytesIO())
+        with zipfile.ZipFile(stream, "a") as out:
+            out.writestr(member, data)
+    plain |= {name: stream.getvalue() for name, stream in archives.items()}
+    return written(plain, folder)
+
+
+def _members(path: Path, prefix: str = "") -> Tree:
+    with zipfile.ZipFile(path) as archive:
+        return {prefix + name: archive.read(name) for name in archive.namelist()}
+
+
+def _sheet_of(table: str, path: Path, delimiter: str = ",") -> Tree:
+    from support.workbooks import write_workbook
+
+    rows = [line.split(delimiter) for line in table.splitlines()]
+    write_workbook(path, {"clips": rows})
+    return _members(path)
+
+
+def _all(*works: Callable[[], object]) -> None:
+    """Do all, so that an error of one does not hide those of the others."""
+    errors: list[ObygazeError] = []
+    for work in works:
+        try:
+            work()
+        except ObygazeError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _clips(video_root: str = "") -> Manifest:
+    from obygaze_features.manifest.model import Clip, Header
+
+    clips = [
+        Clip("pier-1", "pier", video="f.mkv", start_s=0.0, end_s=2.0),
+        Clip("pier-2", "pier", video="f.mkv", start_s=2.0, end_s=4.0),
+    ]
+    return Manifest("films", Header(dataset="films", video_root=video_root), clips)
+
+
+def _read_subtitles(files: Tree, folder: Path) -> None:
+    from obygaze_features.core.cues import n_words, spoken
+    from obygaze_features.extraction.subtitles import words_of_clips
+
+    place = place_of(files, folder)
+    tables = sorted(path for path in place.iterdir() if path.suffix in TABLES)
+    paths = tables or [place]
+
+    def read(path: Path) -> None:
+        for text in words_of_clips(_clips(), str(path)).texts.values():
+            assert spoken(text) == text or not n_words(text)
+            text.encode("utf-8")
+
+    _all(*(lambda path=path: read(path) for path in paths))
+
+
+def _embedded(folder: Path) -> Tree:
+    from support.subtitled import write_subtitled
+
+    said = [(0.5, 2.0, "Tea"), (2.5, 4.0, "{\\i1}No")]
+    path = write_subtitled(folder / "f.mkv", ["subrip"], said, seconds=5)
+    return {"f.mkv": path.read_bytes()}
+
+
+def _read_embedded(files: Tree, folder: Path) -> None:
+    from obygaze_features.extraction.subtitles import words_of_clips
+
+    place = place_of(files, folder)
+    words_of_clips(_clips(str(place)), "embedded")
+
+
+def _sound_index(folder: Path) -> Tree:
+    from obygaze_features.video.sound_index import make_sound_index
+    from support.heard_films import tone, write_film
+
+    film = write_film(folder / "kept" / "sound.mkv", 4, tone(4))
+    make_sound_index(film, folder / "indexes")
+    (index,) = (folder / "indexes").rglob("sound.npz")
+    return {"sound.npz": index.read_bytes()}
+
+
+def _sound_reader(folder: Path) -> Callable[[Tree, Path], None]:
+    """Return what reads sound with a changed index: the sound is the same with each."""
+    from obygaze_features.video.sound import SoundView, decode_sound
+    from obygaze_features.video.sound_index import forget_sound
+
+    film, indexes = folder / "kept" / "sound.mkv", folder / "indexes"
+    (index,) = indexes.rglob("sound.npz")
+    part: Any = {"start_s": 1.0, "end_s": 3.0, "indexes": indexes}
+    expected = decode_sound(film, SoundView(8000), **part).samples
+
+    def read(files: Tree, folder: Path) -> None:
+        index.write_bytes(files.get("sound.npz", b""))
+        forget_sound()
+        heard = decode_sound(film, SoundView(8000), **part).samples
+        assert np.array_equal(heard, expected)
+
+    return read
+
+
+def _read_marks(files: Tree, folder: Path) -> None:
+    from obygaze.films.labels import project_segments
+    from obygaze.films.mark_tables import read_marks, read_watched
+    from obygaze.films.marks import WATCHED_COLUMNS, MarkTable
+    from obygaze.films.vocabulary import read_vocabulary
+
+    place = place_of(files, folder)
+    table = place / "m.ada.csv"
+    watched = place / "m.ada.watched.csv"
+
+    def project() -> None:
+        made = project_segments([table], clips=place / "c.csv", workspace=place)
+        _ = str(made), made.to_json()
+
+    def page() -> None:
+        marks = MarkTable(table, "ada", ["pier"], ["Look", "Body"])
+        mark = {"mark": "11111111-bbbb", "movie_id": "pier", "annotator": "ada"}
+        frames = {"start_frame": 60, "end_frame": 70, "level": "HN", "concepts": []}
+        marks.save({**mark, **frames, "state": None}, Fraction(25))
+        assert "11111111-bbbb" in marks.read().marks
+
+    _all(
+        lambda: read_marks([table]),
+        lambda: read_watched(watched, "ada", WATCHED_COLUMNS),
+        lambda: read_vocabulary(place / "m.vocabulary.toml", ["Look", "Body"]),
+        project,
+        page,
+    )
+
+
+def _read_tiers(files: Tree, folder: Path) -> None:
+    from obygaze.films.exchange import import_segments
+
+    place = place_of(files, folder)
+    paths = sorted(place.glob("*.eaf"))
+    draft = place / "draft.toml"
+
+    def again() -> None:
+        first = import_segments(
+            paths, "f", 25, mapping=place / "m.toml", write_mapping=draft
+        )
+        second = import_segments(paths, "f", 25, mapping=draft)
+        assert second.manifest.clips == first.manifest.clips
+
+    with suppress(FixInput):
+        import_segments(paths, "f", 25, write_mapping=place / "asked.toml")
+    again()
+
+
+def _read_sample(files: Tree, folder: Path) -> None:
+    from obygaze.audits.share import audit_share
+    from obygaze.films.sampling import draw_plan, is_drawn, sample_clips
+    from obygaze_features.manifest.io import read_manifest
+
+    place = place_of(files, folder)
+    manifest = read_manifest(place / "d.toml")
+
+    def audit(**more: object) -> None:
+        made = audit_share(place / "d.toml", workspace=place, **more)
+        _ = str(made), made.to_json(), made.answer
+
+    def draw() -> None:
+        sample_clips(place / "w.toml", 2, "drawn", workspace=place)
+        draw_plan(read_manifest(place / "manifests" / "drawn.toml"))
+
+    work = [
+        audit,
+        lambda: audit(by="when"),
+        lambda: audit(predictions=place / "p.csv"),
+        draw,
+    ]
+    if is_drawn(manifest):
+        work.append(lambda: draw_plan(manifest))
+    _all(*work)
+
+
+def _read_book(files: Tree, folder: Path) -> None:
+    from obygaze_features.manifest.adapters.csv_table import read
+    from obygaze_features.manifest.io import check_manifest
+
+    book = place_of(files, folder) / "t.xlsx"
+    mapping = book.with_name("m.toml")
+
+    def again() -> None:
+        first = read(book, name="t", write_mapping=mapping).manifest
+        check_manifest(first)
+        second = read(book, name="t", mapping=mapping).manifest
+        assert second.clips == first.clips
+
+    _all(again, lambda: read(book, {"comment": "word"}, name="t"))
+
+
+def _read_tasks(files: Tree, folder: Path) -> None:
+    from obygaze_features.manifest.adapters.csv_table import read
+    from obygaze_features.manifest.own_labels import own_tasks
+    from obygaze_models.protocols.clips import clip_table, task_labels
+    from obygaze_models.protocols.reading import load_protocol
+    from obygaze_models.protocols.tasks import with_tasks
+
+    place = place_of(files, folder)
+    manifest = read(place / "t.csv", name="t").manifest
+    honest = load_protocol("honest")
+    text = files.get("q.txt", b"").decode("utf-8", "surrogateescape")
+
+    def ask(task: str) -> None:
+        protocol = with_tasks(honest, [task], manifest)
+        table = clip_table(manifest, protocol.data)
+        for name in protocol.tasks:
+            task_labels(name, protocol.tasks[name], table)
+
+    offered = own_tasks(manifest.clips)
+    for task in offered:
+        ask(task)
+    _all(*(lambda task=task: ask(task) for task in text.split("\n")))
+
+
+def _sentences() -> Tree:
+    out = io.BytesIO()
+    words = ["calm", "calm", "tense", "tense"]
+    names = {"prompt": list("abcd"), "template": ["x"] * 4, "attribute": words}
+    rows = np.random.default_rng(5).normal(size=(4, 3)).astype(np.float32)
+    np.savez(out, embeddings=rows, space_id="space#1", **names)
+    out.seek(0)
+    with zipfile.ZipFile(out) as archive:
+        return {f"t.npz/{name}": archive.read(name) for name in archive.namelist()}
+
+
+def _read_sentences(files: Tree, folder: Path) -> None:
+    from obygaze_features.store.texts import read_texts
+    from obygaze_models.models.sentences import Sentences, ZeroShot
+
+    table = read_texts(place_of(files, folder) / "t.npz")
+    sentences = Sentences.of(table)
+    _ = sentences.bank()
+    directions = sentences.directions
+    if {"calm", "tense"} <= directions.keys():
+        model = ZeroShot(directions["calm"], directions["tense"])
+        width = table.embeddings.shape[1]
+        scores = model.decision_function(np.ones((2, width), np.float32))
+        assert np.isfinite(scores).all()
+
+
+def _exported(folder: Path) -> list[Tree]:
+    from obygaze_features.store.exporting import export_features
+
+    exports = []
+    for name in ("heard", "seen"):
+        path = folder / f"{name}.npz"
+        export_features(WRITTEN / "stores" / name, path, "npz")
+        exports.append(_members(path, "e.npz/"))
+    return exports
+
+
+def _read_exported(files: Tree, folder: Path) -> None:
+    from obygaze_features.store import import_features
+    from obygaze_features.store.importing.reader import FOREIGN_DAMAGE
+    from obygaze_features.store.named_clips import clips_in_export, read_origin
+
+    path = place_of(files, folder) / "e.npz"
+    read_origin(path)
+    with suppress(*FOREIGN_DAMAGE):
+        list(clips_in_export(path))
+    import_features("npz", path, folder / "store")
+    shutil.rmtree(folder / "store")
