@@ -16,7 +16,6 @@ from msgspec import Meta
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.schema_check import Filled, Record, Sha256
-from obygaze_features.store.layout import N_WORDS
 
 if TYPE_CHECKING:
     from obygaze_features.store.layout import Array
@@ -67,6 +66,8 @@ def check_joined_arrays(
     recipe: Mapping[str, Any], arrays: Sequence[Array], where: str
 ) -> None:
     """Raise an error unless a store of a recipe may have these arrays, if it joins parts."""
+    from obygaze_features.store.layout import N_WORDS
+
     parts = parts_of(recipe)
     vectors = (JOINED_ARRAY, JOINED_DTYPE, (sum(part.width for part in parts),))
     expected: list[tuple[str, str, tuple[int, ...]]] = [vectors]

@@ -56,8 +56,8 @@ def prevalence(X: Floats, positive: Bools, seed: int) -> Score:
 def film_prior(X: Floats, positive: Bools, seed: int) -> Score:
     """Give every clip the share of positives among the training clips of its film.
 
-    The first column of X is the film. One clip of the overall prevalence is added to each film, so
-    that a film of one clip is not certain and a film never seen has the overall share.
+    The first column of X is the film. One row of the overall prevalence is added to each film, so
+    that a film of one row is not certain and a film never seen has the overall share.
     """
     overall = positive.mean()
     films, codes = np.unique(X[:, 0], return_inverse=True)

@@ -420,9 +420,9 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
         text += f" that have {classes}"
     difference = difference_row(run.shown_results, cell, guess)
     verdict_on_guess = verdict(difference)
-    if difference and verdict_on_guess == NOT_SHOWN and n_better == n_films:
+    if difference and verdict_on_guess == NOT_SHOWN:
         interval = f"[{short(difference['low'])}, {short(difference['high'])}]"
-        text += f", but the interval of the difference over films, {interval}, holds 0"
+        text += f"; the interval of the difference over films, {interval}, holds 0"
     beginning = BEGINNINGS.get(verdict_on_guess)
     if beginning is not None:
         text = f"{beginning.format(model=model)}: {text[0].lower()}{text[1:]}"

@@ -721,8 +721,9 @@ def test_a_guess_from_scenes_is_as_good_however_many_annotators_agree(
         run = run_on(tmp_path, protocol, manifest, {})
         for row in run.results:
             if row["metric"] == "auc" and not row["film"]:
-                # Sums of more rows are rounded in other ways, which parts a tie or two.
-                value = pytest.approx(row["value"], abs=0.01, nan_ok=True)
+                # Sums of more rows are rounded in other ways, which parts a tie or two, and the one
+                # row that film_prior adds weighs less: films of nearly one share change places.
+                value = pytest.approx(row["value"], abs=0.05, nan_ok=True)
                 found.append((row["model"], value))
     assert len(found) == 4
     for (model, value), (other, several) in zip(found[:2], found[2:], strict=True):
