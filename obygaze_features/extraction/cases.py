@@ -306,7 +306,7 @@ def case_of_row(
         return NOT_IN_MANIFEST, name
     times = other_times(row, clip)
     video = ""
-    if row.movie_id == clip.movie_id and has_numbers(row):
+    if row.movie_id == clip.movie_id and was_computed(row):
         video = other_video(row, clip, wanted.facts)
     if video and (stored.is_filling or not times):
         # Also as planned: the other clips of the film would be read from another video.
@@ -395,7 +395,7 @@ def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case,
             yield ANOTHER_MAKER, line
 
 
-def has_numbers(row: Row) -> bool:
+def was_computed(row: Row) -> bool:
     """Return whether a row has features; those of its video are known then.
 
     While a row with features gets further arrays, it counts as not extracted.

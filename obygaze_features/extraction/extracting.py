@@ -27,7 +27,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.extraction.cases import has_numbers
+from obygaze_features.extraction.cases import was_computed
 from obygaze_features.extraction.clips import PlannedClip, Source, films_of_parts
 from obygaze_features.extraction.compute import (
     Resources,
@@ -419,7 +419,7 @@ def _files_read_before(
     files = {}
     for store, _ in together:
         for row, clip in zip(store.work.rows, clips, strict=True):
-            if row.video_bytes is not None and has_numbers(row):
+            if row.video_bytes is not None and was_computed(row):
                 files[clip.video] = Source(row.video_bytes, row.video_hash)
     return files
 

@@ -37,11 +37,6 @@ class Leak:
     copies: tuple[str, ...] = field(default=(), repr=False)
 
     @property
-    def share(self) -> float:
-        """The share of test clips that leaked."""
-        return self.leaked / self.n_test if self.n_test else 0.0
-
-    @property
     def text(self) -> str:
         """One line about the leak."""
         line = (
@@ -123,7 +118,7 @@ def check_leaks(leaks: Sequence[Leak], *, allowed: bool = False) -> Sequence[Lea
     """Return the leaks; raise an error if a cell leaks, unless the protocol allows it."""
     bad = [leak for leak in leaks if leak.leaked]
     if bad and not allowed:
-        worst = max(bad, key=lambda leak: leak.share)
+        worst = max(bad, key=lambda leak: leak.leaked / leak.n_test)
         raise FixInput(
             f"{len(bad)} of {len(leaks)} cells test on clips of their training or validation",
             where=f"worst: {worst.cell or 'cell'}, {worst.leaked} of {worst.n_test} test clips",

@@ -603,7 +603,8 @@ def section_of_concepts(run: ReportRun) -> Section:
                 NumberCell(row["weight"]),
             )
             table_rows.append(cells)
-    headers = ("concept", "clips", "share", "AP", "AUC", "p (Holm)", "weight")
+    rows_or_clips = f"{counted_as(run)}s"
+    headers = ("concept", rows_or_clips, "share", "AP", "AUC", "p (Holm)", "weight")
     note = (
         "p: how probable such a ranking is if the labels of each film are shifted in time. Weight: "
         "change in the log odds if the margin grows by 1, in a linear head; where margins of two "
@@ -670,7 +671,7 @@ def section_of_success(run: ReportRun) -> Section:
         table = ResultTable(
             f"success-{slug(name)}",
             f"Log odds of success: {name}",
-            ("property", "clips", "log odds", "p", "note"),
+            ("property", f"{counted_as(run)}s", "log odds", "p", "note"),
             [_row_of_factor(row) for row in of_all],
             note,
             folded=True,

@@ -635,15 +635,14 @@ def difference_row(
     rows: Iterable[ResultRow], first: CellRows, second: CellRows
 ) -> ResultRow | None:
     """Return the row with the difference of two cells of one test task; None without one."""
-    wanted = (first.train, first.store, first.model, first.test)
-    against = (second.train, second.store, second.model)
+    against = (second.train, second.store)
     for row in rows:
         # Most rows are no differences.
         if row["against_model"] != second.model:
             continue
-        sides = (row["train"], row["store"], row["model"], row["test"])
-        other = (row["against_train"], row["against_store"], row["against_model"])
-        if sides == wanted and other == against:
+        side = (row["train"], row["test"], row["store"], row["model"])
+        other = (row["against_train"], row["against_store"])
+        if side == first.name and other == against:
             return row
     return None
 

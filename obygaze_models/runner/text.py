@@ -89,7 +89,10 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
         of_tasks = [cell for cell in shown if cell.tasks == tasks]
         value_of = {_column(cell, run): _value(cell, primary) for cell in of_tasks}
         first = of_tasks[0]
-        guess = _guess(run, first, cells, primary)
+        guessed = best_guess(run, first, cells, primary)
+        guess = MISSING
+        if guessed is not None:
+            guess = f"{short(guessed.value(primary))} ({guessed.model})"
         n_clips = _range([cell.n_clips for cell in of_tasks])
         if _have_other_clips(of_tasks):
             guess += f" on {first.n_clips}"
@@ -159,13 +162,6 @@ def _value(cell: CellRows, metric: str) -> str:
         if math.isfinite(row["paper_sd"]):
             text += f" ({short(row['paper_sd'])})"
     return text
-
-
-def _guess(run: Run, cell: CellRows, cells: Sequence[CellRows], metric: str) -> str:
-    guess = best_guess(run, cell, cells, metric)
-    if guess is None:
-        return MISSING
-    return f"{short(guess.value(metric))} ({guess.model})"
 
 
 def _about_values(run: Run, cells: Sequence[CellRows]) -> str:

@@ -41,7 +41,7 @@ from obygaze_models.models.registry import (
 from obygaze_models.protocols.clips import class_names, clip_table, with_view
 from obygaze_models.protocols.kinds import for_task, offered_values
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.schema import GridSettings, Model, Protocol, Task
+from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.protocols.tasks import one_task, with_tasks
 from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
@@ -111,18 +111,14 @@ def training_protocol(
         changes = keys
     honest = load_protocol("honest", changes, [task])
     honest = replace(honest, data=with_view(honest.data, manifest, stores))
-    if honest.data.scale != "none":
-        raise FixUsage("a saved model reads unscaled features", hint="omit data.scale")
-    if honest.data.erase:
-        raise FixUsage(
-            "a saved model reads features without erasing",
-            hint="omit data.erase",
-        )
-    if honest.fit.choose_store:
-        raise FixUsage(
-            "a saved model reads one store",
-            hint="omit fit.choose_store",
-        )
+    is_set = {
+        "data.scale": honest.data.scale != NONE,
+        "data.erase": honest.data.erase,
+        "fit.choose_store": honest.fit.choose_store,
+    }
+    for key in filter(is_set.get, is_set):
+        what = "a saved model reads one store, and its features as they are"
+        raise FixUsage(what, hint=f"omit {key}")
     if kind == CAV and task != DEFAULT_TASK:
         raise FixUsage(
             f"concept vectors have a task for each concept, got the task {task!r}",

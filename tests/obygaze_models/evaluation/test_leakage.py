@@ -19,7 +19,6 @@ def test_by_hand() -> None:
     assert (leak.in_train, leak.in_validation, leak.leaked) == (1, 1, 2)
     assert leak.clips == ("a1", "a4")
     assert leak.same_film == 2, "a2 and a9"
-    assert leak.share == 0.4
 
 
 def test_a_clip_in_train_and_validation_leaks_once() -> None:

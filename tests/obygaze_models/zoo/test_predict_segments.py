@@ -165,7 +165,7 @@ def test_a_manifest_chooses_the_clips_of_a_store_of_clips(workspace: Path) -> No
 
 @pytest.mark.parametrize("model", ["ridge", "cav"])
 def test_no_saved_model_reads_scaled_features(model: str) -> None:
-    with pytest.raises(FixUsage, match="a saved model reads unscaled features"):
+    with pytest.raises(FixUsage, match="its features as they are"):
         training_protocol(model, "EN_S", TRAINED, ["data.scale=unit"])
 
 
