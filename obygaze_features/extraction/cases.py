@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
-from obygaze_features.extraction.clips import Facts, PlannedClip, stored_hash
+from obygaze_features.extraction.clips import Facts, PlannedClip, Source
 from obygaze_features.extraction.stored import StoreState
 from obygaze_features.store.layout import NEXT
 from obygaze_features.store.recipe import Recipe
@@ -417,13 +417,14 @@ def other_times(row: Row, clip: PlannedClip) -> str:
 
 def other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:
     """Return how a video differs from the one that was read; "" if not, or if it is not there."""
-    facts_now = facts.get(clip.video)
-    if facts_now is None or row.video_bytes is None:
+    now = Source.of(facts.get(clip.video))
+    if not now.is_known or row.video_bytes is None:
         return ""
-    n_bytes, quick_hash = facts_now
-    if n_bytes != row.video_bytes:
-        return f"the video had {row.video_bytes} bytes, has {n_bytes} ({clip.video})"
-    if stored_hash(quick_hash) != row.video_hash:
+    if now.n_bytes != row.video_bytes:
+        return (
+            f"the video had {row.video_bytes} bytes, has {now.n_bytes} ({clip.video})"
+        )
+    if now.quick_hash != row.video_hash:
         return f"the video has other bytes ({clip.video})"
     return ""
 

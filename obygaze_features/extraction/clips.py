@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -56,17 +56,11 @@ class PlannedClip(NamedTuple):
         times = (self.start_s, self.end_s)
         if times != (None, None):
             identity = identity._replace(in_either=times)
-        facts_of_video = facts.get(self.video)
-        if facts_of_video is not None:
-            identity = identity._replace(video=stored_hash(facts_of_video[1]))
+        source = Source.of(facts.get(self.video))
+        identity = identity._replace(video=source.quick_hash)
         if self.about_id in ("", self.clip_id):
             return [identity]
         return [identity, identity._replace(clip_id=self.about_id)]
-
-
-def stored_hash(quick_hash: str) -> str:
-    """Return the digits of the quick hash of a video that a store has."""
-    return quick_hash[:16]
 
 
 def planned_clips(manifest: Manifest) -> list[PlannedClip]:
@@ -198,6 +192,14 @@ class Source(NamedTuple):
 
     n_bytes: int | None = None
     quick_hash: str = ""
+
+    @classmethod
+    def of(cls, facts: tuple[int, str] | None) -> Self:
+        """Return what a store has of the facts of a file: some digits of its hash."""
+        if facts is None:
+            return cls()
+        n_bytes, quick_hash = facts
+        return cls(n_bytes, quick_hash[:16])
 
     @property
     def is_known(self) -> bool:

@@ -210,11 +210,8 @@ def _without_video(job: RowJob) -> Decoded:
 
 def decoded_row(job: RowJob, result: DecodeResult, accept_damaged: bool) -> Decoded:
     """Return a row as the pool decoded it."""
-    source = Source()
     # After an error the file is not read again: that may be what failed or blocked.
-    if result.file_facts is not None and result.error is None:
-        n_bytes, quick_hash = result.file_facts
-        source = Source(n_bytes, quick_hash[:16])
+    source = Source.of(result.file_facts if result.error is None else None)
     views: dict[ClipView, DecodedView | Failure] = {}
     for view in job.views:
         try:

@@ -19,7 +19,6 @@ from obygaze_features.extraction.clips import (
     PlannedClip,
     Source,
     planned_clips,
-    stored_hash,
     video_path,
 )
 from obygaze_features.manifest.adapters import mobygaze
@@ -277,7 +276,7 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
     failures.update(dict.fromkeys(_ids(no_video), NO_VIDEO_NAMED))
     for video, clips in clips_of_video.items():
         path = Path(video)
-        n_bytes, quick_hash = file_facts(path) or (None, "")
+        source = Source.of(file_facts(path))
         try:
             embedded = read_embedded(path)
         except BadVideo as error:
@@ -286,7 +285,6 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
             continue
         utterances = _utterances(embedded.cues)
         streams.update(dict.fromkeys(_ids(clips), embedded.stream))
-        source = Source(n_bytes, stored_hash(quick_hash))
         videos.update(dict.fromkeys(_ids(clips), source))
         for clip in clips:
             too_long = _too_long(embedded.length_s, clip.start_s, clip.end_s)
@@ -333,7 +331,7 @@ def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
         problem = other_clip({**row.cells, "movie_id": film}, clip) if clip else ""
         if problem:
             row.add("clip_id", problem)
-    violations.raise_if_any("the texts are not of these clips")
+    violations.raise_if_any("the texts cannot be read as those of these clips")
     return texts
 
 

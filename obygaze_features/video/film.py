@@ -205,16 +205,14 @@ def probe(path: Path | str, *, decode: bool = False) -> VideoInfo:
         )
 
 
-def make_index(path: Path, indexes: Path, progress: OnProgress = no_progress) -> None:
-    """Make the index of a film if it is missing; without times, decode the film for it."""
+def film_index(
+    path: Path, indexes: Path, progress: OnProgress = no_progress
+) -> tuple[FrameIndex, tuple[int, int]]:
+    """Return the exact index of a film, and the stored height and width of its pictures.
+
+    The index is made if it is missing; without times, the film is decoded for it.
+    """
     with open_film(path, indexes, progress) as source:
-        if not source.film.index.is_certain:
-            decoded_order(source)
-
-
-def film_index(path: Path, indexes: Path) -> tuple[FrameIndex, tuple[int, int]]:
-    """Return the exact index of a film, and the stored height and width of its pictures."""
-    with open_film(path, indexes) as source:
         index = source.film.index
         shape = source.decoder.height, source.decoder.width
         return index if index.is_certain else exact_index(source), shape

@@ -38,7 +38,7 @@ from obygaze_features.video.decoded_clip import (
     PictureView,
     new_arrays,
 )
-from obygaze_features.video.film import make_index
+from obygaze_features.video.film import film_index
 from obygaze_features.video.resize import Pixels
 from obygaze_features.video.sound import DecodedSound, SoundView, decode_sounds
 from obygaze_features.video.sound_index import make_sound_index
@@ -234,7 +234,7 @@ def _make_indexes(path: Path, job: DecodeJob, progress: OnProgress) -> None:
         # Each clip has a row with the reason.
         with suppress(BadVideo):
             make_sound_index(path, indexes, progress)
-    make_index(path, indexes, progress)
+    film_index(path, indexes, progress)
 
 
 @contextmanager

@@ -335,7 +335,7 @@ def test_texts_of_other_clips_are_refused(
     head = "clip_id,text,movie_id,start_s,end_s\n"
     path.write_text(f"{head}m-0,hello,m,0,5\nm-1,bye,{cells}\n")
     if refused:
-        with pytest.raises(ObygazeError, match="not of these clips") as caught:
+        with pytest.raises(ObygazeError, match="texts cannot be read") as caught:
             words_of_clips(FILM, str(path))
         assert refused in "".join(caught.value.details)
         return

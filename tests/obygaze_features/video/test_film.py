@@ -87,7 +87,7 @@ def test_a_film_is_read_and_decoded_once(
 ) -> None:
     made = KINDS[name](tmp_path)
     read = count_calls(monkeypatch, packets, "_read_packets")
-    film.make_index(made.path, tmp_path / "indexes")
+    film.film_index(made.path, tmp_path / "indexes")
     # Without times, the film is read and decoded once more.
     passes = 1 if made.timed else 2
     assert len(read) == passes
@@ -115,18 +115,18 @@ def index_file(folder: Path) -> Path:
 @pytest.mark.parametrize("content", [b"", b"PK\x05\x06" + bytes(18), b"not an index"])
 def test_a_damaged_index_is_made_again(tmp_path: Path, content: bytes) -> None:
     made = KINDS["ts_h264"](tmp_path)
-    film.make_index(made.path, tmp_path / "indexes")
+    film.film_index(made.path, tmp_path / "indexes")
     good = index_file(tmp_path / "indexes").read_bytes()
     index_file(tmp_path / "indexes").write_bytes(content)
     film._FILMS.clear()
-    film.make_index(made.path, tmp_path / "indexes")
+    film.film_index(made.path, tmp_path / "indexes")
     assert len(index_file(tmp_path / "indexes").read_bytes()) == len(good)
 
 
 def test_an_index_with_damage_of_any_kind_is_made_again(tmp_path: Path) -> None:
     """Damaged npz files raise errors of zlib, tokenize and zipfile too."""
     made = KINDS["ts_h264"](tmp_path)
-    film.make_index(made.path, tmp_path / "indexes")
+    film.film_index(made.path, tmp_path / "indexes")
     good = index_file(tmp_path / "indexes").read_bytes()
     damaged = tmp_path / "damaged.npz"
     random = np.random.default_rng(3)
@@ -148,8 +148,8 @@ def test_the_index_of_another_film_is_not_used(name: str, tmp_path: Path) -> Non
     made = KINDS[name](tmp_path)
     (tmp_path / "other").mkdir()
     other = KINDS["mkv_variable_rate"](tmp_path / "other")
-    film.make_index(made.path, tmp_path / "indexes")
-    film.make_index(other.path, tmp_path / "others")
+    film.film_index(made.path, tmp_path / "indexes")
+    film.film_index(other.path, tmp_path / "others")
     wrong = index_file(tmp_path / "others").read_bytes()
     index_file(tmp_path / "indexes").write_bytes(wrong)
     film._FILMS.clear()
@@ -166,9 +166,9 @@ def test_the_decoded_pictures_of_another_film_are_not_used(tmp_path: Path) -> No
     one = KINDS["avi_mpeg4_b"](tmp_path)
     (tmp_path / "other").mkdir()
     other = KINDS["avi_packed_b"](tmp_path / "other")
-    film.make_index(other.path, tmp_path / "others")
+    film.film_index(other.path, tmp_path / "others")
     (swapped,) = (tmp_path / "others").glob("*/decoded.npz")
-    film.make_index(one.path, tmp_path / "indexes")
+    film.film_index(one.path, tmp_path / "indexes")
     (decoded,) = (tmp_path / "indexes").glob("*/decoded.npz")
     own, wrong = decoded.read_bytes(), swapped.read_bytes()
     assert own != wrong
@@ -200,7 +200,7 @@ def test_without_a_folder_that_can_be_written_the_index_stays_in_memory(
 def test_progress_is_reported_for_each_packet_and_picture(tmp_path: Path) -> None:
     made: Made = KINDS["avi_mpeg4_b"](tmp_path)
     reports: list[int] = []
-    film.make_index(made.path, tmp_path / "indexes", lambda: reports.append(1))
+    film.film_index(made.path, tmp_path / "indexes", lambda: reports.append(1))
     # 100 packets for the index, and again 100 packets and 100 pictures for the order.
     assert len(reports) == 300
 
@@ -323,7 +323,7 @@ def test_an_index_of_an_earlier_version_is_made_again(tmp_path: Path) -> None:
     """It does not tell which packets no picture needs."""
     path = write_video(tmp_path / "film.mp4")
     indexes = tmp_path / "indexes"
-    film.make_index(path, indexes)
+    film.film_index(path, indexes)
     (file,) = indexes.rglob("index.npz")
     with np.load(file) as arrays:
         values = {name: arrays[name] for name in arrays.files}
