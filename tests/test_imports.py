@@ -12,6 +12,7 @@ from pathlib import Path
 import grimp
 import pytest
 from support.cli import ROOT, environment
+from support.statements import statements
 from support.stores import sealed_store
 
 PACKAGES = ("obygaze", "obygaze_features", "obygaze_models")
@@ -35,7 +36,7 @@ def test_there_is_no_import_cycle():
 def _private_imports(path: Path) -> list[str]:
     """Imports of modules of other packages that these do not offer to others."""
     modules = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(path.read_text(encoding="utf-8")):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

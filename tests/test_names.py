@@ -6,6 +6,7 @@ import ast
 from collections import defaultdict
 
 from support.cli import ROOT
+from support.statements import statements
 
 # Names that several modules define, and why.
 JUSTIFIED = {
@@ -44,7 +45,7 @@ def test_a_name_is_defined_in_one_module() -> None:
             for target in targets:
                 if isinstance(target, ast.Name):
                     defined[target.id].add(module)
-        for node in ast.walk(tree):
+        for node in statements(tree):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
                     imported[alias.name].add(node.module)

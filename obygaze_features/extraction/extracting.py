@@ -5,7 +5,7 @@ run does stands below it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.machine import is_disk_full, usable_cores
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.cases import was_computed
-from obygaze_features.extraction.clips import PlannedClip, Source
+from obygaze_features.extraction.clips import PlannedClip, Source, films_of_parts
 from obygaze_features.extraction.compute import (
     Resources,
     Uploads,
@@ -429,10 +429,11 @@ def _clips_of_rows(
 ) -> Sequence[PlannedClip]:
     """Return the clip of each row: with the times of the plan, and the video of the manifest."""
     clip_of_id = {clip.clip_id: clip for clip in clips}
+    films = films_of_parts(clips)
     planned = []
     for row in rows:
         clip = clip_of_id.get(row.clip_id)
-        if clip is None or not _has_the_video_of(row, clip):
+        if clip is None or not _has_the_video_of(row, clip, films):
             # The manifest does not say any more which video has this clip.
             clip = _without_video(row)
         planned.append(clip._replace(start_s=row.start_s, end_s=row.end_s))
@@ -444,14 +445,17 @@ def _without_video(row: Row) -> PlannedClip:
     return PlannedClip(row.clip_id, row.movie_id, start_s=row.start_s, end_s=row.end_s)
 
 
-def _has_the_video_of(row: Row, clip: PlannedClip) -> bool:
+def _has_the_video_of(row: Row, clip: PlannedClip, films: Container[str]) -> bool:
     """Return whether the times of a planned row can be those in the video of a clip.
 
-    A clip with times is a part of its film's file, and one without is all of a file of its own.
+    The times of a part count in the file of its film, and a clip without times has a file of its
+    own now. What was a whole file is not the film of several clips now.
     """
-    was_part = (row.start_s, row.end_s) != (None, None)
-    is_part = (clip.start_s, clip.end_s) != (None, None)
-    return row.movie_id == clip.movie_id and was_part == is_part
+    if row.movie_id != clip.movie_id:
+        return False
+    if (row.start_s, row.end_s) == (None, None):
+        return clip.video not in films
+    return (clip.start_s, clip.end_s) != (None, None)
 
 
 # --- Seal ---

@@ -174,8 +174,7 @@ class ManifestPage(Listing):
     def notes(self) -> list[str]:
         """How many of the selected clips the text leaves out."""
         notes = []
-        is_of_rows = "annotator" in self.manifest.columns
-        unit = "row" if is_of_rows else self.manifest.header.unit
+        unit = _unit_of_rows(self.manifest)
         n_all = len(self.manifest)
         if len(self.selection) < n_all:
             notes.append(f"selected: {len(self.selection)} of {count(n_all, unit)}")
@@ -288,16 +287,18 @@ def _clip_table(clips: Sequence[Clip]) -> str:
     return table(tuple(filled), zip(*filled.values(), strict=True))
 
 
+def _unit_of_rows(manifest: Manifest) -> str:
+    """Return what rows are called: those of annotators may be several of one clip."""
+    return "row" if "annotator" in manifest.columns else manifest.header.unit
+
+
 def _describe(manifest: Manifest) -> str:
     """Return the header of a manifest as lines, the last one empty."""
     header = manifest.header
-    size = (
-        f"{count(len(manifest), header.unit)} of {count(len(manifest.films), 'film')}"
-    )
-    if "annotator" in manifest.columns:
-        size = compute_stats(manifest).size
+    n_rows = count(len(manifest), _unit_of_rows(manifest))
+    n_films = count(len(manifest.films), "film")
     lines = [
-        f"{manifest.name}: {size}"
+        f"{manifest.name}: {n_rows} of {n_films}"
         f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"
     ]
     if header.licence:

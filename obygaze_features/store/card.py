@@ -19,7 +19,7 @@ from obygaze_features.core.console import human, listed
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.outside import safe_text, visible
-from obygaze_features.core.rendering import render
+from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.store.joining import (
     JoinedPart,
     joined_parts,
@@ -350,7 +350,7 @@ def card_of_store(
         manifest=record.manifest,
         recipe=recipe,
         terms=terms,
-        terms_lines=[Raw(line) for line in terms_lines(terms)],
+        terms_lines=[SafeText(line) for line in terms_lines(terms)],
         n_rows=f"{len(rows):,}",
         counts=listed(counts) or "none",
         recipe_sentences=recipe_sentences(recipe),
@@ -358,22 +358,13 @@ def card_of_store(
         array=record.arrays[0].name,
         makers=list(map(maker_text, record.makers)),
         reasons=reasons,
-        citation=Raw(citation_text(terms)),
+        citation=SafeText(citation_text(terms)),
         replaces=record.replaces,
         seal=seal,
         parquet=PUBLISHED_TABLE if has_table else "",
     )
     head, body = _split(text)
     return _joined([*head, _text_line(body)], body).decode()
-
-
-class Raw(str):
-    """A text that is safe already: the template prints it as it is."""
-
-    __slots__ = ()
-
-    def __html__(self) -> str:
-        return self
 
 
 def _reasons_of(rows: RowColumns) -> list[tuple[int, str, str]]:

@@ -36,13 +36,12 @@ from obygaze_features.core.leftovers import (
     remove_hidden,
     remove_leftovers,
 )
-from obygaze_features.core.rendering import render
+from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import Manifest, Windows, view_words
 from obygaze_features.store.card import (
     HERE,
-    Raw,
     citation_text,
     terms_lines,
 )
@@ -560,9 +559,9 @@ def _write_card(job: Export, folder: Path, columns: Sequence[str]) -> None:
         manifest=record.manifest,
         recipe=job.store.recipe,
         terms=job.terms,
-        terms_lines=map(Raw, terms_lines(job.terms, label_licence)),
-        citation=Raw(citation_text(job.terms)),
-        origin_json=Raw(json.dumps(job.origin(), ensure_ascii=True)),
+        terms_lines=map(SafeText, terms_lines(job.terms, label_licence)),
+        citation=SafeText(citation_text(job.terms)),
+        origin_json=SafeText(json.dumps(job.origin(), ensure_ascii=True)),
         table=EXPORTED_TABLE,
         columns=[(name, meanings[name]) for name in columns],
         labels="" if job.labels is None else labels_text(job.labels),

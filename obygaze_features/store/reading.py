@@ -159,7 +159,7 @@ class Selection:
         """The clips; the ids of the store are read only if this is used."""
         if self.requested is not None:
             return self.requested
-        return self.store.clip_ids_of(self.rows)
+        return self.store.table.clip_ids_of(self.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,14 +332,11 @@ def location_of(name: str, workspace: str | os.PathLike[str] | None) -> str:
         )
     if is_path or location == name:
         return location
-    if _exists(Path(location)):
+    path = Path(location)
+    # It may wait for its name, or be filled.
+    if path.exists() or next_of(path).exists():
         return location
     return here.existing_store(name)
-
-
-def _exists(path: Path) -> bool:
-    """Return whether a store is there, or waits for its name, or is being filled."""
-    return path.exists() or next_of(path).exists()
 
 
 def open_files(location: str) -> Files:
@@ -563,10 +560,6 @@ class Store:
     def movie_ids(self) -> npt.NDArray[np.str_]:
         """The film of each row."""
         return self.table.movie_ids
-
-    def clip_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Return the clips of some rows."""
-        return self.table.clip_ids_of(rows)
 
     def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the films of some rows."""

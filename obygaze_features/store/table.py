@@ -182,7 +182,8 @@ class RowTable:
 
     def columns(self, rows: Rows) -> list[list[str]]:
         """Return the columns of the lines of some rows, in any order."""
-        if self._lines is None and self._is_most(rows):
+        is_most = self.n_rows <= SMALL_ROWS and len(rows) * 2 >= self.n_rows
+        if self._lines is None and is_most:
             self._whole_lines()
         if self._lines is not None:
             lines = [self._lines[row] for row in rows.tolist()]
@@ -204,9 +205,6 @@ class RowTable:
         if columns[MOVIE_ID] != [films.movie_ids[run] for run in runs.tolist()]:
             raise self.listed.damaged(ROWS_CSV, "it has another film than films.csv")
         return columns
-
-    def _is_most(self, rows: Rows) -> bool:
-        return self.n_rows <= SMALL_ROWS and len(rows) * 2 >= self.n_rows
 
     def _read_runs(
         self, films: Films, runs: Sequence[int], lines_of_run: dict[int, list[str]]

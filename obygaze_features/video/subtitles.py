@@ -68,10 +68,15 @@ def length_of(path: Path) -> float:
 def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
     """Return the stream to read, and its number and language where there are several."""
     kinds = av().stream.Disposition
-    streams = list(container.streams.subtitles)
+    known = container.streams.subtitles
+    # Without a decoder there is no context.
+    streams = [stream for stream in known if stream.codec_context is not None]
     of_text = [stream for stream in streams if stream.codec_context.codec.text_sub]
     if not streams:
-        raise _no_words("it has no subtitles", path)
+        problem = (
+            "its subtitles are of an unknown kind" if known else "it has no subtitles"
+        )
+        raise _no_words(problem, path)
     if not of_text:
         names = ", ".join(sorted({stream.codec_context.name for stream in streams}))
         raise _no_words(f"its subtitles are pictures ({names}), not text", path)

@@ -203,7 +203,7 @@ def test_a_difference_is_found_where_there_is_one_and_seldom_claimed_elsewhere(
     ws: Workspace,
 ) -> None:
     write_clips(ws)
-    n_worlds = amount(10, 40)
+    n_worlds = amount(5, 40)
     n_found = {}
     for name, of_late_films in (("planted", 0.65), ("none", 0.2)):
         n_found[name] = 0

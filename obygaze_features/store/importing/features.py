@@ -221,7 +221,7 @@ def import_features(
             recipe=_recipe_of(reader, backbone, facts or {}, pool, stored),
             manifest=clips.manifest,
             replaces=changes_that_withdrew(sources),
-            origins=[_origin_of(reader)],
+            origins=[Origin(Path(reader.where).name, str(reader.origin["sha256"]))],
             terms=terms,
         )
     finally:
@@ -650,11 +650,6 @@ def _recipe_of(
         vectors = "the real frames" if has_mask else "all tokens"
         facts["pooling"] = f"{_pooling_of(pool)} over {vectors}, by the importer"
     return Recipe.unknown(source, facts)
-
-
-def _origin_of(reader: Reader) -> Origin:
-    """Return what the store records of the files of which its rows were taken."""
-    return Origin(Path(reader.where).name, str(reader.origin["sha256"]))
 
 
 # How the numbers of the files become those of the store.

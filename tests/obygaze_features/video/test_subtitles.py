@@ -58,6 +58,18 @@ def test_subtitles_that_are_pictures_are_no_words(tmp_path: Path) -> None:
         read_embedded(write_subtitled(tmp_path / "b.mkv", [], SAID))
 
 
+def test_subtitles_of_an_unknown_kind_are_not_read(tmp_path: Path) -> None:
+    both = write_subtitled(tmp_path / "a.mkv", ["subrip", "ass"], SAID)
+    data = both.read_bytes()
+    both.write_bytes(data.replace(b"S_TEXT/ASS", b"S_TEXT/USF"))
+    assert heard(both) == HEARD
+    assert read_embedded(both).stream == ""
+    alone = write_subtitled(tmp_path / "b.mkv", ["ass"], SAID)
+    alone.write_bytes(alone.read_bytes().replace(b"S_TEXT/ASS", b"S_TEXT/USF"))
+    with pytest.raises(BadVideo, match="are of an unknown kind"):
+        read_embedded(alone)
+
+
 def test_of_several_the_one_with_text_is_read_and_named(tmp_path: Path) -> None:
     both = write_subtitled(tmp_path / "a.mkv", ["dvdsub", "ass"], SAID)
     assert heard(both) == HEARD

@@ -12,6 +12,7 @@ import pytest
 from support.cells import by_cell, cells_that_differ, reversed_grid, with_folds
 from support.data import real_data
 from support.experiments import (
+    TOLERANCES,
     films,
     planted,
     quick,
@@ -87,7 +88,7 @@ PROTOCOLS = (
     *("paper-pcbm", "obygaze12-subconstructs"),
 )
 SHIPPED = {
-    "honest": ("models.pcbm-lr.tolerance=0.1", "models.pcbm-dt.tolerance=0.1"),
+    "honest": TOLERANCES,
     "paper-table4": ("splits.never=[]",),
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import TOLERANCES, films, planted, quick, run_on, store_of
 from support.tables import contrasts, models
 
 from obygaze_features.core.errors import FixInput
@@ -130,6 +130,7 @@ def test_every_seed_that_is_allowed_runs(tmp_path: Path, seed: int) -> None:
         "report.compare=false",
         "report.contrast=[]",
         "models.pcbm-dt.cross_fit=0",
+        *TOLERANCES,
     )
     run = run_on(
         tmp_path, quick("honest", *changes, replicates=20), manifest, {"s": store}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import TOLERANCES, films, planted, quick, run_on, store_of
 from support.tables import differences, the_cell
 
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -25,6 +25,7 @@ ONE_CELL = (
     'grid.test=["EN_S", "ENHN_S"]',
     'grid.baselines=["random", "neighbour"]',
     "report.concepts=false",
+    *TOLERANCES,
 )
 
 

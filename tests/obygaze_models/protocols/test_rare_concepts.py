@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import TOLERANCES, films, planted, quick, run_on, store_of
 from support.tables import models
 
 from obygaze_features.core.errors import FixInput, ObygazeWarning
@@ -18,7 +18,10 @@ from obygaze_models.runner.summary import warnings_of
 from obygaze_models.runner.training import training_protocol
 
 ONLY = 'grid.models=["pcbm-lr"]'
-FAST = ["report.compare=false", "report.contrast=[]", "report.concepts=false"]
+FAST = [
+    *("report.compare=false", "report.contrast=[]", "report.concepts=false"),
+    *TOLERANCES,
+]
 
 
 def with_two_rare_concepts() -> Manifest:

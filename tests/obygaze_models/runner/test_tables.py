@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score
-from support.experiments import films, planted, quick, store_of
+from support.experiments import TOLERANCES, films, planted, quick, store_of
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.parts import trust
@@ -42,6 +42,7 @@ ONE_PAIR = (
     'grid.test=["EN_S"]',
     "report.contrast=[]",
     "report.concepts=false",
+    *TOLERANCES,
     "models.mlp.max_epochs=3",
     "models.mlp.min_epochs=1",
 )
