@@ -11,9 +11,8 @@ import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest.folds import SplitReport
-from obygaze_models.models.registry import default_settings, find_kind
+from obygaze_models.models.registry import KINDS, default_settings, find_kind
 from obygaze_models.protocols.kinds import (
-    KINDS,
     candidates,
     for_task,
     setting_problem,
