@@ -228,7 +228,9 @@ def of_unicode(values: Values) -> Values:
     """
     if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
         number = np.dtype(np.uint32).newbyteorder(values.dtype.byteorder)
-        if np.ascontiguousarray(values).view(number).max() > sys.maxunicode:
+        codes = np.ascontiguousarray(values).view(number)
+        is_surrogate = (codes >= 0xD800) & (codes <= 0xDFFF)
+        if codes.max() > sys.maxunicode or is_surrogate.any():
             raise ValueError("a text has a character that Unicode does not have")
     return values
 

@@ -296,6 +296,16 @@ def test_a_link_to_what_is_no_hdf5_is_refused(tmp_path: Path, name: str) -> None
         open_features("hdf5", file, id_key=name)
 
 
+def test_a_link_is_not_followed_to_a_mask(tmp_path: Path) -> None:
+    secret = hdf5(tmp_path / "secret.h5", {"x/mask": A[0], "x/features": A})
+    file = hdf5(tmp_path / "f.h5", {"a/features": A})
+    with h5py.File(file, "a") as handle:
+        handle["b"] = h5py.ExternalLink(str(secret), "/x")
+    with pytest.raises(Corrupt, match="is a link"):
+        options = {"arrays": {"frames": "{id}/features"}}
+        import_features("hdf5", file, tmp_path / "s", **options)
+
+
 def test_data_sets_that_only_say_that_they_are_huge_take_no_memory(
     tmp_path: Path,
 ) -> None:
@@ -865,23 +875,26 @@ def test_damaged_bytes_of_parquet_are_an_error_or_failed_rows(
     assert len(store) > 0
 
 
-def broken_text(like: np.ndarray) -> np.ndarray:
+def broken_text(like: np.ndarray, number: int) -> np.ndarray:
     """Texts of NumPy, one of them with a number that is no character."""
     broken = np.atleast_1d(like).copy()
-    broken.view(np.uint32)[0] = sys.maxunicode + 1
+    broken.view(np.uint32)[0] = number
     return broken.reshape(like.shape)
 
 
 @pytest.mark.parametrize("name", ["clip_id", "movie_id", ORIGIN_KEY])
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize(
+    ("save", "number"),
+    [(np.savez, sys.maxunicode + 1), (np.savez_compressed, 0xDFFF)],
+)
 def test_texts_that_are_not_unicode_are_refused(
-    name: str, save: Callable[..., None], tmp_path: Path
+    name: str, save: Callable[..., None], number: int, tmp_path: Path
 ) -> None:
     ids = np.array(["a", "b"])
     origin = np.array('{"store": "s"}')
     texts = {"clip_id": ids, "movie_id": ids, ORIGIN_KEY: origin}
     path = tmp_path / "f.npz"
-    texts[name] = broken_text(texts[name])
+    texts[name] = broken_text(texts[name], number)
     save(path, features=np.ones((2, 4), np.float32), **texts)
     with pytest.raises(Corrupt, match=f"{name}.*that Unicode does not have"):
         import_features("npz", path, tmp_path / "s")
@@ -889,7 +902,7 @@ def test_texts_that_are_not_unicode_are_refused(
     if name != ORIGIN_KEY:
         with pytest.raises(ValueError, match="that Unicode does not have"):
             list(clips_in_export(path))
-    save(path, embeddings=np.ones((2, 4)), attribute=broken_text(ids))
+    save(path, embeddings=np.ones((2, 4)), attribute=broken_text(ids, number))
     with pytest.raises(Corrupt, match="that Unicode does not have"):
         read_texts(path)
 
