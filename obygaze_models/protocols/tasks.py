@@ -194,9 +194,9 @@ def asked_tasks(
         )
     positive = parse(text, columns=manifest.columns, where=f"--task {text}")
     title = ""
-    compared = {*positive.compared}
-    if len(compared) == 1 and compared <= {*manifest.columns}:
-        title = text + labels.against(*compared, positive)
+    compared = [*positive.compared]
+    if len(compared) == 1 and compared[0] in manifest.columns:
+        title = text + labels.against(compared[0], positive)
     task = Task(title=title, positive=positive.text)
     return {text: AskedTask(task, f"{ASKED} for which clips {text}?")}
 
