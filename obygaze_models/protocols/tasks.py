@@ -331,7 +331,7 @@ class _Labels:
             )
         text = f"{quoted_word(column)} {sign} {quoted_word(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)
-        name = f"{column}{sign}{value}".replace("==", "=")
+        name = f"{column}{'=' if sign == '==' else sign}{value}"
         words = f"{column} {IN_WORDS[sign]} {value}"
         title = words
         if len(values) <= MOST_IN_TITLE:
