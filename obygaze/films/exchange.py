@@ -691,13 +691,15 @@ class _Importer:
     def _id_of_film(self, name: str, path: Path) -> str:
         """Return the id of a film; an error if one of another name has it, too."""
         film = as_id(name)
+        written = composed(name).strip()
         # Of a film that is known, its name may be written in several ways.
         if film not in self.rates.videos:
-            first_name, earlier = self.file_of.setdefault(film, (name, path))
-            if first_name != name:
-                problem = f"two films would have the id {film!r}"
+            first, earlier = self.file_of.setdefault(film, (written, path))
+            if first != written:
                 raise FixInput(
-                    problem, where=f"{earlier}, {path}", hint="rename one of them"
+                    f"{first!r} and {written!r} both become the film {film!r}",
+                    where=", ".join(dict.fromkeys([str(earlier), str(path)])),
+                    hint="rename one of them",
                 )
         return film
 

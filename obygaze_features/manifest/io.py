@@ -56,7 +56,7 @@ ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
 ID_FORM = "an id (letters, digits, . _ + -)"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
-# No more digits than a number of Python takes.
+# Python refuses whole numbers of thousands of digits; no time needs so many.
 WRITTEN_SECONDS = re.compile(
     r"[0-9]{1,20}(\.[0-9]{0,400})?(e(-[0-9]{1,3}|\+?[0-9]{1,2}))?"
 )
@@ -161,10 +161,10 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     document.require_schema(SCHEMA, "manifest", error=NotAManifest)
     if path.stem == WITHOUT_MANIFEST:
         raise FixInput(
-            f"a manifest cannot be called {WITHOUT_MANIFEST!r}: stores say it of clips that are"
-            " of no manifest",
+            f"a manifest cannot be called {WITHOUT_MANIFEST!r}: in a store, this name says that"
+            " clips are of no manifest",
             where=str(path),
-            hint="another name for its two files",
+            hint="choose another name for its two files",
         )
     header = record_of(document, Header, "the header of the manifest is not valid")
     violations = Violations(path.with_suffix(".csv"))

@@ -623,7 +623,7 @@ def ascii_id(text: str) -> str:
 def is_only_watched(clip: Clip) -> bool:
     """Return whether a row of marks says only that its annotator has watched this time.
 
-    Marks have pictures: a person's own table may have this comment on clips.
+    Marks have frames; in a table without frames, a person may have written this comment on clips.
     """
     is_marked = bool(clip.level or clip.concepts)
     is_of_marks = bool(clip.extra.get("start_frame"))

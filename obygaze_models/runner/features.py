@@ -56,7 +56,7 @@ class Features:
         origin: What run.json says about the store.
         store_ids: The id that the store has for each clip of the table.
         copies: The number of its group for each clip of the table whose features another clip has
-            too; -1 for others. None if nobody has looked.
+            too; -1 for others. None if nobody looked.
         equal: A number for each clip of the table; clips of one number have the same features.
         parts: The parts of joined features; none of others.
     """

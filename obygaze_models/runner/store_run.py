@@ -101,9 +101,9 @@ class StoreRun:
     @cached_property
     def _leak_index(self) -> LeakIndex:
         table = self.table
-        copies = None if self.features is None else self.features.copies
-        if copies is None:
-            copies = np.full(len(table), -1, dtype=np.intp)
+        copies = np.full(len(table), -1, dtype=np.intp)
+        if self.features is not None and self.features.copies is not None:
+            copies = self.features.copies
         return LeakIndex(table.ids, table.clip_numbers, table.film_numbers, copies)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:

@@ -42,7 +42,10 @@ EXPRESSIONS: list[tuple[str, Rule]] = [
     ("level == S", of_level(lambda clip: clip.level == "S")),
     ("level in {S, NS}", of_level(lambda clip: clip.level in ("S", "NS"))),
     ("Look in concept", of_level(lambda clip: "Look" in clip.concepts)),
-    ("not concept and level", lambda clip: not clip.concepts and bool(clip.level)),
+    (
+        "not concept and level",
+        lambda clip: False if clip.concepts else bool(clip.level) or None,
+    ),
     (
         "level != EN and Body not in concept",
         of_level(lambda c: c.level != "EN" and "Body" not in c.concepts),

@@ -533,7 +533,7 @@ def test_two_files_whose_films_would_have_one_id_are_refused(tmp_path: Path) -> 
         path.write_text(one_cue("Sure"))
     with pytest.raises(FixInput) as raised:
         import_segments(paths, "made-up", 25)
-    assert raised.value.message == "two films would have the id 'a_b'"
+    assert raised.value.message == "'a b' and 'a_b' both become the film 'a_b'"
 
 
 def test_one_film_may_have_several_files_however_its_accents_are_coded(
@@ -544,7 +544,11 @@ def test_one_film_may_have_several_files_however_its_accents_are_coded(
         folder = tmp_path / f"{len(spelling)}"
         folder.mkdir()
         (folder / f"{spelling}.vtt").write_text(one_cue(f"<v {voice}>Sure"))
-    paths = sorted(tmp_path.rglob("*.vtt"))
+    columns = "movie_id,annotator,start_s,end_s,level,concepts"
+    for number, spelling in enumerate(("é", "e\u0301")):
+        row = f"{spelling},Eva{number},0,1,S,"
+        (tmp_path / f"{number}.csv").write_text(f"{columns}\n{row}\n", "utf-8")
+    paths = [*sorted(tmp_path.rglob("*.vtt")), *sorted(tmp_path.glob("*.csv"))]
     assert import_segments(paths, "made-up", 25).manifest.films == ("e",)
 
 
