@@ -73,7 +73,7 @@ class ConceptBank(Savable):
             machines: The features of all rows.
             targets: Targets of all rows, as from `concept_columns`.
             rows: The numbers of the rows to use.
-            groups: The film of each row of `machines`, for the inner folds.
+            groups: The group of each row of `machines`, such as its film, for the inner folds.
         """
         n_features = machines.X.shape[1]
         n_concepts = targets.shape[1]

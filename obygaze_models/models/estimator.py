@@ -192,7 +192,8 @@ class Classifier(Savable):
         Args:
             X: One row of numbers for each clip.
             y: The class of each row.
-            groups: The film of each row, for an estimator that validates on whole films.
+            groups: The group of each row, such as its film; an estimator that validates does so
+                on whole groups.
         """
         X, y = self._check_training(X, y, dtype=np.float64)
         self.classes_, codes = encode_classes(y)

@@ -110,7 +110,7 @@ class ClipTable:
 
     @property
     def shared_clips(self) -> IntArray | None:
-        """The same numbers, where annotators have rows about one clip; else None."""
+        """`clip_numbers`; None where each row is about a clip of its own."""
         return None if self.n_distinct == len(self) else self.clip_numbers
 
     @cached_property
@@ -497,8 +497,8 @@ def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> st
         f" {count(table.n_distinct, 'clip')}"
     )
     opposite = []
+    numbers = table.clip_numbers
     for name, of_task in labels.items():
-        numbers = table.clip_numbers
         both = np.intersect1d(numbers[of_task == 1], numbers[of_task == 0])
         if len(both):
             opposite.append(f"{count(len(both), 'clip')} ({name})")

@@ -277,7 +277,9 @@ class _Labels:
         hint = "write them alike"
         is_in = {"==": "in", "!=": "not in"}.get(sign)
         if is_in:
-            positive = found.get(folded[0], asked[:1])
+            # As cells have it: `yes` may be asked for a column that has `Yes`.
+            words = self.words(column)
+            positive = [word for word in words if without_spelling(word) == folded[0]]
             listed = ", ".join(map(quoted_word, positive))
             text = f"{quoted_word(column)} {is_in} {{{listed}}}"
             hint += f", or --task {shlex.quote(text)}"
@@ -358,7 +360,7 @@ class _Labels:
             )
         text = f"{quoted_word(column)} {sign} {quoted_word(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)
-        name = f"{column}{sign}{value}".replace("==", "=")
+        name = f"{column}{'=' if sign == '==' else sign}{value}"
         words = f"{column} {IN_WORDS[sign]} {value}"
         title = words + self.against(column, parse(text))
         question = f"{ASKED} for which clips {words}?"

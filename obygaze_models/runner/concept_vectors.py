@@ -177,7 +177,8 @@ class ConceptVectors:
     ) -> Examples:
         """Return the examples of the concepts that can be found on some clips."""
         targets = self.targets(settings["against"])
-        columns = findable(targets[self.features.row_of[clips]])
+        numbers = self.table.clip_numbers[clips]
+        columns = findable(targets[self.features.row_of[clips]], numbers)
         if held.file_folds is not None:
             columns.sort(key=self._released_rank)
         groups: NDArray[Any] | None = held.films if held.is_by_film else held.clips
@@ -243,8 +244,8 @@ class Examples:
         machines: The features of each row, on which machines are fitted.
         targets: A column for each concept, as `ConceptVectors.targets`.
         names: The names of the concepts.
-        groups: What stays together of the rows, such as their films, where vectors are found
-            without some of them.
+        groups: The group of each row, such as its film: vectors are found without whole groups.
+            None where each row stands alone.
         settings: The settings of concept vectors.
         seed: The seed of a balanced draw.
         scale: Whether vectors are found on rows that were scaled as those rows alone. They are then
@@ -280,11 +281,27 @@ class Examples:
         return found
 
 
-def findable(targets: Targets) -> list[int]:
+def fewest_examples(targets: Targets, numbers: IntArray) -> IntArray:
+    """Return the number of positive, or of negative, examples of each concept, if it is smaller.
+
+    Rows of several annotators about one clip are one example.
+
+    Args:
+        targets: A row for each example, and a column for each concept.
+        numbers: The number of the clip that each row is about.
+    """
+    fewest = []
+    for column in targets.T:
+        n_positive = np.count_nonzero(np.bincount(numbers[column == 1]))
+        n_negative = np.count_nonzero(np.bincount(numbers[column == 0]))
+        fewest.append(min(n_positive, n_negative))
+    return np.array(fewest, dtype=np.intp)
+
+
+def findable(targets: Targets, numbers: IntArray) -> list[int]:
     """Return the columns of concepts with enough positive and negative examples."""
-    n_positive = (targets == 1).sum(axis=0)
-    n_negative = (targets == 0).sum(axis=0)
-    columns = np.flatnonzero(np.minimum(n_positive, n_negative) >= MIN_CLIPS).tolist()
+    n_clips = fewest_examples(targets, numbers)
+    columns = np.flatnonzero(n_clips >= MIN_CLIPS).tolist()
     if not columns:
         raise FixTraining(
             f"no concept has {MIN_CLIPS} training clips with it and {MIN_CLIPS} without"

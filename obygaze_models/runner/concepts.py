@@ -21,7 +21,11 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, TEXTS, find_kind
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schema import Model
-from obygaze_models.runner.concept_vectors import MIN_CLIPS, ConceptVectors, Targets
+from obygaze_models.runner.concept_vectors import (
+    MIN_CLIPS,
+    ConceptVectors,
+    fewest_examples,
+)
 from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import HeldOut, nothing_held_out
 from obygaze_models.runner.rows import ConceptRow, NodeRow
@@ -88,7 +92,8 @@ def rare_concepts(run: StoreRun) -> dict[str, dict[str, int]]:
                     continue
                 seen.add((against, hash_of_clips))
                 targets = vectors.targets(against)[vectors.features.row_of[clips]]
-                for name, n_clips in _too_few(run, targets).items():
+                n_of_concept = fewest_examples(targets, run.table.clip_numbers[clips])
+                for name, n_clips in _too_few(run, n_of_concept).items():
                     of_concept = {"folds": 0, "of": 0, "least": n_clips}
                     facts = rare.setdefault(name, of_concept)
                     facts["folds"] += 1
@@ -98,9 +103,8 @@ def rare_concepts(run: StoreRun) -> dict[str, dict[str, int]]:
     return rare
 
 
-def _too_few(run: StoreRun, targets: Targets) -> dict[str, int]:
+def _too_few(run: StoreRun, n_clips: IntArray) -> dict[str, int]:
     """Return the concepts that too few clips have or lack, with the number of these clips."""
-    n_clips = np.minimum((targets == 1).sum(axis=0), (targets == 0).sum(axis=0))
     # A concept that this manifest never uses is no news of a fold.
     is_used = run.table.has_concept.any(axis=0)
     rare = {}

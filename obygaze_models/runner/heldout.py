@@ -35,7 +35,7 @@ class HeldOut:
         name: The name of the fold.
         units: The number of what is held out as a whole: of each clip's film, or of the clip.
         films: The film of each clip.
-        clips: The number of the clip that each row is about; None where each is of its own.
+        clips: The number of the clip that each row is about; None where no two rows share one.
         is_by_film: Whether whole films are held out.
         train: The rows that train.
         validation: The rows that choose: when to stop, a setting, a threshold.
@@ -97,9 +97,9 @@ class HeldOut:
 
     @property
     def training_groups(self) -> NDArray[Any] | None:
-        """What of the training rows stays together where some of them are left out.
+        """The group of each training row: fits that leave out rows leave out whole groups.
 
-        These are films; of one film, rows about one clip. None where each row stands alone.
+        It is the film; where all rows are of one film, the clip. None where each row stands alone.
         """
         films = self.training_films
         if films is None and self.clips is not None:
@@ -138,8 +138,9 @@ def folds_of(
             if pair[0] != task:
                 continue
             tests = usable & (labels[pair[1]] >= 0)
-            may_be_used = (splits, trains, tests, file_folds)
-            make = partial(_held_out, protocol, table, pair, *may_be_used)
+            make = partial(
+                _held_out, protocol, table, pair, splits, trains, tests, file_folds
+            )
             folds[pair] = MadeWhenAsked(len(splits), make)
     return {pair: folds[pair] for pair in protocol.pairs}
 

@@ -471,8 +471,9 @@ def read_folder(folder: Path) -> Run:
             where=str(path),
             hint=RUN_AGAIN,
         )
-    # The first runs have none.
-    if about.get("sha256") not in (None, document_sha256(about)):
+    # The first runs have no checksum.
+    checksum = about.get("sha256")
+    if checksum is not None and checksum != document_sha256(about):
         problem = "this is not the file that this run wrote: its sha256 is another one"
         raise Corrupt(problem, where=str(path), hint=RUN_AGAIN)
     return Run(folder, about)

@@ -111,14 +111,15 @@ def training_protocol(
         changes = keys
     honest = load_protocol("honest", changes, [task])
     honest = replace(honest, data=with_view(honest.data, manifest, stores))
-    is_set = {
+    not_saved = {
         "data.scale": honest.data.scale != NONE,
         "data.erase": honest.data.erase,
         "fit.choose_store": honest.fit.choose_store,
     }
-    for key in filter(is_set.get, is_set):
-        what = "a saved model reads one store, and its features as they are"
-        raise FixUsage(what, hint=f"omit {key}")
+    for key, is_set in not_saved.items():
+        if is_set:
+            what = "a saved model reads one store, and its features as they are"
+            raise FixUsage(what, hint=f"omit {key}")
     if kind == CAV and task != DEFAULT_TASK:
         raise FixUsage(
             f"concept vectors have a task for each concept, got the task {task!r}",
@@ -183,7 +184,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         if not n_of_concept[name]:
             continue
         positive = has[name] & rated
-        n_clips = int(positive.sum())
+        n_clips = len(np.unique(table.clip_numbers[positive]))
         n_films = len(np.unique(table.films[positive]))
         if n_clips >= MIN_CLIPS and n_films > 1:
             tasks[name] = _concept_task(name)
@@ -206,8 +207,8 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     n_others = int((~np.isin(table.levels, ("EN", *RATED))).sum())
     if n_others:
         text = (
-            f"{count(n_others, 'clip')} of other levels than EN, HN and S (such as NS) train no"
-            " vector: they are an example of no concept, and of its absence."
+            f"{count(n_others, table.counted_as)} of other levels than EN, HN and S (such as NS)"
+            " train no vector: they are an example of no concept, and of its absence."
         )
         report = replace(report, notes=(*report.notes, text))
     settings = {**default_settings("svm"), "C": PUBLISHED_TOLERANCE}
@@ -290,7 +291,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         # The clips that are a positive or a negative example of some concept.
         targets = store.vectors.targets(settings["against"])
         targets = targets[features.row_of[found_on]]
-        used = (targets[:, findable(targets)] >= 0).any(axis=1)
+        columns_found = findable(targets, table.clip_numbers[found_on])
+        used = (targets[:, columns_found] >= 0).any(axis=1)
         rows = np.union1d(rows, found_on[used])
     # Rows of several annotators may be about one clip of the store, or one segment.
     names_of_rows = features.store_ids
@@ -414,7 +416,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
             manifest=manifest.name,
             manifest_sha256=manifest_sha256(manifest),
             view=protocol.data.view,
-            n_clips=len({table.clip_of[table.ids[row]] for row in rows.tolist()}),
+            n_clips=len(np.unique(table.clip_numbers[rows])),
             n_films=len(film_ids),
             films=tuple(film_ids),
             citation=manifest.header.citation,

@@ -806,6 +806,19 @@ def test_what_makes_clips_easy_is_as_sure_however_many_annotators_agree(
     assert found[half:] == expected
 
 
+@pytest.mark.parametrize("n_rows", [1, 4])
+def test_too_few_clips_are_too_few_however_many_annotators_agree(n_rows: int) -> None:
+    clips = np.repeat(np.arange(52), n_rows)
+    film = np.where(clips < 24, "alba", np.where(clips < 48, "brug", "cove"))
+    is_right = clips % 3 > 0
+    factors = {"dark": clips % 24 < 2}
+    of_all, alba, _, cove = analyse_success(is_right, factors, film, clips=clips)
+    # By hand: clips 0 and 1, 24 and 25, 48 and 49.
+    assert [factor.name for factor in of_all.factors] == ["dark"]
+    assert alba.left_out == {"dark": "2 of 24 clips are with it"}
+    assert cove.note == "4 clips, 5 are needed for 1 factors"
+
+
 @pytest.mark.parametrize("has_times", [True, False])
 @pytest.mark.parametrize(
     ("withdrawn", "other", "is_withdrawn"),

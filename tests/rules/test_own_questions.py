@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from hypothesis import given, reject, settings
+from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -142,6 +142,7 @@ YES_OR_NO = ("yes", "Yes", "YES", "no", "No", "NO")
     others=st.sampled_from(((), ("maybe",))),
     name=st.sampled_from(("close", "close-up")),
 )
+@example(cells=["Yes", "no", "No"], others=(), name="close")
 def test_the_task_in_a_hint_has_the_clips_that_were_asked_for(
     cells: list[str], others: tuple[str, ...], name: str
 ) -> None:

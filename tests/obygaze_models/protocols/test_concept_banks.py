@@ -111,6 +111,9 @@ def test_a_concept_needs_three_examples_of_each_kind() -> None:
         [1, 1, 1, 1, 0, 0, 0],
     ]
     targets = np.array(columns).T
-    assert findable(targets) == [0, 3]
+    numbers = np.arange(7)
+    assert findable(targets, numbers) == [0, 3]
+    # The first two rows are about one clip, whose annotators agree.
+    assert findable(targets, np.maximum(numbers, 1)) == [3]
     with pytest.raises(FixTraining, match="no concept has 3 training clips with it"):
-        findable(targets[:, 1:3])
+        findable(targets[:, 1:3], numbers)

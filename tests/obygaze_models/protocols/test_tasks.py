@@ -163,6 +163,11 @@ def test_a_word_that_reads_as_two_expressions_is_a_word() -> None:
     assert asked("mood", cells, longer).tasks[longer].positive == longer
 
 
+def test_each_word_has_a_task_also_where_words_have_signs_of_expressions() -> None:
+    found = asked("rule", ["x==y", "x=y", "z", "==z"], "rule").tasks
+    assert set(found) == {"rule===z", "rule=x==y", "rule=x=y", "rule=z"}
+
+
 @pytest.mark.parametrize(
     ("cells", "limit"),
     [
