@@ -9,9 +9,8 @@ two answers are equal or not.
 from __future__ import annotations
 
 import shlex
-import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +36,7 @@ from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.expression import CONCEPTS, is_labelled, quoted_word
 from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Manifest
+from obygaze_features.manifest.own_labels import spellings_of
 from obygaze_features.manifest.same_clip import (
     clips_of_rows,
     require_a_row_for_each,
@@ -99,7 +99,7 @@ class ReliabilityAudit(Audit):
                 f"Krippendorff's alpha (nominal) of {len(self.raters)} raters:"
                 f" {krippendorff}.",
             ]
-        for spellings in _spellings(self.words):
+        for spellings in spellings_of(self.words):
             sentences.append(
                 f"{' and '.join(map(repr, spellings))} count as different words: write them alike"
                 " if they mean the same."
@@ -266,16 +266,6 @@ def _answers(manifest: Manifest, column: str) -> dict[str, str]:
         clip: words.get(label, "")
         for clip, label in zip(table.ids, labels, strict=True)
     }
-
-
-def _spellings(words: Iterable[str]) -> list[list[str]]:
-    """Return the words that differ in capitals, blanks or accents alone, in groups."""
-    groups: dict[str, list[str]] = {}
-    for word in words:
-        decomposed = unicodedata.normalize("NFKD", "".join(word.split()))
-        letters = [mark for mark in decomposed if not unicodedata.combining(mark)]
-        groups.setdefault("".join(letters).casefold(), []).append(word)
-    return [group for group in groups.values() if len(group) > 1]
 
 
 def _are_numbers(

@@ -396,9 +396,9 @@ def _cases_of_makers(wanted: Wanted, stored: StoreState) -> Iterator[tuple[Case,
 
 
 def was_computed(row: Row) -> bool:
-    """Return whether a row has features; those of its video are known then.
+    """Return whether the video that a row names, if it names one, is the one of its features.
 
-    While a row with features gets further arrays, it counts as not extracted.
+    A row with features that gets further arrays counts as not extracted until it has them.
     """
     return row.is_ok or row.reason == NOT_EXTRACTED
 

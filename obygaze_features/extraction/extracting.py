@@ -448,14 +448,17 @@ def _without_video(row: Row) -> PlannedClip:
 def _has_the_video_of(row: Row, clip: PlannedClip, films: Container[str]) -> bool:
     """Return whether the times of a planned row can be those in the video of a clip.
 
-    The times of a part count in the file of its film, and a clip without times has a file of its
-    own now. What was a whole file is not the film of several clips now.
+    If the clip has other times now, a planned part must be of the file of several parts, and a
+    planned whole file must not be. A clip without times now has a file of its own.
     """
     if row.movie_id != clip.movie_id:
         return False
-    if (row.start_s, row.end_s) == (None, None):
-        return clip.video not in films
-    return (clip.start_s, clip.end_s) != (None, None)
+    planned_times = (row.start_s, row.end_s)
+    times = (clip.start_s, clip.end_s)
+    if planned_times == times:
+        return True
+    was_part = planned_times != (None, None)
+    return times != (None, None) and was_part == (clip.video in films)
 
 
 # --- Seal ---

@@ -274,9 +274,10 @@ def search(
 ) -> Hits:
     """Find clips by a text or a clip.
 
-    A text needs a store of CLIP, SigLIP or X-CLIP, for sound of CLAP, or of words, of which clips
-    without words are left out. Of several annotators' rows, one counts. What -o writes becomes
-    segments with `obygaze manifest export elan MANIFEST --predictions FILE`.
+    A text needs a store of CLIP, SigLIP or X-CLIP, of CLAP for sound, or of words. In a store of
+    words, clips without words are left out. Of a clip with rows of several annotators, one row is
+    compared.
+    `obygaze manifest export elan MANIFEST --predictions FILE` makes segments of what -o writes.
 
     Of a clip with several vectors, such as frames, the one most like the query counts; frames that
     pad a short clip do not count. The store is read part by part.

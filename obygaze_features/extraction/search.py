@@ -16,7 +16,7 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.store.identity import identities_of
 from obygaze_features.store.joining import refuse_joined
-from obygaze_features.store.layout import N_WORDS
+from obygaze_features.store.layout import N_WORDS, belongs_to
 from obygaze_features.store.recipe import same_space, space_of_array
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def search(
         query = _vector_of_text(store, array, text, weights, here)
     else:
         query = _vector_of_clip(store, array, like or "")
-    is_compared = _compared_rows(store, like, here)
+    is_compared = _compared_rows(store, array, like, here)
     rows, cosines = _most_similar(store, array, query, is_compared, top)
     clip_ids = store.clip_ids[rows].tolist()
     movie_ids = store.movie_ids[rows].tolist()
@@ -151,7 +151,7 @@ def _vector_of_text(
 
 
 def _compared_rows(
-    store: Store, like: str | None, workspace: Workspace
+    store: Store, array: str, like: str | None, workspace: Workspace
 ) -> NDArray[np.bool_]:
     """Return which rows are compared: of a clip with several annotators one, of `like` none.
 
@@ -166,7 +166,7 @@ def _compared_rows(
             left_out += ids if like in ids else ids[1:]
     is_compared: NDArray[np.bool_] = ~np.isin(store.clip_ids, np.array(left_out, str))
     n_words = store.record.array(N_WORDS)
-    if n_words is not None and not n_words.shape:
+    if n_words is not None and belongs_to(n_words, store.array(array)):
         is_compared &= store.read(n_words, np.arange(len(store))) > 0
     return is_compared
 

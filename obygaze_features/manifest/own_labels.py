@@ -2,9 +2,10 @@
 
 import re
 import shlex
+import unicodedata
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from obygaze_features.core.console import count
 from obygaze_features.manifest.expression import NUMBER, plain_value
@@ -148,6 +149,24 @@ def is_yes_and_no(words: Collection[str]) -> bool:
     """Return whether the words of a column are yes and no, in any of their forms."""
     written = {word.lower() for word in words}
     return len(words) == 2 and any(written == set(pair) for pair in YES_AND_NO)
+
+
+def spellings_of(words: Iterable[str]) -> list[list[str]]:
+    """Return words that are one word in other spellings, in groups."""
+    groups: dict[str, list[str]] = {}
+    for word in words:
+        groups.setdefault(without_spelling(word), []).append(word)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def without_spelling(word: str) -> str:
+    """Return a word without what people write in several ways.
+
+    These are capitals, blanks, accents, and the two kinds of apostrophes.
+    """
+    decomposed = unicodedata.normalize("NFKD", "".join(word.split()))
+    letters = [mark for mark in decomposed if not unicodedata.combining(mark)]
+    return "".join(letters).casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
 
 
 def has_numbers(cells: Sequence[str]) -> bool:

@@ -555,7 +555,9 @@ def merge(
         raise FixUsage(
             "a merger needs at least two stores", hint="obygaze store merge --help"
         )
-    _require_once([(store.seal, store) for store in opened], "store")
+    _require_once(
+        [(store.seal, store) for store in opened], "store", "name each store once"
+    )
     arrays = _common_arrays(opened)
     terms = _common_terms(opened, licence)
     _check_kinds(opened)
@@ -576,7 +578,9 @@ def merge(
     )
 
 
-def _require_once(named: Iterable[tuple[Hashable, Store]], noun: str) -> None:
+def _require_once(
+    named: Iterable[tuple[Hashable, Store]], noun: str, hint: str
+) -> None:
     """Raise an error for a store or a part of a store that is there twice, by its key."""
     location_of_key: dict[Hashable, str] = {}
     for key, store in named:
@@ -584,8 +588,7 @@ def _require_once(named: Iterable[tuple[Hashable, Store]], noun: str) -> None:
             raise FixUsage(
                 f"this is the same {noun} as {location_of_key[key]}",
                 where=store.location,
-                hint=f"name each {noun} once; for the clips of two stores of one recipe: obygaze"
-                " store merge --help",
+                hint=hint,
             )
         location_of_key[key] = store.location
 
@@ -831,7 +834,10 @@ def join(
             "a join needs at least two parts", hint="obygaze store join --help"
         )
     _require_once(
-        [((part.fingerprint, part.array), store) for store, part in named], "part"
+        [((part.fingerprint, part.array), store) for store, part in named],
+        "part",
+        "name each array of a recipe once; for the clips of two stores of one recipe: obygaze"
+        " store merge --help",
     )
     order = canonical_order([one.part for one in named])
     opened = [named[place].store for place in order]

@@ -66,6 +66,7 @@ def check_joined_arrays(
     recipe: Mapping[str, Any], arrays: Sequence[Array], where: str
 ) -> None:
     """Raise an error unless a store of a recipe may have these arrays, if it joins parts."""
+    # Imported late, since it needs NumPy.
     from obygaze_features.store.layout import N_WORDS
 
     parts = parts_of(recipe)

@@ -179,7 +179,7 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def belongs_to(companion: Array, array: Array) -> bool:
-    """Return whether an array has the times or the mask of the frames of another one, or its words.
+    """Return whether an array has times, the mask or the number of words of another one.
 
     Section 4 of docs/store.md says which arrays belong together; this function alone decides it.
     """

@@ -394,7 +394,9 @@ def compare_with_source(
             # Up to the last of these stores, both have one history.
             sentence = "it was changed here, and its source was replaced since"
             sentence_of_seal = {entry.seal: sentence}
-    for seal, sentence in sentence_of_seal.items():
+    if sentence_of_seal:
+        # The first of these stores lacks the most changes.
+        seal, sentence = next(iter(sentence_of_seal.items()))
         since = theirs.changes_since(seal)
         n_clips = _n_withdrawn(copy, Withdrawals.of([compared]).by(since))
         if n_clips:

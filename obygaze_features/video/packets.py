@@ -208,8 +208,8 @@ def read_packets(
         n_absent = stream.frames - int(table["dts"][-1]) - 1
         first = first_doubtful_byte(path, n_absent, len(container.streams))
         if first < path.stat().st_size:
-            # Of a file that ends inside the head of a chunk, that is no packet. The last one is
-            # doubtful too: the packet behind it would tell its time.
+            # Where the file ends inside the head of a chunk, that chunk is no packet. The last
+            # packet is doubtful too: only the next one would tell its time.
             first = min(first, int(table["offset"][-1]))
         seen.broken |= table["offset"] >= first
     if "matroska" in container.format.name and seen.is_broken:

@@ -22,6 +22,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.manifest.expression import (
     CONCEPTS,
     NUMBER,
+    Expression,
     parse,
     plain_value,
     quoted_word,
@@ -33,7 +34,14 @@ from obygaze_features.manifest.model import (
     own_columns,
     require_numbers,
 )
-from obygaze_features.manifest.own_labels import MOST_WORDS, YES_AND_NO, limit_of
+from obygaze_features.manifest.own_labels import (
+    MOST_WORDS,
+    YES_AND_NO,
+    has_numbers,
+    limit_of,
+    spellings_of,
+    without_spelling,
+)
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.reading import load_protocol, protocol_names
@@ -184,10 +192,13 @@ def asked_tasks(
         raise FixUsage(
             f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
         )
-    positive = parse(text, columns=manifest.columns, where=f"--task {text}").text
-    return {
-        text: AskedTask(Task(positive=positive), f"{ASKED} for which clips {text}?")
-    }
+    positive = parse(text, columns=manifest.columns, where=f"--task {text}")
+    title = ""
+    compared = [*positive.compared]
+    if len(compared) == 1 and compared[0] in manifest.columns:
+        title = text + labels.against(compared[0], positive)
+    task = Task(title=title, positive=positive.text)
+    return {text: AskedTask(task, f"{ASKED} for which clips {text}?")}
 
 
 def _task_of_protocol(place: str, name: str) -> Task:
@@ -248,31 +259,34 @@ class _Labels:
     def require_one_spelling(
         self, column: str, asked: Sequence[str], sign: str = "=="
     ) -> None:
-        """Raise an error if an asked word of a column is also there in other capitals.
+        """Raise an error if an asked word of a column is also there in another spelling.
 
         Args:
             column: The column.
             asked: The words.
             sign: How clips compare with the asked word to be positive; "" if nobody said.
         """
-        spellings_of: dict[str, list[str]] = {}
-        for word in self.words(column):
-            spellings_of.setdefault(word.casefold(), []).append(word)
-        for word in asked:
-            spellings = spellings_of.get(word.casefold(), [])
-            if len(spellings) > 1:
-                hint = "write them alike"
-                is_in = {"==": "in", "!=": "not in"}.get(sign)
-                if is_in:
-                    positive = spellings_of[asked[0].casefold()]
-                    listed = ", ".join(map(quoted_word, positive))
-                    text = f"{quoted_word(column)} {is_in} {{{listed}}}"
-                    hint += f", or --task {shlex.quote(text)}"
-                raise FixInput(
-                    f"the column {column} has both {' and '.join(map(repr, spellings))}",
-                    where=self.manifest.name,
-                    hint=hint,
-                )
+        folded = [without_spelling(word) for word in asked]
+        found = {}
+        for spellings in spellings_of(self.words(column)):
+            word = without_spelling(spellings[0])
+            if word in folded:
+                found[word] = spellings
+        if not found:
+            return
+        hint = "write them alike"
+        is_in = {"==": "in", "!=": "not in"}.get(sign)
+        if is_in:
+            positive = found.get(folded[0], asked[:1])
+            listed = ", ".join(map(quoted_word, positive))
+            text = f"{quoted_word(column)} {is_in} {{{listed}}}"
+            hint += f", or --task {shlex.quote(text)}"
+        both = [" and ".join(map(repr, spellings)) for spellings in found.values()]
+        raise FixInput(
+            f"the column {column} has both {'; '.join(both)}",
+            where=self.manifest.name,
+            hint=hint,
+        )
 
     def tasks_of_column(self, column: str) -> dict[str, AskedTask]:
         """Return the task of yes and no, or a task for each word."""
@@ -317,6 +331,19 @@ class _Labels:
             }
         raise FixUsage(f"{problem}; which are positive?", hint=option)
 
+    def against(self, column: str, positive: Expression) -> str:
+        """Return the other words of a column for the title of a task; not many numbers."""
+        others = [
+            word
+            for word in self.words(column)
+            if not positive.holds({column: [word]}.__getitem__)
+        ]
+        is_long = len(others) > MOST_IN_TITLE
+        if not others or (is_long and has_numbers(others)):
+            return ""
+        shown = few(others, MOST_IN_TITLE) if is_long else " or ".join(others)
+        return f", against {shown}"
+
     def task_of_value(self, column: str, sign: str, value: str) -> dict[str, AskedTask]:
         """Return the task of the clips that compare so with a value, against the other ones."""
         values = self.words(column)
@@ -333,12 +360,6 @@ class _Labels:
         require_numbers(parse(text), self.clips, self.manifest.name)
         name = f"{column}{sign}{value}".replace("==", "=")
         words = f"{column} {IN_WORDS[sign]} {value}"
-        title = words
-        if len(values) <= MOST_IN_TITLE:
-            condition = parse(text).holds
-            others = [
-                word for word in values if not condition({column: [word]}.__getitem__)
-            ]
-            title = f"{words}, against {' or '.join(others)}"
+        title = words + self.against(column, parse(text))
         question = f"{ASKED} for which clips {words}?"
         return {name: AskedTask(Task(title=title, positive=text), question)}

@@ -33,7 +33,6 @@ from obygaze_models.models.common import (
 )
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import Data, Protocol
-from obygaze_models.protocols.splits import NO_ROWS
 
 ALL_PADDING = "failed: all frames are padding"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
@@ -57,7 +56,7 @@ class Features:
         origin: What run.json says about the store.
         store_ids: The id that the store has for each clip of the table.
         copies: The number of its group for each clip of the table whose features another clip has
-            too; -1 for others.
+            too; -1 for others. None if nobody looked.
         equal: A number for each clip of the table; clips of one number have the same features.
         parts: The parts of joined features; none of others.
     """
@@ -68,7 +67,7 @@ class Features:
     missing: Mapping[str, str]
     origin: Mapping[str, Any] = field(default_factory=dict)
     store_ids: Sequence[str] = ()
-    copies: IntArray = field(default_factory=NO_ROWS.copy)
+    copies: IntArray | None = None
     equal: IntArray | None = None
     parts: Sequence[JoinedPart] = ()
 

@@ -30,6 +30,7 @@ from obygaze_models.evaluation.metrics import (
     BRIER,
     MARGIN_METRICS,
     METRICS,
+    PREVALENCE,
     MetricValues,
     RandomOrder,
     evaluate,
@@ -320,6 +321,9 @@ class Cell:
         for name in metrics:
             if find_metric(name).needs_positives:
                 values[name] = np.where(n_positive == 0, np.nan, values[name])
+            if name == PREVALENCE.name:
+                # A count of clips, and no mean over the folds that test parts of a film.
+                values[name] = n_positive / np.bincount(codes)
         return [str(name) for name in names], values
 
     def _within_units(

@@ -102,7 +102,7 @@ class StoreRun:
     def _leak_index(self) -> LeakIndex:
         table = self.table
         copies = np.full(len(table), -1, dtype=np.intp)
-        if self.features is not None:
+        if self.features is not None and self.features.copies is not None:
             copies = self.features.copies
         return LeakIndex(table.ids, table.clip_numbers, table.film_numbers, copies)
 

@@ -38,6 +38,8 @@ KEPT = "films.frames-16x256-nearest-squash"
 
 # What clips are in a manifest: parts of the film, the same a little later, or files of their own.
 FORMS = ("parts", "later", "own")
+# Parts of files of their own.
+OWN_PARTS = "own parts"
 Step = tuple[str, str | bool]
 # A run that stops, changes, and the same run again.
 STOPPED: Sequence[Sequence[Step]] = (
@@ -55,6 +57,11 @@ CHANGES = st.one_of(
 def clips_of(form: str) -> tuple[Clip, ...]:
     if form == "own":
         return tuple(Clip(f"m-{n}", "m", n, f"own-{n}.mp4") for n in range(N_CLIPS))
+    if form == OWN_PARTS:
+        times = {"start_s": 0.2, "end_s": 1.2}
+        return tuple(
+            Clip(f"m-{n}", "m", n, f"own-{n}.mp4", **times) for n in range(N_CLIPS)
+        )
     late_s = 0.4 if form == "later" else 0.0
     return tuple(
         Clip(f"m-{n}", "m", n, "film.mp4", start_s=n + late_s, end_s=n + late_s + 1)
@@ -157,15 +164,26 @@ def follow(steps: Sequence[Step], videos: Path) -> None:
     "steps",
     [
         [("keep", True), ("clips", "own"), ("keep", False)],
+        [("keep", True), ("clips", OWN_PARTS), ("keep", False)],
         [("run", True), ("clips", "later"), ("keep", False), ("run", False)],
         [("run", False), ("further", True), ("film", "film-1"), ("further", False)],
     ],
-    ids=["files of their own", "kept frames", "a further array"],
+    ids=["own files", "parts of own files", "kept frames", "a further array"],
 )
 def test_a_run_that_goes_on_takes_no_other_clip(
     steps: Sequence[Step], videos: Path
 ) -> None:
     follow(steps, videos)
+
+
+def test_a_clip_that_is_the_whole_file_of_others_is_read(
+    videos: Path, tmp_path: Path
+) -> None:
+    world = World(tmp_path / "world", videos)
+    whole = Clip("m-all", "m", video="film.mp4")
+    world.manifest = world.manifest.with_clips((whole, *world.manifest.clips))
+    world.take("run", False)
+    assert open_store(world.folder / "stores" / SEEN).record.rows.ok == 1 + N_CLIPS
 
 
 def test_a_film_that_is_replaced_after_the_plan_gives_no_row(

@@ -142,9 +142,7 @@ def of_frames(arrays: Sequence[Array], name: str) -> set[str]:
         names |= {"time_s", "asked_s"}
     if name == "mask":
         names |= {"time_s", "asked_s"}
-    if {**FEATURES, **COMPANIONS}[name][0].startswith(
-        "float"
-    ) and name not in COMPANIONS:
+    if name in FEATURES and FEATURES[name][0].startswith("float"):
         # Of words: without them nobody knows which vectors are those of no words.
         names.add("n_words")
     return (names | {"start_s", "end_s"}) & here

@@ -112,7 +112,7 @@ def new_targets(folder: Path) -> list[Target]:
         {"pier.ass": ASS.encode()},
         {"t.csv": CUES.encode()},
         {"t.csv": TEXTS.encode()},
-        {f"t.xlsx/{name}": data for name, data in cues.items()},
+        cues,
     ]
     marks = {
         "m.ada.csv": MARKS.encode(),
@@ -136,9 +136,7 @@ def new_targets(folder: Path) -> list[Target]:
         Target("marks", [marks], _read_marks, 12),
         Target("tiers", tiers, _read_tiers, 12),
         Target("sample", [drawn], _read_sample, 10),
-        Target(
-            "workbook", [{f"t.xlsx/{k}": v for k, v in book.items()}], _read_book, 8
-        ),
+        Target("workbook", [book], _read_book, 8),
         Target("tasks", [own], _read_tasks, 8),
         Target("sentences", [_sentences()], _read_sentences, 6),
         Target("npz arrays", _exported(folder / "kept"), _read_exported, 6),
@@ -179,8 +177,8 @@ def place_of(files: Tree, folder: Path) -> Path:
     return written(plain, folder)
 
 
-def _members(path: Path, prefix: str = "") -> Tree:
-    with zipfile.ZipFile(path) as archive:
+def _members(file: Path | io.BytesIO, prefix: str) -> Tree:
+    with zipfile.ZipFile(file) as archive:
         return {prefix + name: archive.read(name) for name in archive.namelist()}
 
 
@@ -189,7 +187,7 @@ def _sheet_of(table: str, path: Path, delimiter: str = ",") -> Tree:
 
     rows = [line.split(delimiter) for line in table.splitlines()]
     write_workbook(path, {"clips": rows})
-    return _members(path)
+    return _members(path, "t.xlsx/")
 
 
 def _all(*works: Callable[[], object]) -> None:
@@ -396,9 +394,7 @@ def _sentences() -> Tree:
     names = {"prompt": list("abcd"), "template": ["x"] * 4, "attribute": words}
     rows = np.random.default_rng(5).normal(size=(4, 3)).astype(np.float32)
     np.savez(out, embeddings=rows, space_id="space#1", **names)
-    out.seek(0)
-    with zipfile.ZipFile(out) as archive:
-        return {f"t.npz/{name}": archive.read(name) for name in archive.namelist()}
+    return _members(out, "t.npz/")
 
 
 def _read_sentences(files: Tree, folder: Path) -> None:

@@ -289,8 +289,12 @@ def _scenes(one: Experiment) -> dict[str, float]:
         return {clip.clip_id: float(clip.scene or 0) for clip in clips}
     if any(clip.start_s is None for clip in clips):
         return {clip.clip_id: 0.0 for clip in clips}
-    ordered = sorted(clips, key=lambda clip: (clip.movie_id, clip.start_s))
-    return {clip.clip_id: float(rank) for rank, clip in enumerate(ordered)}
+    first_row: dict[Any, Clip] = {}
+    for clip in clips:
+        first_row.setdefault(about(clip), clip)
+    ordered = sorted(first_row.values(), key=lambda clip: (clip.movie_id, clip.start_s))
+    rank_of = {about(clip): float(rank) for rank, clip in enumerate(ordered)}
+    return {clip.clip_id: rank_of[about(clip)] for clip in clips}
 
 
 def _neighbours(
@@ -356,6 +360,10 @@ def _linear_differs(
         mean, spread = _scale_of(one, unscaled)
         X, y = (unscaled - mean) / spread, classes(used)
         groups = np.array([clip.movie_id for clip in used])
+        if len({*groups.tolist()}) == 1 and len({*map(about, one.clips)}) < len(
+            one.clips
+        ):
+            groups = np.array([" ".join(about(clip)) for clip in used])
         record = records[name]
         # Scaling learns, too: in an inner fold, from the clips that train there.
         parts = []

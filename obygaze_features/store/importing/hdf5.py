@@ -87,7 +87,7 @@ def open_hdf5(
         else:
             id_key = id_key.lstrip("/")
             for array, key in paths.items():
-                if "/" in key:  # beside others, the mask is found
+                if "/" in key:  # a mask at the root is found and read
                     _refuse_mask_beside(handle, array, paths, [key])
             reader = array_reader(
                 str(path),
@@ -228,8 +228,8 @@ def _a_group_a_film(
     clips: dict[tuple[str, str], None] = {}
     for array, key_of_clip in keys.items():
         clips.update(dict.fromkeys(key_of_clip))
-        paths = {key if id_key is None else key[0] for key in key_of_clip.values()}
-        _refuse_mask_beside(handle, array, arrays, paths)
+        paths = [key if id_key is None else key[0] for key in key_of_clip.values()]
+        _refuse_mask_beside(handle, array, arrays, dict.fromkeys(paths))
     if not clips:
         problem = f"no data set at {few(patterns)}"
         raise FixInput(problem, where=where, hint=_how_to_read(handle))

@@ -45,9 +45,8 @@ def open_npz(
     require_format(path, "npz")
     archive, members = _opened(path)
     export = None
-    if ORIGIN_KEY in members:
+    if members.pop(ORIGIN_KEY, ""):
         export = read_export_origin(origin_text(path))
-        del members[ORIGIN_KEY]
     reader = array_reader(
         str(path),
         origin_of("npz", path),
@@ -66,7 +65,8 @@ def origin_text(path: Path) -> str:
     archive, members = _opened(path)
     with archive:
         member = Member(path, archive, members[ORIGIN_KEY])
-        return "" if member.n_bytes > MOST_CARD_BYTES else str(member.whole())
+        is_long = member.info.file_size > MOST_CARD_BYTES
+        return "" if is_long else str(member.whole())
 
 
 def read_arrays(path: Path) -> dict[str, Values]:

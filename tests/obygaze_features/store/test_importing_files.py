@@ -7,6 +7,7 @@ import os
 import pickle
 import shlex
 import sys
+import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from obygaze_features.core import system
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.importing import hdf5 as hdf5_files
 from obygaze_features.store.importing.features import (
@@ -890,6 +892,18 @@ def test_texts_that_are_not_unicode_are_refused(
     save(path, embeddings=np.ones((2, 4)), attribute=broken_text(ids))
     with pytest.raises(Corrupt, match="that Unicode does not have"):
         read_texts(path)
+
+
+def test_an_origin_that_is_too_long_unpacked_is_not_read(tmp_path: Path) -> None:
+    """Of a stranger's file: its shape says little of how many bytes it is unpacked to."""
+    path = tmp_path / "f.npz"
+    stream = io.BytesIO()
+    np.save(stream, np.array('{"seal": "s"}'))
+    for n_more, is_read in ((0, True), (MOST_CARD_BYTES, False)):
+        np.savez(path, clip_id=["a"], clip=A[:1])
+        with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(f"{ORIGIN_KEY}.npy", stream.getvalue() + bytes(n_more))
+        assert (read_origin(path) is not None) == is_read
 
 
 @pytest.mark.parametrize(

@@ -61,5 +61,5 @@ def test_settings_that_cannot_be_met_are_errors(
     with pytest.raises(FixInput, match="unknown concept 'Lok'") as error:
         run_one_pair(tmp_path, manifest, X, ridge, 'data.erase=["Lok"]')
     assert "Look" in str(error.value)
-    with pytest.raises(FixUsage, match="without erasing"):
+    with pytest.raises(FixUsage, match="its features as they are"):
         training_protocol("ridge", "EN_S", manifest, ['data.erase=["Look"]'])

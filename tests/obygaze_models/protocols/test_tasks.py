@@ -126,6 +126,20 @@ def test_two_spellings_matter_only_of_the_asked_word() -> None:
     )
 
 
+def test_all_spellings_of_a_word_are_asked_for_and_the_other_words_are_shown() -> None:
+    """Whoever types what the hint says sees what is compared with all that mean yes."""
+    cells = ["no", "NO", "mo", "sì", "Sì", "SI", "si", "un po'", "un po\u2019"]
+    with pytest.raises(FixInput) as caught:
+        asked("Blick", cells, "Blick=sì")
+    (_, typed) = str(caught.value.hint).split("--task ")
+    (task,) = shlex.split(typed)
+    assert task == "Blick in {SI, Sì, si, sì}"
+    title = asked("Blick", cells, task).tasks[task].title
+    assert title == f"{task}, against NO or mo or no or un po' or un po\u2019"
+    with pytest.raises(FixInput, match=r"'NO' and 'no'; 'SI' and .*; \"un po'\" and"):
+        asked("Blick", cells, "Blick")
+
+
 def test_a_column_with_the_name_of_a_task_is_asked_about() -> None:
     with pytest.raises(FixUsage, match="EN_S is a task of the protocol honest, and a"):
         asked("EN_S", ["yes", "no"], "EN_S")

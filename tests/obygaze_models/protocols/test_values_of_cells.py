@@ -51,7 +51,6 @@ def test_the_clips_of_a_cell() -> None:
     cell = replace(BOTH, tested=[B1, A0])
     assert cell.clips.tolist() == [0, 1, 2, 3, 4, 5]
     assert cell.y.tolist() == [True, False, True, False, False, False]
-    assert cell.seeds == [0, 1]
     assert BOTH.n_test_sets == 2
     assert BOTH.mean_scores == pytest.approx([0.65, 0.4, 0.5, 0.15, 0.4, 0.2])
 
