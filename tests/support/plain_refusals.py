@@ -241,7 +241,6 @@ WRONG: list[tuple[str, tuple[str, ...], Any]] = [
     ("report.learning_films", ("report", "learning_films"), [0]),
     ("data.view", ("data", "view"), "heard"),
     ("data.where", ("data", "where"), "level ="),
-    ("data.where", ("data", "where"), "Nose in concept"),
     ("leakage", ("leakage",), "ignore"),
     ("balancing", ("balancing",), "once"),
     ("models.m0.kind", ("models", "m0", "kind"), "forest"),
