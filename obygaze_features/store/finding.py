@@ -56,6 +56,8 @@ from obygaze_features.store.withdrawals import Withdrawals
 _TABLES = (ROWS_CSV, CLIPS_CSV, FILMS_CSV)
 _OURS = (STORE_JSON, PLAN_JSON, ZARR, BLOCKS)
 _SKIPPED = (".git", "__pycache__")
+# The file that marks an environment of Python, whose thousands of folders have no features.
+_ENVIRONMENT = "pyvenv.cfg"
 EARLIER = "store that was replaced"
 STORE = "store"
 EXPORT = "file of features"
@@ -203,6 +205,9 @@ def _candidates(root: Path, originals: Set[str]) -> Iterator[tuple[Path, str]]:
     for folder, folders, files in os.walk(root):
         path = Path(folder)
         folders[:] = [name for name in folders if name not in _SKIPPED]
+        if _ENVIRONMENT in files:
+            folders.clear()
+            continue
         if _is_store(path):
             folders.clear()
             yield path, STORE

@@ -855,6 +855,20 @@ def test_each_film_is_withdrawn_from_a_copy_with_its_own_reason(
     assert reasons == {FILM: "asked by A", "film-4": "asked by B", "film-5": ""}
 
 
+def test_an_environment_of_python_beside_a_store_is_not_searched(
+    store: Path, workspace: Workspace
+) -> None:
+    """It has thousands of folders, which took ten seconds for each withdrawal."""
+    environment = workspace.root / ".venv"
+    subset(store, environment / "lib" / "part", films=[FILM])
+    subset(store, workspace.root / "other" / "part", films=[FILM])
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin")
+    made = subset(store, without=[FILM], reason="asked", workspace=workspace)
+    assert [copy.path for copy in made.copies if copy.path.name == "part"] == [
+        workspace.root / "other" / "part"
+    ]
+
+
 def test_what_has_a_clip_is_listed_wherever_it_is(
     store: Path, workspace: Workspace
 ) -> None:
