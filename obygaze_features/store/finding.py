@@ -255,6 +255,9 @@ def _copy_of_store(path: Path, withdrawals: Withdrawals) -> Copy | None:
             return _copy_of_finished(open_store(path), path, kind, withdrawals)
     # It is not finished, or damaged: what its table names, it may have.
     tables = [path / name for name in _TABLES if (path / name).is_file()]
+    if not tables:
+        # Another process moves or removes it at this moment.
+        return Copy(path, kind, remark=UNREADABLE)
     remark = _remark_on(tables[0], SCORES, withdrawals, set())
     is_ours = (path / STORE_JSON).is_file() or (path / PLAN_JSON).is_file()
     if remark in ("", BY_IDS) and not is_ours:

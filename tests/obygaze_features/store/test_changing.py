@@ -49,15 +49,16 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store import finding
 from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.describing import describe, describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
-from obygaze_features.store.finding import NO_SEAL, ORIGINAL, OTHERS
+from obygaze_features.store.finding import NO_SEAL, ORIGINAL, OTHERS, UNREADABLE
 from obygaze_features.store.importing.features import import_features
-from obygaze_features.store.reading import open_store
+from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
 from obygaze_features.store.verifying import compare_with_source, verify
@@ -867,6 +868,24 @@ def test_an_environment_of_python_beside_a_store_is_not_searched(
     assert [copy.path for copy in made.copies if copy.path.name == "part"] == [
         workspace.root / "other" / "part"
     ]
+
+
+def test_a_store_that_another_process_removes_meanwhile_is_listed(
+    store: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be moved, too: somebody has to look."""
+    part = workspace.root / "part"
+    subset(store, part, films=[FILM])
+
+    def open_what_is_removed(path: Path) -> Store:
+        if path == part:
+            shutil.rmtree(part)
+        return open_store(path)
+
+    monkeypatch.setattr(finding, "open_store", open_what_is_removed)
+    made = subset(store, without=[FILM], reason="asked", workspace=workspace)
+    remarks = {copy.path: copy.remark for copy in made.copies}
+    assert remarks[part] == UNREADABLE
 
 
 def test_what_has_a_clip_is_listed_wherever_it_is(
