@@ -309,9 +309,9 @@ def _draft_of_ids(table: CsvTable, mapping: TableMapping) -> list[str]:
     if clip not in table.columns:
         return [
             "",
-            '# The ids of the clips: "{Shot}" is the column Shot, "{movie_id}-{Shot:03d}" film and'
-            " number,",
-            '# "{movie_id}-{count:03d}" counts the clips of each film. Or delete this line, and',
+            '# The ids of the clips: "{Shot}" is the column Shot, "{movie_id}-{Shot}" film and number,',
+            '# "{movie_id}-{Shot:03d}" with zeros before the number; "{movie_id}-{count:03d}" counts the',
+            "# clips of each film. Features that you have need the same ids. Or delete this line, and",
             "# write clip_id left of the = of a column below.",
             'id = "?"',
         ]
@@ -417,7 +417,9 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
             lines += toml_lines({target_of[column]: column})
         else:
             first = ", ".join(words[:3])
-            shown = " ".join(first.split())[:40]
+            shown = " ".join(first.split())
+            if len(shown) > 40:
+                shown = f"{shown[:37]}..."
             lines.append(f"? = {toml_string(column)}  # {shown}".rstrip())
     return lines
 

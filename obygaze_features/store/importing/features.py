@@ -622,7 +622,8 @@ def _check_some_known(
         f"the files have none of the clips of the manifest: their first clip id is"
         f" {reader.clip_ids[0]!r}, the manifest's is {next(iter(manifest.clip_ids), '')!r}",
         where=manifest.name,
-        hint=f"use the same ids in both{_other_ids(reader)}",
+        hint="use the same ids in both: --id FORM of manifest import makes those of a manifest"
+        f"{_other_ids(reader)}",
     )
 
 
