@@ -312,7 +312,7 @@ def _draft_of_ids(table: CsvTable, mapping: TableMapping) -> list[str]:
             '# The ids of the clips: "{Shot}" is the column Shot, "{movie_id}-{Shot}" film and',
             '# number, "{movie_id}-{Shot:03d}" has zeros before the number, and',
             '# "{movie_id}-{count:03d}" counts the clips of each film. Features that you have need',
-            "# the same ids. Or delete this line, and write clip_id left of the = of a column below.",
+            "# the same ids. Or delete this line, and write clip_id left of a = of a column below.",
             'id = "?"',
         ]
     n_rows = _counts(table.rows, clip)
