@@ -26,7 +26,7 @@ from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
-from obygaze_features.manifest.same_clip import Identity, Sameness
+from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.identity import identities_of
 from obygaze_features.store.records import UNKNOWN_FILM
@@ -75,8 +75,8 @@ class Predicted:
 
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
     facts of the model that gave the scores, `films` what is known of the films and times of the
-    clips, as columns that a file has beside those of the table. `n_by_id` counts the clips that are
-    taken for training clips by their ids alone, because films and times are not known. `renamed`
+    clips, as columns that a file has beside those of the table. `n_by_id` counts the clips of
+    another store that are taken for training clips by their ids, without equal times. `renamed`
     are clips with the film and the times of a training clip of another id. `found` says which
     manifest and store were taken, where a folder or a manifest was named. `windows` is a sentence
     if windows were scored by a model of clips. `manifest` is the name of that of the clips.
@@ -224,12 +224,6 @@ class PredictedFiles:
             notes.append(f"the model was trained on clips{predicted.model.with_where}")
         if predicted.windows:
             notes.append(predicted.windows)
-        if predicted.n_by_id:
-            clips_by_id = count(predicted.n_by_id, "clip")
-            notes.append(
-                f"{clips_by_id} taken for training clips by their ids alone: neither films nor"
-                " times are known on both sides"
-            )
         notes += self.written
         if counts[UNSEEN] and predicted.decisions:
             name = shlex.quote(predicted.manifest or "MANIFEST")
@@ -254,6 +248,14 @@ class PredictedFiles:
                 "--in-sample, which gives all clips that the model was trained on the score of the"
                 " model itself, not only these; --clips with it chooses the clips"
             )
+            warnings.append((text, hint))
+        if predicted.n_by_id:
+            clips_by_id = count(predicted.n_by_id, "clip")
+            text = (
+                f"{clips_by_id} taken for training clips by their ids alone, as no times are known"
+                " on both sides: their scores are those of the training, not of these features"
+            )
+            hint = "other ids, in their manifest, if these are other clips"
             warnings.append((text, hint))
         if predicted.renamed:
             text = (
@@ -362,12 +364,14 @@ class _AskedClips:
             that names it.
         film_of: The film of each of them; a store without a manifest has guesses.
         trained_films: The films of all training clips that the store has.
+        is_of_training: Whether the store is the one that the model was trained on.
     """
 
     where: str
     identities: Mapping[str, Identity]
     film_of: Mapping[str, str]
     trained_films: set[str]
+    is_of_training: bool
 
 
 def _asked_clips(
@@ -403,6 +407,7 @@ def _asked_clips(
         identities,
         {clip: films[clip] for clip in ids},
         {films[clip] for clip in trained_ids},
+        store.seal == model.info.features.seal,
     )
 
 
@@ -532,8 +537,9 @@ def _training_rows(
 ) -> tuple[dict[str, int], int]:
     """Return the row in the training clips of each clip that the model was trained on.
 
-    Also return how many of them have the same id, and nothing else that is known on both sides. A
-    clip that has the id of a training clip and is another one is an error.
+    Also return how many of them only the id says to be clips of the training: in another store,
+    where no times are known on both sides. A clip that has the id of a training clip and is another
+    one is an error.
     """
     rows = {}
     n_by_id = 0
@@ -550,7 +556,7 @@ def _training_rows(
                 hint="other ids for the clips of this data set, in its manifest",
             )
         rows[clip_id] = row
-        n_by_id += comparison.sameness is Sameness.UNKNOWN
+        n_by_id += comparison.is_by_id and not asked.is_of_training
     return rows, n_by_id
 
 

@@ -33,6 +33,7 @@ from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run, write_run
 from obygaze_models.runner.training import fit_final, training_clips, training_protocol
 from obygaze_models.zoo import (
+    Predicted,
     SavedModel,
     TrainingClips,
     load_model,
@@ -372,7 +373,7 @@ def test_a_clip_of_a_manifest_that_is_another_one_in_the_store_is_refused(
 def test_training_clips_of_an_earlier_model_are_known_by_their_ids(
     tmp_path: Path, store: Store, ridge: SavedModel
 ) -> None:
-    """Its list has neither films nor times. How many clips rest on their ids is printed."""
+    """Its list has neither films nor times. How many clips rest on their ids is said."""
     table = list(csv.reader((ridge.folder / "training-clips.csv").open("r")))
     assert table[0][:4] == ["clip_id", "movie_id", "start_s", "end_s"]
     lines = [",".join([row[0], *row[4:]]) + "\n" for row in table]
@@ -383,11 +384,34 @@ def test_training_clips_of_an_earlier_model_are_known_by_their_ids(
     write_model_json(ridge.folder, document)
     earlier = load_model(ridge.folder)
     assert earlier.clips is not None and earlier.clips.places == ()
-    found = predict(earlier, store)
     n_trained = sum(clip in earlier.clips.row_of for clip in LEVEL)
-    assert found.n_by_id == n_trained > 0
-    notes = found.write(tmp_path / "scores.csv").notes
-    assert any(f"{n_trained} clips taken for training clips" in note for note in notes)
+    assert n_trained > 0
+    # The store of the training has the clips of the training.
+    assert predict(earlier, store).n_by_id == 0
+    assert_taken_by_id(
+        predict(earlier, store_of(tmp_path / "b", MANIFEST, 2 * X)), n_trained
+    )
+
+
+def assert_taken_by_id(found: Predicted, n_clips: int) -> None:
+    assert found.n_by_id == n_clips
+    (text,) = [text for text, *_ in found.write().warnings if "ids alone" in text]
+    assert text.startswith(f"{n_clips} clips taken for training clips")
+
+
+def test_clips_of_the_same_films_without_times_are_taken_for_training_clips_by_their_ids(
+    tmp_path: Path, ridge: SavedModel
+) -> None:
+    """Another lab may have cut these films into other clips, with the same ids."""
+    untimed = []
+    for clip in MANIFEST:
+        untimed.append(replace(clip, start_s=None, end_s=None))
+    manifest = Manifest("theirs", MANIFEST.header, tuple(untimed))
+    theirs = store_of(tmp_path / "theirs", manifest, 2 * X)
+    assert ridge.clips is not None
+    n_trained = sum(clip in ridge.clips.row_of for clip in LEVEL)
+    for clips in (None, untimed):
+        assert_taken_by_id(predict(ridge, theirs, clips), n_trained)
 
 
 def test_numbers_are_predicted_as_they_were_trained(tmp_path: Path) -> None:
