@@ -88,6 +88,7 @@ from obygaze_features.store.layout import (
     belongs_to,
     most_table_bytes,
     power_of_two,
+    with_companions,
 )
 from obygaze_features.store.network import Unreachable, open_remote
 from obygaze_features.store.placing import finish_change, next_of
@@ -735,15 +736,17 @@ class Store:
         return self[array].to_frame()
 
     def to_xarray(self) -> Any:
-        """Return an xarray Dataset of all arrays of features; rows that are not there are NaN.
+        """Return an xarray Dataset of all arrays of features, with the masks and times of frames.
 
-        It is read into memory. For arrays larger than that: `xarray.open_zarr` on data.zarr.
+        Rows that are not there are NaN, and 0 in arrays of whole numbers. It is read into memory.
+        For arrays larger than that: `xarray.open_zarr` on data.zarr.
         """
         xarray = need("xarray", "frames", "Store.to_xarray")
+        features = [self.array(name) for name in self.feature_arrays]
         arrays = {}
-        for name in self.feature_arrays:
-            dims = (ROW_DIMENSION, *self.array(name).dims)
-            arrays[name] = (dims, self.read(name, np.arange(len(self))))
+        for array in with_companions(features, self.record.arrays):
+            dims = (ROW_DIMENSION, *array.dims)
+            arrays[array.name] = (dims, self.read(array, np.arange(len(self))))
         ids = {
             "clip_id": (ROW_DIMENSION, self.clip_ids),
             "movie_id": (ROW_DIMENSION, self.movie_ids),

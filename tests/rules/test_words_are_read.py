@@ -195,6 +195,11 @@ CASES = {
     "an empty line after each line": Case(
         "m.srt", srt(f"{ONE}yes, 2", f"{TWO}no").replace(b"\n", b"\n\n"), ("yes, 2", "no", "")
     ),
+    "an empty line before the first line, and after each line": Case(
+        "m.srt",
+        b"\n" + srt(f"{ONE}yes, 2", f"{TWO}no").replace(b"\n", b"\n\n"),
+        ("yes, 2", "no", ""),
+    ),
     "cues without numbers and words, and empty lines": Case(
         "m.srt", srt(f"{ONE[2:]}{TWO[2:]}b").replace(b"\n", b"\n\n"), ("", "b", "")
     ),
