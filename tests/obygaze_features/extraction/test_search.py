@@ -263,6 +263,8 @@ def test_clips_without_words_are_left_out(tmp_path: Path) -> None:
     ids, _ = some_ids(5)
     hits = og.search(tmp_path / "s", like=ids[0], array="clip")
     assert sorted(hit.clip_id for hit in hits) == [ids[2], ids[4]]
+    with pytest.raises(FixInput, match=f"nothing is said in the clip {ids[1]!r}"):
+        og.search(tmp_path / "s", like=ids[1], array="clip")
 
 
 def test_code_named_by_a_store_is_never_run(
