@@ -174,15 +174,21 @@ def make_windows(
             "no film holds a whole window",
             where=str(films),
         )
+    notes = source.notes
     if late:
-        warnings.warn(
-            f"the first picture is shown after the file begins: {few(late)}. The times of windows"
-            " count from it: in a player, and beside labels with its times, each is so much later",
-            ObygazeWarning,
-            stacklevel=2,
+        # Times of windows are right, but not those of a player, nor those of clips of the film.
+        sentence = (
+            f"The first picture is shown after the file begins: {few(late)}. The times of windows"
+            " count from it: in a player, and beside labels with its times, each is so much later."
         )
+        warnings.warn(sentence, ObygazeWarning, stacklevel=2)
+        notes = (*notes, sentence)
     header = structs.replace(
-        source, unit="window", grid=grid, video_root=folder.resolve().as_posix()
+        source,
+        unit="window",
+        grid=grid,
+        notes=notes,
+        video_root=folder.resolve().as_posix(),
     )
     return Manifest(name, header, Windows(tuple(cut), grid))
 

@@ -508,6 +508,8 @@ def test_a_film_whose_pictures_begin_late_is_named(
     words = ("manifest", "windows", folder, "-o", "w", "--seconds", "1")
     done = call_obygaze(*words, cwd=tmp_path).ok()
     assert "shown after the file begins: late 2.00 s." in done.stderr
+    (note,) = read_manifest(tmp_path / "manifests" / "w.toml").header.notes
+    assert note in done.stderr
 
 
 def test_films_without_a_video_are_named(short_films: Path, tmp_path: Path) -> None:
