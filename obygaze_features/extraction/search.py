@@ -13,6 +13,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.listing import film_columns
+from obygaze_features.manifest.model import is_only_watched
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.store.identity import identities_of
 from obygaze_features.store.joining import refuse_joined
@@ -158,7 +159,10 @@ def _vector_of_text(
 def _compared_rows(
     store: Store, array: str, like: str | None, workspace: Workspace
 ) -> NDArray[np.bool_]:
-    """Return which rows are compared: of a clip with several annotators one, of `like` none."""
+    """Return which rows are compared: of a clip with several annotators one, of `like` none.
+
+    What an annotator has watched is no clip.
+    """
     left_out = [] if like is None else [like]
     manifest = store.annotated_manifest(workspace)
     if manifest is not None:
@@ -166,6 +170,8 @@ def _compared_rows(
         for of_clip in clips_of_rows(manifest.clips):
             ids = [clip.clip_id for clip in of_clip if clip.clip_id in with_features]
             left_out += ids if like in ids else ids[1:]
+        watched = filter(is_only_watched, manifest.clips)
+        left_out += [clip.clip_id for clip in watched]
     is_compared: NDArray[np.bool_] = ~np.isin(store.clip_ids, np.array(left_out, str))
     return is_compared & store.has_words(array, np.arange(len(store)))
 
