@@ -458,7 +458,7 @@ def overshoot(
     return f"the part ends at {end_s:g} s, the film at {film_end_s:.2f} s"
 
 
-def without_pictures(
+def remark_on_pictures(
     index: FrameIndex, start_s: float | None, end_s: float | None
 ) -> str:
     """Return the remark on a part of which more than two pictures lie outside its film; else ""."""
