@@ -94,16 +94,18 @@ def read_store_vectors(
     attributes: Sequence[tuple[str, str]],
     *,
     text: str | Path,
-) -> tuple[Groups, int]:
+) -> tuple[Groups, int, int]:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts.
 
-    The number beside them is that of clips that annotators put into both selections.
+    The numbers beside them are those of clips that are left out: which annotators put into both
+    selections, and in which nothing is said, where the vectors are of words.
     """
     store = open_store(store)
     texts = read_texts(text)
     check_spaces(store, ARRAY, texts)
     *selected, n_in_both = select_groups((x, y), manifest, store)
     groups: list[VectorGroup] = []
+    n_silent = 0
     for group in selected:
         ids = _stored_ids(group.clips, manifest, store)
         try:
@@ -116,8 +118,18 @@ def read_store_vectors(
         if manifest is not None:
             films = _films_of(group.clips, films, manifest)
         require_films(films, store.location)
-        groups.append(VectorGroup(group.name, values, np.array(films)))
-    return (groups[0], groups[1], text_pairs(texts, attributes)), n_in_both
+        has_words = store.has_words(ARRAY, found.rows)
+        n_silent += int((~has_words).sum())
+        if not has_words.any():
+            raise FixInput(
+                f"nothing is said in any clip of the group {group.name!r}",
+                where=store.location,
+                hint="change --x or --y",
+            )
+        said = VectorGroup(group.name, values[has_words], np.array(films)[has_words])
+        groups.append(said)
+    pairs = text_pairs(texts, attributes)
+    return (groups[0], groups[1], pairs), n_in_both, n_silent
 
 
 def _films_of(

@@ -76,6 +76,7 @@ from obygaze_features.store.layout import (
     CARD,
     CLIPS_CSV,
     MASK,
+    N_WORDS,
     NEXT,
     PICTURES,
     PLAN_JSON,
@@ -766,6 +767,17 @@ class Store:
         _, reasons = self._presence(Selection(rows, self))
         self._raise_absent(reasons)
         return self.read(mask, rows).astype(np.bool_)
+
+    def has_words(self, array: str, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Return in which rows something is said; all rows where the array is not of words.
+
+        A clip in which nothing is said has the vector of the empty text, which is like some texts.
+        """
+        n_words = self.record.array(N_WORDS)
+        if n_words is None or not belongs_to(n_words, self.array(array)):
+            return np.ones(len(rows), np.bool_)
+        has_words: npt.NDArray[np.bool_] = self.read(n_words, rows) > 0
+        return has_words
 
     def presence(
         self, clips: Iterable[str | Clip]

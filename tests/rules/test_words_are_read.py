@@ -348,6 +348,26 @@ def test_texts_of_other_clips_are_refused(
     assert texts == {"m-0": "hello", "m-1": "bye"}
 
 
+@pytest.mark.parametrize(
+    ("head", "rows", "column"),
+    [
+        ("movie_id,start_s,end_s,text", ["m,1,2,tea", ",6,7,more tea"], "movie_id"),
+        ("clip_id,text", ["m-0,tea", ",more tea"], "clip_id"),
+    ],
+    ids=["cues", "texts"],
+)
+def test_a_row_of_no_film_or_clip_is_not_left_out(
+    head: str, rows: list[str], column: str, tmp_path: Path
+) -> None:
+    """In a sheet, cells that are merged have a value in the first one only."""
+    path = tmp_path / "said.csv"
+    path.write_text("\n".join([head, *rows, ""]), encoding="utf-8")
+    with pytest.raises(FixInput) as caught:
+        words_of_clips(FILM, str(path))
+    (detail,) = caught.value.details
+    assert detail.startswith(f"{path}:3: column {column!r}: is empty, and each")
+
+
 WORD = st.sampled_from(
     ["tea", "où", "No,", "it’s", "42", "-", "日本", "♪", "<i>so</i>"]
 )
