@@ -52,6 +52,8 @@ from obygaze_features.store.describing import describe_store
 from obygaze_features.store.recipe import space_id_of
 from obygaze_models.evaluation.error_analysis import analyse_success
 from obygaze_models.models.concept_report import concept_quality, shift_test
+from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.schema import Data
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
@@ -229,6 +231,8 @@ def test_what_was_watched_is_no_clip(labelled: list[Labelled]) -> None:
                 audit(watched)
         else:
             assert audit(watched).to_json() == expected
+    ids = [clip_table(m, Data(view="raw")).ids for m in (watched, several)]
+    assert ids[0] == ids[1]
     assert compute_stats(watched).size == compute_stats(several).size
     assert long_clips(watched) == long_clips(several)
     notes = []

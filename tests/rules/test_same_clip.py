@@ -1,5 +1,6 @@
 """Rule (a): a clip is a film and a span; its id is only its name in a manifest."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.experiments import ONE_PAIR, films, planted, store_of
 from support.stores import made_store
 
+import obygaze as og
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.levels import audit_levels
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.same_clip import (
     OTHER,
@@ -25,6 +29,12 @@ from obygaze_features.manifest.same_clip import (
 from obygaze_features.store.changing import subset
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.rows import Row
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.summary import cells_of
+from obygaze_models.runner.text import result_text
+from obygaze_models.runner.training import fit_final, training_protocol
+from obygaze_models.zoo import load_model, predict
 
 
 @pytest.mark.parametrize(
@@ -173,6 +183,85 @@ def test_clips_of_unknown_films_are_not_those_of_one_film(audit: Any) -> None:
     manifest = Manifest("a", Header("a", {"Look": "visual"}), tuple(clips))
     with pytest.raises(FixInput, match="films of 3 of 4 clips are not known"):
         audit(manifest)
+
+
+# Which clips are of a film that nobody knows, by their part and the number of their film.
+UNKNOWN_CLIPS: dict[str, Any] = {
+    "all": lambda part, film: True,
+    "some films": lambda part, film: film < 2,
+    "trained": lambda part, film: part == "train",
+    "tested": lambda part, film: part == "test",
+    "none": lambda part, film: False,
+}
+FIXED = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
+DRAWN = ("splits.kind=kfold", "splits.folds=4")
+
+
+@pytest.mark.parametrize("splits", [FIXED, DRAWN])
+@pytest.mark.parametrize("unknown", UNKNOWN_CLIPS)
+def test_no_run_and_no_model_knows_what_film_an_unknown_one_is(
+    tmp_path: Path, unknown: str, splits: tuple[str, ...]
+) -> None:
+    """A model may have seen the film of a clip, wherever one of the two is not known."""
+    manifest = films(8, 24, seed=5, runs_on=0.2)
+    names = manifest.films
+    clips = []
+    for clip in manifest:
+        film = names.index(clip.movie_id)
+        part = "test" if film % 2 else "train"
+        is_unknown = UNKNOWN_CLIPS[unknown](part, film)
+        movie_id = "unknown" if is_unknown else clip.movie_id
+        clips.append(replace(clip, movie_id=movie_id, extra={"part": part}))
+    manifest = replace(manifest.with_clips(clips[:-24]), columns=("part",))
+    new = manifest.with_clips(clips[-24:])
+    store = store_of(tmp_path / "store", manifest, planted(manifest))
+    of_new = store_of(tmp_path / "new", new, planted(new))
+    changes = [*splits, "report.replicates=20"]
+    protocol = training_protocol("ridge", "EN_S", manifest, changes)
+    inputs = gather(protocol, manifest, "made-up", {"x": store})
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    (cell,) = [cell for cell in cells_of(run) if cell.is_model]
+    text = result_text(run)
+    n_unknown = sum(clip.movie_id == "unknown" for clip in manifest)
+    sentence = f"The films of {n_unknown} of {len(manifest)} clips are not known"
+    assert (sentence in text) == bool(n_unknown)
+    is_by_film = splits is FIXED
+    assert ("n films it has not seen" in text) == (is_by_film and not n_unknown)
+    assert ("of films it may have seen" in text) == bool(n_unknown)
+    assert cell.has_interval("ap") == (is_by_film and not n_unknown)
+    assert "divides films" not in text
+    model = load_model(fit_final(inputs, run, tmp_path / "model"))
+    found = predict(model, of_new, manifest=new)
+    assert set(found.basis) == {"film-unknown" if n_unknown else "unseen"}
+    assert any(sentence in note for note in model.info.notes) == bool(n_unknown)
+
+
+@pytest.mark.parametrize("is_known", ["film", "times", "film and times", ""])
+def test_runs_say_how_many_clips_are_the_same_by_their_ids_alone(
+    tmp_path: Path, is_known: str
+) -> None:
+    """Two tables that number their clips from 1 on."""
+    runs = []
+    for name, seed in (("one", 1), ("two", 2)):
+        manifest = films(4, 24, seed=seed, runs_on=0.2)
+        clips = []
+        for number, clip in enumerate(manifest):
+            clip = replace(clip, clip_id=f"c{number:03d}")
+            if "film" not in is_known:
+                clip = replace(clip, movie_id="unknown")
+            if "times" not in is_known:
+                clip = replace(clip, start_s=None, end_s=None)
+            clips.append(clip)
+        manifest = replace(manifest.with_clips(clips), name=name)
+        write_manifest(manifest, tmp_path / "manifests" / f"{name}.toml")
+        store_of(tmp_path / "stores" / name, manifest, planted(manifest))
+        changes = [*DRAWN, *ONE_PAIR, 'grid.models=["ridge"]', "report.replicates=2"]
+        words: Any = {"changes": changes, "output": name, "workspace": tmp_path}
+        runs.append(og.run("honest", name, name, **words))
+    said = " ".join(og.compare(*runs).warnings)
+    assert ("taken for those of one by their ids alone" in said) == (not is_known)
+    ids = [{row["clip_id"] for row in run.predictions} for run in runs]
+    assert (f"two: {len(ids[0] & ids[1])} clips taken" in said) == (not is_known)
 
 
 def test_rows_of_annotators_in_a_manifest_are_one_clip() -> None:

@@ -307,3 +307,12 @@ def test_a_segment_that_one_annotator_gave_for_training_is_one_of_all_annotators
         for clip_id, basis in zip(found.clip_ids, found.basis, strict=True):
             is_trained = clip_id.rpartition(".")[0] in segments
             assert basis == ("out-of-fold" if is_trained else "film-seen")
+    # What an annotator has watched is no segment.
+    watched = {"annotator": "ada", "start_frame": "0", "comment": "watched"}
+    whole = Clip("w", clips[0].movie_id, None, "", 0.0, 60.0, extra=watched)
+    rows = [replace(clip, extra={**watched, **clip.extra}) for clip in clips]
+    columns = (*manifest.columns, "start_frame", "comment")
+    with_watched = replace(manifest.with_clips([*rows, whole]), columns=columns)
+    again = predict(model, store, manifest=with_watched)
+    assert again.clip_ids == [clip.clip_id for clip in clips]
+    assert not again.absent
