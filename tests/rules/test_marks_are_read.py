@@ -20,15 +20,17 @@ from hypothesis import strategies as st
 from support.elan_rules import problems_of
 from support.seeds import amount
 
+from obygaze.audits.share import audit_share
 from obygaze.films.clip_spans import read_clip_spans
 from obygaze.films.exchange import export_segments, import_segments
 from obygaze.films.mark_tables import SEGMENT_COLUMNS, read_marks
 from obygaze.films.marks import MarkTable, WatchedTable
+from obygaze.films.sampling import sample_clips
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.csv_table import read as read_table
 from obygaze_features.manifest.adapters.table_mapping import TableMapping
 from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 
 # As tables write them, and what they are.
 RATES = {
@@ -458,3 +460,48 @@ def test_a_place_is_read_from_frames_or_from_times(
     (problem,) = caught.value.details
     assert f"the frames {first + 1000} to {last + 1000} are" in problem
     assert f"and the times are {float(first / rate):.6g} s to" in problem
+
+
+WORDS_OF_LOOK = ("look", "Gaze", "Look", "LOOK")
+
+
+@settings(max_examples=amount(10, 60), deadline=None)
+@given(
+    words=st.lists(
+        st.sampled_from([*WORDS_OF_LOOK, "body", "our own", ""]),
+        min_size=4,
+        max_size=6,
+    ),
+    is_own=st.booleans(),
+)
+def test_a_share_counts_a_concept_under_each_of_its_names(
+    tmp_path_factory: pytest.TempPathFactory, words: list[str], is_own: bool
+) -> None:
+    """A table made by hand had `look`, and the share of Look was 0."""
+    folder = tmp_path_factory.mktemp("share")
+    (folder / "manifests").mkdir()
+    words = words[: len(words) // 2 * 2]
+    clips = []
+    marks = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
+    for number, word in enumerate(words):
+        film = ("lake", "pier")[number % 2]
+        first = 50 * (number // 2)
+        start = first / 25
+        clips.append(Clip(f"c{number}", film, start_s=start, end_s=start + 2))
+        marks.append(f"{film},ada,{first},{first + 49},S,{word},25")
+    # A concept of one's own may be called as a word that papers have for another.
+    own = {"look": "visual"} if is_own else {}
+    manifest = Manifest("all", Header("made up", own), tuple(clips))
+    write_manifest(manifest, folder / "manifests" / "all.toml")
+    (folder / "marks.csv").write_text("\n".join(marks) + "\n", "utf-8")
+    sample_clips("all", len(words), "drawn", workspace=folder)
+    names = ["look"] if is_own else list(WORDS_OF_LOOK)
+    asked = names[0] if is_own else "Look"
+    audit = audit_share(
+        "drawn",
+        marks=folder / "marks.csv",
+        of=f"{asked} in concept",
+        workspace=folder,
+    )
+    expected = sum(word in names for word in words) / len(words)
+    assert audit.shares[0].share == pytest.approx(expected)
