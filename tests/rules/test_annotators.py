@@ -35,8 +35,9 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.merging import merged_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest, unannotated_id
 from obygaze_features.manifest.same_clip import (
     Identity,
     compare_clips,
@@ -545,6 +546,27 @@ def test_no_row_gets_another_annotator(tmp_path: Path) -> None:
     table.write_text("clip_id,who\nalba-1,ben\n", encoding="utf-8")
     with pytest.raises(FixInput, match="have a column annotator"):
         join(manifest, table, {"annotator": "who"}, force=True)
+
+
+@pytest.mark.parametrize("form", ["lake-{}", "lake:{:06d}"])
+def test_a_table_of_clips_or_windows_has_rows_of_annotators(
+    tmp_path: Path, form: str
+) -> None:
+    """Two people label a sample of windows in one table."""
+    rows = ["clip_id,movie_id,start_s,end_s,annotator,level"]
+    for name in ("ada", "Ben Ö"):
+        for number in range(3):
+            start = 2 * number
+            rows.append(f"{form.format(number)},lake,{start},{start + 2},{name},S")
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    manifest = read(table).manifest
+    write_manifest(manifest, tmp_path / "labelled.toml")
+    again = read_manifest(tmp_path / "labelled.toml")
+    assert again.clips == manifest.clips
+    stats = compute_stats(again)
+    assert (stats.clips, stats.different_clips) == (6, 3)
+    assert {unannotated_id(row) for row in again} == {form.format(n) for n in range(3)}
 
 
 def test_a_prediction_of_a_clip_is_one_cue_whoever_labelled_it(tmp_path: Path) -> None:
