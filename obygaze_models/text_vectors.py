@@ -1,6 +1,7 @@
 """The vectors of an association test: from an npz file or arrays, or from a store and texts."""
 
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+    ObygazeWarning,
+)
 from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.tables import read_table
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.model import View, is_only_watched
+from obygaze_features.manifest.model import is_only_watched
 from obygaze_features.manifest.same_clip import (
     Identity,
     known_film,
@@ -164,11 +171,21 @@ def _stored_ids(
 
 def in_view(
     manifest: Manifest | str | Path,
-    view: View | None = None,
+    view: str | None = None,
     workspace: str | Path | None = None,
 ) -> Manifest:
-    """Return a manifest in a view, by default in the view of protocols."""
-    return read_manifest(manifest, workspace=workspace).view(view)
+    """Return a manifest in a view, by default in the view of protocols.
+
+    A warning counts the clips whose level the view makes EN for want of any concept.
+    """
+    stored = read_manifest(manifest, workspace=workspace)
+    seen = stored.view(view)
+    if seen.header.view != stored.header.view:
+        in_view = stored.with_clips(clip for clip in stored if clip.clip_id in seen)
+        lost = in_view.levels_lost
+        if lost:
+            warnings.warn(f"{stored.name}: {lost}", ObygazeWarning, stacklevel=3)
+    return seen
 
 
 def select_groups(

@@ -35,8 +35,9 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.merging import merged_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest, unannotated_id
 from obygaze_features.manifest.same_clip import (
     Identity,
     compare_clips,
@@ -413,22 +414,27 @@ def test_agreement_is_of_clips(
     marks = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
     single = ["clip_id,movie_id,start_frame,end_frame"]
     several = ["clip_id,movie_id,start_frame,end_frame,annotator"]
+    # Each lab rounds in its own way: to other pictures, but to the same times.
+    rounded = ["clip_id,movie_id,start_s,end_s,annotator"]
     for number, pair in enumerate(levels):
         first, last = 100 * number, 100 * number + 99
         for name, level in zip(ANNOTATORS, pair, strict=False):
             marks.append(f"alba,{name},{first},{last},{level},,25")
         single.append(f"alba-{number},alba,{first},{last}")
-        for name in ANNOTATORS[: n_rows[number]]:
+        for place, name in enumerate(ANNOTATORS[: n_rows[number]]):
             several.append(f"alba-{number}.{name},alba,{first},{last},{name}")
+            start_s = first / 25 + (0.015, 0.025, 0.015)[place]
+            end_s = start_s + 4
+            rounded.append(f"alba-{number}.{name},alba,{start_s},{end_s},{name}")
     measured = []
-    for rows in (single, several):
+    for rows in (single, several, rounded):
         (tmp_path / "marks.csv").write_text("\n".join(marks) + "\n", encoding="utf-8")
         (tmp_path / "clips.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
         agreement = measure_agreement(
             tmp_path / "marks.csv", clips=tmp_path / "clips.csv", permutations=99
         )
         measured.append(agreement.to_json())
-    assert measured[0] == measured[1]
+    assert measured[0] == measured[1] == measured[2]
 
 
 @settings(max_examples=40, deadline=None)
@@ -549,6 +555,27 @@ def test_no_row_gets_another_annotator(tmp_path: Path) -> None:
     table.write_text("clip_id,who\nalba-1,ben\n", encoding="utf-8")
     with pytest.raises(FixInput, match="have a column annotator"):
         join(manifest, table, {"annotator": "who"}, force=True)
+
+
+@pytest.mark.parametrize("form", ["lake-{}", "lake:{:06d}"])
+def test_a_table_of_clips_or_windows_has_rows_of_annotators(
+    tmp_path: Path, form: str
+) -> None:
+    """Two people label a sample of windows in one table."""
+    rows = ["clip_id,movie_id,start_s,end_s,annotator,level"]
+    for name in ("ada", "Ben Ö"):
+        for number in range(3):
+            start = 2 * number
+            rows.append(f"{form.format(number)},lake,{start},{start + 2},{name},S")
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    manifest = read(table).manifest
+    write_manifest(manifest, tmp_path / "labelled.toml")
+    again = read_manifest(tmp_path / "labelled.toml")
+    assert again.clips == manifest.clips
+    stats = compute_stats(again)
+    assert (stats.clips, stats.different_clips) == (6, 3)
+    assert {unannotated_id(row) for row in again} == {form.format(n) for n in range(3)}
 
 
 def test_a_prediction_of_a_clip_is_one_cue_whoever_labelled_it(tmp_path: Path) -> None:
