@@ -19,12 +19,14 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
 )
 from obygaze_features.core.files import TABLE_ENDINGS
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import read_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import is_only_watched
 from obygaze_features.manifest.same_clip import (
     Identity,
     known_film,
+    other_clip,
     require_films,
     rows_of_clips,
 )
@@ -251,8 +253,7 @@ def _selected(
         return "clips", list(selection), None
     name = str(selection)
     if name.endswith(TABLE_ENDINGS):
-        table = read_table(Path(selection), required=("clip_id",))
-        return Path(selection).stem, [row["clip_id"] for row in table.rows], name
+        return Path(selection).stem, _ids_in(Path(selection), manifest), name
     if manifest is None:
         raise FixUsage(
             f"the expression {name!r} needs a manifest to select clips from",
@@ -260,6 +261,22 @@ def _selected(
         )
     ids = [c.clip_id for c in manifest.where(name) if not is_only_watched(c)]
     return name, ids, manifest.name
+
+
+def _ids_in(path: Path, manifest: Manifest | None) -> list[str]:
+    """Return the ids in a table; a row that is of another clip of the manifest is an error."""
+    violations = Violations(path)
+    table = read_table(path, required=("clip_id",), violations=violations)
+    ids = []
+    for row in table.rows:
+        clip_id = row["clip_id"].strip()
+        ids.append(clip_id)
+        clip = None if manifest is None else manifest.by_id.get(clip_id)
+        problem = "" if clip is None else other_clip(row.cells, clip)
+        if problem:
+            row.add("clip_id", problem)
+    violations.raise_if_any("this is no selection of these clips")
+    return ids
 
 
 def _identities(

@@ -35,7 +35,13 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.expression import CONCEPTS, is_labelled, quoted_word
-from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Manifest, view_words
+from obygaze_features.manifest.model import (
+    CLIP_COLUMNS,
+    Clip,
+    Manifest,
+    is_only_watched,
+    view_words,
+)
 from obygaze_features.manifest.own_labels import spellings_of
 from obygaze_features.manifest.same_clip import (
     clips_of_rows,
@@ -187,7 +193,8 @@ def _records_of(
     if column is None:
         hint = "--column names the one column in which each annotator has an answer"
         require_a_row_for_each(manifest.clips, manifest.name, hint)
-        return [_cells(clip) for clip in manifest], manifest.name, ()
+        clips = [clip for clip in manifest if not is_only_watched(clip)]
+        return [_cells(clip) for clip in clips], manifest.name, ()
     rows, view, annotators = _rated_clips(manifest, column)
     title = f"{manifest.name}, {column}"
     if view != "raw":

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
@@ -29,6 +30,7 @@ import obygaze as og
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.eat import audit_eat
 from obygaze.audits.levels import audit_levels
+from obygaze.audits.reliability import audit_reliability
 from obygaze.films.agreement import measure_agreement
 from obygaze.films.exchange import export_segments
 from obygaze_features.core.errors import FixInput
@@ -235,6 +237,17 @@ def test_what_was_watched_is_no_clip(labelled: list[Labelled]) -> None:
     ids = [clip_table(m, Data(view="raw")).ids for m in (watched, several)]
     assert ids[0] == ids[1]
     assert compute_stats(watched).size == compute_stats(several).size
+    a_row_each = several.where("annotator == ada")
+    if len(a_row_each) > 1:
+        raters: dict[str, Any] = {"raters": "mood,mood_again"}
+        counts = []
+        for manifest in (a_row_each, with_watched(a_row_each, ("ada",))):
+            moods = {c.clip_id: c.extra.get("mood", "") for c in a_row_each}
+            rated = manifest.with_column("mood", moods).with_column("mood_again", moods)
+            with suppress(FixInput):
+                audit = audit_reliability(rated, **raters)
+                counts.append((audit.n_items, audit.n_incomplete))
+        assert len(set(counts)) < 2
     assert long_clips(watched) == long_clips(several)
     notes = []
     for manifest in (several, watched):
@@ -358,6 +371,36 @@ def test_an_association_of_clips_that_are_others_in_the_store_is_refused(
         audit_eat(
             store, manifest.with_clips(changed), **groups, text=texts_in(tmp_path)
         )
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        ("brug,,", "another clip, film: brug and alba"),
+        (",7.5,9", "another clip, times: 7.5 s to 9 s and 0 s to 2 s"),
+        ("alba,0,2", ""),
+        ("unknown,,", ""),
+    ],
+)
+def test_a_table_chooses_no_other_clip_of_its_ids(
+    tmp_path: Path, cells: str, problem: str
+) -> None:
+    """A list that was made of another manifest chose the clips of this one by their ids."""
+    clips = []
+    for number, level in enumerate(("S", "EN", "S", "EN")):
+        extra = {"mood": level}
+        times = {"start_s": 2.0 * number, "end_s": 2.0 * number + 2}
+        clips.append(Clip(f"{number}", "alba", level=level, **times, extra=extra))
+    manifest = Manifest("films", Header("made up"), tuple(clips), ("mood",))
+    table = tmp_path / "x.csv"
+    table.write_text(f"clip_id,movie_id,start_s,end_s\n0,{cells}\n", encoding="utf-8")
+    groups: dict[str, Any] = {"column": "mood", "x": table, "y": "level == EN"}
+    if not problem:
+        assert audit_annotations(manifest, **groups).to_json()["n_x"] == 1
+        return
+    with pytest.raises(FixInput) as caught:
+        audit_annotations(manifest, **groups)
+    assert caught.value.details[0].endswith(problem)
 
 
 def test_an_association_reads_the_clip_of_which_a_manifest_has_annotators(
