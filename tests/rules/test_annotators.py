@@ -52,6 +52,7 @@ from obygaze_features.store import Row, open_store
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import push
 from obygaze_features.store.describing import describe_store
+from obygaze_features.store.exporting import export_features
 from obygaze_features.store.recipe import space_id_of
 from obygaze_models.evaluation.error_analysis import analyse_success
 from obygaze_models.models.concept_report import concept_quality, shift_test
@@ -933,6 +934,58 @@ def test_a_withdrawn_clip_is_known_in_stores_of_annotators(
     }
     assert (status_of[other] == "withdrawn") == is_withdrawn
     assert status_of["1"] == "ok"
+
+
+# Whose rows of a clip the manifest and the store have; "" is a row of nobody.
+OWNERS = st.sampled_from([("",), ("ada",), ("ada", "ben"), ()])
+STORED = st.sampled_from([("",), ("ada",), ("ada", "ben"), ("",)])
+
+
+@given(st.lists(st.tuples(OWNERS, STORED), min_size=1, max_size=4))
+@settings(max_examples=15, suppress_health_check=NO_FIXTURES, deadline=None)
+def test_the_labels_in_an_export_are_those_of_the_clip(
+    tmp_path_factory: pytest.TempPathFactory,
+    owners_of_clips: list[tuple[tuple[str, ...], tuple[str, ...]]],
+) -> None:
+    """A row has the level of its own row of the manifest, or of the only one about its clip."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path_factory.mktemp("labels")
+    clips = []
+    rows = []
+    expected: dict[str, str | None] = {}
+    is_several = False
+    for number, (owners, stored) in enumerate(owners_of_clips):
+        clip_id = f"lake-{number}"
+        span = (float(number), float(number + 1))
+        level_of: dict[str, str] = {}
+        for owner, level in zip(owners, ("S", "EN"), strict=False):
+            level_of[owner] = level
+            name = f"{clip_id}.{owner}".rstrip(".")
+            extra = {"annotator": owner} if owner else {}
+            clips.append(Clip(name, "lake", None, "", *span, level=level, extra=extra))
+        for owner in stored:
+            name = f"{clip_id}.{owner}".rstrip(".")
+            rows.append(Row(name, "lake", *span))
+            # Those whose annotators have rows in the store are about these.
+            about = [one for one in owners if not owner and one not in stored]
+            found = [owner] if owner in owners else about
+            is_several |= len(found) > 1
+            expected[name] = level_of[found[0]] if len(found) == 1 else None
+    manifest = Manifest("labels", Header("labels", {}), tuple(clips), ("annotator",))
+    store = made_store(folder / "s", rows, {"clip": np.ones((len(rows), 4), "f4")})
+    if is_several or not any(expected.values()):
+        sentence = "rows of several annotators about" if is_several else "has none of"
+        with pytest.raises(FixInput, match=sentence):
+            export_features(store, folder / "out", "parquet", labels=manifest)
+        assert not (folder / "out").exists()
+        return
+    done = export_features(store, folder / "out", "parquet", labels=manifest)
+    table = parquet.read_table(folder / "out" / "data" / "features.parquet")
+    levels = {row["clip_id"]: row["level"] for row in table.to_pylist()}
+    assert levels == expected
+    n_missing = [*expected.values()].count(None)
+    assert len(done.warnings) == bool(n_missing)
+    assert all(text.startswith(f"{n_missing} clip") for text in done.warnings)
 
 
 def test_rows_of_one_clip_have_one_score(tmp_path: Path) -> None:
