@@ -22,7 +22,7 @@ from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import read_table
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.model import View, is_only_watched
+from obygaze_features.manifest.model import is_only_watched
 from obygaze_features.manifest.same_clip import (
     Identity,
     known_film,
@@ -161,7 +161,7 @@ def _stored_ids(
 
 def in_view(
     manifest: Manifest | str | Path,
-    view: View | None = None,
+    view: str | None = None,
     workspace: str | Path | None = None,
 ) -> Manifest:
     """Return a manifest in a view, by default in the view of protocols.
