@@ -381,8 +381,9 @@ def _with_marks(
     for clip in drawn:
         label = labels.get(clip.clip_id)
         level = label.level if label else ""
+        marked_concepts = label.concepts if label else ()
         concepts: dict[str, None] = {}
-        for name in label.concepts if label else ():
+        for name in marked_concepts:
             # A table made by hand may have another name of a concept of the papers.
             is_own = name in drawn.header.concepts
             concepts[name if is_own else concept_of(name)] = None

@@ -74,10 +74,8 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
     clips = [clip_of_row(row, row["clip_id"]) for row in table.rows]
     # Rows of annotators must be about the same clips.
     first_row_of: dict[str, str] = {}
-    for rows in clips_of_rows(clips):
-        first_row_of.update(
-            dict.fromkeys((row.clip_id for row in rows), rows[0].clip_id)
-        )
+    for first, *others in clips_of_rows(clips):
+        first_row_of.update({row.clip_id: first.clip_id for row in others})
     times_of_film = times_of_films(clips, rates=marks.rates)
     in_a_row = [
         film
@@ -110,7 +108,7 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         if frames is not None:
             rate = marks.rates.get(film)
             times_s = said_s.get(clip_id)
-            first_row = first_row_of.get(clip_id, clip_id)
+            first_row = first_row_of.get(clip_id, "")
             spans.append(ClipSpan(clip_id, film, *frames, rate, times_s, first_row))
     if n_unplaced and not n_placed:
         raise FixInput(

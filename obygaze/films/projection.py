@@ -44,7 +44,7 @@ class ClipSpan:
     """The frames of its film that a clip has; both frames are part of it. `fps` may be unknown.
 
     `times_s` are the times in the film that the table of the clips says, and `first_row` is the id
-    of the first row that is about this clip.
+    of an earlier row that is about this clip; "" if there is none.
     """
 
     clip_id: str

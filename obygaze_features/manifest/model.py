@@ -178,6 +178,10 @@ class Clip:
         cell = "" if value is None else str(value)
         return tuple(part.strip() for part in cell.split("|") if part.strip())
 
+    def plain_values(self, column: str) -> tuple[str, ...]:
+        """Return the values in a column, a number in one form: 4.0 is the same number as 4."""
+        return tuple(plain_value(cell, column) for cell in self.values(column))
+
     def fold(self, name: str) -> int | None:
         """Return the clip's fold in the split of that name, None where it is not in the split."""
         text = self.extra.get(FOLD_PREFIX + name, "")
@@ -354,8 +358,7 @@ class Manifest:
         for column, values in expression.values.items():
             known: dict[str, None] = {}
             for clip in self.clips:
-                cells = clip.values(column)
-                known.update((plain_value(cell, column), None) for cell in cells)
+                known.update(dict.fromkeys(clip.plain_values(column)))
             for value in dict.fromkeys(values):
                 if plain_value(value, column) not in known:
                     sentences.append(
