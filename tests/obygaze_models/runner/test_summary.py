@@ -446,6 +446,15 @@ def test_the_answer_says_first_what_is_not_shown(
     )
     assert answer(run).startswith(beginning)
     assert answer(run).count(". ") == 0
+    # What does not show that the model is better ends with the interval of the difference.
+    ends = {
+        -0.1: "over films, [-.10, .30], holds 0.",
+        0.1: "over films, [.10, .30], is above 0.",
+        -0.3: "over films, [-.30, -.10], is below 0.",
+    }
+    is_shown = row["low"] > 0 and row["p_all"] < 0.05
+    end = "better in 12 of 12 films." if is_shown else ends[row["low"]]
+    assert answer(run).endswith(end)
 
 
 def test_brackets_are_explained_where_a_shown_number_has_some(tmp_path: Path) -> None:
