@@ -28,6 +28,7 @@ from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.report.figures import (
+    about_intervals,
     figure_of_pair,
     figure_of_success,
     figure_of_tree,
@@ -445,6 +446,29 @@ def test_an_interval_below_every_draw_is_explained(
     run = ReportRun.of(made_run(tmp_path / "run", [cell]))
     caption = figure_of_pair(run, (cell.train, cell.test)).caption
     assert ("draws of films say too little" in caption) == is_perfect
+
+
+def test_intervals_of_few_films_and_missing_ones_are_explained(tmp_path: Path) -> None:
+    """.97 had [.40, 1.00] beside -.03 [-.13, .07] to a model with 1, and 1.00 had none."""
+    few = clips_of(films=FILMS[:5])
+    cells = {
+        5: MadeCell("ridge", few, scores_for(few, 0.3, 1)),
+        8: MadeCell("ridge", CLIPS, scores_for(CLIPS, 0.3, 1)),
+    }
+    for n_films, cell in cells.items():
+        run = ReportRun.of(made_run(tmp_path / f"run-{n_films}", [cell]))
+        caption = figure_of_pair(run, (cell.train, cell.test)).caption
+        assert ("the interval is Student's" in caption) == (n_films == 5)
+        assert "A large dot without a line" not in caption
+        (of_run,) = run.cells
+        of_metric = dict(of_run.of_metric)
+        of_metric["ap"] = {**of_metric["ap"], "low": math.nan, "high": math.nan}
+        without = replace(of_run, of_metric=of_metric)
+        both = about_intervals([of_run, without], "ap")
+        assert both.endswith(
+            "A large dot without a line has no interval: nothing says how sure it is."
+        )
+        assert about_intervals([without], "ap") == ""
 
 
 def test_the_figure_of_the_answer_is_not_drawn_again(tmp_path: Path) -> None:
