@@ -1071,24 +1071,24 @@ def several_stores(run: Run, models: Sequence[CellRows]) -> str:
 
 
 def stores_lacking_clips(run: Run) -> dict[str, Mapping[str, Any]]:
-    """Return what run.json says of the stores without features of some clips, each clip once.
+    """Return what run.json says of the stores without features of some clips, each with all of its.
 
-    Where training films choose a store, a clip is left out of all: it is that of the first store
-    which itself lacks it. A joined store comes last, because it lacks what its parts lack.
+    Where training films choose a store, a clip is left out of all, but only a store that itself
+    lacks it has no features of it. A joined store that lacks only what others lack is not named.
     """
     stores: dict[str, Mapping[str, Any]] = run.about["stores"]
-    if not run.protocol["fit"]["choose_store"]:
-        return {name: facts for name, facts in stores.items() if facts["missing"]}
+    joined = joined_stores(run)
     lacking: dict[str, Mapping[str, Any]] = {}
     named: set[str] = set()
-    for name in sorted(stores, key=joined_stores(run).__contains__):
+    for name in sorted(stores, key=joined.__contains__):
         own = {}
         for clip, reason in stores[name]["missing"].items():
-            if reason != NOT_COMMON and clip not in named:
+            if reason != NOT_COMMON:
                 own[clip] = reason
+        if not own or (name in joined and named.issuperset(own)):
+            continue
         named.update(own)
-        if own:
-            lacking[name] = {**stores[name], "missing": own}
+        lacking[name] = {**stores[name], "missing": own}
     return lacking
 
 

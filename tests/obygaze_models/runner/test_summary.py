@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner import text
+from obygaze_models.runner.features import NOT_COMMON
 from obygaze_models.runner.summary import (
     answer,
     cannot_guess,
@@ -18,6 +21,7 @@ from obygaze_models.runner.summary import (
     many_fits,
     rare_concepts_text,
     short,
+    stores_lacking_clips,
     verdict,
     warnings_of,
     why_this_model,
@@ -510,3 +514,24 @@ def test_a_rare_concept_has_the_numbers_of_each_store() -> None:
         ": Look on a (down to 2 clips, in 1 of 4 folds), Body (down to 0 clips, in 4 of 4 folds),"
         " Look on b (down to 1 clip, in 1 of 4 folds)."
     )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sets(st.sampled_from("abcdef")), min_size=1, max_size=4))
+def test_what_a_store_lacks_is_its_own_number_whatever_others_lack(
+    lacking: list[set[str]],
+) -> None:
+    """It said 7 of max, which lacked 8, and nothing of a third store."""
+    # Where training films choose a store, a clip that any store lacks is left out of all.
+    of_all = set().union(*lacking)
+    stores = {}
+    for number, own in enumerate(lacking):
+        reasons = {c: "failed" if c in own else NOT_COMMON for c in sorted(of_all)}
+        stores[f"s{number}"] = {"missing": reasons}
+    stores["joined"] = {"missing": dict.fromkeys(of_all, "failed"), "parts": [*stores]}
+    protocol = {"fit": {"choose_store": True}}
+    run = Run(Path(), {"stores": stores, "protocol": protocol})
+    found = {}
+    for name, facts in stores_lacking_clips(run).items():
+        found[name] = set(facts["missing"])
+    assert found == {f"s{n}": own for n, own in enumerate(lacking) if own}
