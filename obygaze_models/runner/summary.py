@@ -77,6 +77,7 @@ PLACES_OF_INTERVALS = {
     PERHAPS_WORSE: "is below 0",
     WORSE: "is below 0",
 }
+MOST_REASONS = 3  # and folds with a reason, that a warning names
 MOST_ANSWERS = 3  # differences that answer the first question; a page has all
 
 
@@ -1023,15 +1024,25 @@ def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) 
 
 
 def skipped_folds(cells: Sequence[CellRows]) -> str:
-    """Warn of folds that could not be trained or tested."""
-    reasons: dict[str, None] = {}
-    folds = set()
+    """Warn of folds that could not be trained or tested, and on which stores if not on all."""
+    stores_of: dict[str, dict[str, set[str]]] = {}
     for cell in cells:
-        folds.update(cell.facts["skipped"])
-        reasons |= dict.fromkeys(cell.facts["skipped"].values())
-    if not folds:
+        for fold, reason in cell.facts["skipped"].items():
+            of_reason = stores_of.setdefault(reason, {})
+            of_reason.setdefault(fold, set()).add(cell.store)
+    if not stores_of:
         return ""
-    return f"{count(len(folds), 'fold')} left out: {'; '.join(sorted(reasons)[:3])}."
+    every_store = {cell.store for cell in cells} - {""}
+    folds = {fold for of_reason in stores_of.values() for fold in of_reason}
+    parts = []
+    for reason in sorted(stores_of)[:MOST_REASONS]:
+        named = []
+        for fold, stores in stores_of[reason].items():
+            is_of_some = "" not in stores and stores < every_store
+            on_stores = f" on {listed(sorted(stores))}" if is_of_some else ""
+            named.append(f"{fold}{on_stores}")
+        parts.append(f"{reason} ({few(named, MOST_REASONS)})")
+    return f"{count(len(folds), 'fold')} left out: {'; '.join(parts)}."
 
 
 def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:

@@ -15,12 +15,14 @@ from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner import text
 from obygaze_models.runner.features import NOT_COMMON
 from obygaze_models.runner.summary import (
+    CellRows,
     answer,
     cannot_guess,
     cells_of,
     many_fits,
     rare_concepts_text,
     short,
+    skipped_folds,
     stores_lacking_clips,
     verdict,
     warnings_of,
@@ -384,11 +386,29 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
     assert "40 of the 200 test rows" in found["films on both sides"]
     assert "the column part divides films" in found["films on both sides"]
     assert "Look (down to 1 clip, in 2 of 12 folds)" in found["rare concepts"]
-    assert found["skipped folds"] == "1 fold left out: no clip is left to train on."
+    assert found["skipped folds"] == (
+        "1 fold left out: no clip is left to train on (film-03)."
+    )
     assert found["missing features of s"] == (
         "2 of 200 rows have no features in s and are left out (2 decode_error): a-1, a-2."
     )
     assert found["annotators"] == "200 rows about 3 clips."
+
+
+def test_folds_that_are_left_out_are_named_with_the_stores_that_lack_them() -> None:
+    """The sentence was "1 fold left out: no clip of this task is tested in it"."""
+    of_sound = {"film-02": "no clip is tested", "film-04": "no clip is tested"}
+    facts = [
+        fit("ridge", store="image", skipped={"film-04": "no clip is tested"}),
+        fit("ridge", store="sound", skipped={**of_sound, "film-05": "one label"}),
+        fit("random"),
+    ]
+    cells = [CellRows(of_cell) for of_cell in facts]
+    assert skipped_folds(cells) == (
+        "3 folds left out: no clip is tested (film-04, film-02 on sound);"
+        " one label (film-05 on sound)."
+    )
+    assert skipped_folds(cells[2:]) == ""
 
 
 def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
