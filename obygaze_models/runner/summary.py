@@ -809,7 +809,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
         "few films": few_films(models),
         "no interval": without_interval(run, models),
         "rare concepts": rare_concepts_text(run.about["rare_concepts"]),
-        "skipped folds": skipped_folds(cells),
+        "skipped folds": skipped_folds(run, cells),
         "many fits": many_fits(run.protocol["splits"], _n_folds(models)),
         "several stores": several_stores(run, models),
     }
@@ -1023,26 +1023,38 @@ def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) 
     )
 
 
-def skipped_folds(cells: Sequence[CellRows]) -> str:
-    """Warn of folds that could not be trained or tested, and on which stores if not on all."""
-    stores_of: dict[str, dict[str, set[str]]] = {}
+def skipped_folds(run: Run, cells: Sequence[CellRows]) -> str:
+    """Warn of folds that could not be trained or tested: their films, and the stores if not all."""
+    stores_of: dict[str, dict[tuple[str, str], set[str]]] = {}
     for cell in cells:
         for fold, reason in cell.facts["skipped"].items():
             of_reason = stores_of.setdefault(reason, {})
-            of_reason.setdefault(fold, set()).add(cell.store)
+            of_reason.setdefault((cell.test, fold), set()).add(cell.store)
     if not stores_of:
         return ""
+    films = _films_of_folds(run)
     every_store = {cell.store for cell in cells} - {""}
-    folds = {fold for of_reason in stores_of.values() for fold in of_reason}
+    folds = {fold for of_reason in stores_of.values() for _, fold in of_reason}
     parts = []
     for reason in sorted(stores_of)[:MOST_REASONS]:
-        named = []
-        for fold, stores in stores_of[reason].items():
-            is_of_some = "" not in stores and stores < every_store
-            on_stores = f" on {listed(sorted(stores))}" if is_of_some else ""
-            named.append(f"{fold}{on_stores}")
-        parts.append(f"{reason} ({few(named, MOST_REASONS)})")
+        named: dict[str, None] = {}
+        for (test, fold), stores in stores_of[reason].items():
+            name = fold
+            if (test, fold) in films:
+                name += f" with {few(sorted(films[test, fold]), MOST_REASONS)}"
+            if "" not in stores and stores < every_store:
+                name += f" on {listed(sorted(stores))}"
+            named[name] = None
+        parts.append(f"{reason} ({few([*named], MOST_REASONS)})")
     return f"{count(len(folds), 'fold')} left out: {'; '.join(parts)}."
+
+
+def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
+    """Return the films of each test task and fold that some model or store tested."""
+    films: dict[tuple[str, str], set[str]] = {}
+    for row in run.predictions:
+        films.setdefault((row["test"], row["fold"]), set()).add(row["movie_id"])
+    return films
 
 
 def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:

@@ -395,20 +395,28 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
     assert found["annotators"] == "200 rows about 3 clips."
 
 
-def test_folds_that_are_left_out_are_named_with_the_stores_that_lack_them() -> None:
+def test_folds_that_are_left_out_are_named_with_their_films_and_stores(
+    tmp_path: Path,
+) -> None:
     """The sentence was "1 fold left out: no clip of this task is tested in it"."""
-    of_sound = {"film-02": "no clip is tested", "film-04": "no clip is tested"}
+    of_sound = {"fold 2": "no clip is tested", "fold 4": "no clip is tested"}
     facts = [
-        fit("ridge", store="image", skipped={"film-04": "no clip is tested"}),
-        fit("ridge", store="sound", skipped={**of_sound, "film-05": "one label"}),
+        fit("ridge", store="image", skipped={"fold 4": "no clip is tested"}),
+        fit("ridge", store="sound", skipped={**of_sound, "fold 5": "one label"}),
         fit("random"),
     ]
+    run = run_of(tmp_path, facts, [])
+    # On images, the second fold is tested.
+    tested = {**TASKS, "store": "image", "model": "ridge", "fold": "fold 2", "seed": 0}
+    tested |= {"clip_id": "c", "movie_id": "alba", "y": 1, "score": 1, "decision": 1}
+    tables = {"predictions.csv": [tested], "results.csv": []}
+    run = write_run(tmp_path / "two", run.about, tables)
     cells = [CellRows(of_cell) for of_cell in facts]
-    assert skipped_folds(cells) == (
-        "3 folds left out: no clip is tested (film-04, film-02 on sound);"
-        " one label (film-05 on sound)."
+    assert skipped_folds(run, cells) == (
+        "3 folds left out: no clip is tested (fold 4, fold 2 with alba on sound);"
+        " one label (fold 5 on sound)."
     )
-    assert skipped_folds(cells[2:]) == ""
+    assert skipped_folds(run, cells[2:]) == ""
 
 
 def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
