@@ -500,6 +500,33 @@ def test_brackets_are_explained_where_a_shown_number_has_some(tmp_path: Path) ->
     assert "in brackets" in _about_values_of(tmp_path / "with", fits, with_some)
 
 
+def test_brackets_are_over_the_films_of_each_number(tmp_path: Path) -> None:
+    """The line said 8 films, of which one store had 4."""
+    films_of = {"s": 8, "t": 4}
+    fits = [fit("ridge", store=store) for store in films_of]
+    results = []
+    for store, n_films in films_of.items():
+        of_store = rows("ridge", GOOD, [0.7] * n_films, n_films=n_films)
+        results += [{**row, "store": store} for row in of_store]
+    said = _about_values_of(tmp_path / "both", fits, results)
+    assert said.endswith("in brackets: 95 % intervals over 4 to 8 films.")
+    of_one = [row for row in results if row["store"] == "s"]
+    said = _about_values_of(tmp_path / "one", fits[:1], of_one)
+    assert said.endswith("in brackets: 95 % intervals over 8 films.")
+
+
+def test_tables_without_rows_are_not_listed(tmp_path: Path) -> None:
+    tables = {
+        "predictions.csv": [],
+        "results.csv": rows("ridge", GOOD),
+        "trees.csv": [],
+    }
+    about = {"format": RUN_FORMAT, "identity": "x"}
+    assert write_run(tmp_path / "run", about, tables).tables_with_rows == [
+        "results.csv"
+    ]
+
+
 def _about_values_of(folder: Path, fits: list[Any], results: list[Any]) -> str:
     run = run_of(folder, fits, results)
     return text._about_values(run, cells_of(run))
