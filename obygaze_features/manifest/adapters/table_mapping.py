@@ -286,6 +286,8 @@ def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:
         reread: The command that reads the table with the draft.
     """
     lines = [f"# Write something in place of each ? behind a =, then: {reread}"]
+    if table.doubt:
+        lines.append(f"# Of the first lines, some have more cells: {table.doubt}")
     for name in ("sheet", "header_row", "dataset", "licence", "citation"):
         value = getattr(mapping, name)
         if value:
