@@ -83,10 +83,14 @@ def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
 
 def counted_words(clips: Sequence[Clip], column: str) -> str:
     """Return how many clips have each word of a column, if it has few words, each several times."""
-    n_of_word = Counter(clip.extra.get(column, "") for clip in clips)
+    n_of_word: Counter[str] = Counter()
+    for clip in clips:
+        # As a task and `--where` read a cell.
+        words = [plain_value(word, column) for word in clip.values(column)]
+        n_of_word["|".join(words)] += 1
     n_empty = n_of_word.pop("", 0)
     n_words = len({word.casefold() for word in n_of_word})
-    if len(n_of_word) < 2 or n_words > min(MOST_COUNTED, len(clips) / 2):
+    if n_of_word.total() < 2 or n_words > min(MOST_COUNTED, len(clips) / 2):
         return ""
     counts = [f"{word}: {n}" for word, n in sorted(n_of_word.items())]
     if n_empty:

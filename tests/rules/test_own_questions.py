@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.expression import parse, plain_value, with_quotes
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.own_labels import own_tasks
+from obygaze_features.manifest.own_labels import column_words, own_tasks
 from obygaze_models.protocols.clips import ClipTable, empty_labels, task_labels
 from obygaze_models.protocols.reading import (
     load_protocol,
@@ -231,6 +231,26 @@ def test_a_word_of_a_column_is_asked_for_whatever_signs_it_has(
         assert found == [int(cell == word) for cell in cells]
     for offered in own_tasks(clips):
         assert with_tasks(load_protocol("honest"), [offered], manifest).tasks
+
+
+SPELLED = (("absent", "absent ", " absent"), ("4", "4.0", "4 "), ("a|b", "a | b"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    cells=st.lists(st.sampled_from(sum(SPELLED, ())), min_size=2, max_size=9),
+    asked=st.sampled_from(("absent", "4")),
+)
+def test_a_word_is_counted_in_what_is_printed_as_it_is_asked_for(
+    cells: list[str], asked: str
+) -> None:
+    cells = [*cells, *cells]
+    clips = [Clip(f"c{n}", "m", extra={"gaze": cell}) for n, cell in enumerate(cells)]
+    manifest = Manifest("m", Header("m"), tuple(clips), ("gaze",))
+    n_asked = len(manifest.where(f"gaze == {asked}"))
+    counts = dict(part.split(": ") for part in column_words(clips, "gaze").split(", "))
+    assert counts.get(asked, "0") == str(n_asked)
+    assert sum(map(int, counts.values())) == len(cells)
 
 
 NAMES = ("a", "b", "mood")
