@@ -377,7 +377,9 @@ def draw_stats(
     if figure is None:
         return ()
     if not stats._has_levels:
-        problem = "no clip has a level; the figure draws levels and the concepts of each"
+        problem = (
+            "no clip has a level; the figure draws levels and the concepts of each"
+        )
         hint = "leave out --figure, or --map level=COLUMN when the table is imported"
         raise FixUsage(problem, where=stats.title, hint=hint)
     concepts = _concepts(stats)

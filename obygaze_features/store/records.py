@@ -59,6 +59,11 @@ class ManifestMark(Record, frozen=True):
         return f"the manifest {self.name!r}" if self.name else SEVERAL_MANIFESTS
 
 
+# What a store has for the name of a manifest where its clips are of none, and the imported files
+# say the film of each: a film is no guess, also where the id begins with it.
+FILMS_OF_FILES = "imported-with-films"
+
+
 def film_of_id(clip_id: str) -> str:
     """Return the film of a clip by its id: the part before the last hyphen, or `UNKNOWN_FILM`."""
     head, hyphen, _ = clip_id.rpartition("-")

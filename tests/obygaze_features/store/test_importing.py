@@ -323,6 +323,9 @@ def test_pooling_keeps_the_maximum_or_the_mean_over_all_vectors(tmp_path: Path) 
         assert [array.name for array in store.record.arrays] == ["pooled"]
         found = values_of(store, "pooled", IDS)
         np.testing.assert_array_equal(found, np.array(expected, np.float32))
+        done = import_features("npz", file, tmp_path / f"{pool}-said", pool=pool)
+        kind = "mean" if pool == "only-mean" else "maximum"
+        assert str(done).endswith(f"pooled [4] ({kind} of up to 10 vectors)")
         assert expected_pooling(pool) in store.recipe.facts["pooling"]
     store = made(file, tmp_path / "n", pool="only-mean", arrays={"mine": "tokens"})
     np.testing.assert_array_equal(values_of(store, "mine", IDS), found)
