@@ -136,7 +136,9 @@ def test_ids_that_differ_are_shown_beside_the_most_similar_ones(tmp_path: Path) 
     arrays = {"clip": "{film}/{id}"}
     with pytest.raises(FixInput) as caught:
         made("hdf5", file, tmp_path / "s", arrays=arrays, **options)
-    problem = "is '37°2 le matin-clip_01', the most similar one of the manifest '37_2_le"
+    problem = (
+        "is '37°2 le matin-clip_01', the most similar one of the manifest '37_2_le"
+    )
     assert problem in str(caught.value)
     assert "clip='{film}/clip_{id}'" in str(caught.value.hint)
     # What the hint says is enough.
