@@ -1,6 +1,7 @@
 """The vectors of an association test: from an npz file or arrays, or from a store and texts."""
 
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+    ObygazeWarning,
+)
 from obygaze_features.core.files import TABLE_ENDINGS
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import read_table
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.model import View, is_only_watched
+from obygaze_features.manifest.model import is_only_watched
 from obygaze_features.manifest.same_clip import (
     Identity,
     known_film,
+    other_clip,
     require_films,
     rows_of_clips,
 )
@@ -94,16 +103,18 @@ def read_store_vectors(
     attributes: Sequence[tuple[str, str]],
     *,
     text: str | Path,
-) -> tuple[Groups, int]:
+) -> tuple[Groups, int, int]:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts.
 
-    The number beside them is that of clips that annotators put into both selections.
+    The numbers beside them are those of clips that are left out: which annotators put into both
+    selections, and in which nothing is said, where the vectors are of words.
     """
     store = open_store(store)
     texts = read_texts(text)
     check_spaces(store, ARRAY, texts)
     *selected, n_in_both = select_groups((x, y), manifest, store)
     groups: list[VectorGroup] = []
+    n_silent = 0
     for group in selected:
         ids = _stored_ids(group.clips, manifest, store)
         try:
@@ -116,8 +127,18 @@ def read_store_vectors(
         if manifest is not None:
             films = _films_of(group.clips, films, manifest)
         require_films(films, store.location)
-        groups.append(VectorGroup(group.name, values, np.array(films)))
-    return (groups[0], groups[1], text_pairs(texts, attributes)), n_in_both
+        has_words = store.has_words(ARRAY, found.rows)
+        n_silent += int((~has_words).sum())
+        if not has_words.any():
+            raise FixInput(
+                f"nothing is said in any clip of the group {group.name!r}",
+                where=store.location,
+                hint="change --x or --y",
+            )
+        said = VectorGroup(group.name, values[has_words], np.array(films)[has_words])
+        groups.append(said)
+    pairs = text_pairs(texts, attributes)
+    return (groups[0], groups[1], pairs), n_in_both, n_silent
 
 
 def _films_of(
@@ -152,11 +173,21 @@ def _stored_ids(
 
 def in_view(
     manifest: Manifest | str | Path,
-    view: View | None = None,
+    view: str | None = None,
     workspace: str | Path | None = None,
 ) -> Manifest:
-    """Return a manifest in a view, by default in the view of protocols."""
-    return read_manifest(manifest, workspace=workspace).view(view)
+    """Return a manifest in a view, by default in the view of protocols.
+
+    A warning counts the clips whose level the view makes EN for want of any concept.
+    """
+    stored = read_manifest(manifest, workspace=workspace)
+    seen = stored.view(view)
+    if seen.header.view != stored.header.view:
+        in_view = stored.with_clips(clip for clip in stored if clip.clip_id in seen)
+        lost = in_view.levels_lost
+        if lost:
+            warnings.warn(f"{stored.name}: {lost}", ObygazeWarning, stacklevel=3)
+    return seen
 
 
 def select_groups(
@@ -222,8 +253,7 @@ def _selected(
         return "clips", list(selection), None
     name = str(selection)
     if name.endswith(TABLE_ENDINGS):
-        table = read_table(Path(selection), required=("clip_id",))
-        return Path(selection).stem, [row["clip_id"] for row in table.rows], name
+        return Path(selection).stem, _ids_in(Path(selection), manifest), name
     if manifest is None:
         raise FixUsage(
             f"the expression {name!r} needs a manifest to select clips from",
@@ -231,6 +261,22 @@ def _selected(
         )
     ids = [c.clip_id for c in manifest.where(name) if not is_only_watched(c)]
     return name, ids, manifest.name
+
+
+def _ids_in(path: Path, manifest: Manifest | None) -> list[str]:
+    """Return the ids in a table; a row that is of another clip of the manifest is an error."""
+    violations = Violations(path)
+    table = read_table(path, required=("clip_id",), violations=violations)
+    ids = []
+    for row in table.rows:
+        clip_id = row["clip_id"].strip()
+        ids.append(clip_id)
+        clip = None if manifest is None else manifest.by_id.get(clip_id)
+        problem = "" if clip is None else other_clip(row.cells, clip)
+        if problem:
+            row.add("clip_id", problem)
+    violations.raise_if_any("this is no selection of these clips")
+    return ids
 
 
 def _identities(

@@ -17,6 +17,7 @@ from obygaze.audits.printed import (
 from obygaze.audits.reliability import cronbach_alpha
 from obygaze.audits.result import DrawnAudit, Finding, Plot, Point
 from obygaze_features.backbones.text import read_prompts
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import view_words
@@ -37,6 +38,7 @@ from obygaze_models.text_vectors import (
     GroupSelection,
     VectorGroup,
     in_both_text,
+    in_view,
     read_store_vectors,
     read_vectors,
     unit_rows,
@@ -93,6 +95,8 @@ class EatAudit(DrawnAudit):
     view: str = ""
     # The clips that annotators put into both groups; they are left out.
     n_in_both: int = 0
+    # The clips in which nothing is said, where the vectors are of words; they are left out.
+    n_silent: int = 0
     paper: Mapping[tuple[str, str], PrintedEffects] = field(default_factory=dict)
     model: str = ""
 
@@ -106,7 +110,8 @@ class EatAudit(DrawnAudit):
         single = tests[0] if len(tests) == 1 else {}
         prompts = [asdict(attribute) for attribute in self.prompts]
         chosen_from = {"manifest": self.manifest, "view": self.view}
-        about = {"source": self.source, **chosen_from, "n_in_both": self.n_in_both}
+        left_out = {"n_in_both": self.n_in_both, "n_silent": self.n_silent}
+        about = {"source": self.source, **chosen_from, **left_out}
         return {**single, **about, "tests": tests, "prompts": prompts}
 
     def finding(self) -> Finding:
@@ -127,6 +132,10 @@ class EatAudit(DrawnAudit):
         sentences = summary(self.tests, _sentence)
         if self.n_in_both:
             sentences.append(in_both_text(self.n_in_both))
+        if self.n_silent:
+            verb = "is" if self.n_silent == 1 else "are"
+            clips = count(self.n_silent, "clip")
+            sentences.append(f"{clips} in which nothing is said {verb} left out.")
         first = self.tests[0]
         normal = first.verdict.normal
         if len(self.tests) == 1 and normal:
@@ -214,8 +223,8 @@ def audit_eat(
     clips = None
     if manifest is not None:
         whole = read_manifest(manifest, workspace=workspace)
-        clips = whole.view(with_view(Data(), whole, {"": opened}).view)
-    groups_of_store, n_in_both = read_store_vectors(
+        clips = in_view(whole, with_view(Data(), whole, {"": opened}).view)
+    groups_of_store, n_in_both, n_silent = read_store_vectors(
         opened, clips, x, y, attributes, text=text
     )
     audit = EatAudit(
@@ -223,6 +232,7 @@ def audit_eat(
         Path(opened.location).name,
         _prompts_of(*groups_of_store),
         n_in_both=n_in_both,
+        n_silent=n_silent,
         paper=_paper_of(groups_of_store[2], read_texts(text)),
         model=_model_of(opened),
     )

@@ -35,7 +35,13 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.expression import CONCEPTS, is_labelled, quoted_word
-from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Manifest
+from obygaze_features.manifest.model import (
+    CLIP_COLUMNS,
+    Clip,
+    Manifest,
+    is_only_watched,
+    view_words,
+)
 from obygaze_features.manifest.own_labels import spellings_of
 from obygaze_features.manifest.same_clip import (
     clips_of_rows,
@@ -46,6 +52,8 @@ Floats = NDArray[np.float64]
 HEADERS = ("rater", "mean", "sd")
 # What an annotator said of a clip that has a level, and no concept.
 NO_CONCEPT = "no concept"
+# The columns whose cells depend on the view.
+SEEN_IN_VIEW = ("level", *CONCEPTS)
 IN_COLUMNS = (
     "--raters without --column compares the values of the columns themselves, if each annotator has"
     " a column; for one word against all else, give each a column of yes and no"
@@ -185,9 +193,13 @@ def _records_of(
     if column is None:
         hint = "--column names the one column in which each annotator has an answer"
         require_a_row_for_each(manifest.clips, manifest.name, hint)
-        return [_cells(clip) for clip in manifest], manifest.name, ()
-    rows, annotators = _rated_clips(manifest, column)
-    return rows, f"{manifest.name}, {column}", annotators
+        clips = [clip for clip in manifest if not is_only_watched(clip)]
+        return [_cells(clip) for clip in clips], manifest.name, ()
+    rows, view, annotators = _rated_clips(manifest, column)
+    title = f"{manifest.name}, {column}"
+    if view != "raw":
+        title += f", {view_words(view)}"
+    return rows, title, annotators
 
 
 def _cells(clip: Clip) -> dict[str, str]:
@@ -196,15 +208,15 @@ def _cells(clip: Clip) -> dict[str, str]:
 
 def _rated_clips(
     manifest: Manifest, column: str
-) -> tuple[list[dict[str, str]], tuple[str, ...]]:
-    """Return a row for each clip with a column for each annotator, and the annotators."""
+) -> tuple[list[dict[str, str]], str, tuple[str, ...]]:
+    """Return a row for each clip with a column for each annotator, the view, and the annotators."""
     if not any(clip.extra.get("annotator", "").strip() for clip in manifest):
         raise FixInput(
             "--column is for rows of annotators, and no row names one",
             where=manifest.name,
             hint=IN_COLUMNS,
         )
-    answer_of = _answers(manifest, column)
+    answer_of, view = _answers(manifest, column)
     clips = [clip for clip in manifest if answer_of.get(clip.clip_id)]
     annotators: dict[str, None] = {}
     rows = []
@@ -234,11 +246,15 @@ def _rated_clips(
             f" {where} -o clips.csv, then obygaze manifest agree {name} --clips clips.csv",
         )
     everyone = dict.fromkeys(annotators, "")
-    return [{**everyone, **cells} for cells in rows], tuple(sorted(annotators))
+    table = [{**everyone, **cells} for cells in rows]
+    return table, view, tuple(sorted(annotators))
 
 
-def _answers(manifest: Manifest, column: str) -> dict[str, str]:
-    """Return the answer of each row by its id: its cell, or yes and no of what `--task` takes."""
+def _answers(manifest: Manifest, column: str) -> tuple[dict[str, str], str]:
+    """Return the answer of each row by its id: its cell, or yes and no of what `--task` takes.
+
+    Beside them is the view of the levels or concepts that answers are made of; "raw" of others.
+    """
     if column in (*CLIP_COLUMNS, *CONCEPTS, *manifest.columns):
         answer_of = {}
         for clip in manifest:
@@ -247,25 +263,34 @@ def _answers(manifest: Manifest, column: str) -> dict[str, str]:
             if is_labelled(column, clip.values):
                 answer = answer or NO_CONCEPT
             answer_of[clip.clip_id] = answer
-        return answer_of
+        return answer_of, manifest.header.view if column in SEEN_IN_VIEW else "raw"
     # Late: it loads what experiments need.
-    from obygaze_models.protocols.clips import clip_table, task_labels
+    from obygaze_models.protocols.clips import (
+        clip_table,
+        columns_of_task,
+        task_labels,
+    )
     from obygaze_models.protocols.reading import load_protocol
     from obygaze_models.protocols.tasks import one_task
+    from obygaze_models.text_vectors import in_view
 
     protocol = load_protocol("honest")
+    seen = in_view(manifest)
     try:
-        name, asked = one_task(column, protocol, manifest)
+        name, asked = one_task(column, protocol, seen)
     except (FixInput, FixUsage) as error:
         error.hint = error.hint and error.hint.replace("--task", "--column")
         raise
-    table = clip_table(manifest, protocol.data)
+    table = clip_table(seen, protocol.data)
     labels = task_labels(name, asked.task, table).tolist()
     words = {1: "yes", 0: "no"}
-    return {
+    yes_or_no = {
         clip: words.get(label, "")
         for clip, label in zip(table.ids, labels, strict=True)
     }
+    columns = columns_of_task(name, asked.task, table)
+    is_of_view = not set(columns).isdisjoint(SEEN_IN_VIEW)
+    return yes_or_no, table.view if is_of_view else "raw"
 
 
 def _are_numbers(

@@ -156,15 +156,7 @@ class TextTower:
                 raise FixInput(
                     f"{len(ids)} tokens, the tower takes {self.max_length}: {each[:60]!r}",
                 )
-        vectors = self._vectors(token_ids, Quiet(), map)
-        # CLIP returns the vector of the end token, or of the first token if there is no end token.
-        # Texts that differ in capitals only have the same tokens, and so the same vector.
-        n_different = len(set(map(tuple, token_ids)))
-        if n_different > 1 and (vectors == vectors[0]).all():
-            raise FixInput(
-                "every text gets the same vector: the tokenizer does not mark the end of texts",
-            )
-        return vectors
+        return self._vectors(token_ids, Quiet(), map)
 
     def embed_long(
         self, texts: Sequence[str], progress: Progress, threads: Executor
@@ -267,7 +259,15 @@ class TextTower:
         for batch, found in zip(batches, run(self._embed, encoded), strict=True):
             vectors.update(zip(batch, found, strict=True))
             progress.advance(len(batch))
-        return np.array([vectors[number] for number in range(len(lengths))], np.float32)
+        rows = np.array([vectors[number] for number in range(len(lengths))], np.float32)
+        # CLIP returns the vector of the end token, or of the first token if there is no end token.
+        # Texts that differ in capitals only have the same tokens, and so the same vector.
+        n_different = len(set(map(tuple, token_ids)))
+        if n_different > 1 and (rows == rows[0]).all():
+            raise FixInput(
+                "every text gets the same vector: the tokenizer does not mark the end of texts",
+            )
+        return rows
 
     def _padded_length(self, n_tokens: int) -> int:
         """Return the length to which a text is padded."""

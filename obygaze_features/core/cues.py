@@ -5,7 +5,8 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import pairwise
+from itertools import dropwhile, pairwise
+from operator import not_
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,7 +101,8 @@ def vtt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
 def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
     """Yield the cues of SubRip; a cue, which may have empty lines, ends at the next number."""
     # Some programs write an empty line after each line, also after the numbers.
-    step = 1 if any(map(str.strip, lines[1::2])) else 2
+    from_first = list(dropwhile(not_, map(str.strip, lines)))
+    step = 1 if any(from_first[1::2]) else 2
     for timing, said in _with_times(lines):
         is_last = timing + 1 + len(said) == len(lines)
         if not is_last and len(said) >= step and said[-step].strip().isdecimal():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -9,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import structs
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.machine import MAX_WORKERS, usable_cores
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -159,18 +160,35 @@ def make_windows(
             details=[f"{error.where}: {error.message}" for error in errors],
         )
     cut = []
+    late = []
     for movie_id, video in sorted(videos.items()):
         index, _ = film_index(folder / video, indexes)
         film = film_of(movie_id, video, index)
         refuse_short(grid, film)
         cut.append(film)
+        first_s = float(index.times_s[0])
+        if first_s > film.duration_s / film.n_frames:
+            late.append(f"{movie_id} {first_s:.2f} s")
     if not any(grid.n_windows(film.n_frames, film.duration_s) for film in cut):
         raise FixInput(
             "no film holds a whole window",
             where=str(films),
         )
+    notes = source.notes
+    if late:
+        # Clips of the film, and players, count from the beginning of the file.
+        sentence = (
+            f"The first picture is shown after the file begins: {few(late)}. The times of windows"
+            " count from it: in a player, and beside labels with its times, each is so much later."
+        )
+        warnings.warn(sentence, ObygazeWarning, stacklevel=2)
+        notes = (*notes, sentence)
     header = structs.replace(
-        source, unit="window", grid=grid, video_root=folder.resolve().as_posix()
+        source,
+        unit="window",
+        grid=grid,
+        notes=notes,
+        video_root=folder.resolve().as_posix(),
     )
     return Manifest(name, header, Windows(tuple(cut), grid))
 
@@ -205,6 +223,15 @@ def _videos_of(
         # Without a folder, the paths of videos are not known.
         linked = [clip for clip in manifest if clip.video and header.video_root]
         pairs = [(clip.movie_id, clip.video) for clip in linked]
+        films_with_video = dict(pairs)
+        without = [film for film in manifest.films if film not in films_with_video]
+        if films_with_video and without:
+            warnings.warn(
+                f"{count(len(without), 'film')} without a video, and so without windows:"
+                f" {few(without)}",
+                ObygazeWarning,
+                stacklevel=3,
+            )
     videos: dict[str, str] = {}
     for movie_id, video in pairs:
         if videos.setdefault(movie_id, video) != video:

@@ -70,14 +70,16 @@ from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signa
 from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store.card import Terms
+from obygaze_features.store.card import Terms, spdx_of
 from obygaze_features.store.filling import (
     Filling,
     is_sealed,
     remove_filling,
     store_before,
 )
+from obygaze_features.store.layout import CARD
 from obygaze_features.store.placing import seal_at
+from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import BlockRow
 from obygaze_features.store.rows import OK, Row
 from obygaze_features.store.sealing import seal
@@ -198,6 +200,7 @@ def _extract(run: ExtractionRun, stop: StopFlag, listener: Listener) -> Extracti
             raise
         if gone and not stop:
             warnings += map(_nothing_was_added, gone)
+        warnings += _licence_not_stated(plan.stores, run.licence)
         states = [store_status(store.path) for store in plan.stores]
         steps = next_steps(plan, states, run.manifest)
         return Extraction(states, stop, steps, warnings)
@@ -479,6 +482,20 @@ def _seal_if_complete(one: Begun, run: ExtractionRun) -> Sequence[str]:
         # A store keeps its terms, which a person may have corrected in its card.
         terms = Terms(run.licence)
     return seal(store.path, seal_now=run.seal_now, terms=terms).warnings
+
+
+def _licence_not_stated(stores: Sequence[StorePlan], licence: str) -> Iterator[str]:
+    """Yield the stores to which nothing was added, and which state another licence."""
+    for store in stores:
+        if not licence or not store.seal or seal_at(store.path) != store.seal:
+            continue
+        stated = open_store(store.path).terms.licence
+        if stated != (spdx_of(licence) or licence):
+            yield (
+                f"{store.path.name}: nothing was added, so that its licence stays"
+                f" {stated or 'not stated'}; to state another one, edit the head of"
+                f" {store.path / CARD}"
+            )
 
 
 def _is_as_before(filling: Filling) -> bool:

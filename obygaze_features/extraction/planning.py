@@ -30,7 +30,7 @@ from obygaze_features.extraction.stored import read_stored
 from obygaze_features.manifest.model import Manifest, Windows
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.filling import Filling, plan_filling
-from obygaze_features.store.layout import Array, check_store_name
+from obygaze_features.store.layout import Array, check_store_name, with_companions
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import Maker, ManifestMark
 from obygaze_features.store.rows import RowColumns
@@ -260,6 +260,8 @@ def plan_stores(
             # Without --arrays, a store keeps those that it has.
             names = tuple(n for n in stored.array_names if n in backbone.arrays)
         arrays = arrays_of(backbone, names, grid)
+        if stored:
+            arrays = _there_or_further(arrays, stored.array_names, backbone)
         absent = [name for name in target.arrays if name in others]
         if absent:
             stored_names = [
@@ -310,6 +312,21 @@ def plan_stores(
         )
         stores.append(store)
     return ExtractionPlan(manifest.name, clips, grid, stores, kept, notes)
+
+
+def _there_or_further(
+    arrays: Sequence[Array], stored_names: Sequence[str], backbone: Backbone
+) -> list[Array]:
+    """Return which arrays of a backbone a store has, or gets: it may be a part without times.
+
+    Times and masks come with the further features that they belong to.
+    """
+    further = []
+    for array in arrays:
+        if array.name in backbone.arrays and array.name not in stored_names:
+            further.append(array)
+    needed = [array.name for array in with_companions(further, arrays)]
+    return [array for array in arrays if array.name in (*stored_names, *needed)]
 
 
 def open_filling(store: StorePlan, plan: ExtractionPlan) -> Filling:

@@ -13,10 +13,10 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.listing import film_columns
+from obygaze_features.manifest.model import is_only_watched
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.store.identity import identities_of
 from obygaze_features.store.joining import refuse_joined
-from obygaze_features.store.layout import N_WORDS, belongs_to
 from obygaze_features.store.recipe import same_space, space_of_array
 
 if TYPE_CHECKING:
@@ -113,6 +113,12 @@ def _array_of_vectors(store: Store, name: str | None) -> str:
 def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
     """Return the mean of the vectors of a clip."""
     features = store.matrix(array, clips=[clip])
+    if not store.has_words(array, features.rows).all():
+        raise FixInput(
+            f"nothing is said in the clip {clip!r}, so that no clip is like it",
+            where=store.location,
+            hint="another clip, or --text WORDS",
+        )
     values = features.values.astype(np.float64)
     real = store.real_frames(array, features.rows)
     if real is not None:
@@ -155,7 +161,7 @@ def _compared_rows(
 ) -> NDArray[np.bool_]:
     """Return which rows are compared: of a clip with several annotators one, of `like` none.
 
-    A clip in which nothing is said has the vector of the empty text, which is like some texts.
+    What an annotator has watched is no clip.
     """
     left_out = [] if like is None else [like]
     manifest = store.annotated_manifest(workspace)
@@ -164,11 +170,10 @@ def _compared_rows(
         for of_clip in clips_of_rows(manifest.clips):
             ids = [clip.clip_id for clip in of_clip if clip.clip_id in with_features]
             left_out += ids if like in ids else ids[1:]
+        watched = filter(is_only_watched, manifest.clips)
+        left_out += [clip.clip_id for clip in watched]
     is_compared: NDArray[np.bool_] = ~np.isin(store.clip_ids, np.array(left_out, str))
-    n_words = store.record.array(N_WORDS)
-    if n_words is not None and belongs_to(n_words, store.array(array)):
-        is_compared &= store.read(n_words, np.arange(len(store))) > 0
-    return is_compared
+    return is_compared & store.has_words(array, np.arange(len(store)))
 
 
 def _most_similar(

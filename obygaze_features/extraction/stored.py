@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -10,7 +11,12 @@ from typing import Any
 
 from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import NotFound, ObygazeError
+from obygaze_features.core.errors import (
+    NotFound,
+    ObygazeError,
+    ObygazeWarning,
+    first_line,
+)
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store.filling import Filling, remove_leftover, store_before
@@ -317,7 +323,18 @@ def _stores_of_manifest(name: str, workspace: Workspace) -> list[StoreStatus]:
     names = [entry.removesuffix(NEXT) for entry in workspace.names("stores")]
     states = []
     for store in dict.fromkeys(names):
-        status = None if BEFORE in store else status_at(folder / store)
+        if BEFORE in store:
+            continue
+        try:
+            status = status_at(folder / store)
+        except (ObygazeError, OSError) as error:
+            # It may be of other clips.
+            warnings.warn(
+                f"{store}: it cannot be read, and is not counted: {first_line(error)}",
+                ObygazeWarning,
+                stacklevel=4,
+            )
+            continue
         if status is not None and status.manifest == name:
             states.append(status)
     if not states:

@@ -23,7 +23,12 @@ from obygaze_features.extraction.clips import (
 )
 from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
-from obygaze_features.manifest.io import WRITTEN_SECONDS, as_id, ids_of_names
+from obygaze_features.manifest.io import (
+    MERGED,
+    WRITTEN_SECONDS,
+    as_id,
+    ids_of_names,
+)
 from obygaze_features.manifest.model import (
     Clip,
     Manifest,
@@ -323,6 +328,7 @@ def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
     line_of: dict[str, int] = {}
     texts = {}
     for row in table.rows:
+        _require_name(row, "clip_id")
         name = row.unique("clip_id", line_of)
         texts[name] = row["text"]
         clip = clip_of_id.get(as_id(name))
@@ -374,6 +380,7 @@ def _cues_in(
         (row["movie_id"] for row in table.rows), "film", str(path)
     )
     for row in table.rows:
+        _require_name(row, "movie_id")
         start_s = _time(row, "start_s", table)
         end_s = _time(row, "end_s", table)
         if start_s is None or end_s is None:
@@ -388,6 +395,12 @@ def _cues_in(
             unused[film] = None
     violations.raise_if_any("the cues cannot be read")
     return cues_of_film, list(unused)
+
+
+def _require_name(row: TableRow, column: str) -> None:
+    """Add a violation for what is said in a clip or a film that is not named."""
+    if not row[column].strip():
+        row.add(column, f"is empty, and each row needs one{MERGED}")
 
 
 def _time(row: TableRow, column: str, table: CsvTable) -> Fraction | None:

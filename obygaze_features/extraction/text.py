@@ -146,8 +146,9 @@ def score_captions(
     new_columns = []
     for ending in endings:
         new_columns += [f"lm{ending}", f"sim{ending}"]
+    columns = captions.filled_columns
     for column in new_columns:
-        if column in captions.columns:
+        if column in columns:
             raise FixInput(
                 f"the table already has a column {column!r}",
                 where=str(table),
@@ -158,8 +159,8 @@ def score_captions(
     rows = []
     for number, row in enumerate(captions.rows):
         row_scores = [repr(scores[column][number]) for column in new_columns]
-        rows.append([*row.cells.values(), *row_scores])
-    write_new(path, csv_bytes([*captions.columns, *new_columns], rows), force=force)
+        rows.append([*(row[column] for column in columns), *row_scores])
+    write_new(path, csv_bytes([*columns, *new_columns], rows), force=force)
     words = count(len(rows), "scored caption")
     return WrittenTexts({"captions": len(rows)}, words, path)
 

@@ -75,6 +75,8 @@ UNKNOWN_FILM = "unknown"
 # What a store has for the name of a manifest where its clips are of none: then the films may be
 # guesses from the ids.
 WITHOUT_MANIFEST = "imported"
+# What an experiment can do about levels that the visual view changes.
+KEEPS_LEVELS = "data.view=raw keeps the levels"
 # How clips without a level are called where levels are counted.
 NO_LEVEL = "no level"
 # The level, in manifests the comment, of marks that say only that this time was watched.
@@ -396,17 +398,17 @@ class Manifest:
     def _en_in_visual_view(
         self, clips: Sequence[Clip], problem: str, names: Collection[str]
     ) -> str:
-        """Return how many clips of each level are EN in the visual view; "" without any."""
+        """Return how many rows of each level are EN in the visual view; "" without any."""
         if not clips:
             return ""
         n_of_level = Counter(clip.level for clip in clips)
         listed = [
             f"{n_of_level[level]} {level}" for level in LEVELS if n_of_level[level]
         ]
+        noun = "row" if "annotator" in self.columns else self.header.unit
         return (
-            f"{count(len(clips), self.header.unit)} {problem} "
-            f"({', '.join(listed)}; {few(sorted(names), 3)}): EN in the visual view; "
-            "data.view=raw keeps the levels"
+            f"{count(len(clips), noun)} {problem} "
+            f"({', '.join(listed)}; {few(sorted(names), 3)}): EN in the visual view"
         )
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Self:

@@ -29,7 +29,7 @@ from obygaze_features.store.joining import (
 from obygaze_features.store.layout import Array
 from obygaze_features.store.recipe import FACTS, SECTIONS, UNVERIFIED, Recipe
 from obygaze_features.store.records import Maker, StoreRecord
-from obygaze_features.store.rows import OK, RowColumns
+from obygaze_features.store.rows import NO_REASON, OK, RowColumns
 
 HERE = "obygaze_features.store"
 SHOWN_REASONS = 20
@@ -373,7 +373,7 @@ def _reasons_of(rows: RowColumns) -> list[tuple[int, str, str]]:
     n_of_reason = Counter(pair for pair in pairs if pair[0] != OK)
     reasons = []
     for (status, reason), n_rows in n_of_reason.most_common(SHOWN_REASONS):
-        reasons.append((n_rows, status, reason or "no reason given"))
+        reasons.append((n_rows, status, reason or NO_REASON))
     n_others = n_of_reason.total() - sum(n_rows for n_rows, _, _ in reasons)
     if n_others:
         reasons.append((n_others, "", "other reasons"))

@@ -11,10 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import msgspec
 import numpy as np
 
 from obygaze_features import __version__
-from obygaze_features.core.errors import AlreadyThere, Corrupt, FixInput, Mismatch
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+)
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.leftovers import named_beside, remove_leftovers
 from obygaze_features.core.workspace import Workspace
@@ -259,6 +266,7 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     arrays = tuple(contents.arrays)
     rows = source.columns()
     where = str(named_beside(folder))
+    _check_texts(contents, where)
     check_arrays(arrays, where)
     check_joined_arrays(contents.recipe.to_json(), arrays, where)
     check_rows(rows, where)
@@ -328,6 +336,21 @@ def _small_files(
     for array in arrays:
         files[array.zarr_json] = array_document(array, len(rows))
     return files
+
+
+def _check_texts(contents: Contents, where: str) -> None:
+    """Raise an error for a text of store.json that UTF-8 cannot encode, before numbers are read.
+
+    A name of a file or a word of the command line may have bytes of another encoding.
+    """
+    try:
+        msgspec.json.encode((contents.makers, contents.replaces, contents.origins))
+    except UnicodeEncodeError as error:
+        raise FixUsage(
+            f"{error.object!r} is not in UTF-8, and would be a text of the store",
+            where=where,
+            hint="rename the file or folder, or type the words again in UTF-8",
+        ) from error
 
 
 def _check_makers(rows: RowColumns, n_makers: int, where: str) -> None:

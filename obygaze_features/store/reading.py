@@ -76,6 +76,7 @@ from obygaze_features.store.layout import (
     CARD,
     CLIPS_CSV,
     MASK,
+    N_WORDS,
     NEXT,
     PICTURES,
     PLAN_JSON,
@@ -88,6 +89,7 @@ from obygaze_features.store.layout import (
     belongs_to,
     most_table_bytes,
     power_of_two,
+    with_companions,
 )
 from obygaze_features.store.network import Unreachable, open_remote
 from obygaze_features.store.placing import finish_change, next_of
@@ -735,15 +737,17 @@ class Store:
         return self[array].to_frame()
 
     def to_xarray(self) -> Any:
-        """Return an xarray Dataset of all arrays of features; rows that are not there are NaN.
+        """Return an xarray Dataset of all arrays of features, with the masks and times of frames.
 
-        It is read into memory. For arrays larger than that: `xarray.open_zarr` on data.zarr.
+        Rows that are not there are NaN, and 0 in arrays of whole numbers. It is read into memory.
+        For arrays larger than that: `xarray.open_zarr` on data.zarr.
         """
         xarray = need("xarray", "frames", "Store.to_xarray")
+        features = [self.array(name) for name in self.feature_arrays]
         arrays = {}
-        for name in self.feature_arrays:
-            dims = (ROW_DIMENSION, *self.array(name).dims)
-            arrays[name] = (dims, self.read(name, np.arange(len(self))))
+        for array in with_companions(features, self.record.arrays):
+            dims = (ROW_DIMENSION, *array.dims)
+            arrays[array.name] = (dims, self.read(array, np.arange(len(self))))
         ids = {
             "clip_id": (ROW_DIMENSION, self.clip_ids),
             "movie_id": (ROW_DIMENSION, self.movie_ids),
@@ -763,6 +767,17 @@ class Store:
         _, reasons = self._presence(Selection(rows, self))
         self._raise_absent(reasons)
         return self.read(mask, rows).astype(np.bool_)
+
+    def has_words(self, array: str, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Return in which rows something is said; all rows where the array is not of words.
+
+        A clip in which nothing is said has the vector of the empty text, which is like some texts.
+        """
+        n_words = self.record.array(N_WORDS)
+        if n_words is None or not belongs_to(n_words, self.array(array)):
+            return np.ones(len(rows), np.bool_)
+        has_words: npt.NDArray[np.bool_] = self.read(n_words, rows) > 0
+        return has_words
 
     def presence(
         self, clips: Iterable[str | Clip]

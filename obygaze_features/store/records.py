@@ -47,7 +47,7 @@ SEVERAL_MANIFESTS = "several manifests"
 class ManifestMark(Record, frozen=True):
     """The manifest whose clips the rows are: its name, and the hash of its ids.
 
-    A merger of stores of several manifests has no name.
+    A merger of stores of several manifests has no name; `WITHOUT_MANIFEST` is that of none.
     """
 
     name: str
@@ -56,6 +56,8 @@ class ManifestMark(Record, frozen=True):
     @property
     def text(self) -> str:
         """What a sentence calls it."""
+        if self.name == WITHOUT_MANIFEST:
+            return "an unknown manifest"
         return f"the manifest {self.name!r}" if self.name else SEVERAL_MANIFESTS
 
 

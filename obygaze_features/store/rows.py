@@ -25,6 +25,8 @@ STATUS_WORDS = {
     NO_VIDEO: "without a video",
     WITHDRAWN: "withdrawn",
 }
+# Of a row that is not ok: another program need not say why.
+NO_REASON = "no reason given"
 
 
 # The characters of ASCII that are not themselves in canonical JSON.

@@ -31,7 +31,7 @@ from obygaze_features.store.identity import OfManifest, identity_of
 from obygaze_features.store.layout import BEFORE
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import UNKNOWN_FILM, Replaced
-from obygaze_features.store.rows import STATUSES, WITHDRAWN, Row
+from obygaze_features.store.rows import NO_REASON, STATUSES, WITHDRAWN, Row
 
 _WITHDRAWN_CODE = STATUSES.index(WITHDRAWN)
 
@@ -100,7 +100,8 @@ class Withdrawals:
             ids = {row.clip_id for row in rows}
             for row in rows:
                 identity = identity_of(row, store.record)
-                clips.append(WithdrawnClip(identity, row.movie_id, row.reason))
+                reason = row.reason or NO_REASON
+                clips.append(WithdrawnClip(identity, row.movie_id, reason))
             for change in store.record.replaces:
                 with_rows.update(
                     (change, clip) for clip in ids.intersection(change.clips)

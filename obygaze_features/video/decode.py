@@ -21,8 +21,8 @@ from obygaze_features.video.index import (
     FrameIndex,
     Ints,
     PacketRun,
-    early_end,
     overshoot,
+    remark_on_pictures,
     span_of,
 )
 from obygaze_features.video.source import DecodedRun, FilmChanged, VideoSource
@@ -252,7 +252,7 @@ class _ClipDecoder:
         film = self.source.film
         is_incomplete = film.is_incomplete(index, canvas.span, start_s, end_s)
         canvas.blank_missing()
-        remark = early_end(film.end_s(index), index.last_s, end_s)
+        remark = remark_on_pictures(index, self.start_s, end_s)
         return {
             view: replace(canvas.clip(number, is_incomplete), remark=remark)
             for number, view in enumerate(self.views)

@@ -458,12 +458,28 @@ def overshoot(
     return f"the part ends at {end_s:g} s, the film at {film_end_s:.2f} s"
 
 
-def early_end(film_end_s: float, picture_s: float, end_s: float | None) -> str:
-    """Return the remark on a part that ends more than two pictures after its film; else ""."""
-    if end_s is None or end_s - film_end_s <= 2 * picture_s + ROUNDING_S:
-        return ""
-    early_s = end_s - film_end_s
-    return f"the film ends at {film_end_s:.1f} s, {early_s:.1f} s before the end of the clip"
+def remark_on_pictures(
+    index: FrameIndex, start_s: float | None, end_s: float | None
+) -> str:
+    """Return the remark on a part of which more than two pictures lie outside its film; else ""."""
+    begins_s = float(index.times_s[0])
+    ends_s = float(index.times_s[-1]) + index.last_s
+    mean_s = index.duration_s / index.frames
+    most_s = 2 * max(index.last_s, mean_s) + ROUNDING_S
+    remarks = []
+    if start_s is not None:
+        late_s = begins_s - max(start_s, 0.0)
+        if late_s > most_s:
+            remarks.append(
+                f"the pictures begin at {begins_s:.1f} s, {late_s:.1f} s after the beginning of"
+                " the clip"
+            )
+    if end_s is not None and end_s - ends_s > most_s:
+        early_s = end_s - ends_s
+        remarks.append(
+            f"the pictures end at {ends_s:.1f} s, {early_s:.1f} s before the end of the clip"
+        )
+    return "; ".join(remarks)
 
 
 def sample(

@@ -32,7 +32,7 @@ class Embedded(NamedTuple):
 def read_embedded(path: Path) -> Embedded:
     """Return the cues of a video: of its default stream of text, else of the first one.
 
-    Commentaries, and streams that translate foreign words only, are read where there is no other.
+    It is never a commentary, nor a stream that translates foreign words only.
     """
     with open_video(path) as video:
         container = video.container
@@ -55,6 +55,8 @@ def read_embedded(path: Path) -> Embedded:
                 ass_text(part.dialogue.decode("utf-8", "replace")) for part in shown
             ]
             cues.append(Cue(start_s, start_s + length_s, "\n".join(lines)))
+        if not cues:
+            raise _no_words("its subtitles have no cues", path)
         video_s = declared_length(container, video.stream)
     return Embedded(cues, name, video_s)
 
@@ -80,10 +82,14 @@ def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
     if not of_text:
         names = ", ".join(sorted({stream.codec_context.name for stream in streams}))
         raise _no_words(f"its subtitles are pictures ({names}), not text", path)
+    of_others = kinds.forced | kinds.comment
+    of_film = [stream for stream in of_text if not stream.disposition & of_others]
+    if not of_film:
+        problem = "its only subtitles are a commentary, or translate foreign words only"
+        raise _no_words(problem, path)
     stream = max(
-        of_text,
+        of_film,
         key=lambda stream: (
-            not stream.disposition & (kinds.forced | kinds.comment),
             bool(stream.disposition & kinds.default),
             -stream.index,
         ),

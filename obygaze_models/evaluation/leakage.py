@@ -54,8 +54,8 @@ class Leak:
 class LeakIndex:
     """Clips by number, so that the leak of a cell is counted without a look at every name.
 
-    Of each row: the number of the clip that it is about; of its film; and of its group of copies,
-    -1 for none.
+    Of each row: the number of the clip that it is about; of its film, -1 for one that is not known;
+    and of its group of copies, -1 for none.
     """
 
     ids: Sequence[str]

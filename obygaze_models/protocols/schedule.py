@@ -5,6 +5,7 @@ They depend on the training task and the clips alone, never on the other cells o
 clip of another, and the leak is counted.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -93,6 +94,10 @@ def _by_scheme(clips: _Clips, train: str) -> list[Split]:
     )
     if not splits or not all(isinstance(split, Split) for split in splits):
         raise part.refuse(f"must return a list of splits, got {short_value(splits)}")
+    # Predictions name the split of each test; two of one name would become one.
+    ((name, n_splits),) = Counter(split.name for split in splits).most_common(1)
+    if n_splits > 1:
+        raise part.refuse(f"must give each split a name of its own, got {name!r} twice")
     can_be_used = usable & (labels[train] >= 0)
     for split in splits:
         problem = _problem_of_split(split, folds, can_be_used)

@@ -21,7 +21,7 @@ from obygaze_features.core.console import MISSING, count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
-from obygaze_features.manifest.same_clip import Identity, compare_clips
+from obygaze_features.manifest.same_clip import Identity, Sameness, compare_clips
 from obygaze_models.evaluation.metrics import (
     METRICS,
     RANKING_METRICS,
@@ -458,38 +458,45 @@ def _not_the_same_for_sure(
     """Yield a warning for each run of which only ids and films say that its clips are the first's.
 
     A clip that has other times in the two runs is an error. Clips of other films are no shared
-    ones.
+    ones. Clips of which neither films nor times are known rest on their ids alone.
     """
     first, *others = runs
+    of_first = first.about["manifest"]
+    tested_in_first = _tested_clips(first)
     for name, run in zip(names[1:], others, strict=True):
-        if not {*_hashes_of_clips(first)}.isdisjoint(_hashes_of_clips(run)):
+        of_run = run.about["manifest"]
+        if of_first["sha256"] == of_run["sha256"]:
             continue
         if not first.clips or not run.clips:
-            yield (
-                f"{name}: only ids and films say that its clips are those of {names[0]}, as their"
-                " manifests differ, and one was moved or changed after its run."
-            )
+            if of_first["labels"]["clips"] != of_run["labels"]["clips"]:
+                yield (
+                    f"{name}: only ids and films say that its clips are those of {names[0]}, as"
+                    " their manifests differ, and one was moved or changed after its run."
+                )
             continue
-        tested = {(row["movie_id"], row["clip_id"]) for row in run.predictions}
-        for clip in run.clips.values():
-            there = first.clips.get(clip.clip_id)
-            is_tested = (clip.movie_id, clip.clip_id) in tested
-            if there is None or there.movie_id != clip.movie_id or not is_tested:
-                continue
-            compared = compare_clips(Identity.of_clip(there), Identity.of_clip(clip))
+        n_by_id = 0
+        for _, clip_id in sorted(tested_in_first & _tested_clips(run)):
+            there = first.clips[clip_id]
+            here = run.clips[clip_id]
+            compared = compare_clips(Identity.of_clip(there), Identity.of_clip(here))
             if compared.contradiction:
                 raise FixInput(
-                    f"clip {clip.clip_id!r} of {names[0]} is another one in {name}:"
+                    f"clip {clip_id!r} of {names[0]} is another one in {name}:"
                     f" {compared.contradiction}",
                     hint="runs whose manifests give the same id to the same clip",
                 )
+            n_by_id += compared.sameness is Sameness.UNKNOWN
+        if n_by_id:
+            clips_by_id = count(n_by_id, counted_as(run))
+            yield (
+                f"{name}: {clips_by_id} taken for those of {names[0]} by their ids alone: neither"
+                " films nor times are known on both sides."
+            )
 
 
-def _hashes_of_clips(run: Run) -> Iterator[str]:
-    """Yield the hashes of the rows of a run's manifest, and of its clips with their places."""
-    manifest = run.about["manifest"]
-    yield manifest["sha256"]
-    yield manifest["labels"]["clips"]
+def _tested_clips(run: Run) -> set[tuple[str, str]]:
+    """Return film and id of each clip that a run tested."""
+    return {(row["movie_id"], row["clip_id"]) for row in run.predictions}
 
 
 def _warnings(

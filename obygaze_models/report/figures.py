@@ -298,12 +298,13 @@ def _draw_value(
 # ---- concepts ----
 
 
-def figure_of_tree(name: str, nodes: Sequence[NodeRow]) -> Figure:
+def figure_of_tree(name: str, nodes: Sequence[NodeRow], noun: str = "clip") -> Figure:
     """Return a decision tree from left to right; "no" is above "yes" (Figure 5 of the paper).
 
     Args:
         name: The model, its store and its training task.
         nodes: Its rows of trees.csv; the first is the root.
+        noun: What their numbers count (`summary.counted_as`).
     """
     by_number = {row["node"]: row for row in nodes}
     places = dict(_places(by_number, 0, 0, count()))
@@ -331,7 +332,8 @@ def figure_of_tree(name: str, nodes: Sequence[NodeRow]) -> Figure:
             _draw_node(axes, row, x, y, is_open=is_open)
     root = by_number[0]
     n_positive = round(root["share"] * root["clips"])
-    title = f"Decision tree of {name}, {root['clips']} clips, {n_positive} positive"
+    n_clips = count_text(root["clips"], noun)
+    title = f"Decision tree of {name}, {n_clips}, {n_positive} positive"
     caption = (
         "Each box asks whether the margin of a concept is above a threshold: no is above, yes "
         "below. The shade is the share of positive clips. Fitted on all clips, to be looked at."

@@ -127,19 +127,20 @@ def section_of_results(run: ReportRun) -> Section:
 def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
     """Return the tasks by models; what there is more of is in rows."""
     by_pair = grouped_by(run.all_cells, pair_of_cell)
+    noun = counted_as(run)
     names = [*dict.fromkeys(map(run.label, run.cells)), *_names_of_baselines(run)]
     values: dict[tuple[Pair, str], NumberCell] = {}
     for pair, cells in by_pair.items():
         have_same_clips = len({cell.tested for cell in cells}) == 1
         for cell in cells:
             n_clips = None if have_same_clips else cell.n_clips
-            number = replace(_number(cell, metric), n_clips=n_clips)
+            number = replace(_number(cell, metric), n_clips=n_clips, noun=noun)
             values[pair, run.label(cell)] = number
         models = [cell for cell in cells if cell.is_model]
         guess = run.guess_of(models[0], metric) if models else None
         if guess is not None:
             n_clips = None if have_same_clips else guess.n_clips
-            number = replace(_number(guess, metric), n_clips=n_clips)
+            number = replace(_number(guess, metric), n_clips=n_clips, noun=noun)
             values[pair, BEST_GUESS] = number
     rows: list[Cells | Heading] = []
     tasks = [pair_name(*pair) for pair in by_pair]
@@ -160,7 +161,7 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
         notes.append(f"In brackets: {100 * CONFIDENCE:g} % intervals over films.")
     if any(number.n_clips is not None for number in values.values()):
         notes.append(
-            "Where models of a task were tested on other clips, each number has its clips;"
+            f"Where models of a task were tested on other {noun}s, each number has its {noun}s;"
             " do not compare these numbers."
         )
     if any(train != test for train, test in by_pair):
@@ -587,7 +588,8 @@ def section_of_concepts(run: ReportRun) -> Section:
     )
     trees = grouped_by(run.table("trees.csv"), _model_of)
     for (store, model, train), nodes in trees.items():
-        section.figures.append(figure_of_tree(f"{model} ({store}), {train}", nodes))
+        name = f"{model} ({store}), {train}"
+        section.figures.append(figure_of_tree(name, nodes, counted_as(run)))
     table_rows: list[Cells | Heading] = []
     for (store, model, train), of_model in grouped_by(rows, _model_of).items():
         table_rows.append(Heading(f"{model} ({store}), {train}"))

@@ -39,7 +39,8 @@ Cells = tuple[Any, ...]
 class NumberCell:
     """A number in a cell, with its interval or its standard deviation; NaN where there is none.
 
-    `n_clips` is the number of its clips, where those of other numbers beside it are others.
+    `n_clips` is the number of its clips, where those of other numbers beside it are others, and
+    `noun` what it counts.
     """
 
     value: float
@@ -47,6 +48,7 @@ class NumberCell:
     high: float = math.nan
     sd: float = math.nan
     n_clips: int | None = None
+    noun: str = "clip"
 
     @classmethod
     def of(cls, row: ResultRow | None) -> "NumberCell":
@@ -64,7 +66,7 @@ class NumberCell:
         if math.isfinite(self.sd):
             spread = f" ({self.sd:.2f})"
         if self.n_clips is not None:
-            spread += f" on {count(self.n_clips, 'clip')}"
+            spread += f" on {count(self.n_clips, self.noun)}"
         return f"{self.value:z.2f}{spread}"
 
     @property
@@ -154,38 +156,35 @@ class ResultTable:
 
     def as_csv(self) -> bytes:
         """Return the numbers in full; intervals, deviations and headings have own columns."""
-        rows: list[dict[str, Any]] = []
+        headings = []
+        rows: list[Cells] = []
         for heading, of_heading in self.blocks():
-            for cells in of_heading:
-                row = {"group": heading}
-                for header, cell in zip(self.headers, cells, strict=True):
-                    row |= _columns_of(header, cell)
-                rows.append(row)
-        columns = {"group": ""}
-        for header in self.headers:
-            columns |= {f"{header}{part}": "" for part in PARTS_OF_NUMBER}
-        filled = set(self.headers)
-        for row in rows:
-            filled.update(column for column, value in row.items() if value != "")
-        used = [column for column in columns if column in filled]
-        written = []
-        for row in rows:
-            written.append([row.get(column, "") for column in used])
-        return csv_for_people(used, written)
+            headings += [heading] * len(of_heading)
+            rows += of_heading
+        names = []
+        columns: list[list[Any]] = []
+        if any(headings):
+            names.append("group")
+            columns.append(headings)
+        for number, header in enumerate(self.headers):
+            parts = [_parts_of(row[number]) for row in rows]
+            for place, part in enumerate(PARTS_OF_NUMBER):
+                column = [of_row[place] for of_row in parts]
+                if not part or any(content != "" for content in column):
+                    names.append(f"{header}{part}")
+                    columns.append(column)
+        return csv_for_people(names, zip(*columns, strict=True))
 
 
-def _columns_of(header: str, cell: Any) -> dict[str, Any]:
+def _parts_of(cell: Any) -> tuple[Any, ...]:
     """Return the columns of a cell in a CSV table; what has no value is empty."""
+    nothing = ("",) * (len(PARTS_OF_NUMBER) - 1)
     if isinstance(cell, PValueCell):
-        return {header: _known(cell.value)}
+        return (_known(cell.value), *nothing)
     if not isinstance(cell, NumberCell):
-        return {header: "" if cell == DASH else cell}
+        return ("" if cell == DASH else cell, *nothing)
     numbers = (cell.value, cell.low, cell.high, cell.sd)
-    cells = [*map(_known, numbers), "" if cell.n_clips is None else cell.n_clips]
-    columns = {}
-    for part, content in zip(PARTS_OF_NUMBER, cells, strict=True):
-        columns[f"{header}{part}"] = content
-    return columns
+    return (*map(_known, numbers), "" if cell.n_clips is None else cell.n_clips)
 
 
 def _known(value: float) -> Any:

@@ -181,7 +181,11 @@ class ConceptVectors:
         columns = findable(targets[self.features.row_of[clips]], numbers)
         if held.file_folds is not None:
             columns.sort(key=self._released_rank)
-        groups: NDArray[Any] | None = held.films if held.is_by_film else held.clips
+        groups: NDArray[Any] | None = held.clips
+        films = held.films[clips]
+        # Where all clips are of one film, vectors are found without some of its clips.
+        if held.is_by_film and np.any(films != films[:1]):
+            groups = held.films
         return Examples(
             self.machines,
             targets[:, columns],

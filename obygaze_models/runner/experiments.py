@@ -254,7 +254,8 @@ def train(
         n_jobs=n_jobs,
         watch=progress_bars(progress, "steps"),
     )
-    fit_final(inputs, finished, model_folder, force=force)
+    # The licences on its card, or the last bits of another processor, may have changed.
+    fit_final(inputs, finished, model_folder, force=force or is_repeated)
     return Trained(finished, load_folder(model_folder))
 
 
@@ -272,13 +273,21 @@ def _named_folder(workspace: Workspace, name: str) -> Path:
 def named_manifest(
     manifest: PathLike | Manifest | None, workspace: PathLike | None
 ) -> tuple[Manifest, str]:
-    """Return a manifest and its path; without a name, the only manifest of the workspace."""
-    from obygaze_features.manifest import Manifest, read_manifest
-    from obygaze_features.manifest.io import manifest_path
+    """Return a manifest and its path; without a name, the only manifest of the workspace.
 
-    if isinstance(manifest, Manifest):
-        return manifest, manifest.name
+    One in memory has a path if the workspace has a manifest with its name and its rows.
+    """
+    from obygaze_features.manifest import Manifest, read_manifest
+    from obygaze_features.manifest.io import manifest_path, manifest_sha256
+
     resolved_workspace = Workspace.of(workspace)
+    if isinstance(manifest, Manifest):
+        path = resolved_workspace.manifest(manifest.name)
+        if path.is_file():
+            saved = read_manifest(path)
+            if manifest_sha256(saved) == manifest_sha256(manifest):
+                return manifest, str(path)
+        return manifest, manifest.name
     if manifest is None:
         names = resolved_workspace.names("manifests")
         if len(names) != 1:

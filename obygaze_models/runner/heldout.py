@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
+from obygaze_features.manifest.model import UNKNOWN_FILM
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import Labels, Pair, split_kind, splits_of_task
@@ -259,21 +260,30 @@ def shares_films(folds: Sequence[HeldOut]) -> bool:
     if len(folds) == 1:
         held = folds[0]
         seen_rows = np.concatenate([held.train, held.validation])
-        return bool(np.isin(films_of_clips[held.test], films_of_clips[seen_rows]).any())
+        return _may_share(films_of_clips[held.test], films_of_clips[seen_rows])
     test_sets = {held.test.tobytes(): held.test for held in folds}
     films: list[str] = []
     for rows in test_sets.values():
         films += np.unique(films_of_clips[rows]).tolist()
-    return len(films) > len(set(films))
+    may_be_any = len(test_sets) > 1 and UNKNOWN_FILM in films
+    return may_be_any or len(films) > len(set(films))
+
+
+def _may_share(films: NDArray[np.str_], others: NDArray[np.str_]) -> bool:
+    """Return whether some clips may be of a film of others; one that is unknown may be any."""
+    if not len(films) or not len(others):
+        return False
+    may_be_any = UNKNOWN_FILM in films or UNKNOWN_FILM in others
+    return may_be_any or bool(np.isin(films, others).any())
 
 
 def knows_films(folds: Sequence[HeldOut]) -> bool:
-    """Return whether anything may learn from clips of a film that the same fold tests."""
+    """Return whether anything may learn from clips of what may be a film that the fold tests."""
     for held in folds:
         learn = held.may_learn
         learn[held.train] = True
         learn[held.validation] = True
-        if np.isin(held.films[held.test], held.films[learn]).any():
+        if _may_share(held.films[held.test], held.films[learn]):
             return True
     return False
 

@@ -25,7 +25,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import UNKNOWN_FILM, Manifest
 from obygaze_features.store import Store, read_texts
 from obygaze_features.store.joining import (
     JOINED,
@@ -88,6 +88,8 @@ class Inputs:
             "manifest": manifest_sha256(self.manifest),
             # The view depends on the modalities in the header, too.
             "labels": labels_sha256(self.table, self.labels),
+            # Which of the concepts are visual says the header alone.
+            "concepts": self.table.concept_names,
             "stores": {store.name: store.origin["sha256"] for store in self.stores},
             "obygaze": __version__,
             "parts": used_parts(self.protocol),
@@ -156,6 +158,7 @@ def gather(
         "left out": _shares_left_out(features, labels, protocol),
         **table.remarks,
         **_remarks_on_media(table, manifest, stores),
+        "unknown films": _remark_on_films(table),
         "annotators": rows_of_annotators(labels, table),
         "models of concepts": left_out,
         "without label": empty_labels(protocol.tasks, labels, table),
@@ -224,6 +227,17 @@ def _remarks_on_media(
             f" {_named(of_pictures)} are made of pictures, and do not contain them."
         )
     return remarks
+
+
+def _remark_on_films(table: ClipTable) -> str:
+    """Return a sentence on clips of unknown films; "" if there are none."""
+    n_unknown = int(np.sum(table.films == UNKNOWN_FILM))
+    if not n_unknown:
+        return ""
+    return (
+        f"The films of {n_unknown} of {count(len(table), table.counted_as)} are not known: they"
+        " count as one film, and clips of a film may be on both sides of a split."
+    )
 
 
 def _named(names: Sequence[str]) -> str:

@@ -49,6 +49,12 @@ def labels_since(run: Run, manifest: Manifest | None = None) -> RunLabels:
         f"The manifest {name} was moved or changed after the run {run.folder.name}: the labels of"
         " the run cannot be read."
     )
+    if manifest is None and not about["path"].endswith(".toml"):
+        lost = (
+            f"The manifest {name} of the run {run.folder.name} was in memory, not in a file: the"
+            " labels of the run cannot be read."
+        )
+        return RunLabels(None, lost)
     try:
         today = manifest
         if today is None:

@@ -74,6 +74,11 @@ from obygaze_models.runner.tables import (
 )
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
+# What a baseline cannot do without.
+NEEDS = {
+    "oracle": "visual concepts",
+    "neighbour": "the scene or the times of each clip, and two films",
+}
 TestKey = tuple[str, Pair, int, int]  # model, tasks, numbers of fold and seed
 Outcomes = dict[TestKey, ScoredFold | str]  # the test, or why there is none
 
@@ -484,6 +489,13 @@ def baseline_cells(run: StoreRun) -> list[Cell]:
         "neighbour": table.scenes is not None,
     }
     names = [name for name in protocol.grid.baselines if is_possible.get(name, True)]
+    if not names and not run.models:
+        lacking = [f"{name} needs {NEEDS[name]}" for name in protocol.grid.baselines]
+        raise FixInput(
+            f"no baseline can be computed: {'; '.join(lacking)}",
+            where=table.name,
+            hint="another baseline (grid.baselines), or a model",
+        )
     outcomes: Outcomes = {}
     seen: set[tuple[Any, ...]] = set()
     for pair, number, held in run.every_fold:

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import UNKNOWN_FILM
 from obygaze_models.evaluation.leakage import Leak, LeakIndex, check_leaks
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import PERCEPTRON
@@ -104,7 +105,9 @@ class StoreRun:
         copies = np.full(len(table), -1, dtype=np.intp)
         if self.features is not None and self.features.copies is not None:
             copies = self.features.copies
-        return LeakIndex(table.ids, table.clip_numbers, table.film_numbers, copies)
+        # Clips of unknown films are not those of one film.
+        films = np.where(table.films == UNKNOWN_FILM, -1, table.film_numbers)
+        return LeakIndex(table.ids, table.clip_numbers, films, copies)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:
         """Raise an error where the protocol forbids leaks."""

@@ -218,6 +218,11 @@ def counted_as(run: Run) -> str:
     return "row" if "annotators" in run.about["remarks"] else "clip"
 
 
+def lacks_films(run: Run) -> bool:
+    """Return whether the film of some clip of a run is not known."""
+    return "unknown films" in run.about["remarks"]
+
+
 def size_text(run: Run, cell: CellRows | None = None) -> str:
     """Return the numbers of clips, or rows, and films of a run, or of a test of it."""
     manifest = run.about["manifest"]
@@ -400,7 +405,8 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     metric = compared_metric(run)
     where = "On films it has not seen"
     if cell.knows_films:
-        where = "On further clips of films it has seen"
+        has = "may have" if lacks_films(run) else "has"
+        where = f"On further clips of films it {has} seen"
     value = value_text(cell, metric)
     model = label_of(cell.model)
     if len(run.about["stores"]) > 1:
@@ -846,6 +852,8 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
     noun = counted_as(run)
     n_positive = cell.n_positive
     n_negative = cell.n_clips - n_positive
+    if lacks_films(run) and cell.facts["shares_films"]:
+        return "clips of one film may be on both sides of a split"
     if cell.n_films < 2:
         return f"all test clips of {cell.tasks} are of one film"
     shares = cell.by_film.get(PREVALENCE.name, {}).values()

@@ -19,6 +19,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
 from obygaze_features.core.files import canonical_json
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
+from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest, unannotated_id
 from obygaze_features.manifest.same_clip import Times
@@ -225,9 +226,10 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
 def _concept_task(concept: str) -> Task:
     """Return the task of telling HN and S clips with a concept from EN, and from those without."""
     levels = f"level in {{{', '.join(RATED)}}}"
+    word = quoted_word(concept)
     return Task(
-        positive=f'{levels} and "{concept}" in concept',
-        negative=f'level == EN or ({levels} and "{concept}" not in concept)',
+        positive=f"{levels} and {word} in concept",
+        negative=f"level == EN or ({levels} and {word} not in concept)",
     )
 
 
@@ -391,8 +393,9 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
             f"No metric has an interval: {'; '.join(reasons)}. The values may be far from those of"
             " other films."
         )
-    if "annotators" in table.remarks:
-        notes.append(table.remarks["annotators"])
+    for about in ("annotators", "unknown films"):
+        if about in table.remarks:
+            notes.append(table.remarks[about])
     if "parts" in origin:
         notes.append(
             "The coefficients have a factor for each part of the features, by which all parts of"

@@ -89,6 +89,11 @@ class TrainingData(Record, frozen=True):
     citation: str = ""
     licence: str = ""
 
+    @property
+    def lacks_films(self) -> bool:
+        """Whether the film of some clip is not known."""
+        return not all(map(known_film, self.films))
+
     def __repr__(self) -> str:
         counts = f"{self.n_clips} clips", f"{self.n_films} films"
         return short_repr(

@@ -25,7 +25,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
-from obygaze_features.manifest.model import Clip, unannotated_id
+from obygaze_features.manifest.model import Clip, is_only_watched, unannotated_id
 from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.identity import identities_of
@@ -69,7 +69,8 @@ class Predicted:
       evaluation that were not;
     - `unseen`: the model was trained on no clip of this film;
     - `film-seen`: the model was not trained on the clip, but on others of its film;
-    - `film-unknown`: the model was not trained on the clip, and its film is not known;
+    - `film-unknown`: the model was not trained on the clip, and its film, or that of a training
+      clip, is not known;
     - `in-sample`: the model was trained on the clip, and the score is its own;
     - `given`: the score is that of a table, not of a model.
 
@@ -267,12 +268,16 @@ class PredictedFiles:
             hint = "the ids of the training clips for these clips, in the manifest"
             warnings.append((text, hint))
         if counts[FILM_UNKNOWN]:
-            text = (
-                f"the films of {counts[FILM_UNKNOWN]} clips are not known: the model may have been"
-                " trained on other clips of these films"
-            )
+            whose = f"{counts[FILM_UNKNOWN]} clips"
             name = shlex.quote(predicted.same_name or "NAME")
             hint = f"--manifest {name}, a manifest with these clips and their films"
+            if predicted.model is not None and predicted.model.training.lacks_films:
+                whose = "some training clips"
+                hint = "a model of a manifest with the films of all its clips"
+            text = (
+                f"the films of {whose} are not known: the model may have been trained on other"
+                " clips of these films"
+            )
             warnings.append((text, hint))
         if counts[IN_SAMPLE]:
             warnings.append(
@@ -316,7 +321,7 @@ def predict(
         require_same_grid(opened, table)
         of_films = table
         if listed is None:
-            listed = list(table)
+            listed = [clip for clip in table if not is_only_watched(clip)]
         else:
             ids = [c.clip_id if isinstance(c, Clip) else c for c in listed]
             listed = [table[clip_id] for clip_id in ids]
@@ -594,7 +599,8 @@ def _basis(
     films = {*training.films, *asked.trained_films} - {UNKNOWN_FILM}
     basis = []
     for clip in ids:
-        is_known = bool(asked.identities[clip].movie_id)
+        # A training clip of an unknown film may be of any film.
+        is_known = bool(asked.identities[clip].movie_id) and not training.lacks_films
         if clip in trained_on:
             is_scored = has_score[trained_on[clip]] and not in_sample
             basis.append(OUT_OF_FOLD if is_scored else IN_SAMPLE)

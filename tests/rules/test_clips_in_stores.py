@@ -564,6 +564,29 @@ def test_nothing_brings_back_what_was_withdrawn() -> None:
     searched(check_withdrawal, amount(12, 200), examples=GUESSED, **WITHDRAWAL)
 
 
+@pytest.mark.parametrize("reason", ["", "2026-01-02: asked"])
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_a_row_that_another_program_has_withdrawn_need_not_say_why(
+    tmp_path: Path, reason: str, is_turned: bool
+) -> None:
+    """The format lets the cell be empty; a merge took the clip from the other store."""
+    withdrawn = Row("alba-1", "alba", 0.0, 2.0, WITHDRAWN, reason)
+    rows_of_stores = [
+        [withdrawn, Row("alba-2", "alba", 2.0, 4.0)],
+        [Row("alba-1", "alba", 0.0, 2.0), Row("alba-3", "alba", 4.0, 6.0)],
+    ]
+    stores = []
+    for number, rows in enumerate(rows_of_stores):
+        values = {"clip": np.ones((2, 3), "float32")}
+        stores.append(made_store(tmp_path / f"{number}", rows, values))
+    order = stores[::-1] if is_turned else stores
+    made = merge(order, tmp_path / "both", workspace=tmp_path)
+    merged = {row.clip_id: row for row in open_store(made.path).rows}
+    assert merged.pop("alba-1").status == WITHDRAWN
+    assert all(row.is_ok for row in merged.values()) and len(merged) == 2
+    assert any("withdrawn in the new one: alba-1" in text for text in made.warnings)
+
+
 # --- A copy and its source, each of which may change ---
 
 STEPS = st.tuples(st.sampled_from(["here", "there", "pull"]), st.sampled_from("abc"))

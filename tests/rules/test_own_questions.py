@@ -18,7 +18,12 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.expression import parse, plain_value, with_quotes
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.own_labels import column_words, own_tasks
-from obygaze_models.protocols.clips import ClipTable, empty_labels, task_labels
+from obygaze_models.protocols.clips import (
+    ClipTable,
+    clip_table,
+    empty_labels,
+    task_labels,
+)
 from obygaze_models.protocols.reading import (
     load_protocol,
     parse_protocol,
@@ -26,6 +31,7 @@ from obygaze_models.protocols.reading import (
 )
 from obygaze_models.protocols.schema import Task
 from obygaze_models.protocols.tasks import with_tasks
+from obygaze_models.runner.training import training_protocol
 
 # The values that a cell of each column may have.
 DOMAINS: Mapping[str, tuple[str, ...]] = {
@@ -251,6 +257,26 @@ def test_a_word_is_counted_in_what_is_printed_as_it_is_asked_for(
     counts = dict(part.split(": ") for part in column_words(clips, "gaze").split(", "))
     assert counts.get(asked, "0") == str(n_asked)
     assert sum(map(int, counts.values())) == len(cells)
+
+
+@settings(max_examples=30, deadline=None)
+@given(names=st.lists(OWN_WORDS, min_size=1, max_size=3, unique=True))
+def test_a_concept_is_a_task_of_vectors_whatever_signs_its_name_has(
+    names: list[str],
+) -> None:
+    header = Header("m", dict.fromkeys(names, "visual"))
+    clips = [Clip(f"e{n}", f"m{n % 2}", level="EN") for n in range(4)]
+    for number, name in enumerate(names):
+        for n in range(4):
+            clip = Clip(f"{number}-{n}", f"m{n % 2}", level="S", concepts=(name,))
+            clips.append(clip)
+    manifest = Manifest("m", header, tuple(clips))
+    protocol = training_protocol("cav", "EN_S", manifest)
+    table = clip_table(manifest, protocol.data)
+    assert list(protocol.tasks) == names
+    for name, task in protocol.tasks.items():
+        found = task_labels(name, task, table).tolist()
+        assert found == [int(name in clip.concepts) for clip in clips]
 
 
 NAMES = ("a", "b", "mood")

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.cli import call_obygaze
 
@@ -71,6 +71,89 @@ def test_rows_of_clips_are_pooled_in_every_format(
     expected = np.array([reduce(piece, axis=0) for piece in pieces])
     found = np.asarray(store.matrix("clip"))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def saved_frames(
+    format: str, folder: Path, ids: list[str], columns: dict[str, list[np.ndarray]]
+) -> tuple[Path, dict[str, Any]]:
+    """Write an array of each name for each id; return the options that read them."""
+    path = folder / f"frames.{format}"
+    if format == "npz":
+        np.savez(path, clip_id=ids, **{k: np.stack(v) for k, v in columns.items()})
+    elif format == "parquet":
+        lists = {name: [row.tolist() for row in rows] for name, rows in columns.items()}
+        pq.write_table(pa.table({"clip_id": ids, **lists}), path)
+    else:
+        with h5py.File(path, "w") as file:
+            for name, rows in columns.items():
+                for clip_id, row in zip(ids, rows, strict=True):
+                    file[f"{clip_id}/{name}"] = row
+        return path, {"arrays": {name: f"{{id}}/{name}" for name in columns}}
+    return path, {}
+
+
+@pytest.mark.parametrize(
+    ("format", "layout"),
+    [
+        ("npz", "row"),
+        ("npz", "rows"),
+        ("parquet", "row"),
+        ("parquet", "rows"),
+        ("parquet", "clip"),
+        ("hdf5", "clip"),
+    ],
+)
+@given(
+    lengths=st.lists(st.integers(1, 4), min_size=1, max_size=5),
+    pool=st.sampled_from(["only", "only-mean"]),
+    has_times=st.booleans(),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=8, deadline=None)
+def test_padding_is_in_no_vector_however_long_the_clips_are(
+    tmp_path_factory: pytest.TempPathFactory,
+    format: Any,
+    layout: str,
+    lengths: list[int],
+    pool: Any,
+    has_times: bool,
+    seed: int,
+) -> None:
+    """A row of the files is a frame, or several frames, or a whole clip; a mask is of them."""
+    # Of clips of one row each, a number a row is no mask of frames.
+    assume(layout != "row" or max(lengths) > 1)
+    folder = tmp_path_factory.mktemp("padding")
+    random = np.random.default_rng(seed)
+    ids: list[str] = []
+    columns: dict[str, list[np.ndarray]] = {"frames": [], "mask": []}
+    expected = []
+    for number, length in enumerate(lengths):
+        shape = (length, 2) if layout == "rows" else (length,)
+        is_real = random.random(shape) < 0.6
+        is_real.flat[0] = True
+        frames = random.integers(-9, 9, (*shape, WIDTH)).astype(np.float32)
+        reduce = np.max if pool == "only" else np.mean
+        expected.append(reduce(frames[is_real], axis=0))
+        frames[~is_real] = 99
+        name = f"clip-{number}"
+        if layout == "clip":
+            ids.append(name)
+            columns["frames"].append(frames)
+            columns["mask"].append(is_real)
+        else:
+            ids += [name] * length
+            columns["frames"] += list(frames)
+            columns["mask"] += list(is_real)
+    if has_times and layout != "row":
+        columns["time_s"] = [np.arange(len(row)) / 2 for row in columns["mask"]]
+    path, options = saved_frames(format, folder, ids, columns)
+    done = import_features(format, path, folder / "store", pool=pool, **options)
+    assert not done.failed
+    store = open_store(folder / "store")
+    (array,) = store.record.arrays
+    found = np.asarray(store.matrix(array.name))
+    np.testing.assert_allclose(found, np.array(expected), rtol=1e-6)
+    assert "over the real frames" in store.recipe.facts["pooling"]
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -1,5 +1,8 @@
 """Rule (a): a clip is a film and a span; its id is only its name in a manifest."""
 
+import warnings
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +10,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.experiments import ONE_PAIR, films, planted, store_of
 from support.stores import made_store
 
+import obygaze as og
 from obygaze.audits.annotations import audit_annotations
+from obygaze.audits.captions import audit_captions
+from obygaze.audits.cooccurrence import audit_cooc
 from obygaze.audits.levels import audit_levels
+from obygaze.audits.reliability import audit_reliability
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.same_clip import (
     OTHER,
@@ -25,6 +35,12 @@ from obygaze_features.manifest.same_clip import (
 from obygaze_features.store.changing import subset
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.rows import Row
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.summary import cells_of
+from obygaze_models.runner.text import result_text
+from obygaze_models.runner.training import fit_final, training_protocol
+from obygaze_models.zoo import load_model, predict
 
 
 @pytest.mark.parametrize(
@@ -175,6 +191,85 @@ def test_clips_of_unknown_films_are_not_those_of_one_film(audit: Any) -> None:
         audit(manifest)
 
 
+# Which clips are of a film that nobody knows, by their part and the number of their film.
+UNKNOWN_CLIPS: dict[str, Any] = {
+    "all": lambda part, film: True,
+    "some films": lambda part, film: film < 2,
+    "trained": lambda part, film: part == "train",
+    "tested": lambda part, film: part == "test",
+    "none": lambda part, film: False,
+}
+FIXED = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
+DRAWN = ("splits.kind=kfold", "splits.folds=4")
+
+
+@pytest.mark.parametrize("splits", [FIXED, DRAWN])
+@pytest.mark.parametrize("unknown", UNKNOWN_CLIPS)
+def test_no_run_and_no_model_knows_what_film_an_unknown_one_is(
+    tmp_path: Path, unknown: str, splits: tuple[str, ...]
+) -> None:
+    """A model may have seen the film of a clip, wherever one of the two is not known."""
+    manifest = films(8, 24, seed=5, runs_on=0.2)
+    names = manifest.films
+    clips = []
+    for clip in manifest:
+        film = names.index(clip.movie_id)
+        part = "test" if film % 2 else "train"
+        is_unknown = UNKNOWN_CLIPS[unknown](part, film)
+        movie_id = "unknown" if is_unknown else clip.movie_id
+        clips.append(replace(clip, movie_id=movie_id, extra={"part": part}))
+    manifest = replace(manifest.with_clips(clips[:-24]), columns=("part",))
+    new = manifest.with_clips(clips[-24:])
+    store = store_of(tmp_path / "store", manifest, planted(manifest))
+    of_new = store_of(tmp_path / "new", new, planted(new))
+    changes = [*splits, "report.replicates=20"]
+    protocol = training_protocol("ridge", "EN_S", manifest, changes)
+    inputs = gather(protocol, manifest, "made-up", {"x": store})
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    (cell,) = [cell for cell in cells_of(run) if cell.is_model]
+    text = result_text(run)
+    n_unknown = sum(clip.movie_id == "unknown" for clip in manifest)
+    sentence = f"The films of {n_unknown} of {len(manifest)} clips are not known"
+    assert (sentence in text) == bool(n_unknown)
+    is_by_film = splits is FIXED
+    assert ("n films it has not seen" in text) == (is_by_film and not n_unknown)
+    assert ("of films it may have seen" in text) == bool(n_unknown)
+    assert cell.has_interval("ap") == (is_by_film and not n_unknown)
+    assert "divides films" not in text
+    model = load_model(fit_final(inputs, run, tmp_path / "model"))
+    found = predict(model, of_new, manifest=new)
+    assert set(found.basis) == {"film-unknown" if n_unknown else "unseen"}
+    assert any(sentence in note for note in model.info.notes) == bool(n_unknown)
+
+
+@pytest.mark.parametrize("is_known", ["film", "times", "film and times", ""])
+def test_runs_say_how_many_clips_are_the_same_by_their_ids_alone(
+    tmp_path: Path, is_known: str
+) -> None:
+    """Two tables that number their clips from 1 on."""
+    runs = []
+    for name, seed in (("one", 1), ("two", 2)):
+        manifest = films(4, 24, seed=seed, runs_on=0.2)
+        clips = []
+        for number, clip in enumerate(manifest):
+            clip = replace(clip, clip_id=f"c{number:03d}")
+            if "film" not in is_known:
+                clip = replace(clip, movie_id="unknown")
+            if "times" not in is_known:
+                clip = replace(clip, start_s=None, end_s=None)
+            clips.append(clip)
+        manifest = replace(manifest.with_clips(clips), name=name)
+        write_manifest(manifest, tmp_path / "manifests" / f"{name}.toml")
+        store_of(tmp_path / "stores" / name, manifest, planted(manifest))
+        changes = [*DRAWN, *ONE_PAIR, 'grid.models=["ridge"]', "report.replicates=2"]
+        words: Any = {"changes": changes, "output": name, "workspace": tmp_path}
+        runs.append(og.run("honest", name, name, **words))
+    said = " ".join(og.compare(*runs).warnings)
+    assert ("taken for those of one by their ids alone" in said) == (not is_known)
+    ids = [{row["clip_id"] for row in run.predictions} for run in runs]
+    assert (f"two: {len(ids[0] & ids[1])} clips taken" in said) == (not is_known)
+
+
 def test_rows_of_annotators_in_a_manifest_are_one_clip() -> None:
     ada, ben = (
         Identity.of_clip(Clip(f"lake-1.{name}", "lake", extra={"annotator": name}))
@@ -194,3 +289,66 @@ def test_a_clip_that_link_gave_a_file_of_its_own_is_still_the_row_with_its_old_t
     )
     row = Identity("lake-1", "lake", in_either=(3.0, 5.0))
     assert compare_clips(Identity.of_clip(linked), row).sameness is SAME
+
+
+CELLS = st.sampled_from(["alba", "brug", " brug", "cirk", "unknown", "", " "])
+ROWS_OF_TEXTS = st.lists(
+    st.tuples(CELLS, st.sampled_from("xyz")), min_size=4, max_size=8
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS_OF_TEXTS, st.sampled_from(["movie_id", "image"]))
+def test_rows_of_unknown_films_are_not_one_cluster(
+    drawn: list[tuple[str, str]], column: str
+) -> None:
+    """All rows of an empty cell were one film, and narrowed or widened the interval."""
+    rows = []
+    for number, (cell, group) in enumerate(drawn):
+        answers = {"a": str(number % 3), "b": str(number % 2)}
+        texts = {"caption": "a sad man", "group": group, "things": "hat"}
+        rows.append({column: cell, **answers, **texts})
+    audits: list[Any] = [
+        lambda: audit_captions(rows, cluster=column).rates,
+        lambda: audit_cooc(rows, things="things", cluster=column).things,
+        lambda: audit_reliability(rows, raters="a,b", cluster=column).n_clusters,
+    ]
+    names = [cell.strip() for cell, _ in drawn]
+    is_unknown = "" in names or (column == "movie_id" and "unknown" in names)
+    for audit in audits:
+        if is_unknown:
+            with pytest.raises(
+                FixInput, match=f"the {column} of this row is not known"
+            ):
+                audit()
+            continue
+        found = audit()
+        for row, name in zip(rows, names, strict=True):
+            row[column] = name
+        assert audit() == found
+    if not is_unknown:
+        assert audits[-1]() == len(set(names))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(["x", "x ", "y", "", " "]), min_size=1, max_size=9))
+def test_texts_without_a_group_are_left_out_and_counted(groups: list[str]) -> None:
+    """Empty cells were a group of their own, which was tested against the others."""
+    rows = [{"caption": "a sad man", "group": group} for group in groups]
+    kept = [group.strip() for group in groups if group.strip()]
+    n_left_out = len(groups) - len(kept)
+    if not kept:
+        with pytest.raises(FixInput, match="without a group in 'group'"):
+            audit_captions(rows)
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        audit = audit_captions(rows)
+    said = [str(one.message) for one in caught]
+    number = count(n_left_out, "row")
+    assert said == [f"rows: left out, without a group in 'group': {number}"] * bool(
+        n_left_out
+    )
+    assert audit.n_captions == len(kept)
+    n_of_group = {rate.group: rate.n_captions for rate in audit.rates}
+    assert n_of_group == Counter(kept)

@@ -195,6 +195,11 @@ CASES = {
     "an empty line after each line": Case(
         "m.srt", srt(f"{ONE}yes, 2", f"{TWO}no").replace(b"\n", b"\n\n"), ("yes, 2", "no", "")
     ),
+    "an empty line before the first line, and after each line": Case(
+        "m.srt",
+        b"\n" + srt(f"{ONE}yes, 2", f"{TWO}no").replace(b"\n", b"\n\n"),
+        ("yes, 2", "no", ""),
+    ),
     "cues without numbers and words, and empty lines": Case(
         "m.srt", srt(f"{ONE[2:]}{TWO[2:]}b").replace(b"\n", b"\n\n"), ("", "b", "")
     ),
@@ -341,6 +346,26 @@ def test_texts_of_other_clips_are_refused(
         return
     texts = words_of_clips(FILM, str(path)).texts
     assert texts == {"m-0": "hello", "m-1": "bye"}
+
+
+@pytest.mark.parametrize(
+    ("head", "rows", "column"),
+    [
+        ("movie_id,start_s,end_s,text", ["m,1,2,tea", ",6,7,more tea"], "movie_id"),
+        ("clip_id,text", ["m-0,tea", ",more tea"], "clip_id"),
+    ],
+    ids=["cues", "texts"],
+)
+def test_a_row_of_no_film_or_clip_is_not_left_out(
+    head: str, rows: list[str], column: str, tmp_path: Path
+) -> None:
+    """In a sheet, cells that are merged have a value in the first one only."""
+    path = tmp_path / "said.csv"
+    path.write_text("\n".join([head, *rows, ""]), encoding="utf-8")
+    with pytest.raises(FixInput) as caught:
+        words_of_clips(FILM, str(path))
+    (detail,) = caught.value.details
+    assert detail.startswith(f"{path}:3: column {column!r}: is empty, and each")
 
 
 WORD = st.sampled_from(

@@ -28,11 +28,18 @@ Said = Sequence[tuple[float, float, str]]
 
 
 def write_subtitled(
-    path: Path, codecs: Sequence[str], said: Said, *, seconds: int = 15, zero: int = 0
+    path: Path,
+    codecs: Sequence[str],
+    said: Said,
+    *,
+    seconds: int = 15,
+    zero: int = 0,
+    kinds: Sequence[str] = (),
 ) -> Path:
     """Write a video of two pictures a second, with the same subtitles in some codecs.
 
     All times of the file begin at `zero` seconds. A codec of pictures gets packets of no meaning.
+    `kinds` are what the file says of the first streams, such as "forced", or "".
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(path, "w") as container:
@@ -47,6 +54,9 @@ def write_subtitled(
         packets += video.encode()
         for codec in codecs:
             packets += _packets(container, codec, said, zero)
+        for stream, kind in zip(container.streams.subtitles, kinds, strict=False):
+            if kind:
+                stream.disposition = getattr(av.stream.Disposition, kind)
         packets.sort(key=lambda packet: packet.dts * packet.time_base)
         for packet in packets:
             container.mux(packet)

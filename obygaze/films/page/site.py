@@ -426,7 +426,7 @@ class Site:
 
     @cached_property
     def features(self) -> tuple[list[str], NDArray[np.float64]]:
-        """The clips with features, and a row of length 1 for each."""
+        """The clips with features, of words those with words, and a row of length 1 for each."""
         if self.store is None:
             return [], np.empty((0, 0))
         arrays: Sequence[str] = self.store.feature_arrays
@@ -443,7 +443,8 @@ class Site:
         vectors = values.reshape(len(matrix), -1)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         lengths[lengths == 0] = 1
-        return matrix.clip_ids.tolist(), vectors / lengths
+        has_words = self.store.has_words(array, matrix.rows)
+        return matrix.clip_ids[has_words].tolist(), (vectors / lengths)[has_words]
 
     @cached_property
     def _first_rows(self) -> dict[str, str]:

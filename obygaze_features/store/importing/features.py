@@ -727,7 +727,10 @@ def _stored_arrays(
     arrays = []
     for name in reader.columns:
         pooling = _pooling_of(pool) if is_alone and name in features else ""
-        arrays.append(_stored_array(reader, clips, name, pooling))
+        # Masks and times of frames are not stored where one vector is left of the frames.
+        is_stored = name in features or not is_alone
+        stored = _stored_array(reader, clips, name, pooling, is_stored=is_stored)
+        arrays.append(stored)
     if is_alone:
         arrays = _with_usual_name(arrays, {*VECTORS, *named})
     elif pool != "none":
@@ -798,16 +801,23 @@ def _with_mask(
     """
     if not stored.pooling and (reader.export is not None or stored.name in TIMES):
         return stored
-    frames = Array.of(
-        stored.source,
-        stored.file_shape.dtype,
-        stored.file_shape.sizes,
-        reader.dims.get(stored.source, ()),
-    )
     for other in arrays:
-        if other.name == MASK and belongs_to(other.array, frames):
+        if other.name == MASK and _is_mask_of(other, stored, reader):
             return stored._replace(mask=MASK)
     return stored
+
+
+def _is_mask_of(mask: StoredArray, stored: StoredArray, reader: Reader) -> bool:
+    """Return whether a mask says which frames of an array are real: by its name, or by sizes."""
+    sizes = stored.file_shape.sizes
+    dims = reader.dims.get(stored.source)
+    if dims is not None:
+        frames = Array.of(stored.source, stored.file_shape.dtype, sizes, dims)
+        return belongs_to(mask.array, frames)
+    of_mask = mask.file_shape.sizes
+    # Where a clip has several rows of the files, each of them may have several frames.
+    is_shorter = 0 < len(of_mask) < len(sizes)
+    return is_shorter and sizes[: len(of_mask)] == of_mask
 
 
 def _left_out(reader: Reader, stored_arrays: Sequence[StoredArray]) -> list[str]:
@@ -823,8 +833,13 @@ def _left_out(reader: Reader, stored_arrays: Sequence[StoredArray]) -> list[str]
     return notes
 
 
-def _stored_array(reader: Reader, clips: Clips, name: str, pooling: str) -> StoredArray:
-    """Return how an array is stored: with the one shape that its clips have."""
+def _stored_array(
+    reader: Reader, clips: Clips, name: str, pooling: str, *, is_stored: bool
+) -> StoredArray:
+    """Return how an array is stored: with the one shape that its clips have.
+
+    What is not stored may have several; then it is the largest.
+    """
     here = clips.places[clips.places >= 0].tolist()
     places_of_shape, problem = reader.columns[name].shapes(here)
     if not places_of_shape:
@@ -838,12 +853,13 @@ def _stored_array(reader: Reader, clips: Clips, name: str, pooling: str) -> Stor
     for shape, places in places_of_shape.items():
         sizes = shape.sizes[-1:] if pooling else shape.sizes
         places_of_sizes.setdefault(sizes, []).extend(places)
-    if len(places_of_sizes) > 1:
+    if len(places_of_sizes) > 1 and is_stored:
         raise _several_shapes(reader, name, places_of_sizes, clips.unit)
-    (sizes,) = places_of_sizes
+    sizes = max(places_of_sizes, key=math.prod)
     types = {shape.dtype for shape in places_of_shape}
     dtype, dims = _type_and_dims(reader, name, sizes, types)
-    largest = max(places_of_shape, key=lambda shape: shape.n_bytes)
+    # Not by bytes: the largest shape of a mask is that of the frames that it is of.
+    largest = max(places_of_shape, key=lambda shape: math.prod(shape.sizes))
     return StoredArray(name, name, Shape(sizes, dtype), largest, dims, pooling)
 
 
@@ -929,7 +945,8 @@ def converted(
 def _problems_of_mask(is_real: Values) -> dict[int, str]:
     """Return which rows of a mask do not say which frames are real, or that none is."""
     problems = _others_than_0_and_1(is_real, MASK)
-    for place in np.flatnonzero(~is_real.any(axis=1)).tolist():
+    has_real = is_real.reshape(len(is_real), -1).any(axis=1)
+    for place in np.flatnonzero(~has_real).tolist():
         problems[place] = f"{MASK} says that no frame is real"
     return problems
 
@@ -947,7 +964,8 @@ def _pooled(values: Values, is_real: Values | None, pooling: str) -> Values:
     if is_real is not None:
         is_real = is_real.astype(bool)
         further = values.shape[is_real.ndim : -1]
-        n_real = is_real.sum(axis=1, keepdims=True) * math.prod(further)
+        of_rows = is_real.reshape(len(is_real), -1)
+        n_real = of_rows.sum(axis=1, keepdims=True) * math.prod(further)
         n_vectors = np.maximum(n_real, 1)
         filler = -np.inf if pooling == "maximum" else 0
         shape = is_real.shape + (1,) * (values.ndim - is_real.ndim)
@@ -1166,7 +1184,7 @@ def _one_row(
         raise value
     if isinstance(is_real, BadRow):
         raise is_real
-    if is_real is not None and is_real.shape != value.shape[:1]:
+    if is_real is not None and is_real.shape != value.shape[: is_real.ndim]:
         raise BadRow(
             f"{MASK} has the shape {is_real.shape}, {stored.source} {value.shape}"
         )

@@ -32,6 +32,7 @@ from obygaze_features.store.importing.reader import (
     read_export_origin,
     require_format,
 )
+from obygaze_features.store.layout import MASK
 
 EXTRA = "parquet"
 SUFFIX = ".parquet"
@@ -56,7 +57,7 @@ def open_parquet(
     table = _Table(path, files)
     metadata: Mapping[bytes, bytes] = table.schema.metadata or {}
     export = None
-    wanted = {id_key, FILM_KEY}
+    wanted = {id_key, FILM_KEY, MASK}
     if ORIGIN_KEY.encode() in metadata:
         export = read_export_origin(
             metadata[ORIGIN_KEY.encode()].decode("utf-8", "replace")

@@ -550,11 +550,15 @@ def _why_not_features(column: Any, n_clips: int) -> str:
 def _is_companion(
     key: str, column: Any, n_clips: int, dims_of_key: Mapping[str, tuple[str, ...]]
 ) -> bool:
-    """Return whether an array may belong to another one, as the mask or the times of its frames."""
+    """Return whether an array may belong to another one, as the mask or the times of its frames.
+
+    A mask may have one number a row, where the rows are the frames of clips.
+    """
     shape = tuple(column.shape)
     kinds = "biuf" if key == MASK else "f"
+    n_dimensions = (1, 2) if key == MASK else (2,)
     is_number = np.dtype(column.dtype).kind in kinds
-    has_rows = len(shape) == 2 and shape[0] == n_clips
+    has_rows = len(shape) in n_dimensions and shape[0] == n_clips
     return key in dims_of_key or (is_number and has_rows)
 
 

@@ -23,7 +23,9 @@ from obygaze_features.backbones.text import (  # noqa: E402
     load_text_tower,
     read_prompts,
 )
+from obygaze_features.core.console import Quiet  # noqa: E402
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound  # noqa: E402
+from obygaze_features.extraction.compute import clip_threads  # noqa: E402
 from obygaze_features.store import Recipe  # noqa: E402
 from obygaze_features.store.recipe import same_space, space_of_array  # noqa: E402
 
@@ -156,8 +158,14 @@ def test_a_tower_that_does_not_find_the_end_of_texts_is_refused(tmp_path: Path) 
     config = json.loads((folder / "config.json").read_text("utf-8"))
     config["text_config"]["eos_token_id"] = 39
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    tower = load_text_tower(tiny_card("clip"), folder)
     with pytest.raises(FixInput, match="every text gets the same vector"):
-        load_text_tower(tiny_card("clip"), folder).embed(TEXTS)
+        tower.embed(TEXTS)
+    with (
+        clip_threads(1) as threads,
+        pytest.raises(FixInput, match="every text gets the same vector"),
+    ):
+        tower.embed_long(TEXTS, Quiet(), threads)
 
 
 # ---- prompt sets -------------------------------------------------------------------------------

@@ -405,6 +405,30 @@ def test_a_further_array_without_all_videos_changes_nothing(
     assert everything_in(tmp_path / "stores") == before
 
 
+@pytest.mark.parametrize("array", ["clip", "frames"])
+def test_a_part_of_a_store_gets_more_clips_and_further_arrays(
+    array: str, films: Manifest, tmp_path: Path
+) -> None:
+    """A part has the arrays that somebody chose, and not the times of others."""
+    run(some_clips(films, range(20)), tmp_path)
+    here = Workspace(tmp_path)
+    subset(tmp_path / "stores" / STORE, "part", arrays=[array], workspace=here)
+    part = tmp_path / "stores" / "part"
+    of_part = [one.name for one in open_store(part).record.arrays]
+    stores = {"descriptors": "part"}
+    run(some_clips(films, range(24)), tmp_path, stores=stores)
+    assert [one.name for one in open_store(part).record.arrays] == of_part
+    backbone = load_backbone("descriptors")
+    for row in (0, 22):
+        video = Path(films.header.video_root, films.clips[row].video)
+        assert_computed(open_store(part), row, backbone, video)
+    arrays = [array, "pooled"]
+    run(some_clips(films, range(24)), tmp_path, stores=stores, arrays=arrays)
+    with_pooled = [one.name for one in open_store(part).record.arrays]
+    assert with_pooled == [*of_part, "pooled"]
+    assert_computed(open_store(part), 22, backbone, video)
+
+
 def test_a_video_that_goes_while_a_further_array_is_computed_ends_the_run(
     films: Manifest, tmp_path: Path
 ) -> None:

@@ -304,6 +304,10 @@ def test_the_card_has_the_licence_of_the_option_else_of_the_manifest(
     keep_manifest(few.with_clips(films.clips[:5]), tmp_path)
     run(tmp_path, "--licence", "CC-BY-NC-4.0")
     assert licence_of(tmp_path) == "CC-BY-NC-4.0"
+    unchanged = "nothing was added, so that its licence stays CC-BY-NC-4.0"
+    assert unchanged in run(tmp_path, "--licence", "CC0-1.0").stderr
+    assert unchanged not in run(tmp_path, "--licence", "cc-by-nc-4.0").stderr
+    assert licence_of(tmp_path) == "CC-BY-NC-4.0"
 
 
 # --- The status ---
@@ -340,6 +344,15 @@ def test_a_status_of_nothing_names_what_there_is(world: Path) -> None:
     assert "did you mean 'films.descriptors'?" in done.stderr
     (world / "manifests" / "empty.toml").write_bytes(b"")
     assert extract(world, "status", "empty").code == 1
+
+
+def test_a_store_that_cannot_be_read_does_not_hide_others(world: Path) -> None:
+    run(world)
+    shutil.copytree(world / STORE, world / "stores" / "damaged")
+    (world / "stores" / "damaged" / "store.json").write_bytes(b"{")
+    done = extract(world, "status", "films").ok()
+    assert "films.descriptors (descriptors): sealed" in done.stdout
+    assert "damaged: it cannot be read, and is not counted" in done.stderr
 
 
 def test_the_root_of_the_disk_is_no_store(tmp_path: Path) -> None:

@@ -238,11 +238,14 @@ def test_a_clip_of_several_annotators_is_found_once(tmp_path: Path) -> None:
             extra = {"annotator": who}
             clips.append(Clip(clip_id, "m", video="m.mp4", extra=extra, **times))
             rows.append(Row(clip_id, "m", **times))
+    watched = {"annotator": "ada", "start_frame": "0", "comment": "watched"}
+    clips.append(Clip("m-all", "m", video="m.mp4", extra=watched))
+    rows.append(Row("m-all", "m"))
     header = Header("Films", video_root=str(tmp_path))
-    manifest = Manifest("films", header, tuple(clips), ("annotator",))
+    manifest = Manifest("films", header, tuple(clips), tuple(watched))
     write_manifest(manifest, tmp_path / "manifests" / "films.toml")
-    values = some_values(8, CLIP)
-    values["clip"][1::2] = values["clip"][::2]
+    values = some_values(9, CLIP)
+    values["clip"][1:8:2] = values["clip"][:8:2]
     rows[2] = rows[2]._replace(status=FAILED, reason="error: x")
     made_store(
         tmp_path / "stores" / "s",
@@ -263,6 +266,8 @@ def test_clips_without_words_are_left_out(tmp_path: Path) -> None:
     ids, _ = some_ids(5)
     hits = og.search(tmp_path / "s", like=ids[0], array="clip")
     assert sorted(hit.clip_id for hit in hits) == [ids[2], ids[4]]
+    with pytest.raises(FixInput, match=f"nothing is said in the clip {ids[1]!r}"):
+        og.search(tmp_path / "s", like=ids[1], array="clip")
 
 
 def test_code_named_by_a_store_is_never_run(

@@ -118,6 +118,16 @@ def test_captions_are_worded_both_ways_where_there_is_a_mask(tmp_path: Path) -> 
     assert list(rows[0]) == ["caption", "visual", "prob", "lm", "sim"]
 
 
+def test_columns_without_a_name_do_not_move_the_numbers(tmp_path: Path) -> None:
+    """Excel ends lines with the delimiters of columns that are empty."""
+    rows = fill(tmp_path, "caption;visual;prob;;;\na dog;dog;0.5;;;\n")
+    (row,) = rows
+    assert row == {
+        **{"caption": "a dog", "visual": "dog", "prob": "0.5"},
+        **{"lm": "0.05", "sim": "3.5"},
+    }
+
+
 def test_tables_that_cannot_be_filled(tmp_path: Path) -> None:
     for text in (
         "caption,visual,prob\n",

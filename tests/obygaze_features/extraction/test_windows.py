@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -493,6 +494,34 @@ def test_the_end_of_each_film_is_counted(grid: Grid, seconds: dict[str, float]) 
         CutFilm("c", "c.mp4", 50, 25, 2.0),
     )
     assert Windows(films, grid).seconds_without == pytest.approx(seconds)
+
+
+def test_a_film_whose_pictures_begin_late_is_named(
+    short_films: Path, tmp_path: Path
+) -> None:
+    """Its sound begins with the file, its pictures two seconds later."""
+    folder = tmp_path / "films"
+    shutil.copytree(short_films, folder)
+    late = range(50, 114)
+    path = folder / "late.mkv"
+    write_video(path, numbers=range(64), ticks=late, size=(64, 48), audio=True)
+    words = ("manifest", "windows", folder, "-o", "w", "--seconds", "1")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert "shown after the file begins: late 2.00 s." in done.stderr
+    (note,) = read_manifest(tmp_path / "manifests" / "w.toml").header.notes
+    assert note in done.stderr
+
+
+def test_films_without_a_video_are_named(short_films: Path, tmp_path: Path) -> None:
+    clips = [
+        Clip("x-1", "x", None, "tt1.mkv", 0.0, 2.0),
+        Clip("y-1", "y", start_s=0.0, end_s=2.0),
+    ]
+    header = Header("Films", video_root=str(short_films))
+    write_manifest(Manifest("m", header, clips), tmp_path / "manifests" / "m.toml")
+    words = ("manifest", "windows", "m", "-o", "w", "--seconds", "1")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert "1 film without a video, and so without windows: y" in done.stderr
 
 
 def test_a_film_that_is_shorter_than_a_window_is_named_and_not_counted(

@@ -26,6 +26,7 @@ from obygaze_features.core.errors import (
     AlreadyThere,
     Corrupt,
     FixInput,
+    FixUsage,
     Mismatch,
 )
 from obygaze_features.store import placing
@@ -37,6 +38,7 @@ from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
     FileMark,
     Maker,
+    Origin,
     Replaced,
     StoreRecord,
     decode,
@@ -210,6 +212,21 @@ def write_linked(tmp_path: Path, name: str) -> Path:
     target = tmp_path / name
     write_store(target, source, arrays=ARRAYS, recipe=a_recipe(), manifest=MANIFEST)
     return target / CLIP.file_name(0)
+
+
+def test_a_text_that_is_not_utf_8_is_refused_before_anything_is_read(
+    tmp_path: Path,
+) -> None:
+    """Words and names of files of another encoding, as Python has them: a byte is a surrogate."""
+    texts = {
+        "replaces": [Replaced("0" * 64, "2026-01-02", reason="caf\udce9")],
+        "origins": [Origin("films/caf\udce9", "0" * 64)],
+        "makers": [Maker("p 1", "cpu", "caf\udce9")],
+    }
+    for key, text in texts.items():
+        with pytest.raises(FixUsage, match=r"caf\\udce9' is not in UTF-8"):
+            write(tmp_path / "s", some_rows(75), values={}, **{key: text})
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_finished_file_is_linked(tmp_path: Path) -> None:

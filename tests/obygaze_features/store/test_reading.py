@@ -268,6 +268,14 @@ def test_masks_tell_which_frames_are_real(tmp_path: Path) -> None:
     real = store.real_frames("frames", np.array([2, 0]))
     np.testing.assert_array_equal(real, values["mask"][[2, 0]])
     assert store.real_frames("clip", np.array([0])) is None
+    pytest.importorskip("xarray")
+    # With it, the largest of the real frames only; padding looks like any other frame.
+    data = store.to_xarray()
+    largest = data.frames.where(data["mask"]).max("time")
+    for row, is_real in enumerate(values["mask"]):
+        expected = values["frames"][row][is_real].max(axis=0, initial=-np.inf)
+        found = np.nan_to_num(largest[row].values, nan=-np.inf)
+        np.testing.assert_array_equal(found, expected)
 
 
 # Which store.

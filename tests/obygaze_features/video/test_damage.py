@@ -375,10 +375,30 @@ def test_a_part_that_ends_more_than_two_pictures_after_its_film_says_so(
         (None, ""),
         (4.0, ""),
         (4.08, ""),
-        (4.1, "the film ends at 4.0 s, 0.1 s before the end of the clip"),
-        (5.0, "the film ends at 4.0 s, 1.0 s before the end of the clip"),
+        (4.1, "the pictures end at 4.0 s, 0.1 s before the end of the clip"),
+        (5.0, "the pictures end at 4.0 s, 1.0 s before the end of the clip"),
     ):
         part = decode_clip(clean, PictureView(8), start_s=3.0, end_s=end_s)
+        assert part.remark == remark
+
+
+@pytest.mark.parametrize("container", ["mkv", "mp4", "ts"])
+def test_a_part_of_which_some_has_no_pictures_says_so(
+    container: str, tmp_path: Path
+) -> None:
+    """Pictures are shown from 1 s to 3 s, and the sound goes on from 0 to 4 s."""
+    path = tmp_path / f"a.{container}"
+    write_video(path, numbers=range(50), ticks=range(25, 75), audio=True)
+    late = "the pictures begin at 1.0 s, {} s after the beginning of the clip"
+    early = "the pictures end at 3.0 s, {} s before the end of the clip"
+    for start_s, end_s, remark in (
+        (None, None, ""),
+        (1.2, 2.8, ""),
+        (0.5, 2.0, late.format(0.5)),
+        (2.0, 3.5, early.format(0.5)),
+        (0.0, 4.0, f"{late.format('1.0')}; {early.format('1.0')}"),
+    ):
+        part = decode_clip(path, PictureView(8), start_s=start_s, end_s=end_s)
         assert part.remark == remark
 
 

@@ -77,3 +77,25 @@ def test_of_several_the_one_with_text_is_read_and_named(tmp_path: Path) -> None:
     two = write_subtitled(tmp_path / "b.mkv", ["subrip", "ass"], SAID)
     assert heard(two) == HEARD
     assert read_embedded(two).stream == "subtitles 1 of 2"
+
+
+@pytest.mark.parametrize("kind", ["comment", "forced"])
+def test_what_is_no_speech_of_the_film_is_never_read(kind: str, tmp_path: Path) -> None:
+    """A commentary, and a translation of what is said in other languages."""
+    alone = write_subtitled(tmp_path / "a.mkv", ["subrip"], SAID, kinds=[kind])
+    with pytest.raises(BadVideo, match="only subtitles are a commentary") as caught:
+        read_embedded(alone)
+    assert caught.value.reason == "no-words"
+    both = ["subrip", "ass"]
+    second = write_subtitled(tmp_path / "b.mkv", both, SAID, kinds=[kind, ""])
+    assert read_embedded(second).stream == "subtitles 2 of 2"
+    assert heard(second) == HEARD
+
+
+def test_subtitles_without_a_cue_do_not_say_that_a_film_is_silent(
+    tmp_path: Path,
+) -> None:
+    path = write_subtitled(tmp_path / "a.mkv", ["subrip"], [])
+    with pytest.raises(BadVideo, match="its subtitles have no cues") as caught:
+        read_embedded(path)
+    assert caught.value.reason == "no-words"

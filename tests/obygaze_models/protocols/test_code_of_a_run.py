@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from support.experiments import films, planted, quick, store_of
 
 from obygaze_features import __version__
@@ -117,5 +118,21 @@ def test_equal_inputs_are_one_run_and_code_that_is_not_used_is_no_input(
         "obygaze": __version__,
         "parts": {},
         "labels": labels_sha256(inputs.table, inputs.labels),
+        "concepts": inputs.table.concept_names,
     }
     assert unused.identity == sha256_bytes(canonical_json(parts))
+
+
+def test_another_modality_of_a_concept_is_another_run_also_in_the_raw_view(
+    tmp_path: Path,
+) -> None:
+    """Vectors are found of visual concepts alone, and the rows of the manifest are the same."""
+    manifest = films(2, 10)
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    heard = {**manifest.header.concepts, "Look": "audio"}
+    header = structs.replace(manifest.header, concepts=heard)
+    identities = []
+    for clips in (manifest, replace(manifest, header=header)):
+        protocol = quick("honest", "data.view=raw")
+        identities.append(gather(protocol, clips, "", {"x": store}).identity)
+    assert identities[0] != identities[1]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from support.experiments import films, planted, quick, store_of
 
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import cross_fit_parts
@@ -17,6 +19,9 @@ from obygaze_models.runner.concept_vectors import (
     _without_each_fold,
     findable,
 )
+from obygaze_models.runner.heldout import nothing_held_out
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.store_run import store_runs
 
 FILMS = np.array(["a", "a", "b", "b", "b", "c", "c"])
 
@@ -41,6 +46,31 @@ def test_without_films_parts_of_clips_have_equal_sizes() -> None:
     # One film has no other, but its clips have.
     assert len(cross_folds([2, 3, 4], 2, grouped=False)) == 2
     assert cross_folds([2, 3, 4], 1, grouped=False) == []
+
+
+@pytest.mark.parametrize("n_films", [1, 2, 3])
+def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(
+    tmp_path: Path, n_films: int
+) -> None:
+    """Where all clips are of one film, vectors are found without a part of its clips.
+
+    Of two films, each fold trains on one. A kept model is fitted on all clips, whatever the splits.
+    """
+    manifest = films(n_films, 120 // n_films, seed=3, runs_on=0.2)
+    store = store_of(tmp_path / "s", manifest, planted(manifest))
+    splits = ["splits.kind=kfold", "splits.folds=2"] if n_films == 1 else []
+    changes = ['grid.models=["pcbm-lr"]', "models.pcbm-lr.tolerance=0.1", *splits]
+    inputs = gather(quick("honest", *changes), manifest, "made-up", {"x": store})
+    (run,) = store_runs(inputs)
+    rows = np.arange(len(manifest))
+    all_folds = [nothing_held_out(run.table, rows)]
+    all_folds += [held.joined() for _, _, held in run.every_fold]
+    settings = run.models["pcbm-lr"].settings
+    for held in all_folds:
+        margins = run.vectors.margins(settings, held)
+        in_sample = margins.bank.margins(run.vectors.machines.X)
+        is_other = (margins.of_rows != in_sample).all(axis=1)
+        assert np.flatnonzero(is_other).tolist() == margins.found_on.tolist()
 
 
 class Known:

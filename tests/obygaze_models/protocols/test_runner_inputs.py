@@ -16,7 +16,15 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score
 from support.cells import with_folds
-from support.experiments import VISUAL, films, planted, quick, run_on, store_of
+from support.experiments import (
+    VISUAL,
+    films,
+    planted,
+    quick,
+    run_on,
+    store_of,
+    without_models,
+)
 from support.kills import kill_everywhere
 from support.run_tables import write_run_json
 from support.seeds import SEED, amount
@@ -41,6 +49,9 @@ from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.summary import warnings_of
 from obygaze_models.runner.tables import RUN_FORMAT, read_run, write_run
 
+NOTHING = (
+    "no baseline can be computed: neighbour needs the scene or the times of each clip"
+)
 RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
 ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
 
@@ -750,3 +761,17 @@ def test_a_task_that_no_task_trains_for_is_left_out(
     store = store_of(tmp_path / "s", manifest, planted(manifest))
     run = run_on(tmp_path, protocol, manifest, {"x": store})
     assert [cell.tasks for cell in models(run)] == ["EN_S"]
+
+
+def test_a_run_whose_only_baselines_cannot_be_computed_is_an_error(
+    tmp_path: Path,
+) -> None:
+    """It was a run without any number."""
+    clips = []
+    for clip in films(3, 12):
+        clips.append(replace(clip, scene=None, start_s=None, end_s=None, concepts=()))
+    manifest = films(3, 12).with_clips(clips)
+    names = ("neighbour", "oracle")
+    protocol = without_models(quick("honest", "data.view=raw"), *names)
+    with pytest.raises(FixInput, match=NOTHING):
+        run_on(tmp_path, protocol, manifest, {})

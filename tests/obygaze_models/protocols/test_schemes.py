@@ -79,6 +79,10 @@ def of_another_fold(folds, labels, usable, **options):
 
 def chosen_on_another_fold(folds, labels, usable, **options):
     return changed(folds, labels, usable, validation_fold=-1)
+
+
+def of_one_name(folds, labels, usable, **options):
+    return 2 * changed(folds, labels, usable)
 """
 
 
@@ -115,6 +119,7 @@ def test_what_is_no_list_of_splits_is_refused(tmp_path: Path) -> None:
         ("of_another_task", "is a clip without a class or without features"),
         ("of_another_fold", "test must be all clips of its test_fold, 0"),
         ("chosen_on_another_fold", "has a clip that is not of validation_fold"),
+        ("of_one_name", "must give each split a name of its own, got 'own' twice"),
     ],
 )
 def test_rows_that_a_run_would_read_as_others_are_refused(

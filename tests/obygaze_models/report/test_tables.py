@@ -49,6 +49,22 @@ def test_an_end_below_zero_that_rounds_to_it_keeps_its_sign() -> None:
     assert str(NumberCell(0.31, -0.0, 0.6)) == "0.31 [0.00, 0.60]"
 
 
+def test_columns_of_one_name_are_all_in_the_csv() -> None:
+    """A column of a person's own may be called as one of the table, such as `--task group`."""
+    rows = (Heading("A"), ("ridge", NumberCell(0.5, 0.25, 0.75), 3, NumberCell(0.125)))
+    table = ResultTable("results", "AP", ("group", "AP", "group", "AP"), rows)
+    lines = [*csv.reader(io.StringIO(table.as_csv().decode("utf-8")))]
+    assert lines == [
+        ["group", "group", "AP", "AP low", "AP high", "group", "AP"],
+        ["A", "ridge", "0.5", "0.25", "0.75", "3", "0.125"],
+    ]
+
+
+def test_a_number_of_other_rows_names_them() -> None:
+    assert str(NumberCell(0.5, n_clips=3)) == "0.50 on 3 clips"
+    assert str(NumberCell(0.5, n_clips=1, noun="row")) == "0.50 on 1 row"
+
+
 def test_csv_keeps_full_precision_with_intervals_and_headings_in_columns() -> None:
     rows = list(csv.DictReader(io.StringIO(TABLE.as_csv().decode("utf-8"))))
     assert rows == [

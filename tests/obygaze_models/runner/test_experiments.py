@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from support.cli import call_obygaze
-from support.experiments import films, planted, write_workspace
+from support.experiments import films, planted, store_of, write_workspace
 
+import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.store import open_store
 from obygaze_models.runner.experiments import named_store, open_stores, run
 from obygaze_models.runner.rows import RUN_TABLES
@@ -87,6 +90,28 @@ def test_train_says_that_it_keeps_a_run_and_a_model_of_one_name(here: Path) -> N
     assert refused.code == 1
     assert "another run has this name" in refused.stderr
     assert "train keeps a run and a model of one name" in refused.stderr
+
+
+def test_the_same_training_again_replaces_its_model_whatever_the_card_says(
+    tmp_path: Path,
+) -> None:
+    """The run was replaced, and then the model refused, as the licence had been added."""
+    manifest = films(3, 24)
+    X = planted(manifest)
+    trained = []
+    for licence in ("", "CC0-1.0"):
+        header = structs.replace(manifest.header, licence=licence)
+        write_manifest(
+            replace(manifest, header=header),
+            tmp_path / "manifests" / "made-up.toml",
+            force=True,
+        )
+        if not licence:
+            store_of(tmp_path / "stores" / "sig", manifest, X)
+        changes = ["report.replicates=2"]
+        words = {"changes": changes, "output": "kept", "workspace": tmp_path}
+        trained.append(og.train("ridge", "sig", "made-up", **words).model)
+    assert [model.info.training.licence for model in trained] == ["", "CC0-1.0"]
 
 
 @pytest.mark.parametrize("name", [".", "..", "./", "runs/", "stores/", "../home"])

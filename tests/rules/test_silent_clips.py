@@ -1,0 +1,97 @@
+"""Clips in which nothing is said are like nothing: what compares vectors leaves them out.
+
+A store of words has the vector of the empty text for them, which is like some texts, and the same
+for all of them. Each comparison says of the others what it says where these clips do not exist.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.stores import a_recipe, made_store
+
+from obygaze.audits.eat import audit_eat
+from obygaze.films.page.view import open_site
+from obygaze_features.core.errors import FixInput
+from obygaze_features.extraction.search import search
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store.recipe import space_id_of
+from obygaze_features.store.rows import Row
+
+HASH = "ab" * 32
+EMPTY_TEXT = [1.0, 0.0]
+NO_FIXTURES = [HealthCheck.function_scoped_fixture]
+
+
+def words_of(folder: Path, name: str, n_words: dict[str, int]) -> Path:
+    """A store of words: each clip that has some is somewhere between both texts."""
+    rows = []
+    vectors = []
+    for clip_id, n_of_clip in n_words.items():
+        number = int(clip_id[1:])
+        rows.append(Row(clip_id, f"film-{number % 2}"))
+        angle = 0.3 + 0.2 * number
+        vectors.append([np.cos(angle), np.sin(angle)] if n_of_clip else EMPTY_TEXT)
+    values = {
+        "clip": np.array(vectors, np.float32),
+        "n_words": np.array([*n_words.values()], np.int32),
+    }
+    backbone = {
+        **{"name": "toy", "family": "bert", "checkpoint": "toy/words"},
+        **{"revision": "main", "levels": {"clip": "text"}},
+    }
+    recipe = a_recipe(backbone=backbone, weights={"tensors": HASH})
+    path = folder / "stores" / name
+    made_store(path, rows, values, recipe=recipe)
+    return path
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=NO_FIXTURES)
+@given(st.lists(st.integers(0, 2), min_size=6, max_size=9))
+def test_what_compares_clips_is_as_if_silent_ones_were_not_there(
+    tmp_path_factory: pytest.TempPathFactory, numbers: list[int]
+) -> None:
+    folder = tmp_path_factory.mktemp("silent")
+    n_words = {f"c{number}": n for number, n in enumerate(numbers)}
+    said = {clip_id: n for clip_id, n in n_words.items() if n}
+    silent = [clip_id for clip_id in n_words if clip_id not in said]
+    if len(said) < 4:
+        return
+    whole = words_of(folder, "whole", n_words)
+    part = words_of(folder, "part", said)
+    first, *others = said
+    assert search(whole, like=first) == search(part, like=first)
+    for clip_id in silent:
+        with pytest.raises(FixInput, match=f"nothing is said in the clip '{clip_id}'"):
+            search(whole, like=clip_id)
+
+    texts = folder / "texts.npz"
+    space = np.array(space_id_of("toy/words", "main", HASH))
+    of_texts = np.array(["up", "down"])
+    eye = np.eye(2, dtype=np.float32)
+    np.savez(texts, embeddings=eye, attribute=of_texts, space_id=space)
+    x = [first, others[0]]
+    found = audit_eat(whole, x=x, y=[*others[1:], *silent], text=texts)
+    expected = audit_eat(part, x=x, y=others[1:], text=texts)
+    assert found.n_silent == len(silent)
+    about = {"source": "part", "n_silent": 0}
+    assert {**found.to_json(), **about} == expected.to_json()
+    sentences = " ".join(found.finding().sentences)
+    assert ("in which nothing is said" in sentences) == bool(silent)
+    if silent:
+        with pytest.raises(FixInput, match="nothing is said in any clip of the group"):
+            audit_eat(whole, x=x, y=silent, text=texts)
+
+    clips = [Clip(clip_id, f"film-{n % 2}") for n, clip_id in enumerate(n_words)]
+    manifest = Manifest("films", Header("Films"), clips)
+    write_manifest(manifest, folder / "manifests" / "films.toml")
+    page = open_site(store="whole", workspace=folder)
+    nearest = page.clip(first)["nearest"]
+    assert [clip_id for clip_id, _ in nearest] == others[: len(nearest)]
+    for clip_id in silent:
+        assert not page.clip(clip_id)["nearest"]
