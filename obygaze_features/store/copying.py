@@ -52,6 +52,7 @@ from obygaze_features.store.finding import (
 )
 from obygaze_features.store.layout import CARD, STORE_JSON, check_store_name
 from obygaze_features.store.making import (
+    OTHER_NAME,
     check_before,
     check_free,
     name_taken,
@@ -89,7 +90,12 @@ from obygaze_features.store.targets import (
     open_target,
     write_pieces,
 )
-from obygaze_features.store.verifying import changes_of, has_replaced, verify
+from obygaze_features.store.verifying import (
+    changes_of,
+    compare_with_source,
+    has_replaced,
+    verify,
+)
 from obygaze_features.store.withdrawals import (
     changes_that_withdrew,
     rows_withdrawn_elsewhere,
@@ -237,7 +243,10 @@ def _copy_at(target: Path, store: Store) -> Store | None:
         taken = "another store has this name"
         if has_replaced(copy, store):
             taken = "the store here is later than this one, which it replaces"
-    raise AlreadyThere(taken, where=str(target))
+        else:
+            with suppress(Mismatch):
+                taken += f": {compare_with_source(copy, store).sentence}"
+    raise AlreadyThere(taken, where=str(target), hint=OTHER_NAME)
 
 
 def _remove_copies(target: Path, seal: str = "") -> None:

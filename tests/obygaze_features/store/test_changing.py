@@ -570,8 +570,10 @@ def test_stores_that_were_changed_apart_take_no_place_of_each_other(
         subset(stores / name, without=[FILM], reason=reason, workspace=workspace)
     said = verify(stores / "received", source=store)
     assert said.source == "it was changed here, and its source was replaced since"
-    with pytest.raises(AlreadyThere, match="another store has this name"):
+    with pytest.raises(AlreadyThere) as caught:
         pull(store, stores / "received", workspace=workspace)
+    assert caught.value.message == f"another store has this name: {said.source}"
+    assert "another store name: -o NAME" in str(caught.value.hint)
 
 
 def test_a_film_is_withdrawn_after_its_clips(store: Path, workspace: Workspace) -> None:
