@@ -72,6 +72,7 @@ from obygaze_features.store.placing import (
 )
 from obygaze_features.store.publishing import (
     PUBLISHED_FILES,
+    creators_as_read,
     full_card,
     published_files,
     require_names,
@@ -419,6 +420,8 @@ def push(
     stated = listed([name for name, text in given._asdict().items() if text])
     if stated:
         notes.append(f"README.md of {opened.location} states the {stated}, too")
+    if publish:
+        notes.append(creators_as_read(creators))
     here = Workspace.of(workspace)
     notes += rows_withdrawn_elsewhere(opened, here, "in what was sent")
     return replace(sent, notes=tuple(notes))
