@@ -60,7 +60,6 @@ from obygaze_features.store.making import new_store, rows_not_finite, write_stor
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
 from obygaze_features.store.records import (
-    FILMS_OF_FILES,
     UNKNOWN_FILM,
     WITHOUT_MANIFEST,
     ManifestMark,
@@ -411,7 +410,7 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
             # As in the store, its films are known, or guesses.
             record = reader.export.manifest
         elif reader.export is None and any(reader.movie_ids):
-            record = ManifestMark(FILMS_OF_FILES, rows.clips_sha256)
+            record = ManifestMark(model.FILMS_OF_FILES, rows.clips_sha256)
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest, reader.clip_ids)
