@@ -7,6 +7,7 @@ one shows the frame; reading takes the nearest frame.
 import os
 import re
 import shlex
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +40,7 @@ from obygaze.films.tiers import Tier, TierMapping, draft_of_tiers, read_tier_map
 from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import TABLE_ENDINGS, write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
@@ -48,6 +49,7 @@ from obygaze_features.core.tables import (
     OF_WORDS,
     SUBTITLES,
     USE_OF_WORDS,
+    TableRow,
     number_of_cell,
     open_file,
     read_table,
@@ -190,7 +192,7 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
     line_of: dict[tuple[str, str], int] = {}
     clip_of_id = _clips_by_id(manifest)
     marked: dict[Marked, None] = {}
-    for row in table.rows:
+    for row in _rows_of_models(table.rows):
         task = row.cells.get("task", "")
         train = row.cells.get("train", task)
         asked = task if train == task else f"{train} -> {task}"
@@ -218,6 +220,33 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
         marked[mark] = None
     violations.raise_if_any("the predictions are not of these clips")
     return list(marked)
+
+
+def _rows_of_models(rows: Sequence[TableRow]) -> Sequence[TableRow]:
+    """Return the rows without those of the baselines of a run, unless there are no others.
+
+    A person who reads `oracle` in a player takes it for a model.
+    """
+    # Late: other exports do not need what runs need.
+    from obygaze_models.models.registry import BASELINES
+
+    rows_of_models = []
+    baselines: dict[str, None] = {}
+    for row in rows:
+        model = row.cells.get("model", "")
+        if model in BASELINES:
+            baselines[model] = None
+        else:
+            rows_of_models.append(row)
+    if not baselines or not rows_of_models:
+        return rows
+    warnings.warn(
+        f"left out, because they are guesses (baselines of the run) and no models:"
+        f" {', '.join(baselines)}",
+        ObygazeWarning,
+        stacklevel=3,
+    )
+    return rows_of_models
 
 
 def _clips_by_id(manifest: Manifest) -> Mapping[str, Clip]:
@@ -351,7 +380,7 @@ def export_segments(
     film becomes a file; ELAN also gets the time that was watched, as a tier, vtt has no place for
     it. Of csv it is one table of all clips, which `manifest import csv` reads: -o names it, .csv or
     .xlsx. --predictions takes what `models predict` and `search` write with -o, and the
-    predictions.csv of a run.
+    predictions.csv of a run, of which guesses are left out if it has models.
 
     Args:
         kind: The format.

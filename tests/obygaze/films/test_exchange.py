@@ -8,6 +8,7 @@ import json
 import shlex
 import subprocess
 import threading
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -546,6 +547,9 @@ def films_for_predictions() -> Manifest:
     return Manifest("films", Header("a test", {}), clips, ("framerate",))
 
 
+CLIPS = ("a-0", "a-1", "a-2")
+
+
 def test_predictions_of_two_training_sets_have_two_voices(tmp_path: Path) -> None:
     """Both were `EN_S ridge`, and a clip had two cues of one voice."""
     path = tmp_path / "predictions.csv"
@@ -559,6 +563,35 @@ def test_predictions_of_two_training_sets_have_two_voices(tmp_path: Path) -> Non
         ("EN_S ridge x 0", "score 0.25"),
         ("HN_S -> EN_S ridge x 0", "score 0.75"),
     ]
+
+
+@pytest.mark.parametrize("models", [(), ("ridge",), ("mine", "ridge"), ("Oracle",)])
+@pytest.mark.parametrize(
+    "guesses",
+    [
+        (),
+        ("oracle",),
+        ("all_positive", "film_prior", "neighbour", "oracle", "prevalence"),
+    ],
+)
+def test_guesses_of_a_run_are_no_voices_beside_its_models(
+    tmp_path: Path, models: tuple[str, ...], guesses: tuple[str, ...]
+) -> None:
+    if not models and not guesses:
+        pytest.skip("a run without predictions")
+    path = tmp_path / "predictions.csv"
+    rows = []
+    for clip in CLIPS:
+        rows += [f"EN_S,{model},{clip},a,0.5" for model in (*models, *guesses)]
+    path.write_text("\n".join(["task,model,clip_id,movie_id,score", *rows]), "utf-8")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ((film,), _) = films_of(films_for_predictions(), path)
+    voices = {segment.annotator for segment in film.segments}
+    assert voices == {f"EN_S {model}" for model in models or guesses}
+    assert len(film.segments) == len(CLIPS) * len(voices)
+    left_out = [str(one.message).partition("no models: ")[2] for one in caught]
+    assert left_out == ([", ".join(guesses)] if models and guesses else [])
 
 
 @pytest.mark.parametrize("name", ["films", "others"])
