@@ -626,9 +626,12 @@ def _check_tiers(
         document.add_violations(violations)
     # A draft asks for no tier that has a role, as one that is only to be linked has.
     is_asked = any(UNLINKED not in line for line in violations.lines)
-    violations.raise_if_any(
-        "the tiers of these files are not known", hint if is_asked else None
-    )
+    problems = []
+    if is_asked:
+        problems.append("the tiers of these files are not known")
+    if any(UNLINKED in line for line in violations.lines):
+        problems.append("tiers of concepts or comments are not linked to one of levels")
+    violations.raise_if_any("; ".join(problems), hint if is_asked else None)
 
 
 class _Importer:
