@@ -66,6 +66,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.io import as_id
+from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     Clip,
     Header,
@@ -651,6 +652,8 @@ class _Importer:
         self.warnings: list[str] = []
         self.rates_of_videos: dict[str, Fraction] = {}
         self.file_of: dict[str, tuple[str, Path]] = {}
+        self.title_of_film: dict[str, str] = {}
+        self.ids_of_names: set[tuple[str, str]] = set()
         self.sources = SourceFiles()
 
     def read(self, path: Path) -> None:
@@ -676,7 +679,7 @@ class _Importer:
         id_of_film: dict[str, str] = {}
         for name in dict.fromkeys(segment.movie_id for segment in marks.segments):
             id_of_film[name] = self._id_of_film(name, path)
-            if id_of_film[name] != name:
+            if self._is_first(name, id_of_film[name]):
                 self.warnings.append(
                     f"{path.name}: the id of the film {name} is {id_of_film[name]}"
                 )
@@ -692,7 +695,7 @@ class _Importer:
     def _read_film(self, path: Path) -> None:
         """Add the marks of a file about one film."""
         film = self._id_of_film(self._name_of_film(path), path)
-        if film != composed(path.stem).strip():
+        if self._is_first(composed(path.stem).strip(), film):
             self.warnings.append(f"{path.name}: the id of this film is {film}")
         video = None
         if path.suffix == ELAN:
@@ -733,7 +736,18 @@ class _Importer:
                     where=", ".join(dict.fromkeys([str(earlier), str(path)])),
                     hint="rename one of them",
                 )
+        if film != written:
+            self.title_of_film.setdefault(film, written)
         return film
+
+    def _is_first(self, name: str, film: str) -> bool:
+        """Return whether a film has another id than its name, and no file before had this name.
+
+        Several annotators have files of one name, each in a folder.
+        """
+        is_new = (name, film) not in self.ids_of_names
+        self.ids_of_names.add((name, film))
+        return is_new and film != name
 
     def _name_of_film(self, path: Path) -> str:
         """Return the name of a film: of the video that a file of others names, or of the file."""
@@ -759,6 +773,15 @@ class _Importer:
         counted_as = ascii_id(beginning)
         self.n_clips_of[counted_as] += 1
         number = self.n_clips_of[counted_as]
+        extra = {
+            "annotator": annotator,
+            "start_frame": str(segment.start_frame),
+            "end_frame": str(segment.end_frame),
+            "framerate": frame_rate_text(rate),
+            "comment": segment.comment,
+        }
+        if segment.movie_id in self.title_of_film:
+            extra[TITLE] = self.title_of_film[segment.movie_id]
         self.clips.append(
             Clip(
                 clip_id=ascii_id(f"{beginning}-{number:04d}"),
@@ -767,13 +790,7 @@ class _Importer:
                 end_s=float((segment.end_frame + 1) / rate),
                 level=segment.level,
                 concepts=segment.concepts,
-                extra={
-                    "annotator": annotator,
-                    "start_frame": str(segment.start_frame),
-                    "end_frame": str(segment.end_frame),
-                    "framerate": frame_rate_text(rate),
-                    "comment": segment.comment,
-                },
+                extra=extra,
             )
         )
 
@@ -792,7 +809,8 @@ class _Importer:
         modality_of.update(concepts())
         sources = tuple(map(source_of, paths))
         header = Header(name, modality_of, unit="segment", sources=sources)
-        manifest = Manifest(name, header, tuple(self.clips), EXTRA)
+        columns = (*EXTRA, TITLE) if self.title_of_film else EXTRA
+        manifest = Manifest(name, header, tuple(self.clips), columns)
         without = []
         for clip in self.clips:
             if not clip.level and clip.extra["comment"] != WATCHED:

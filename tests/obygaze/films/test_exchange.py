@@ -33,6 +33,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest.adapters.csv_table import read as read_table
 from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.listing import titles_of
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.times import film_rate, frames_between
 from obygaze_features.manifest.windows import CutFilm, Grid
@@ -545,6 +546,46 @@ def films_for_predictions() -> Manifest:
         for n in range(3)
     ]
     return Manifest("films", Header("a test", {}), clips, ("framerate",))
+
+
+@pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])
+def test_a_film_keeps_its_name_as_title_and_is_named_once(
+    kind: str, tmp_path: Path
+) -> None:
+    """Of files of two annotators with the names of films, each film was named twice."""
+    id_of_film = {"Été 1974": "Ete_1974", "Lake": "Lake", "Żona #2": "Zona_2"}
+    paths = []
+    for annotator in ("ada", "ben"):
+        folder = tmp_path / annotator
+        folder.mkdir()
+        for name in id_of_film:
+            segment = Segment(name, annotator, 0, 9, "S", ("Look",))
+            film = FilmSegments(name, Fraction(25), None, [segment])
+            files = {}
+            if kind == "csv":
+                header = "movie_id,annotator,start_frame,end_frame,level,concepts"
+                row = f"{name},{annotator},0,9,S,Look"
+                files[folder / f"{name}.csv"] = f"{header}\n{row}\n".encode()
+            else:
+                files = exported_files([film], kind, folder)
+            for path, data in files.items():
+                path.write_bytes(data)
+                paths.append(path)
+    imported = import_segments(paths, "marks", 25)
+    clips = imported.manifest.clips
+    assert {(clip.movie_id, clip.extra.get("movie_title")) for clip in clips} == {
+        ("Ete_1974", "Été 1974"),
+        ("Lake", None),
+        ("Zona_2", "Żona #2"),
+    }
+    for name, film in id_of_film.items():
+        of_film = [one for one in imported.warnings if one.endswith(f" is {film}")]
+        assert len(of_film) == (name != film)
+    path = tmp_path / "marks.toml"
+    write_manifest(imported.manifest, path)
+    assert titles_of(id_of_film.values(), read_manifest(path)) == {
+        film: name for name, film in id_of_film.items() if film != name
+    }
 
 
 CLIPS = ("a-0", "a-1", "a-2")
