@@ -1,6 +1,7 @@
 """The vectors of an association test: from an npz file or arrays, or from a store and texts."""
 
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+    ObygazeWarning,
+)
 from obygaze_features.core.files import TABLE_ENDINGS
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import read_table
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.model import View, is_only_watched
+from obygaze_features.manifest.model import is_only_watched
 from obygaze_features.manifest.same_clip import (
     Identity,
     known_film,
+    other_clip,
     require_films,
     rows_of_clips,
 )
@@ -164,11 +173,21 @@ def _stored_ids(
 
 def in_view(
     manifest: Manifest | str | Path,
-    view: View | None = None,
+    view: str | None = None,
     workspace: str | Path | None = None,
 ) -> Manifest:
-    """Return a manifest in a view, by default in the view of protocols."""
-    return read_manifest(manifest, workspace=workspace).view(view)
+    """Return a manifest in a view, by default in the view of protocols.
+
+    A warning counts the clips whose level the view makes EN for want of any concept.
+    """
+    stored = read_manifest(manifest, workspace=workspace)
+    seen = stored.view(view)
+    if seen.header.view != stored.header.view:
+        in_view = stored.with_clips(clip for clip in stored if clip.clip_id in seen)
+        lost = in_view.levels_lost
+        if lost:
+            warnings.warn(f"{stored.name}: {lost}", ObygazeWarning, stacklevel=3)
+    return seen
 
 
 def select_groups(
@@ -234,8 +253,7 @@ def _selected(
         return "clips", list(selection), None
     name = str(selection)
     if name.endswith(TABLE_ENDINGS):
-        table = read_table(Path(selection), required=("clip_id",))
-        return Path(selection).stem, [row["clip_id"] for row in table.rows], name
+        return Path(selection).stem, _ids_in(Path(selection), manifest), name
     if manifest is None:
         raise FixUsage(
             f"the expression {name!r} needs a manifest to select clips from",
@@ -243,6 +261,22 @@ def _selected(
         )
     ids = [c.clip_id for c in manifest.where(name) if not is_only_watched(c)]
     return name, ids, manifest.name
+
+
+def _ids_in(path: Path, manifest: Manifest | None) -> list[str]:
+    """Return the ids in a table; a row that is of another clip of the manifest is an error."""
+    violations = Violations(path)
+    table = read_table(path, required=("clip_id",), violations=violations)
+    ids = []
+    for row in table.rows:
+        clip_id = row["clip_id"].strip()
+        ids.append(clip_id)
+        clip = None if manifest is None else manifest.by_id.get(clip_id)
+        problem = "" if clip is None else other_clip(row.cells, clip)
+        if problem:
+            row.add("clip_id", problem)
+    violations.raise_if_any("this is no selection of these clips")
+    return ids
 
 
 def _identities(

@@ -161,7 +161,7 @@ def audit_annotations(
 
 def _values_of(rows: Sequence[str], column: str, manifest: Manifest) -> frozenset[str]:
     """Return the values of a clip, which several rows may be about."""
-    return frozenset().union(*(manifest[row].values(column) for row in rows))
+    return frozenset().union(*(manifest[row].plain_values(column) for row in rows))
 
 
 def _sentence(test: GroupTest) -> str:

@@ -3,6 +3,7 @@
 Intervals and tests are over clusters (images, films), because captions of one image are alike.
 """
 
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,8 @@ from obygaze.audits.texts import (
     source_name,
     words_of_caption,
 )
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import (
     PValue,
@@ -173,7 +175,7 @@ def audit_captions(
     """Count how often captions use the words of a list, by group."""
     groups = GroupNames(column_names(group))
     lists = read_words("emotions") if words is None else words
-    captions = read_captions(
+    read = read_captions(
         source,
         text,
         groups,
@@ -181,6 +183,13 @@ def audit_captions(
         columns=groups.columns,
         cluster=column_names(cluster),
     )
+    captions = [caption for caption in read if caption.labels]
+    without_group = _without_group(len(read) - len(captions), groups)
+    if not captions:
+        raise FixInput(without_group, where=source_name(source), hint="--group COLUMN")
+    if without_group:
+        message = f"{source_name(source)}: {without_group}"
+        warnings.warn(message, ObygazeWarning, stacklevel=2)
     if tokens == "words":
         captions = [
             replace(caption, text=" ".join(words_of_caption(caption.text)))
@@ -216,6 +225,14 @@ def audit_captions(
         rare_words,
         tokens,
     )
+
+
+def _without_group(n_rows: int, groups: GroupNames) -> str:
+    """Return a sentence on rows of which the group is not known; "" without any."""
+    if not n_rows:
+        return ""
+    columns = " or ".join(map(repr, groups.columns))
+    return f"left out, without a group in {columns}: {count(n_rows, 'row')}"
 
 
 def _rare_words(

@@ -38,6 +38,7 @@ from obygaze_models.text_vectors import (
     GroupSelection,
     VectorGroup,
     in_both_text,
+    in_view,
     read_store_vectors,
     read_vectors,
     unit_rows,
@@ -222,7 +223,7 @@ def audit_eat(
     clips = None
     if manifest is not None:
         whole = read_manifest(manifest, workspace=workspace)
-        clips = whole.view(with_view(Data(), whole, {"": opened}).view)
+        clips = in_view(whole, with_view(Data(), whole, {"": opened}).view)
     groups_of_store, n_in_both, n_silent = read_store_vectors(
         opened, clips, x, y, attributes, text=text
     )

@@ -36,7 +36,13 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.expression import CONCEPTS, is_labelled, quoted_word
-from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Manifest
+from obygaze_features.manifest.model import (
+    CLIP_COLUMNS,
+    Clip,
+    Manifest,
+    is_only_watched,
+    view_words,
+)
 from obygaze_features.manifest.own_labels import spellings_of
 from obygaze_features.manifest.same_clip import (
     clips_of_rows,
@@ -48,6 +54,8 @@ Floats = NDArray[np.float64]
 HEADERS = ("rater", "mean", "sd")
 # What an annotator said of a clip that has a level, and no concept.
 NO_CONCEPT = "no concept"
+# The columns whose cells depend on the view.
+SEEN_IN_VIEW = ("level", *CONCEPTS)
 IN_COLUMNS = (
     "--raters without --column compares the values of the columns themselves, if each annotator has"
     " a column; for one word against all else, give each a column of yes and no"
@@ -201,7 +209,8 @@ def _records_of(
     if column is None:
         hint = "--column names the one column in which each annotator has an answer"
         require_a_row_for_each(manifest.clips, manifest.name, hint)
-        return _Records([_cells(clip) for clip in manifest], manifest.name)
+        clips = [clip for clip in manifest if not is_only_watched(clip)]
+        return _Records([_cells(clip) for clip in clips], manifest.name)
     return _rated_clips(manifest, column)
 
 
@@ -217,7 +226,7 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
             where=manifest.name,
             hint=IN_COLUMNS,
         )
-    answer_of = _answers(manifest, column)
+    answer_of, view = _answers(manifest, column)
     clips = [clip for clip in manifest if answer_of.get(clip.clip_id)]
     annotators: dict[str, None] = {}
     rows = []
@@ -238,6 +247,8 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
             annotators[annotator] = None
         rows.append(cells)
     title = f"{manifest.name}, {column}"
+    if view != "raw":
+        title += f", {view_words(view)}"
     if len(annotators) > 1 and len(rows) == len(clips):
         raise FixInput(
             "no clip has answers of two annotators",
@@ -265,8 +276,11 @@ def _way_to_agree(manifest: Manifest, annotators: Iterable[str]) -> str:
     )
 
 
-def _answers(manifest: Manifest, column: str) -> dict[str, str]:
-    """Return the answer of each row by its id: its cell, or yes and no of what `--task` takes."""
+def _answers(manifest: Manifest, column: str) -> tuple[dict[str, str], str]:
+    """Return the answer of each row by its id: its cell, or yes and no of what `--task` takes.
+
+    Beside them is the view of the levels or concepts that answers are made of; "raw" of others.
+    """
     if column in (*CLIP_COLUMNS, *CONCEPTS, *manifest.columns):
         answer_of = {}
         for clip in manifest:
@@ -275,25 +289,34 @@ def _answers(manifest: Manifest, column: str) -> dict[str, str]:
             if is_labelled(column, clip.values):
                 answer = answer or NO_CONCEPT
             answer_of[clip.clip_id] = answer
-        return answer_of
+        return answer_of, manifest.header.view if column in SEEN_IN_VIEW else "raw"
     # Late: it loads what experiments need.
-    from obygaze_models.protocols.clips import clip_table, task_labels
+    from obygaze_models.protocols.clips import (
+        clip_table,
+        columns_of_task,
+        task_labels,
+    )
     from obygaze_models.protocols.reading import load_protocol
     from obygaze_models.protocols.tasks import one_task
+    from obygaze_models.text_vectors import in_view
 
     protocol = load_protocol("honest")
+    seen = in_view(manifest)
     try:
-        name, asked = one_task(column, protocol, manifest)
+        name, asked = one_task(column, protocol, seen)
     except (FixInput, FixUsage) as error:
         error.hint = error.hint and error.hint.replace("--task", "--column")
         raise
-    table = clip_table(manifest, protocol.data)
+    table = clip_table(seen, protocol.data)
     labels = task_labels(name, asked.task, table).tolist()
     words = {1: "yes", 0: "no"}
-    return {
+    yes_or_no = {
         clip: words.get(label, "")
         for clip, label in zip(table.ids, labels, strict=True)
     }
+    columns = columns_of_task(name, asked.task, table)
+    is_of_view = not set(columns).isdisjoint(SEEN_IN_VIEW)
+    return yes_or_no, table.view if is_of_view else "raw"
 
 
 def _are_numbers(

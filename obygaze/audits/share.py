@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from obygaze.audits.result import Finding, Plot, Point, ReportedAudit, drawing
 from obygaze.films.agreement import NULLS, agreement, pairs_of
 from obygaze.films.labels import project_tables, table_names, table_path
+from obygaze.films.mark_tables import concept_of
 from obygaze.films.projection import DEFAULT_THRESHOLD
 from obygaze.films.sampling import (
     DrawnFilm,
@@ -187,6 +188,8 @@ class ShareAudit(ReportedAudit):
             numbers = (share.n_films, share.n_clips, share.n_marked)
             rows.append((share.group, *numbers, _with_interval(share)))
         table = ResultTable("shares", "Numbers", PAGE_HEADERS, rows)
+        # Whoever gets the page did not see what the command warned of.
+        warned = [f"{text[:1].upper()}{text[1:]}." for text in self.warnings]
         plot = self.plot()
         with drawing(plot) as figure:
             shown = Figure("shares", plot.title, FIGURE_CAPTION, figure)
@@ -194,7 +197,7 @@ class ShareAudit(ReportedAudit):
                 finding.title,
                 self.answer,
                 (self.for_half, *self._differences()),
-                tuple(self.limits),
+                (*self.limits, *warned),
                 shown,
                 table,
             )
@@ -378,8 +381,13 @@ def _with_marks(
     for clip in drawn:
         label = labels.get(clip.clip_id)
         level = label.level if label else ""
-        concepts = label.concepts if label else ()
-        clips.append(replace(clip, level=level, concepts=concepts))
+        marked_concepts = label.concepts if label else ()
+        concepts: dict[str, None] = {}
+        for name in marked_concepts:
+            # A table made by hand may have another name of a concept of the papers.
+            is_own = name in drawn.header.concepts
+            concepts[name if is_own else concept_of(name)] = None
+        clips.append(replace(clip, level=level, concepts=tuple(concepts)))
     pairs = pairs_of(projected.projection, projected.spans)
     shared = [pair for pair in pairs if pair.n]
     measured = agreement(shared, permutations=0) if shared else None

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning, near
 from obygaze_features.core.tables import read_table
+from obygaze_features.manifest.same_clip import known_film
 
 WordLists = Mapping[str, frozenset[str]]
 TextSource = str | Path | Sequence[Mapping[str, str]]
@@ -32,11 +33,23 @@ class CaptionRow(NamedTuple):
     where: str
 
     def cluster(self, columns: Sequence[str]) -> str:
-        """Return the name of the film or image; without columns each row is its own cluster."""
+        """Return the name of the film or image; without columns each row is its own cluster.
+
+        A row of which it is not known is an error: it may be of any of the others, and of none.
+        """
         if not columns:
             return self.where
+        names = [self.cells[column].strip() for column in columns]
+        for column, name in zip(columns, names, strict=True):
+            if not name or (column == "movie_id" and not known_film(name)):
+                raise FixInput(
+                    f"the {column} of this row is not known, so that it cannot be kept together"
+                    " with the others of its cluster",
+                    where=self.cells.get("clip_id", self.where),
+                    hint="write it into the table, or leave out such rows",
+                )
         # Cells have no NUL, so that other cells are never the same text.
-        return "\0".join(self.cells[column] for column in columns)
+        return "\0".join(names)
 
 
 @dataclass(frozen=True)
@@ -112,8 +125,10 @@ class GroupNames:
         self.cells_of: dict[str, tuple[str, ...]] = {}
 
     def __call__(self, cells: Mapping[str, str]) -> frozenset[str]:
-        """Return the name of the group of a text."""
-        group = tuple(cells[column] for column in self.columns)
+        """Return the name of the group of a text; none where one of its columns is empty."""
+        group = tuple(cells[column].strip() for column in self.columns)
+        if not all(group):
+            return frozenset()
         name = " ".join(group)
         first = self.cells_of.setdefault(name, group)
         if first != group:

@@ -488,7 +488,8 @@ def _changed_since_run(predictions: Path, manifest: Manifest) -> str:
 
 def _header_left_out(header: Header) -> tuple[str, ...]:
     """Return what the header of a manifest says of its clips, and its clips do not."""
-    left_out = [name for name in ("licence", "citation") if getattr(header, name)]
+    said = ("licence", "citation", "notes")
+    left_out = [name for name in said if getattr(header, name)]
     if header.view != "raw":
         left_out.append(f"that the levels are those of the {header.view} view")
     known = concepts()

@@ -311,7 +311,7 @@ def segment_of(
         row.matching(column, NAME, NAME_FORM)
     given_rate = given_rates.given(row["movie_id"]) if given_rates else None
     _check_rate(row, rates or {}, given_rate)
-    frames = _frames_of(row, rates or {})
+    frames = _frames_of(row, rates)
     written = row["level"].strip()
     comment = plain(row.cells.get("comment", ""))
     level = canonical_level(written) if written else None
@@ -347,9 +347,14 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
         missing = next(name for name in FRAME_COLUMNS if name not in columns)
         violations.add(1, missing, MISSING_FRAMES)
         return CsvTable(table.columns, ())
-    if "video" in columns and FRAME_COLUMNS[0] not in columns:
+    if "video" in columns and not all(map(has_frames, table.rows)):
         return replace(table, rows=_in_films(table.rows))
     return table
+
+
+def has_frames(row: TableRow) -> bool:
+    """Return whether frames say where a row is; in merged tables, some rows have only times."""
+    return all(row.cells.get(name) for name in FRAME_COLUMNS)
 
 
 def _in_films(rows: Sequence[TableRow]) -> tuple[TableRow, ...]:
@@ -362,6 +367,9 @@ def _in_films(rows: Sequence[TableRow]) -> tuple[TableRow, ...]:
     in_films = []
     for row, clip in zip(rows, clips, strict=True):
         span = span_of_clip.get(clip.clip_id)
+        if has_frames(row):
+            in_films.append(row)
+            continue
         if span is not None:
             times = dict(zip(TIME_COLUMNS, map(repr, span), strict=True))
             row = replace(row, cells={**row.cells, **times})
@@ -428,9 +436,13 @@ def _check_rate(
         row.add("framerate", f"{written} is not that of the film's other rows, {shown}")
 
 
-def _frames_of(row: TableRow, rates: Mapping[str, Fraction]) -> tuple[int, int] | None:
+def _frames_of(
+    row: TableRow, rates: Mapping[str, Fraction] | None
+) -> tuple[int, int] | None:
     """Return the first and the last frame of a row, from its times where it has no frames."""
-    if "start_frame" in row.cells or "start_s" not in row.cells:
+    has_times = all(row.cells.get(name) for name in TIME_COLUMNS)
+    is_of_frames = not has_times and row.cells.keys() >= {*FRAME_COLUMNS}
+    if rates is None or is_of_frames or has_frames(row):
         return row.frames()
     start = row.matching("start_s", FILM_SECONDS, "a time in seconds")
     end = row.matching("end_s", FILM_SECONDS, "a time in seconds")

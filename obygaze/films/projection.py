@@ -43,7 +43,8 @@ _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 class ClipSpan:
     """The frames of its film that a clip has; both frames are part of it. `fps` may be unknown.
 
-    `times_s` are the times in the film that the table of the clips says.
+    `times_s` are the times in the film that the table of the clips says, and `first_row` is the id
+    of an earlier row that is about this clip; "" if there is none.
     """
 
     clip_id: str
@@ -52,6 +53,7 @@ class ClipSpan:
     end_frame: int
     fps: Fraction | None = None
     times_s: Span | None = None
+    first_row: str = ""
 
     @property
     def n_frames(self) -> int:
@@ -69,9 +71,16 @@ class ClipSpan:
 
 
 def one_of_each(spans: Iterable[ClipSpan]) -> list[ClipSpan]:
-    """Return a span for each clip: the same pictures of a film are one, whatever the rows say."""
-    of_pictures: dict[tuple[str, int, int], ClipSpan] = {}
+    """Return a span for each clip.
+
+    The same pictures of a film are one, whatever the rows say, and rows about one clip are, though
+    their times may be rounded to other pictures.
+    """
+    of_clips: dict[str, ClipSpan] = {}
     for span in spans:
+        of_clips.setdefault(span.first_row or span.clip_id, span)
+    of_pictures: dict[tuple[str, int, int], ClipSpan] = {}
+    for span in of_clips.values():
         pictures = (span.movie_id, span.start_frame, span.end_frame)
         of_pictures.setdefault(pictures, span)
     return list(of_pictures.values())

@@ -263,7 +263,7 @@ def values_of_films(manifest: Manifest, column: str) -> dict[str, list[str]]:
     require_column(manifest, column)
     values_of_film: dict[str, list[str]] = {film: [] for film in manifest.films}
     for clip in manifest:
-        values = sorted(clip.values(column))
+        values = sorted(clip.plain_values(column))
         known = values_of_film[clip.movie_id]
         if values and known and values != known:
             raise FixInput(
@@ -325,6 +325,18 @@ def _added_to(before: Manifest, made: Manifest, workspace: Workspace) -> Manifes
                 hint="the same manifest and seed and a larger -n, which adds clips; or another name"
                 " with -o",
             )
+    folder = made.header.video_root
+    added = [clip for clip in made if clip.clip_id not in before]
+    is_elsewhere = before.header.video_root != folder
+    if is_elsewhere and any(clip.video for clip in added):
+        raise AlreadyThere(
+            f"the clips of the earlier draw are linked to"
+            f" {before.header.video_root or 'no folder'}, and those that this one adds to"
+            f" {folder or 'none'}: their videos would not be found",
+            where=before.name,
+            hint="obygaze manifest link, for the drawn clips and for those that they are drawn"
+            " from, with one folder; then the same command again",
+        )
     clips = []
     for clip in made:
         earlier = before.by_id.get(clip.clip_id)

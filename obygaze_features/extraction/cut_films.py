@@ -176,7 +176,7 @@ def make_windows(
         )
     notes = source.notes
     if late:
-        # Times of windows are right, but not those of a player, nor those of clips of the film.
+        # Clips of the film, and players, count from the beginning of the file.
         sentence = (
             f"The first picture is shown after the file begins: {few(late)}. The times of windows"
             " count from it: in a player, and beside labels with its times, each is so much later."

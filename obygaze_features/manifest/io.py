@@ -51,8 +51,12 @@ MAX_HEADER = 1 << 26
 STRINGS = ("dataset", "unit", "view", "licence", "citation", "video_root")
 # An id becomes a key in HDF5 files and a file name: no separators, no leading dot.
 # It may begin with `-`, as ids of YouTube do.
-# The id of a window ends with its number: `lake:000012`.
-ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
+# The id of a window ends with its number, and an annotator's row of it with the name of the
+# annotator, as that of any other clip: `lake:000012`, `lake:000012.ada`.
+ID = re.compile(
+    r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}"
+    r"(:[0-9]{6,9}(\.[A-Za-z0-9._+-]{1,199})?)?"
+)
 ID_FORM = "an id (letters, digits, . _ + -)"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.

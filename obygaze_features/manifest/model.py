@@ -75,6 +75,8 @@ UNKNOWN_FILM = "unknown"
 # What a store has for the name of a manifest where its clips are of none: then the films may be
 # guesses from the ids.
 WITHOUT_MANIFEST = "imported"
+# What an experiment can do about levels that the visual view changes.
+KEEPS_LEVELS = "data.view=raw keeps the levels"
 # How clips without a level are called where levels are counted.
 NO_LEVEL = "no level"
 # The level, in manifests the comment, of marks that say only that this time was watched.
@@ -175,6 +177,10 @@ class Clip:
         value = getattr(self, column) if column in CLIP_COLUMNS else self.extra[column]
         cell = "" if value is None else str(value)
         return tuple(part.strip() for part in cell.split("|") if part.strip())
+
+    def plain_values(self, column: str) -> tuple[str, ...]:
+        """Return the values in a column, a number in one form: 4.0 is the same number as 4."""
+        return tuple(plain_value(cell, column) for cell in self.values(column))
 
     def fold(self, name: str) -> int | None:
         """Return the clip's fold in the split of that name, None where it is not in the split."""
@@ -352,8 +358,7 @@ class Manifest:
         for column, values in expression.values.items():
             known: dict[str, None] = {}
             for clip in self.clips:
-                cells = clip.values(column)
-                known.update((plain_value(cell, column), None) for cell in cells)
+                known.update(dict.fromkeys(clip.plain_values(column)))
             for value in dict.fromkeys(values):
                 if plain_value(value, column) not in known:
                     sentences.append(
@@ -396,17 +401,17 @@ class Manifest:
     def _en_in_visual_view(
         self, clips: Sequence[Clip], problem: str, names: Collection[str]
     ) -> str:
-        """Return how many clips of each level are EN in the visual view; "" without any."""
+        """Return how many rows of each level are EN in the visual view; "" without any."""
         if not clips:
             return ""
         n_of_level = Counter(clip.level for clip in clips)
         listed = [
             f"{n_of_level[level]} {level}" for level in LEVELS if n_of_level[level]
         ]
+        noun = "row" if "annotator" in self.columns else self.header.unit
         return (
-            f"{count(len(clips), self.header.unit)} {problem} "
-            f"({', '.join(listed)}; {few(sorted(names), 3)}): EN in the visual view; "
-            "data.view=raw keeps the levels"
+            f"{count(len(clips), noun)} {problem} "
+            f"({', '.join(listed)}; {few(sorted(names), 3)}): EN in the visual view"
         )
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Self:

@@ -31,7 +31,13 @@ from obygaze_features.manifest.listing import (
     title_of,
     titles_of,
 )
-from obygaze_features.manifest.model import Clip, Manifest, SourceFile, own_columns
+from obygaze_features.manifest.model import (
+    KEEPS_LEVELS,
+    Clip,
+    Manifest,
+    SourceFile,
+    own_columns,
+)
 from obygaze_features.manifest.stats import compute_stats, draw_stats
 
 SHOWN_CLIPS = 20
@@ -376,7 +382,7 @@ def check_manifests(
                     f" {few(unknown)}"
                 )
             elif is_raw and manifest.usual_view == "visual" and manifest.levels_lost:
-                warnings.append(f"{name}: {manifest.levels_lost}")
+                warnings.append(f"{name}: {manifest.levels_lost}; {KEEPS_LEVELS}")
         except (Corrupt, FixInput, Mismatch, NotFound) as error:
             violations[name] = list(error.details) or [
                 f"{error.where}: {error.message}"

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from obygaze_features.core.console import count
-from obygaze_features.manifest.expression import NUMBER, plain_value
+from obygaze_features.manifest.expression import NUMBER
 from obygaze_features.manifest.model import Clip, Manifest, own_columns, unannotated_id
 
 # What `manifest project` writes of the mark that made a level: how much of a clip it covers.
@@ -51,7 +51,7 @@ def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
         # The number of a clip is in the rows of all its annotators, and no label.
         clips_of_film: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for clip in clips:
-            of_clip = [plain_value(cell, column) for cell in clip.values(column)]
+            of_clip = clip.plain_values(column)
             cells += of_clip
             clip_id = unannotated_id(clip)
             clips_of_film[clip.movie_id].update((clip_id, cell) for cell in of_clip)
@@ -83,7 +83,7 @@ def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
 
 def counted_words(clips: Sequence[Clip], column: str) -> str:
     """Return how many clips have each word of a column, if it has few words, each several times."""
-    n_of_word = Counter(clip.extra.get(column, "") for clip in clips)
+    n_of_word = Counter("|".join(clip.plain_values(column)) for clip in clips)
     n_empty = n_of_word.pop("", 0)
     n_words = len({word.casefold() for word in n_of_word})
     if len(n_of_word) < 2 or n_words > min(MOST_COUNTED, len(clips) / 2):
@@ -102,7 +102,7 @@ def column_words(clips: Sequence[Clip], column: str) -> str:
     cells: list[str] = []
     n_empty = 0
     for clip in clips:
-        of_clip = clip.values(column)
+        of_clip = clip.plain_values(column)
         cells += of_clip
         n_empty += not of_clip
     empty = f", empty: {n_empty}" if n_empty else ""

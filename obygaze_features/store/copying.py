@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.clip_ids import each_name
-from obygaze_features.core.console import Progress, Quiet, human
+from obygaze_features.core.console import Progress, Quiet, human, listed
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixUsage,
@@ -197,8 +197,15 @@ def _card_of_copy(store: Store, older: Store | None) -> tuple[bytes, list[str]]:
             "README.md stays as it was edited here; that of the source is another one"
         )
     card = with_body(card, edits)
-    terms = read_terms(card).or_else(older.terms)
-    if terms != read_terms(card):
+    of_source = read_terms(card)
+    terms = of_source.or_else(older.terms)
+    for name, text, stated in zip(terms._fields, terms, of_source, strict=True):
+        if text != stated:
+            # It was stated here, or the source has taken it back.
+            notes.append(
+                f"the {name} stays as stated here, and not at the source: {text}"
+            )
+    if terms != of_source:
         card = with_terms(card, terms)
     return card, notes
 
@@ -399,8 +406,10 @@ def push(
         extra = published_files(opened, folder, creators) if publish else {}
         sent = _push(opened, place, extra, folder, progress or Quiet())
     notes = [*sent.notes]
-    if licence or citation:
-        notes.append(f"README.md of {opened.location} states licence and citation, too")
+    given = Terms(licence, citation)
+    stated = listed([name for name, text in given._asdict().items() if text])
+    if stated:
+        notes.append(f"README.md of {opened.location} states the {stated}, too")
     here = Workspace.of(workspace)
     notes += rows_withdrawn_elsewhere(opened, here, "in what was sent")
     return replace(sent, notes=tuple(notes))

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from obygaze_features import __version__
 from obygaze_features.core import files
 from obygaze_features.core.clip_ids import each_name
-from obygaze_features.core.console import Progress, Quiet, count, human
+from obygaze_features.core.console import Progress, Quiet, count, few, human
 from obygaze_features.core.errors import (
     EXIT_SOME_FAILED,
     AlreadyThere,
@@ -39,7 +39,14 @@ from obygaze_features.core.leftovers import (
 from obygaze_features.core.rendering import SafeText, render
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
-from obygaze_features.manifest.model import Manifest, Windows, view_words
+from obygaze_features.manifest.model import (
+    Clip,
+    Manifest,
+    Windows,
+    is_only_watched,
+    unannotated_id,
+    view_words,
+)
 from obygaze_features.store.card import (
     HERE,
     citation_text,
@@ -162,7 +169,7 @@ def export_features(
     names = list(dict.fromkeys(each_name(arrays)))
     chosen = arrays_of_export(opened, format, names)
     job = Export(opened, chosen, labels, progress)
-    warnings = _check_labels(job)
+    warnings = _read_labels(job)
     job.progress.expect(len(job.rows) * len(chosen))
     target.parent.mkdir(parents=True, exist_ok=True)
     with _new(target, is_folder=not kind.endings) as hidden:
@@ -211,6 +218,8 @@ class Export:
         self.store = store
         self.arrays = arrays
         self.labels = labels
+        # The row of the manifest about each clip of the store, by the ids of the store.
+        self.label_of: Mapping[str, Clip] = {}
         self.progress = progress or Quiet()
         self.terms = store.terms
         # The rows with features, and where they are in the store.
@@ -337,10 +346,11 @@ def _check_keys(rows: Sequence[Row], where: str) -> None:
             )
 
 
-def _check_labels(job: Export) -> list[str]:
-    """Return a sentence on clips without a level.
+def _read_labels(job: Export) -> list[str]:
+    """Find the row of the manifest about each clip; return a sentence on clips without a level.
 
-    An error if the manifest has none of the clips, or another clip of the same id.
+    An error if the manifest has none of the clips, another clip of the same id, or rows of several
+    annotators about one clip, which has one level here.
     """
     labels = job.labels
     rows = job.rows
@@ -348,8 +358,24 @@ def _check_labels(job: Export) -> list[str]:
         return []
     if isinstance(labels.clips, Windows):
         raise FixUsage("windows have no labels", where=labels.name)
-    labelled = [labels[row.clip_id] for row in rows if row.clip_id in labels.by_id]
-    job.store.match(labelled)
+    ids = {row.clip_id for row in rows}
+    labelled = []
+    for clip in labels:
+        is_here = not ids.isdisjoint((clip.clip_id, unannotated_id(clip)))
+        if is_here and not is_only_watched(clip):
+            labelled.append(clip)
+    rows_about: dict[str, list[Clip]] = {}
+    for clip, stored_id in zip(labelled, job.store.match(labelled).ids, strict=True):
+        rows_about.setdefault(stored_id, []).append(clip)
+    several = [clip_id for clip_id, clips in rows_about.items() if len(clips) > 1]
+    if several:
+        raise FixInput(
+            f"the manifest {labels.name} has rows of several annotators about"
+            f" {count(len(several), 'clip')}, and a clip has one level here: {few(several, 3)}",
+            where=labels.name,
+            hint="--with-labels with a manifest that has one row for each clip",
+        )
+    job.label_of = {clip_id: clips[0] for clip_id, clips in rows_about.items()}
     if not labelled:
         raise FixInput(
             f"the manifest {labels.name} has none of the clips of this store: the first clip here"
@@ -357,7 +383,7 @@ def _check_labels(job: Export) -> list[str]:
             where=labels.name,
             hint="--with-labels MANIFEST",
         )
-    n_missing = len(rows) - sum(bool(clip.level) for clip in labelled)
+    n_missing = len(rows) - sum(bool(clip.level) for clip in job.label_of.values())
     if not n_missing:
         return []
     n_clips = count(n_missing, "clip")
@@ -514,7 +540,7 @@ def write_features_table(job: Export, path: Path) -> list[str]:
             columns: dict[str, Any] = {}
             for name in names:
                 columns[name] = [
-                    _fact(name, row, job.labels) for row in job.rows[piece]
+                    _fact(name, row, job.label_of) for row in job.rows[piece]
                 ]
             for array in job.arrays:
                 column = pyarrow.array(job.values(array, piece).reshape(-1))
@@ -535,11 +561,11 @@ def fact_columns(job: Export) -> list[str]:
     return names
 
 
-def _fact(name: str, row: Row, labels: Manifest | None) -> Any:
+def _fact(name: str, row: Row, label_of: Mapping[str, Clip]) -> Any:
     """Return what a column says of a clip; None where it is not known."""
     if name in (ID_KEY, FILM_KEY, *TIME_KEYS):
         return getattr(row, name)
-    clip = None if labels is None else labels.by_id.get(row.clip_id)
+    clip = label_of.get(row.clip_id)
     if clip is None:
         return None
     return clip.level or None if name == "level" else list(clip.concepts)

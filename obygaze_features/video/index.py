@@ -464,7 +464,8 @@ def remark_on_pictures(
     """Return the remark on a part of which more than two pictures lie outside its film; else ""."""
     begins_s = float(index.times_s[0])
     ends_s = float(index.times_s[-1]) + index.last_s
-    most_s = 2 * max(index.last_s, 1 / index.rate) + ROUNDING_S
+    mean_s = index.duration_s / index.frames
+    most_s = 2 * max(index.last_s, mean_s) + ROUNDING_S
     remarks = []
     if start_s is not None:
         late_s = begins_s - max(start_s, 0.0)

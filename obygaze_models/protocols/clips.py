@@ -24,6 +24,7 @@ from obygaze_features.manifest.expression import (
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import (
     FOLD_PREFIX,
+    KEEPS_LEVELS,
     Clip,
     Manifest,
     is_only_watched,
@@ -290,7 +291,7 @@ def _remarks(
         changes = {"levels lost": raw.levels_lost, "levels changed": raw.levels_heard}
         for name, sentence in changes.items():
             if sentence:
-                remarks[name] = f"{sentence}."
+                remarks[name] = f"{sentence}; {KEEPS_LEVELS}."
     return remarks
 
 
@@ -404,6 +405,16 @@ def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
     return parsed
 
 
+def columns_of_task(name: str, task: Task, table: ClipTable) -> list[str]:
+    """Return the columns that say in which class of a task a clip is."""
+    if not task.positive:
+        return [task.column or "level"]
+    columns: dict[str, None] = {}
+    for expression in _expressions(name, task, table):
+        columns.update(dict.fromkeys(expression.compared))
+    return [*columns]
+
+
 def empty_labels(
     tasks: Mapping[str, Task], labels: Mapping[str, LabelArray], table: ClipTable
 ) -> str:
@@ -413,13 +424,7 @@ def empty_labels(
     """
     tasks_of: dict[tuple[int, int, int, str], list[str]] = {}
     for name, of_task in labels.items():
-        task = tasks[name]
-        columns = [task.column or "level"]
-        if task.positive:
-            columns = []
-            for expression in _expressions(name, task, table):
-                columns += expression.compared
-        columns = list(dict.fromkeys(columns))
+        columns = columns_of_task(name, tasks[name], table)
         n_empty = {LEFT_OUT: 0, 0: 0, 1: 0}
         for clip, label in zip(table.clips, of_task.tolist(), strict=True):
             if not all(is_labelled(column, clip.values) for column in columns):
@@ -452,11 +457,7 @@ def class_names(
     They are the words of its column, where each class has one word.
     """
     names = [f"not {name}", name]
-    columns = {task.column or "level"}
-    if task.positive:
-        columns = set()
-        for expression in _expressions(name, task, table):
-            columns.update(expression.compared)
+    columns = columns_of_task(name, task, table)
     if len(columns) > 1:
         return names
     (column,) = columns

@@ -249,7 +249,7 @@ class _Labels:
         """Return the values in a column; of a clip with several, each of them."""
         values: list[str] = []
         for clip in self.clips:
-            values += (plain_value(cell, column) for cell in clip.values(column))
+            values += clip.plain_values(column)
         return values
 
     def words(self, column: str) -> list[str]:

@@ -140,7 +140,7 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     has_video = any(clip.video for clip in manifest.clips[:1000])
     is_extracted = has_video and not _was_imported(model, here)
     for store in _stores_that_fit(model, here):
-        n_clips = _n_clips_in(open_store(store, workspace=here), manifest)
+        n_clips = _n_clips_in(model, open_store(store, workspace=here), manifest)
         if n_clips and not is_extracted:
             words = ["obygaze", "models", "predict", model.info.name, store]
             command = shlex.join([*words, "--manifest", manifest.name])
@@ -162,6 +162,11 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
         is_to_be_cut = _as_options(manifest.header.grid.to_json()) != grid
     if grid and is_to_be_cut:
         cut = shlex.quote(here.unused_manifest(f"{manifest.name}-cut"))
+        if wanted.rule:
+            return (
+                f"obygaze manifest windows {name} -o {cut} {grid}, then obygaze extract run {cut}"
+                f" -b {shlex.quote(backbone)}, as {model.info.name} reads windows of the films"
+            )
         return (
             f"obygaze manifest windows {name} -o {cut} {grid},"
             f" as {_trained_on(model)}; then predict {cut}"
@@ -189,7 +194,7 @@ def _what_joins(model: SavedModel, manifest: Manifest, here: Workspace) -> str:
             with suppress(ObygazeError, OSError):
                 store = open_store(name, workspace=here)
                 is_of_part = store.fingerprint == part.fingerprint
-                if is_of_part and _n_clips_in(store, manifest) == len(manifest):
+                if is_of_part and _n_clips_in(model, store, manifest) == len(manifest):
                     of_part.append(name)
         words.append(f"{shlex.quote(of_part[0] if of_part else title)}:{part.array}")
         if not of_part:
@@ -333,15 +338,21 @@ def _stores_that_fit(
             array = store.record.array(array_for(model, store))
             if array is None or array.dtype != model.info.features.dtype:
                 continue
-            if manifest is None or _n_clips_in(store, manifest) == len(manifest):
+            if manifest is None or _n_clips_in(model, store, manifest) == len(manifest):
                 fitting.append(name)
             if manifest is not None and store.record.manifest.name == manifest.name:
                 made_of_it.append(name)
     return made_of_it or fitting
 
 
-def _n_clips_in(store: Store, manifest: Manifest) -> int:
-    """Return how many clips of a manifest a store has; 0 where it has others of their ids."""
+def _n_clips_in(model: SavedModel, store: Store, manifest: Manifest) -> int:
+    """Return how many clips of a manifest a store has; 0 where it has others of their ids.
+
+    Of segments, it has those of whose films it has windows.
+    """
+    if model.info.features.rule:
+        films = store.table.films.runs_of_film
+        return sum(clip.movie_id in films for clip in manifest)
     there = store.recipe.grid
     if there and there != manifest.header.grid.to_json():
         return 0
@@ -399,8 +410,10 @@ def _was_trained_on_windows(model: SavedModel) -> bool:
 
 
 def _trained_on(model: SavedModel) -> str:
-    """Return in words what a model was trained on: windows, or clips of a length."""
+    """Return in words what a model was trained on: windows, segments, or clips of a length."""
     noun = "windows" if _was_trained_on_windows(model) else "clips"
+    if model.info.features.rule:
+        noun = "segments"
     length_s = training_length_s(model)
     length = f" of {length_s:.3g} s (median)" if length_s else ""
     return f"{model.info.name} was trained on {noun}{length}"

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
@@ -29,14 +30,16 @@ import obygaze as og
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.eat import audit_eat
 from obygaze.audits.levels import audit_levels
+from obygaze.audits.reliability import audit_reliability
 from obygaze.films.agreement import measure_agreement
 from obygaze.films.exchange import export_segments
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.merging import merged_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest, unannotated_id
 from obygaze_features.manifest.same_clip import (
     Identity,
     compare_clips,
@@ -49,6 +52,7 @@ from obygaze_features.store import Row, open_store
 from obygaze_features.store.changing import merge, subset
 from obygaze_features.store.copying import push
 from obygaze_features.store.describing import describe_store
+from obygaze_features.store.exporting import export_features
 from obygaze_features.store.recipe import space_id_of
 from obygaze_models.evaluation.error_analysis import analyse_success
 from obygaze_models.models.concept_report import concept_quality, shift_test
@@ -234,6 +238,17 @@ def test_what_was_watched_is_no_clip(labelled: list[Labelled]) -> None:
     ids = [clip_table(m, Data(view="raw")).ids for m in (watched, several)]
     assert ids[0] == ids[1]
     assert compute_stats(watched).size == compute_stats(several).size
+    a_row_each = several.where("annotator == ada")
+    if len(a_row_each) > 1:
+        raters: dict[str, Any] = {"raters": "mood,mood_again"}
+        counts = []
+        for manifest in (a_row_each, with_watched(a_row_each, ("ada",))):
+            moods = {c.clip_id: c.extra.get("mood", "") for c in a_row_each}
+            rated = manifest.with_column("mood", moods).with_column("mood_again", moods)
+            with suppress(FixInput):
+                audit = audit_reliability(rated, **raters)
+                counts.append((audit.n_items, audit.n_incomplete))
+        assert len(set(counts)) < 2
     assert long_clips(watched) == long_clips(several)
     notes = []
     for manifest in (several, watched):
@@ -359,6 +374,36 @@ def test_an_association_of_clips_that_are_others_in_the_store_is_refused(
         )
 
 
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        ("brug,,", "another clip, film: brug and alba"),
+        (",7.5,9", "another clip, times: 7.5 s to 9 s and 0 s to 2 s"),
+        ("alba,0,2", ""),
+        ("unknown,,", ""),
+    ],
+)
+def test_a_table_chooses_no_other_clip_of_its_ids(
+    tmp_path: Path, cells: str, problem: str
+) -> None:
+    """A list that was made of another manifest chose the clips of this one by their ids."""
+    clips = []
+    for number, level in enumerate(("S", "EN", "S", "EN")):
+        extra = {"mood": level}
+        times = {"start_s": 2.0 * number, "end_s": 2.0 * number + 2}
+        clips.append(Clip(f"{number}", "alba", level=level, **times, extra=extra))
+    manifest = Manifest("films", Header("made up"), tuple(clips), ("mood",))
+    table = tmp_path / "x.csv"
+    table.write_text(f"clip_id,movie_id,start_s,end_s\n0,{cells}\n", encoding="utf-8")
+    groups: dict[str, Any] = {"column": "mood", "x": table, "y": "level == EN"}
+    if not problem:
+        assert audit_annotations(manifest, **groups).to_json()["n_x"] == 1
+        return
+    with pytest.raises(FixInput) as caught:
+        audit_annotations(manifest, **groups)
+    assert caught.value.details[0].endswith(problem)
+
+
 def test_an_association_reads_the_clip_of_which_a_manifest_has_annotators(
     tmp_path: Path,
 ) -> None:
@@ -413,22 +458,27 @@ def test_agreement_is_of_clips(
     marks = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
     single = ["clip_id,movie_id,start_frame,end_frame"]
     several = ["clip_id,movie_id,start_frame,end_frame,annotator"]
+    # Each lab rounds in its own way: to other pictures, but to the same times.
+    rounded = ["clip_id,movie_id,start_s,end_s,annotator"]
     for number, pair in enumerate(levels):
         first, last = 100 * number, 100 * number + 99
         for name, level in zip(ANNOTATORS, pair, strict=False):
             marks.append(f"alba,{name},{first},{last},{level},,25")
         single.append(f"alba-{number},alba,{first},{last}")
-        for name in ANNOTATORS[: n_rows[number]]:
+        for place, name in enumerate(ANNOTATORS[: n_rows[number]]):
             several.append(f"alba-{number}.{name},alba,{first},{last},{name}")
+            start_s = first / 25 + (0.015, 0.025, 0.015)[place]
+            end_s = start_s + 4
+            rounded.append(f"alba-{number}.{name},alba,{start_s},{end_s},{name}")
     measured = []
-    for rows in (single, several):
+    for rows in (single, several, rounded):
         (tmp_path / "marks.csv").write_text("\n".join(marks) + "\n", encoding="utf-8")
         (tmp_path / "clips.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
         agreement = measure_agreement(
             tmp_path / "marks.csv", clips=tmp_path / "clips.csv", permutations=99
         )
         measured.append(agreement.to_json())
-    assert measured[0] == measured[1]
+    assert measured[0] == measured[1] == measured[2]
 
 
 @settings(max_examples=40, deadline=None)
@@ -549,6 +599,27 @@ def test_no_row_gets_another_annotator(tmp_path: Path) -> None:
     table.write_text("clip_id,who\nalba-1,ben\n", encoding="utf-8")
     with pytest.raises(FixInput, match="have a column annotator"):
         join(manifest, table, {"annotator": "who"}, force=True)
+
+
+@pytest.mark.parametrize("form", ["lake-{}", "lake:{:06d}"])
+def test_a_table_of_clips_or_windows_has_rows_of_annotators(
+    tmp_path: Path, form: str
+) -> None:
+    """Two people label a sample of windows in one table."""
+    rows = ["clip_id,movie_id,start_s,end_s,annotator,level"]
+    for name in ("ada", "Ben Ö"):
+        for number in range(3):
+            start = 2 * number
+            rows.append(f"{form.format(number)},lake,{start},{start + 2},{name},S")
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    manifest = read(table).manifest
+    write_manifest(manifest, tmp_path / "labelled.toml")
+    again = read_manifest(tmp_path / "labelled.toml")
+    assert again.clips == manifest.clips
+    stats = compute_stats(again)
+    assert (stats.clips, stats.different_clips) == (6, 3)
+    assert {unannotated_id(row) for row in again} == {form.format(n) for n in range(3)}
 
 
 def test_a_prediction_of_a_clip_is_one_cue_whoever_labelled_it(tmp_path: Path) -> None:
@@ -863,6 +934,58 @@ def test_a_withdrawn_clip_is_known_in_stores_of_annotators(
     }
     assert (status_of[other] == "withdrawn") == is_withdrawn
     assert status_of["1"] == "ok"
+
+
+# Whose rows of a clip the manifest and the store have; "" is a row of nobody.
+OWNERS = st.sampled_from([("",), ("ada",), ("ada", "ben"), ()])
+STORED = st.sampled_from([("",), ("ada",), ("ada", "ben"), ("",)])
+
+
+@given(st.lists(st.tuples(OWNERS, STORED), min_size=1, max_size=4))
+@settings(max_examples=15, suppress_health_check=NO_FIXTURES, deadline=None)
+def test_the_labels_in_an_export_are_those_of_the_clip(
+    tmp_path_factory: pytest.TempPathFactory,
+    owners_of_clips: list[tuple[tuple[str, ...], tuple[str, ...]]],
+) -> None:
+    """A row has the level of its own row of the manifest, or of the only one about its clip."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path_factory.mktemp("labels")
+    clips = []
+    rows = []
+    expected: dict[str, str | None] = {}
+    is_several = False
+    for number, (owners, stored) in enumerate(owners_of_clips):
+        clip_id = f"lake-{number}"
+        span = (float(number), float(number + 1))
+        level_of: dict[str, str] = {}
+        for owner, level in zip(owners, ("S", "EN"), strict=False):
+            level_of[owner] = level
+            name = f"{clip_id}.{owner}".rstrip(".")
+            extra = {"annotator": owner} if owner else {}
+            clips.append(Clip(name, "lake", None, "", *span, level=level, extra=extra))
+        for owner in stored:
+            name = f"{clip_id}.{owner}".rstrip(".")
+            rows.append(Row(name, "lake", *span))
+            # Those whose annotators have rows in the store are about these.
+            about = [one for one in owners if not owner and one not in stored]
+            found = [owner] if owner in owners else about
+            is_several |= len(found) > 1
+            expected[name] = level_of[found[0]] if len(found) == 1 else None
+    manifest = Manifest("labels", Header("labels", {}), tuple(clips), ("annotator",))
+    store = made_store(folder / "s", rows, {"clip": np.ones((len(rows), 4), "f4")})
+    if is_several or not any(expected.values()):
+        sentence = "rows of several annotators about" if is_several else "has none of"
+        with pytest.raises(FixInput, match=sentence):
+            export_features(store, folder / "out", "parquet", labels=manifest)
+        assert not (folder / "out").exists()
+        return
+    done = export_features(store, folder / "out", "parquet", labels=manifest)
+    table = parquet.read_table(folder / "out" / "data" / "features.parquet")
+    levels = {row["clip_id"]: row["level"] for row in table.to_pylist()}
+    assert levels == expected
+    n_missing = [*expected.values()].count(None)
+    assert len(done.warnings) == bool(n_missing)
+    assert all(text.startswith(f"{n_missing} clip") for text in done.warnings)
 
 
 def test_rows_of_one_clip_have_one_score(tmp_path: Path) -> None:

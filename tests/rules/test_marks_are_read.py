@@ -15,17 +15,22 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.elan_rules import problems_of
 from support.seeds import amount
 
+from obygaze.audits.share import audit_share
+from obygaze.films.clip_spans import read_clip_spans
 from obygaze.films.exchange import export_segments, import_segments
 from obygaze.films.mark_tables import SEGMENT_COLUMNS, read_marks
 from obygaze.films.marks import MarkTable, WatchedTable
+from obygaze.films.sampling import sample_clips
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.csv_table import read as read_table
 from obygaze_features.manifest.adapters.table_mapping import TableMapping
 from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 
 # As tables write them, and what they are.
 RATES = {
@@ -387,3 +392,116 @@ def test_marks_of_a_manifest_of_clips_are_where_they_are_in_the_film(
             (one.movie_id, one.annotator, one.start_frame, one.end_frame, one.level)
         )
     assert found == expected
+
+
+WAYS = ("frames", "times", "both", "first frame and times")
+
+
+@settings(max_examples=amount(30, 300), deadline=None)
+@given(
+    places=st.lists(
+        st.tuples(st.integers(0, 40), st.integers(1, 9), st.sampled_from(WAYS)),
+        min_size=1,
+        max_size=5,
+    ),
+    written=st.sampled_from(list(RATES)),
+    wrong=st.none() | st.integers(0, 4),
+)
+def test_a_place_is_read_from_frames_or_from_times(
+    tmp_path_factory: pytest.TempPathFactory,
+    places: list[tuple[int, int, str]],
+    written: str,
+    wrong: int | None,
+) -> None:
+    """Rows of one table may have either; of a clip that has both, they must agree."""
+    rate = RATES[written]
+    frames = [
+        (100 * n + start, 100 * n + start + length)
+        for n, (start, length, _) in enumerate(places)
+    ]
+    ways = [way for _, _, way in places]
+    cells = []
+    for (first, last), way in zip(frames, ways, strict=True):
+        times = (float(first / rate), float((last + 1) / rate))
+        cells.append(
+            {
+                "start_frame": "" if way == "times" else first,
+                "end_frame": "" if way in ("times", WAYS[3]) else last,
+                "start_s": "" if way == "frames" else times[0],
+                "end_s": "" if way == "frames" else times[1],
+            }
+        )
+    columns = [name for name in cells[0] if any(row[name] != "" for row in cells)]
+    folder = tmp_path_factory.mktemp("places")
+    for name, begin in (("clips", "clip_id"), ("marks", "annotator")):
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            table = csv.writer(file)
+            table.writerow(["movie_id", begin, "level", *columns])
+            for number, row in enumerate(cells):
+                who = f"c{number}" if name == "clips" else "ada"
+                table.writerow(["lake", who, "S", *(row[key] for key in columns)])
+    marks = read_marks(folder / "marks.csv", fps=written)
+    assert [(one.start_frame, one.end_frame) for one in marks.segments] == frames
+    spans = read_clip_spans(folder / "clips.csv", marks)
+    assert [(one.start_frame, one.end_frame) for one in spans] == frames
+    if wrong is None or wrong >= len(places) or ways[wrong] != "both":
+        return
+    # As those of a copy with other pictures a second.
+    first, last = frames[wrong]
+    path = folder / "clips.csv"
+    with path.open(newline="") as file:
+        header, *rows = csv.reader(file)
+    rows[wrong][header.index("start_frame")] = str(first + 1000)
+    rows[wrong][header.index("end_frame")] = str(last + 1000)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    with pytest.raises(FixInput) as caught:
+        read_clip_spans(path, marks)
+    (problem,) = caught.value.details
+    assert f"the frames {first + 1000} to {last + 1000} are" in problem
+    assert f"and the times are {float(first / rate):.6g} s to" in problem
+
+
+WORDS_OF_LOOK = ("look", "Gaze", "Look", "LOOK")
+
+
+@settings(max_examples=amount(10, 60), deadline=None)
+@given(
+    words=st.lists(
+        st.sampled_from([*WORDS_OF_LOOK, "body", "our own", ""]),
+        min_size=4,
+        max_size=6,
+    ),
+    is_own=st.booleans(),
+)
+def test_a_share_counts_a_concept_under_each_of_its_names(
+    tmp_path_factory: pytest.TempPathFactory, words: list[str], is_own: bool
+) -> None:
+    """A table made by hand had `look`, and the share of Look was 0."""
+    folder = tmp_path_factory.mktemp("share")
+    (folder / "manifests").mkdir()
+    words = words[: len(words) // 2 * 2]
+    clips = []
+    marks = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
+    for number, word in enumerate(words):
+        film = ("lake", "pier")[number % 2]
+        first = 50 * (number // 2)
+        start = first / 25
+        clips.append(Clip(f"c{number}", film, start_s=start, end_s=start + 2))
+        marks.append(f"{film},ada,{first},{first + 49},S,{word},25")
+    # A concept of one's own may be called as a word that papers have for another.
+    own = {"look": "visual"} if is_own else {}
+    manifest = Manifest("all", Header("made up", own), tuple(clips))
+    write_manifest(manifest, folder / "manifests" / "all.toml")
+    (folder / "marks.csv").write_text("\n".join(marks) + "\n", "utf-8")
+    sample_clips("all", len(words), "drawn", workspace=folder)
+    names = ["look"] if is_own else list(WORDS_OF_LOOK)
+    asked = names[0] if is_own else "Look"
+    audit = audit_share(
+        "drawn",
+        marks=folder / "marks.csv",
+        of=f"{asked} in concept",
+        workspace=folder,
+    )
+    expected = sum(word in names for word in words) / len(words)
+    assert audit.shares[0].share == pytest.approx(expected)

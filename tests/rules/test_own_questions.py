@@ -14,10 +14,12 @@ from pathlib import Path
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
+from obygaze.audits.annotations import audit_annotations
+from obygaze.films.sampling import values_of_films
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.expression import parse, plain_value, with_quotes
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.own_labels import own_tasks
+from obygaze_features.manifest.own_labels import column_words, counted_words, own_tasks
 from obygaze_models.protocols.clips import (
     ClipTable,
     clip_table,
@@ -364,3 +366,41 @@ def test_what_is_printed_and_asked_of_a_task_is_not_said_of_another_of_its_name(
         (question,) = found.report.questions
         assert (question.text == "Are they happy?") is is_same
         assert bool(found.paper) is is_same
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from(["", ".0", ".00"])),
+        min_size=6,
+        max_size=12,
+    )
+)
+def test_a_number_is_one_value_however_it_is_written(
+    drawn: list[tuple[int, str]],
+) -> None:
+    """pandas writes 4.0 where a column has empty cells, and a merged manifest has both."""
+    manifests = []
+    for is_plain in (True, False):
+        clips = []
+        for number, (value, ending) in enumerate(drawn):
+            written = f"{value}" if is_plain else f"{value}{ending}"
+            film = f"f{value}"
+            level = ("S", "EN")[number % 2]
+            extra = {"rating": written}
+            clips.append(Clip(f"c{number}", film, level=level, extra=extra))
+        manifests.append(Manifest("m", Header("m"), tuple(clips), ("rating",)))
+    found = []
+    for manifest in manifests:
+        audit = audit_annotations(
+            manifest, column="rating", x="level == S", y="level == EN"
+        )
+        counts = [
+            (value["value"], value["count_x"], value["count_y"])
+            for value in audit.to_json()["values"]
+        ]
+        words = counted_words(manifest.clips, "rating")
+        said = column_words(manifest.clips, "rating")
+        groups = values_of_films(manifest, "rating")
+        found.append((counts, words, said, groups, own_tasks(manifest.clips)))
+    assert found[0] == found[1]

@@ -1,5 +1,7 @@
 """Rule (a): a clip is a film and a span; its id is only its name in a manifest."""
 
+import warnings
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,11 @@ from support.stores import made_store
 
 import obygaze as og
 from obygaze.audits.annotations import audit_annotations
+from obygaze.audits.captions import audit_captions
+from obygaze.audits.cooccurrence import audit_cooc
 from obygaze.audits.levels import audit_levels
+from obygaze.audits.reliability import audit_reliability
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -283,3 +289,66 @@ def test_a_clip_that_link_gave_a_file_of_its_own_is_still_the_row_with_its_old_t
     )
     row = Identity("lake-1", "lake", in_either=(3.0, 5.0))
     assert compare_clips(Identity.of_clip(linked), row).sameness is SAME
+
+
+CELLS = st.sampled_from(["alba", "brug", " brug", "cirk", "unknown", "", " "])
+ROWS_OF_TEXTS = st.lists(
+    st.tuples(CELLS, st.sampled_from("xyz")), min_size=4, max_size=8
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS_OF_TEXTS, st.sampled_from(["movie_id", "image"]))
+def test_rows_of_unknown_films_are_not_one_cluster(
+    drawn: list[tuple[str, str]], column: str
+) -> None:
+    """All rows of an empty cell were one film, and narrowed or widened the interval."""
+    rows = []
+    for number, (cell, group) in enumerate(drawn):
+        answers = {"a": str(number % 3), "b": str(number % 2)}
+        texts = {"caption": "a sad man", "group": group, "things": "hat"}
+        rows.append({column: cell, **answers, **texts})
+    audits: list[Any] = [
+        lambda: audit_captions(rows, cluster=column).rates,
+        lambda: audit_cooc(rows, things="things", cluster=column).things,
+        lambda: audit_reliability(rows, raters="a,b", cluster=column).n_clusters,
+    ]
+    names = [cell.strip() for cell, _ in drawn]
+    is_unknown = "" in names or (column == "movie_id" and "unknown" in names)
+    for audit in audits:
+        if is_unknown:
+            with pytest.raises(
+                FixInput, match=f"the {column} of this row is not known"
+            ):
+                audit()
+            continue
+        found = audit()
+        for row, name in zip(rows, names, strict=True):
+            row[column] = name
+        assert audit() == found
+    if not is_unknown:
+        assert audits[-1]() == len(set(names))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from(["x", "x ", "y", "", " "]), min_size=1, max_size=9))
+def test_texts_without_a_group_are_left_out_and_counted(groups: list[str]) -> None:
+    """Empty cells were a group of their own, which was tested against the others."""
+    rows = [{"caption": "a sad man", "group": group} for group in groups]
+    kept = [group.strip() for group in groups if group.strip()]
+    n_left_out = len(groups) - len(kept)
+    if not kept:
+        with pytest.raises(FixInput, match="without a group in 'group'"):
+            audit_captions(rows)
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        audit = audit_captions(rows)
+    said = [str(one.message) for one in caught]
+    number = count(n_left_out, "row")
+    assert said == [f"rows: left out, without a group in 'group': {number}"] * bool(
+        n_left_out
+    )
+    assert audit.n_captions == len(kept)
+    n_of_group = {rate.group: rate.n_captions for rate in audit.rates}
+    assert n_of_group == Counter(kept)

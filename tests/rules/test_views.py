@@ -1,7 +1,9 @@
 """Rule (c): a level is seen through a view, the view is named, and no modality is guessed."""
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +17,7 @@ from msgspec import structs
 
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.levels import audit_levels
+from obygaze.audits.reliability import audit_reliability
 from obygaze.films.exchange import export_segments
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.tables import read_table
@@ -182,6 +185,59 @@ def test_audits_and_tasks_have_the_levels_of_their_view(
         left_out = empty_labels({"EN_S": EN_S}, {"EN_S": labels}, table)
         n_without = of_clips.count("")
         assert left_out.startswith(f"{n_without} of ") == (n_without > 0)
+
+
+@pytest.mark.usefixtures("no_intervals")
+@settings(max_examples=30, deadline=None)
+@given(ROWS, vocabularies(*MODALITIES), st.sampled_from(("raw", "visual", None)))
+def test_audits_say_which_levels_their_view_changes_for_want_of_a_concept(
+    rows: list[Labelled], modality_of: dict[str, str], view: View | None
+) -> None:
+    manifest = manifest_of(rows, modality_of)
+    used = view or plain_usual(rows, modality_of)
+    lost = [row for row in rows if row.level not in ("", "EN") and not row.concepts]
+    n_lost = len(lost) if used == "visual" else 0
+    groups = {"x": "level == S", "y": "level == EN"}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with suppress(FixInput):
+            if view is None:
+                audit_annotations(manifest, **groups)
+            else:
+                audit_levels(manifest, view=view)
+    sentences = [str(one.message) for one in caught]
+    said = [text for text in sentences if "without concepts" in text]
+    assert [int(text.split()[1]) for text in said] == [n_lost] * bool(n_lost)
+
+
+@settings(max_examples=30, deadline=None)
+@given(ROWS, vocabularies(*MODALITIES))
+def test_agreement_names_the_view_of_the_levels_that_it_compares(
+    rows: list[Labelled], modality_of: dict[str, str]
+) -> None:
+    """Levels as they were marked and in the visual view had one title, and other numbers."""
+    clips = []
+    for clip in manifest_of(rows, modality_of):
+        for name in ("ada", "ben"):
+            extra = {"annotator": name, "mood": "joy" if clip.level == "S" else "fear"}
+            clips.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra))
+    manifest = manifest_of(rows, modality_of)
+    manifest = replace(manifest, clips=tuple(clips), columns=("annotator", "mood"))
+    used = plain_usual(rows, modality_of)
+    seen = {"raw": rows, "visual": plain_view(rows, modality_of, used)}
+    for column, view in (("level", "raw"), ("level=S", used), ("mood=joy", "raw")):
+        try:
+            audit = audit_reliability(manifest, column=column)
+        except ObygazeError:
+            continue
+        expected = Counter(row.level for row in seen[view] if row.level)
+        if column == "level=S":
+            n_s = expected["S"]
+            expected = Counter({"yes": n_s, "no": expected.total() - n_s})
+        if column != "mood=joy":
+            counted = {word: n for word, (n, _) in audit.words.items()}
+            assert counted == +expected
+        assert ("visual view" in audit.source) == (view == "visual")
 
 
 @settings(

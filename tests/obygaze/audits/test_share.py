@@ -73,6 +73,11 @@ def test_the_share_of_levels_concepts_and_columns(tmp_path: Path) -> None:
     sad = audit(tmp_path, manifest.with_column("mood", moods), of="mood == sad")
     assert sad.shares[0].share == pytest.approx(0.5)
     assert sad.films_without_marks == ("f2", "f3")
+    # The page is given to others, who did not see the warnings of the command.
+    misspelt = audit(tmp_path, manifest.with_column("mood", moods), of="mood == sadd")
+    assert "no clip has" in misspelt.warnings[0]
+    assert "no clip has" in misspelt.page()
+    assert "no clip has" not in sad.page()
     with pytest.raises(FixInput, match="unknown concept 'Lok'"):
         audit(tmp_path, manifest, of="Lok in concept")
 

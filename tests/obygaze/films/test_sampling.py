@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from scipy import stats
 from support.cli import call_obygaze
 from support.stores import made_store
@@ -148,6 +149,31 @@ def test_what_was_joined_to_a_draw_stays_in_a_larger_one(tmp_path: Path) -> None
     second = draw(tmp_path, 8).manifest
     of_first = {c.clip_id for c in second if c.extra.get("mood") == "sad"}
     assert of_first == set(first.clip_ids)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    first=st.sampled_from(["", "/a", "/b"]), second=st.sampled_from(["", "/a", "/b"])
+)
+def test_added_clips_have_their_videos_in_the_folder_of_the_draw(
+    first: str, second: str
+) -> None:
+    """Names of videos in one folder were looked for in another one."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        manifest = manifest_of([9, 9])
+        for n_clips, root in ((4, first), (8, second)):
+            header = structs.replace(manifest.header, video_root=root)
+            saved(folder, replace(manifest, header=header))
+            if root != first:
+                with pytest.raises(
+                    ObygazeError, match="their videos would not be found"
+                ):
+                    draw(folder, n_clips)
+                return
+            drawn = draw(folder, n_clips).manifest
+            assert drawn.header.video_root == root
+            assert len(drawn) == n_clips
 
 
 def test_withdrawn_clips_are_not_drawn_and_leave_an_earlier_draw(

@@ -268,7 +268,7 @@ def test_a_push_says_that_the_store_states_the_licence_too(
     own = write(tmp_path / "own", terms=Terms())
     assert push(own, home / "unstated", no_licence=True).notes == ()
     made = push(own, home / "shared", licence="CC-BY-4.0")
-    assert made.notes == (f"README.md of {own} states licence and citation, too",)
+    assert made.notes == (f"README.md of {own} states the licence, too",)
     assert open_store(own).terms == open_store(home / "shared").terms
     assert open_store(own).terms.licence == "CC-BY-4.0"
 
@@ -408,6 +408,23 @@ def test_other_terms_of_the_source_are_said(
     made = pull(home / "shared", home / "copy")
     assert made.changes[0].startswith("the source was replaced on")
     assert made.changes[1:] == ["licence of the source: CC-BY-NC-4.0 (was CC-BY-4.0)"]
+
+
+def test_a_licence_that_the_source_took_back_is_not_kept_without_a_word(
+    store: Path, home: Path
+) -> None:
+    """A copy cannot know whether it was stated here, so that it stays."""
+    push(store, home / "shared", licence="CC-BY-4.0", citation="Doe (2026).")
+    pull(home / "shared", home / "copy")
+    assert pull(home / "shared", home / "copy").notes == []
+    card = home / "shared" / "README.md"
+    card.write_bytes(with_terms(card.read_bytes(), Terms("", "Doe (2026).")))
+    for _ in range(2):
+        notes = pull(home / "shared", home / "copy").notes
+        assert notes[0] == (
+            "the licence stays as stated here, and not at the source: CC-BY-4.0"
+        )
+        assert not any("citation" in note for note in notes)
 
 
 def test_other_terms_at_a_target_are_said_and_no_file_there_states_them(
