@@ -329,7 +329,7 @@ class Manifest:
         return replace(self, clips=tuple(clips))
 
     def without_watched(self) -> Self:
-        """Return the manifest without the rows that say only what was watched: they are no clips."""
+        """Return the manifest without rows that say only what was watched: they are no clips."""
         if isinstance(self.clips, Windows) or not any(map(is_only_watched, self.clips)):
             return self
         return self.with_clips(clip for clip in self if not is_only_watched(clip))
