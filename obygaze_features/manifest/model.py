@@ -332,6 +332,12 @@ class Manifest:
         """Return a manifest with the same header and other clips."""
         return replace(self, clips=tuple(clips))
 
+    def without_watched(self) -> Self:
+        """Return the manifest without rows that say only what was watched: they are no clips."""
+        if isinstance(self.clips, Windows) or not any(map(is_only_watched, self.clips)):
+            return self
+        return self.with_clips(clip for clip in self if not is_only_watched(clip))
+
     def where(self, expression: str) -> Self:
         """Return the manifest with only the clips for which an expression holds.
 
@@ -637,6 +643,11 @@ def is_only_watched(clip: Clip) -> bool:
     is_marked = bool(clip.level or clip.concepts)
     is_of_marks = bool(clip.extra.get("start_frame"))
     return is_of_marks and not is_marked and clip.extra.get("comment") == WATCHED
+
+
+def watched_text(verb: str, n_rows: int) -> str:
+    """Return that rows are left out because they say only what was watched."""
+    return f"not {verb}: {count(n_rows, 'row')} of what was watched"
 
 
 def unannotated_id(clip: Clip) -> str:

@@ -34,6 +34,7 @@ from obygaze_features.manifest.model import (
     is_only_watched,
     own_columns,
     view_words,
+    watched_text,
 )
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.same_clip import clips_of_rows
@@ -136,7 +137,7 @@ class Stats:
         """How many rows are not counted, since they say only what was watched."""
         if not self.n_watched:
             return []
-        return [f"not counted: {count(self.n_watched, 'row')} of what was watched"]
+        return [watched_text("counted", self.n_watched)]
 
     def level_notes(
         self, words_of: Mapping[str, Sequence[str]] | None = None

@@ -208,7 +208,7 @@ def import_features(
     here = Workspace.of(workspace)
     target = new_store(here, path)
     if manifest is not None:
-        manifest = read_manifest(manifest, workspace=workspace)
+        manifest = read_manifest(manifest, workspace=workspace).without_watched()
     backbone = backbone.strip()
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
