@@ -468,9 +468,12 @@ def _sentences_on_models(
     """
     gain = gain_of(run, cells)
     by_name = {cell.name: cell for cell in cells}
-    sentences = []
+    rows = []
+    for question in questions:
+        rows += differences_for(run, question)
+    sentences: list[str] = []
     n_others = 0
-    for row in [row for asks in questions for row in differences_for(run, asks)]:
+    for row in rows:
         tasks = (row["train"], row["test"])
         first = by_name[(*tasks, row["store"], row["model"])]
         second = by_name[(*tasks, row["against_store"], row["against_model"])]
@@ -1034,7 +1037,9 @@ def skipped_folds(run: Run, cells: Sequence[CellRows]) -> str:
         return ""
     films = _films_of_folds(run)
     every_store = {cell.store for cell in cells} - {""}
-    folds = {fold for of_reason in stores_of.values() for _, fold in of_reason}
+    folds: set[str] = set()
+    for of_reason in stores_of.values():
+        folds.update(fold for _, fold in of_reason)
     parts = []
     for reason in sorted(stores_of)[:MOST_REASONS]:
         named: dict[str, None] = {}
