@@ -2,7 +2,7 @@
 
 import shlex
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import count as count_from
 from pathlib import Path
@@ -236,6 +236,23 @@ def where_films_end(marks: Marks, known: Collection[str] = ()) -> list[str]:
         "the tables do not say how long a film is, so the clips of --every end at its last segment"
         f" ({few(ends, 3)}), without a rest that is shorter than a clip; of films that a manifest"
         " is linked to, they end with the video"
+    ]
+
+
+def rests_of_films(
+    clips: Iterable[ClipSpan], marks: Marks, n_frames: Mapping[str, int]
+) -> list[str]:
+    """Return a sentence on the ends of films of known length that are in no clip."""
+    last_of_film = {clip.movie_id: clip.end_frame for clip in clips}
+    rests = []
+    for film, n_frames_of_film in n_frames.items():
+        n_left = n_frames_of_film - 1 - last_of_film.get(film, -1)
+        if n_left > 0:
+            rests.append(f"{film} {float(n_left / marks.rate_of(film)):.1f} s")
+    if not rests:
+        return []
+    return [
+        f"no clip has the end of a film, where it is shorter than a clip: {few(rests, 3)}"
     ]
 
 

@@ -9,7 +9,12 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze.films.clip_spans import equal_clips, read_clip_spans, where_films_end
+from obygaze.films.clip_spans import (
+    equal_clips,
+    read_clip_spans,
+    rests_of_films,
+    where_films_end,
+)
 from obygaze.films.film_rates import FilmRates, Fps
 from obygaze.films.mark_tables import read_marks
 from obygaze.films.projection import (
@@ -232,6 +237,7 @@ def project_tables(
     ]
     if every is not None:
         warnings += where_films_end(marks, n_frames)
+        warnings += rests_of_films(spans, marks, n_frames)
     films_of_clips = {span.movie_id for span in spans}
     films = {segment.movie_id for segment in marks.segments} - films_of_clips
     if films:

@@ -222,6 +222,18 @@ def test_marks_behind_the_end_of_the_video_are_refused(inside):
         assert problem in refused.stderr
 
 
+def test_the_end_of_a_film_that_is_in_no_clip_is_said(linked):
+    """Lake has 48 pictures: a clip of 1.5 seconds has 36 of them, and the rest is half a second."""
+    marks = "movie_id,annotator,start_frame,end_frame,level\n"
+    Path("own.csv").write_text(f"{marks}lake,ada,0,9,S\nlake,ada,40,47,S\n", "utf-8")
+    said = call_obygaze("manifest", "project", "own.csv", "--every", "1.5").ok()
+    assert "no clip has the end of a film" in said.stderr
+    assert "lake 0.5 s" in said.stderr
+    # 12 pictures are half a second: four clips have all of them.
+    said = call_obygaze("manifest", "project", "own.csv", "--every", "0.5").ok()
+    assert "no clip has the end of a film" not in said.stderr
+
+
 def test_a_clip_behind_the_end_of_the_video_is_no_easy_negative(linked):
     marks = "movie_id,annotator,start_frame,end_frame,level\n"
     Path("own.csv").write_text(f"{marks}lake,ada,0,9,S\n", "utf-8")
