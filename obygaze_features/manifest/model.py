@@ -75,6 +75,10 @@ UNKNOWN_FILM = "unknown"
 # What a store has for the name of a manifest where its clips are of none: then the films may be
 # guesses from the ids.
 WITHOUT_MANIFEST = "imported"
+# The same where the imported files say the film of each clip: no film is a guess, also where the id
+# begins with it.
+FILMS_OF_FILES = "imported-with-films"
+NO_MANIFESTS = (WITHOUT_MANIFEST, FILMS_OF_FILES)
 # What an experiment can do about levels that the visual view changes.
 KEEPS_LEVELS = "data.view=raw keeps the levels"
 # How clips without a level are called where levels are counted.

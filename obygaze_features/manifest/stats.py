@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import NotFound
+from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.figures import (
     COLORS,
     LEVEL_COLORS,
@@ -377,6 +377,12 @@ def draw_stats(
     """
     if figure is None:
         return ()
+    if not stats._has_levels:
+        problem = (
+            "no clip has a level; the figure draws levels and the concepts of each"
+        )
+        hint = "leave out --figure, or --map level=COLUMN when the table is imported"
+        raise FixUsage(problem, where=stats.title, hint=hint)
     concepts = _concepts(stats)
     n_rows = max(len(concepts), 3)
     rows = {"nrows": 2, "height_ratios": [1.4, n_rows]}

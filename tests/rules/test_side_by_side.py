@@ -74,7 +74,8 @@ SENTENCE = re.compile(
     r"ranks clips \(([^)]*)\) with AP (\S+?)(?: \[[^]]*\])?"
     r"(?:; guessing without video has (\S+?) \([a-z_]+\))?"
     r"(?:; better in (\d+) of (\d+) films(?: that have positive clips)?)?"
-    r"(?:; the interval of the difference over films, \[[^]]*\], holds 0)?\.$"
+    r"(?:; the interval of the difference over films, \[[^]]*\],"
+    r" (?:holds 0|is above 0|is below 0))?\.$"
 )
 NAN = re.compile(r"\bnan\b", re.IGNORECASE)
 
