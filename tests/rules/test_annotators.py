@@ -42,6 +42,7 @@ from obygaze_features.manifest.folds import assign_folds
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, unannotated_id
+from obygaze_features.manifest.overview import summarize
 from obygaze_features.manifest.same_clip import (
     Identity,
     compare_clips,
@@ -257,6 +258,7 @@ def test_what_was_watched_is_no_clip(tmp_path: Path, labelled: list[Labelled]) -
         folds[len(manifest)] = fold_of_clip
     assert len({tuple(fold.items()) for fold in folds.values()}) < 2
     assert compute_stats(watched).size == compute_stats(several).size
+    assert summarize(watched).clips == summarize(several).clips
     a_row_each = several.where("annotator == ada")
     if len(a_row_each) > 1:
         raters: dict[str, Any] = {"raters": "mood,mood_again"}
