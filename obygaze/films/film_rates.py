@@ -260,10 +260,7 @@ def _videos_of(manifest: Manifest) -> Iterator[tuple[str, Path]]:
 
 def video_of_film(times: FilmTimes, video_root: str) -> Path | None:
     """Return the file of a whole film; None where its clips have files of their own."""
-    videos = {piece.video for piece in times.pieces}
-    if len(times.pieces) != 1 or times.pieces[0].start_s or times.pieces[0].offset_s:
-        return None
-    return Path(video_root, *videos)
+    return Path(video_root, times.file) if times.file else None
 
 
 def video_rate(path: Path) -> Fraction | None:

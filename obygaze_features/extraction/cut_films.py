@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -20,7 +21,9 @@ from obygaze_features.manifest.io import (
     write_manifest,
 )
 from obygaze_features.manifest.link import find_videos
-from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
+from obygaze_features.manifest.model import Clip, Header, Manifest, Windows, ascii_id
+from obygaze_features.manifest.same_clip import TOLERANCE_S
+from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.windows import CutFilm, Grid
 
 GRID = "Grid"
@@ -207,6 +210,24 @@ def refuse_short(grid: Grid, film: CutFilm) -> None:
         )
 
 
+def _refuse_parts_of_films(clips: Iterable[Clip], where: str) -> None:
+    """Raise an error for a file that begins later than its film.
+
+    Times of its windows would be times in the file, and those of segments are times in the film.
+    """
+    for clip in clips:
+        in_film = span_in_film(clip)
+        start_s = clip.start_s or 0.0
+        if in_film is not None and abs(in_film[0] - start_s) > TOLERANCE_S:
+            raise FixInput(
+                f"{clip.video} is not the whole film {clip.movie_id}: {clip.clip_id} begins at"
+                f" {start_s:g} s of this file and {in_film[0]:g} s of the film, so windows of the"
+                " file would have wrong times",
+                where=where,
+                hint="the folder of the whole films in place of the manifest",
+            )
+
+
 def _videos_of(
     films: PathLike, workspace: Workspace
 ) -> tuple[Header, Path, dict[str, str]]:
@@ -222,6 +243,7 @@ def _videos_of(
         folder = Path(header.video_root)
         # Without a folder, the paths of videos are not known.
         linked = [clip for clip in manifest if clip.video and header.video_root]
+        _refuse_parts_of_films(linked, str(films))
         pairs = [(clip.movie_id, clip.video) for clip in linked]
         films_with_video = dict(pairs)
         without = [film for film in manifest.films if film not in films_with_video]

@@ -130,7 +130,8 @@ def list_manifests(*, workspace: str | os.PathLike[str] | None = None) -> Manife
 def summarize(manifest: Manifest) -> ManifestSummary:
     """Return the facts of a manifest."""
     header = manifest.header
-    videos = [clip.video for clip in manifest if clip.video]
+    clips = manifest.without_watched()
+    videos = [clip.video for clip in clips if clip.video]
     n_found = 0
     if header.video_root:
         root = Path(header.video_root)
@@ -141,7 +142,7 @@ def summarize(manifest: Manifest) -> ManifestSummary:
         dataset=header.dataset,
         unit=header.unit,
         view=header.view,
-        clips=len(manifest),
+        clips=len(clips),
         films=len(manifest.films),
         with_video=len(videos),
         videos_found=n_found,

@@ -70,6 +70,7 @@ class FilmTimes:
         pieces: The stretches that files show, in order.
         unknown: The files without a known length; the places of clips in a row are not known then.
         rate: The pictures per second of the film; None if it is not known.
+        file: The file of the whole film; empty where clips have files of their own.
     """
 
     axis: str
@@ -78,6 +79,7 @@ class FilmTimes:
     pieces: Sequence[Piece]
     unknown: Sequence[str]
     rate: Fraction | None
+    file: str = ""
 
     @property
     def n_frames(self) -> int:
@@ -135,13 +137,18 @@ def film_times(
         spans, unknown = _in_a_row(rows_of_clip, length_of)
         pieces = _pieces(clips, spans)
     ends_of_pieces = [piece.end_s for piece in pieces]
+    end_s = max([_last_end(spans), *ends_of_pieces])
+    whole_file = film_file if pieces else ""
+    if not film_file:
+        whole_file = _file_of_all(pieces, end_s)
     return FilmTimes(
         axis=axis,
-        end_s=max([_last_end(spans), *ends_of_pieces]),
+        end_s=end_s,
         spans=spans,
         pieces=sorted(set(pieces)),
         unknown=unknown,
         rate=rate,
+        file=whole_file,
     )
 
 
@@ -247,6 +254,18 @@ def _file_of_film(clips: Iterable[Clip], in_film: Mapping[str, Span]) -> str:
         if in_film and in_film.get(clip.clip_id) != in_file:
             return ""
     return files.pop()
+
+
+def _file_of_all(pieces: Sequence[Piece], end_s: float) -> str:
+    """Return the file of the only piece, if the film begins with it and no clip ends later.
+
+    The file of the first clip may be the only one that is there.
+    """
+    if len(set(pieces)) != 1:
+        return ""
+    piece = pieces[0]
+    is_part = piece.start_s or piece.offset_s or piece.end_s < end_s
+    return "" if is_part else piece.video
 
 
 def _known_spans(

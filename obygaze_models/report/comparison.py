@@ -21,6 +21,7 @@ from obygaze_features.core.console import MISSING, count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
+from obygaze_features.manifest.model import unannotated_id
 from obygaze_features.manifest.same_clip import Identity, Sameness, compare_clips
 from obygaze_models.evaluation.metrics import (
     METRICS,
@@ -464,8 +465,9 @@ def opened_side_by_side(runs: Sequence[Run]) -> list[OpenRun]:
         by_store = by_store or len(run.about["stores"]) > 1
         models = {fit["model"] for fit in run.about["fits"] if fit["is_model"]}
         by_model = by_model or len(models) != 1
-    clips = ClipNumbers.of(runs)
-    return [OpenRun(ReportRun.of(run), clips, by_store, by_model) for run in runs]
+    reports = [ReportRun.of(run) for run in runs]
+    clips = ClipNumbers.of(reports, _about_ids(reports))
+    return [OpenRun(report, clips, by_store, by_model) for report in reports]
 
 
 # ---- what two runs do not share ----
@@ -481,7 +483,10 @@ def _not_the_same_for_sure(
     """
     first, *others = runs
     of_first = first.about["manifest"]
-    tested_in_first = _tested_clips(first)
+    about_ids = _about_ids(runs)
+    tested_in_first = {}
+    for film, row_id in _tested_clips(first):
+        tested_in_first[film, about_ids.get(row_id, row_id)] = row_id
     for name, run in zip(names[1:], others, strict=True):
         of_run = run.about["manifest"]
         if of_first["sha256"] == of_run["sha256"]:
@@ -494,9 +499,13 @@ def _not_the_same_for_sure(
                 )
             continue
         n_by_id = 0
-        for _, clip_id in sorted(tested_in_first & _tested_clips(run)):
-            there = first.clips[clip_id]
-            here = run.clips[clip_id]
+        for film, row_id in sorted(_tested_clips(run)):
+            clip_id = about_ids.get(row_id, row_id)
+            row_in_first = tested_in_first.get((film, clip_id))
+            if row_in_first is None:
+                continue
+            there = first.clips[row_in_first]
+            here = run.clips[row_id]
             compared = compare_clips(Identity.of_clip(there), Identity.of_clip(here))
             if compared.contradiction:
                 raise FixInput(
@@ -516,6 +525,24 @@ def _not_the_same_for_sure(
 def _tested_clips(run: Run) -> set[tuple[str, str]]:
     """Return film and id of each clip that a run tested."""
     return {(row["movie_id"], row["clip_id"]) for row in run.predictions}
+
+
+def _about_ids(runs: Sequence[ReportRun]) -> dict[str, str]:
+    """Return the ids of the clips that the rows of runs are about, where these have annotators.
+
+    There are none if a run has several rows of a clip: then a row of another run would be compared
+    with each of them.
+    """
+    about_ids: dict[str, str] = {}
+    for run in runs:
+        of_run = {}
+        for _, row_id in _tested_clips(run):
+            clip = run.clips.get(row_id)
+            of_run[row_id] = row_id if clip is None else unannotated_id(clip)
+        if len(set(of_run.values())) < len(of_run):
+            return {}
+        about_ids |= of_run
+    return about_ids
 
 
 def _warnings(

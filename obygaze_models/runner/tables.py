@@ -110,14 +110,23 @@ class ClipNumbers:
     films: NDArray[np.str_]
 
     @classmethod
-    def of(cls, runs: Sequence["Run"]) -> "ClipNumbers":
-        """Return the numbers of all clips with a prediction, in the order of their ids."""
-        names: set[tuple[str, str]] = set()
+    def of(
+        cls, runs: Sequence["Run"], about_ids: Mapping[str, str] | None = None
+    ) -> "ClipNumbers":
+        """Return the numbers of all clips with a prediction, in the order of their ids.
+
+        `about_ids` has the ids of the clips that rows are about; without, each row is one of its
+        own.
+        """
+        id_of_row = about_ids or {}
+        about: dict[tuple[str, str], tuple[str, str]] = {}
         for run in runs:
-            names.update(map(_clip_of, run.predictions))
-        ordered = sorted(names)
+            for film, row_id in map(_clip_of, run.predictions):
+                about[film, row_id] = (film, id_of_row.get(row_id, row_id))
+        ordered = sorted(set(about.values()))
         films = np.array([film for film, _ in ordered], dtype=np.str_)
-        return cls({name: number for number, name in enumerate(ordered)}, films)
+        numbers = {name: number for number, name in enumerate(ordered)}
+        return cls({row: numbers[name] for row, name in about.items()}, films)
 
 
 def _clip_of(row: PredictionRow) -> tuple[str, str]:

@@ -136,6 +136,7 @@ def _clips_named(
 def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) -> str:
     """Return the command that makes the features of a manifest that a model reads."""
     wanted = model.info.features
+    manifest = manifest.without_watched()
     name = shlex.quote(manifest.name)
     has_video = any(clip.video for clip in manifest.clips[:1000])
     is_extracted = has_video and not _was_imported(model, here)
@@ -328,6 +329,8 @@ def _stores_that_fit(
     These were made of the manifest, that with most features first; where none was, they have all
     of its clips.
     """
+    if manifest is not None:
+        manifest = manifest.without_watched()
     fitting = []
     made_of_it: dict[str, int] = {}
     for name in here.names("stores"):

@@ -42,6 +42,7 @@ from obygaze_features.manifest.folds import assign_folds
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, unannotated_id
+from obygaze_features.manifest.overview import summarize
 from obygaze_features.manifest.same_clip import (
     Identity,
     compare_clips,
@@ -257,6 +258,7 @@ def test_what_was_watched_is_no_clip(tmp_path: Path, labelled: list[Labelled]) -
         folds[len(manifest)] = fold_of_clip
     assert len({tuple(fold.items()) for fold in folds.values()}) < 2
     assert compute_stats(watched).size == compute_stats(several).size
+    assert summarize(watched).clips == summarize(several).clips
     a_row_each = several.where("annotator == ada")
     if len(a_row_each) > 1:
         raters: dict[str, Any] = {"raters": "mood,mood_again"}
@@ -727,6 +729,46 @@ def test_an_interval_is_not_narrower_since_annotators_agree(tmp_path: Path) -> N
                 intervals.append((row["value"], row["low"], row["high"]))
     of_clips, of_rows = intervals
     assert of_clips[0] > 0.95 and of_rows == pytest.approx(of_clips)
+
+
+def test_runs_are_compared_on_clips_whoever_labelled_them(tmp_path: Path) -> None:
+    """No clip was in both: an annotator's rows have ids of their own."""
+    single = films(6, 12)
+    rng = np.random.default_rng(4)
+    rows = []
+    for clip in single:
+        rows.append((clip, "ada", clip.level))
+        level = "S" if rng.random() < 0.5 else "EN"
+        rows.append((clip, "ben", level))
+    several = []
+    for clip, name, level in rows:
+        extra = {"annotator": name}
+        named = replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra)
+        several.append(replace(named, level=level))
+    of_all = Manifest("all", single.header, tuple(several), ("annotator",))
+    experiments.store_of(tmp_path / "stores" / "x", single, planted(single))
+    changes = (*ONE_PAIR, 'grid.models=["ridge"]', "data.view=raw")
+    runs = {}
+    for name, manifest in {"one": single, "ada": of_all, "ben": of_all}.items():
+        manifest = replace(manifest, name=name)
+        write_manifest(manifest, tmp_path / "manifests" / f"{name}.toml")
+        where = [] if name == "one" else [f"data.where=annotator == {name}"]
+        options: Any = {"changes": [*changes, *where], "output": name}
+        runs[name] = og.run("honest", "x", name, workspace=tmp_path, **options)
+    tested = [clip for clip in single if clip.level != "NS"]
+    level_of = {(clip.clip_id, name): level for clip, name, level in rows}
+    n_same = 0
+    for clip in tested:
+        is_sure = level_of[clip.clip_id, "ben"] == "S"
+        n_same += is_sure == (clip.level == "S")
+    assert 0 < n_same < len(tested)
+    for name, n_clips in {"ada": len(tested), "ben": n_same}.items():
+        (cell,) = og.compare(runs["one"], runs[name]).cells
+        of_one, of_other = cell.sides
+        assert of_one is not None and of_other is not None
+        assert (of_one.n_clips, of_other.n_clips) == (n_clips, n_clips)
+        if name == "ada":
+            assert (of_other.value, of_other.difference) == (of_one.value, 0)
 
 
 class Layout(NamedTuple):

@@ -417,6 +417,25 @@ def test_films_from_another_manifest(films: Path, tmp_path: Path) -> None:
     assert (made.header.licence, made.header.unit) == ("CC0", "window")
 
 
+@pytest.mark.parametrize("start_s", [0.0, 0.01, 3.0])
+def test_windows_of_a_part_of_a_film_are_refused(
+    films: Path, tmp_path: Path, start_s: float
+) -> None:
+    """Their times were those in the file: segments got the windows of other seconds."""
+    times = {"film_start_s": f"{start_s}", "film_end_s": f"{start_s + 2}"}
+    clips = (Clip("x-1", "x", None, "tt1.mkv", 0.0, 2.0, extra=times),)
+    header = Header("Films", video_root=str(films))
+    other = Manifest("other", header, clips, tuple(times))
+    write_manifest(other, tmp_path / "manifests" / "other.toml")
+    grid = Grid(seconds=2, every=1)
+    here = Workspace(tmp_path)
+    if start_s < 1:
+        assert len(make_windows("other", grid, workspace=here, name="w"))
+        return
+    with pytest.raises(FixInput, match="x-1 begins at 0 s of this file and 3 s of the"):
+        make_windows("other", grid, workspace=here, name="w")
+
+
 def test_invalid_films_and_grids(films: Path, tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     both = Grid(16, 8, seconds=2, every=1)

@@ -101,6 +101,18 @@ def test_one_piece_that_is_there_is_not_the_film() -> None:
     assert (times.axis, times.pieces, times.end_s) == (IN_FILM, [], 75.0)
 
 
+def test_the_file_of_a_film_is_all_of_it() -> None:
+    """The file of a first clip, of those the only one there, was taken for that of the film."""
+    first = own_file(1, "0", "4")
+    second = Clip("lake-2", "lake", 2, extra={"film_start_s": "9", "film_end_s": "11"})
+    assert film_times([first], rate=PAL).file == "1.mp4"
+    assert film_times([first, second], rate=PAL).file == ""
+    in_a_row = [Clip(f"lake-{n}", "lake", n, "1.mp4" * (n == 1)) for n in (1, 2)]
+    assert film_times(in_a_row, rate=PAL).file == ""
+    linked = Clip("lake-1", "lake", 1, "lake.mp4", 0.0, 4.0, extra={NAME_COLUMN: ""})
+    assert film_times([linked, second], rate=PAL).file == "lake.mp4"
+
+
 def test_without_times_in_the_film_clips_follow_each_other() -> None:
     clips = [
         Clip("b", "lake", 2, "b.mp4"),
