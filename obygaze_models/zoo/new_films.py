@@ -122,7 +122,8 @@ def _clips_named(
     name = shlex.quote(here.unused_manifest(imported.name))
     quoted = shlex.quote(text)
     command = f"obygaze manifest import folder {quoted} -o {name}"
-    of_table = f"obygaze manifest import csv TABLE -o {name} and obygaze manifest link {name} {quoted}"
+    link = f"obygaze manifest link {name} {quoted}"
+    of_table = f"obygaze manifest import csv TABLE -o {name} and {link}"
     if long_clips(imported) and _reads_no_windows(model, here):
         raise FixInput(
             "no manifest has the clips of the films in this folder, and"

@@ -454,10 +454,13 @@ class Site:
             values[~is_real] = 0  # padding is like nothing
         vectors = values.reshape(len(matrix), -1)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        lengths[lengths == 0] = 1
+        # A vector of zeros, such as that of speech in silence, is like nothing.
+        has_direction = lengths[:, 0] > 0
+        lengths[~has_direction] = 1
         watched = [clip.clip_id for clip in self.manifest if is_only_watched(clip)]
         is_clip = ~np.isin(matrix.clip_ids, np.array(watched, str))
-        is_shown = is_clip & self.store.has_words(array, matrix.rows)
+        has_words = self.store.has_words(array, matrix.rows)
+        is_shown = is_clip & has_direction & has_words
         return matrix.clip_ids[is_shown].tolist(), (vectors / lengths)[is_shown]
 
     @cached_property
