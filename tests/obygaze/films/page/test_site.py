@@ -6,7 +6,6 @@ import io
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
@@ -16,15 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image
 from support.damage import change_packets, flip_bits
 from support.experiments import films as made_up_films
 from support.experiments import planted, store_of, write_workspace
 from support.film import write_segments
 from support.film_pages import ask, film_clips, mark, segment, served, site, table
-from support.joined_stores import joined_stores
 from support.run_tables import (
     MANIFEST,
     MadeCell,
@@ -33,7 +29,6 @@ from support.run_tables import (
     made_run,
     scores_for,
 )
-from support.stores import made_store
 from support.videos import read_number, write_video
 
 from obygaze.films import marks as marks_module
@@ -52,10 +47,9 @@ from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.extraction.search import search
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Array, Row, open_store, subset
+from obygaze_features.store import open_store, subset
 from obygaze_models.runner.experiments import run
 from obygaze_models.runner.tables import Run
 
@@ -273,62 +267,6 @@ def test_rows_of_annotators_have_the_neighbours_of_their_clips(tmp_path: Path) -
         page = open_site(store=store, workspace=tmp_path)
         for row in rows[:2]:
             assert page.clip(row.clip_id)["nearest"] == expected
-
-
-@settings(max_examples=20, deadline=None)
-@given(
-    dtype=st.sampled_from(["float16", "float32", "float64"]),
-    shape=st.sampled_from([(6,), (4, 6), (4, 5, 6)]),
-    scale=st.sampled_from([1e-3, 1.0, 100.0, 10_000.0]),
-    has_mask=st.booleans(),
-    seed=st.integers(0, 2**16),
-)
-def test_similar_clips_are_those_of_a_plain_cosine(
-    dtype: str, shape: tuple[int, ...], scale: float, has_mask: bool, seed: int
-) -> None:
-    """The length of frames in float16 was infinite, and all clips were equally alike."""
-    rng = np.random.default_rng(seed)
-    rows = [Row(f"c{number}", f"film-{number % 2}") for number in range(7)]
-    values = {"x": (scale * rng.normal(size=(7, *shape))).astype(dtype)}
-    arrays = [Array.of("x", dtype, shape)]
-    vectors = values["x"].astype(np.float64)
-    if has_mask and len(shape) > 1:
-        values["mask"] = rng.random((7, shape[0])) < 0.7
-        values["mask"][:, 0] = True
-        arrays.append(Array.of("mask", "bool", shape[:1], arrays[0].dims[:1]))
-        vectors[~values["mask"]] = 0
-    # Only what an annotator has watched is no clip.
-    watched = {"annotator": "ada", "start_frame": "0", "comment": "watched"}
-    clips = [Clip(row.clip_id, row.movie_id) for row in rows[:-1]]
-    clips.append(Clip("c6", "film-0", extra=watched))
-    manifest = Manifest("films", Header("Films"), clips, tuple(watched))
-    flat = vectors.reshape(7, -1)
-    unit = flat / np.linalg.norm(flat, axis=1, keepdims=True)
-    expected = {f"c{number}": unit[number] @ unit[0] for number in range(1, 6)}
-    with tempfile.TemporaryDirectory() as folder:
-        write_manifest(manifest, Path(folder) / "manifests" / "films.toml")
-        made_store(Path(folder) / "stores" / "x", rows, values, arrays=arrays)
-        page = open_site(store="x", workspace=folder)
-        nearest = page.clip("c0")["nearest"]
-        assert not page.clip("c6")["nearest"]
-    assert dict(nearest) == pytest.approx(expected, abs=1e-5)
-    cosines = [cosine for _, cosine in nearest]
-    assert cosines == sorted(cosines, reverse=True)
-
-
-def test_joined_features_have_no_similar_clips(tmp_path: Path) -> None:
-    """The part with the largest numbers decided what was similar; a search refuses them."""
-    manifest = made_up_films(n_films=2)
-    features = planted(manifest)
-    write_workspace(tmp_path, manifest, features)
-    senses = {"seen": features, "heard": 1000 * features[:, ::-1]}
-    joined = joined_stores(tmp_path / "stores", manifest, senses)["joined"]
-    page = open_site(store=joined, workspace=tmp_path)
-    document = page.clip(manifest.clip_ids[0])
-    assert document["nearest"] == []
-    assert not document["notes"]
-    with pytest.raises(FixUsage, match="features of one model"):
-        search(joined, like=manifest.clip_ids[0])
 
 
 def test_damaged_pictures_are_blank_where_nothing_marks_them(tmp_path: Path) -> None:
