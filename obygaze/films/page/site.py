@@ -432,7 +432,7 @@ class Site:
         return {clip.clip_id: own for clip, own in zip(clips, ids, strict=True)}
 
     @cached_property
-    def features(self) -> tuple[list[str], NDArray[np.float64]]:
+    def features(self) -> tuple[list[str], NDArray[np.floating[Any]]]:
         """The clips with features, of words those with words, and a row of length 1 for each.
 
         None for joined features: the part with the largest numbers would decide what is alike. What
@@ -446,6 +446,9 @@ class Site:
             array = "pooled"
         elif "clip" in arrays:
             array = "clip"
+        if not self.store.array(array).is_float:
+            # Pictures that were kept are no features, for a search neither.
+            return [], np.empty((0, 0))
         matrix = self.store.matrix(array, missing="drop")
         # The length of a vector may be too large for float16.
         values = matrix.values.astype(np.float32)
@@ -461,7 +464,8 @@ class Site:
         is_clip = ~np.isin(matrix.clip_ids, np.array(watched, str))
         has_words = self.store.has_words(array, matrix.rows)
         is_shown = is_clip & has_direction & has_words
-        return matrix.clip_ids[is_shown].tolist(), (vectors / lengths)[is_shown]
+        vectors /= lengths
+        return matrix.clip_ids[is_shown].tolist(), vectors[is_shown]
 
     @cached_property
     def _first_rows(self) -> dict[str, str]:

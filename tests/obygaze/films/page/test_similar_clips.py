@@ -15,7 +15,7 @@ from support.joined_stores import joined_stores
 from support.stores import made_store
 
 from obygaze.films.page.view import open_site
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.extraction.search import search
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -76,3 +76,17 @@ def test_joined_features_have_no_similar_clips(tmp_path: Path) -> None:
     assert not document["notes"]
     with pytest.raises(FixUsage, match="features of one model"):
         search(joined, like=manifest.clip_ids[0])
+
+
+def test_kept_pictures_are_no_features(tmp_path: Path) -> None:
+    """Pixels were compared; a search refuses them."""
+    clips = [Clip(f"c{number}", "film") for number in range(3)]
+    write_manifest(
+        Manifest("films", Header("Films"), clips), tmp_path / "manifests" / "films.toml"
+    )
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in clips]
+    pictures = np.full((3, 2, 4, 4, 3), 9, np.uint8)
+    store = made_store(tmp_path / "stores" / "x", rows, {"pictures": pictures})
+    assert not open_site(store="x", workspace=tmp_path).clip("c0")["nearest"]
+    with pytest.raises(FixInput, match="no vectors of features"):
+        search(store, like="c0")
