@@ -124,6 +124,12 @@ def _vector_of_clip(store: Store, array: str, clip: str) -> NDArray[np.float64]:
     if real is not None:
         values = values[real]
     mean: NDArray[np.float64] = values.reshape(-1, values.shape[-1]).mean(axis=0)
+    if not mean.any():
+        raise FixInput(
+            f"the features of the clip {clip!r} are zeros, so that no clip is like it",
+            where=store.location,
+            hint="another clip",
+        )
     return mean
 
 
@@ -188,8 +194,9 @@ def _most_similar(
     cosines = np.empty(0)
     for part in store.stream(array, mask=mask, missing="drop"):
         closest = _closest(part.values, store.real_frames(array, part.rows), query)
-        rows = np.append(rows, part.rows)
-        cosines = np.append(cosines, closest)
+        has_cosine = closest > -np.inf
+        rows = np.append(rows, part.rows[has_cosine])
+        cosines = np.append(cosines, closest[has_cosine])
         best = np.lexsort((rows, -cosines))[:top]
         rows = rows[best]
         cosines = cosines[best]
@@ -199,10 +206,14 @@ def _most_similar(
 def _closest(
     values: NDArray[Any], real: NDArray[np.bool_] | None, query: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return the highest cosine of each clip's vectors with the query, -1 for vectors of zeros."""
+    """Return the highest cosine of each clip's vectors with the query.
+
+    A vector of zeros, such as that of speech in silence, has none: -inf.
+    """
     vectors = values.astype(np.float64)
     lengths = np.linalg.norm(vectors, axis=-1) * np.linalg.norm(query)
-    cosine = np.where(lengths > 0, vectors @ query / np.maximum(lengths, 1e-300), -1)
+    cosine = vectors @ query / np.maximum(lengths, 1e-300)
+    cosine[lengths == 0] = -np.inf
     if real is not None:
         cosine[~real] = -np.inf
     closest: NDArray[np.float64] = cosine.max(axis=tuple(range(1, cosine.ndim)))

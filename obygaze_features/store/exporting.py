@@ -579,7 +579,9 @@ def _write_card(job: Export, folder: Path, columns: Sequence[str]) -> None:
     meanings = dict(FACT_COLUMNS)
     for array in job.arrays:
         shape = " x ".join(map(str, array.shape)) or "one number"
-        meanings[array.name] = f"features: {shape} of {array.dtype}"
+        is_of_features = array.name in job.store.feature_arrays
+        what = "features" if is_of_features else "beside the features"
+        meanings[array.name] = f"{what}: {shape} of {array.dtype}"
     label_licence = None if job.labels is None else job.labels.header.licence
     text = render(
         "export.md",

@@ -32,9 +32,9 @@ PICTURE_SHARE = 0.25
 NO_TIMES = "missing: it has no times"
 NO_FILM = "missing: its film has no windows in this store"
 NO_WINDOW: Mapping[str, str] = {
-    "touch": "missing: no window of the store touches it",
-    "centre": "missing: no window of the store has its centre in it",
-    "within": "missing: no window of the store lies within it",
+    "touch": "missing: no window with features touches it",
+    "centre": "missing: no window with features has its centre in it",
+    "within": "missing: no window with features lies within it",
 }
 REDUCERS: Mapping[str, Callable[[npt.NDArray[Any]], npt.NDArray[Any]]] = {
     "max": lambda windows: windows.max(axis=0),

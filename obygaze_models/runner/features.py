@@ -20,7 +20,6 @@ from obygaze_features.store.joining import (
     joined_parts,
     part_names,
 )
-from obygaze_features.store.layout import N_WORDS
 from obygaze_features.store.reading import NOT_IN_STORE
 from obygaze_features.store.recipe import IMPORTED
 from obygaze_models.evaluation.leakage import numbers_of
@@ -177,7 +176,9 @@ def read_store(
     row_of[clips] = np.arange(len(clips))
     equal = np.full(len(table), -1, dtype=np.intp)
     equal[clips] = numbers_of(row_hashes)
-    has_words = _has_words(store, [store_ids[row] for row in clips], data)
+    has_words = np.ones(len(clips), dtype=np.bool_)
+    if isinstance(matrix, Matrix):
+        has_words = store.has_words(array, matrix.rows[is_usable])
     origin: dict[str, Any] = {
         "location": store.location,
         "backbone": store.recipe.title,
@@ -253,8 +254,9 @@ def choose_array(store: Store, wanted: Sequence[str]) -> str:
 def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -> None:
     """Raise an error if an array has frames and models read one vector, or the reverse."""
     n_dimensions = len(store.array(array).shape)
-    has_frames = n_dimensions > 1 and not data.segments
-    is_changed = data.scale != "none" or bool(data.erase)
+    has_frames = n_dimensions > 1
+    # Windows of a segment are reduced to one vector, which frames are not.
+    is_changed = data.scale != "none" or bool(data.erase) or bool(data.segments)
     if of_frames in (None, has_frames) and not (has_frames and is_changed):
         return
     wanted = "unscaled frames" if of_frames else "one vector"
@@ -376,14 +378,6 @@ def _suggest_ids(
     others = set(store.clip_ids.tolist()).difference(store_ids) if lacking else ()
     for clip in lacking[:SHOWN_MISSING]:
         missing[clip] += near(clip, others, LIKE_IDS)
-
-
-def _has_words(store: Store, store_ids: Sequence[str], data: Data) -> BoolArray:
-    """Return whether something is said in each clip; True where the store is not one of words."""
-    if data.segments or store.record.array(N_WORDS) is None:
-        return np.ones(len(store_ids), dtype=np.bool_)
-    numbers = store.matrix(N_WORDS, clips=store_ids).values
-    return np.asarray(numbers != 0)
 
 
 def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:

@@ -396,6 +396,12 @@ def _texts_of_models(
                 f"{name} compares the features with texts, so they must not be scaled or erased",
                 hint="leave out data.scale and data.erase",
             )
+        if protocol.data.segments and protocol.data.reduce == "max":
+            raise FixUsage(
+                f"{name} compares the features with texts, and the maximum over the windows of a"
+                " segment is no vector that a text can be compared with",
+                hint="--set data.reduce=mean",
+            )
         for task in protocol.train_tasks:
             settings = for_task(model.kind, model.settings, task)
             path = settings[TEXTS]

@@ -22,6 +22,7 @@ from obygaze_features.manifest.adapters.folder import (
     warn_of_other_videos,
 )
 from obygaze_features.manifest.adapters.folder import read as read_folder
+from obygaze_features.manifest.model import Windows
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.identity import match
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from obygaze_models.zoo.saving import SavedModel
 
 _WINDOW = re.compile(r".+:[0-9]{6,9}")
+_OF_CLIPS = "words or joined features, which clips have and windows do not"
 _SAME_IMPORT = (
     "imports have the same recipe with the same --backbone and --fact: import both so, each under"
     " a new name (-o), and train again"
@@ -120,6 +122,15 @@ def _clips_named(
     name = shlex.quote(here.unused_manifest(imported.name))
     quoted = shlex.quote(text)
     command = f"obygaze manifest import folder {quoted} -o {name}"
+    link = f"obygaze manifest link {name} {quoted}"
+    of_table = f"obygaze manifest import csv TABLE -o {name} and {link}"
+    if long_clips(imported) and _reads_no_windows(model, here):
+        raise FixInput(
+            "no manifest has the clips of the films in this folder, and"
+            f" {model.info.name} reads {_OF_CLIPS}",
+            where=text,
+            hint=f"where a table has their scenes, {of_table}",
+        )
     length = ""
     grid = _grid_of(model, here)
     if grid and (_was_trained_on_windows(model) or long_clips(imported)):
@@ -128,8 +139,8 @@ def _clips_named(
     raise FixInput(
         f"no manifest has the clips of the films in this folder{length}",
         where=text,
-        hint=f"{command}, then the same command again; or, where a table has their scenes, obygaze"
-        f" manifest import csv TABLE -o {name} and obygaze manifest link {name} {quoted}",
+        hint=f"{command}, then the same command again; or, where a table has their scenes,"
+        f" {of_table}",
     )
 
 
@@ -146,6 +157,11 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
             words = ["obygaze", "models", "predict", model.info.name, store]
             command = shlex.join([*words, "--manifest", manifest.name])
             return f"{command}, as {store} has {n_clips} of its {len(manifest)} clips"
+    if isinstance(manifest.clips, Windows) and _reads_no_windows(model, here):
+        return (
+            f"a manifest of scenes (obygaze manifest import csv --help): {model.info.name} reads"
+            f" {_OF_CLIPS}"
+        )
     if _is_joined(model, here):
         return _what_joins(model, manifest, here)
     if _was_imported(model, here):
@@ -281,6 +297,13 @@ def _is_joined(model: SavedModel, here: Workspace) -> bool:
     if recipe is None:
         return model.info.features.backbone.startswith(f"{JOINED}: ")
     return bool(joined_parts(recipe))
+
+
+def _reads_no_windows(model: SavedModel, here: Workspace) -> bool:
+    """Return whether a model reads words or joined features, which are made for clips only."""
+    recipe = _recipe_of(model, here)
+    is_of_words = recipe is not None and recipe.medium == "words"
+    return is_of_words or _is_joined(model, here)
 
 
 def _was_imported(model: SavedModel, here: Workspace) -> bool:

@@ -1,4 +1,4 @@
-"""Clips in which nothing is said are like nothing: what compares vectors leaves them out.
+"""Clips in which nothing is said or heard are like nothing: what compares vectors leaves them out.
 
 A store of words has the vector of the empty text for them, which is like some texts, and the same
 for all of them. Each comparison says of the others what it says where these clips do not exist.
@@ -95,3 +95,40 @@ def test_what_compares_clips_is_as_if_silent_ones_were_not_there(
     assert [clip_id for clip_id, _ in nearest] == others[: len(nearest)]
     for clip_id in silent:
         assert not page.clip(clip_id)["nearest"]
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=NO_FIXTURES)
+@given(st.lists(st.booleans(), min_size=6, max_size=9))
+def test_vectors_of_zeros_are_like_nothing(
+    tmp_path_factory: pytest.TempPathFactory, have_sound: list[bool]
+) -> None:
+    """Of a clip without speech, the first clips of the store were found, with a cosine of -1."""
+    if sum(have_sound) < 2:
+        return
+    folder = tmp_path_factory.mktemp("zeros")
+    rows = []
+    vectors = np.zeros((len(have_sound), 2), np.float32)
+    for number, has_sound in enumerate(have_sound):
+        rows.append(Row(f"c{number}", f"film-{number % 2}"))
+        if has_sound:
+            # Some cosines are negative.
+            vectors[number] = [np.cos(number / 2), np.sin(number / 2)]
+    is_heard = np.array(have_sound)
+    heard_rows = [
+        row for row, has_sound in zip(rows, have_sound, strict=True) if has_sound
+    ]
+    whole = made_store(folder / "stores" / "whole", rows, {"clip": vectors})
+    part = made_store(folder / "part", heard_rows, {"clip": vectors[is_heard]})
+    manifest = Manifest("films", Header("Films"), [Clip(*row[:2]) for row in rows])
+    write_manifest(manifest, folder / "manifests" / "films.toml")
+    page = open_site(store="whole", workspace=folder)
+    for row, has_sound in zip(rows, have_sound, strict=True):
+        nearest = page.clip(row.clip_id)["nearest"]
+        if has_sound:
+            hits = search(part, like=row.clip_id)
+            assert search(whole, like=row.clip_id) == hits
+            assert {clip_id for clip_id, _ in nearest} == {hit.clip_id for hit in hits}
+        else:
+            assert not nearest
+            with pytest.raises(FixInput, match="are zeros, so that no clip is like it"):
+                search(whole, like=row.clip_id)

@@ -46,7 +46,13 @@ from obygaze_features.core.figures import LEVEL_COLORS, LEVEL_NAMES
 from obygaze_features.core.tables import open_file
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.listing import title_of
-from obygaze_features.manifest.model import Clip, Manifest, by_film, own_columns
+from obygaze_features.manifest.model import (
+    Clip,
+    Manifest,
+    by_film,
+    is_only_watched,
+    own_columns,
+)
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.times import (
     IN_A_ROW,
@@ -57,6 +63,7 @@ from obygaze_features.manifest.times import (
 )
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import Store
+from obygaze_features.store.joining import joined_parts
 from obygaze_models.runner.labels import RunLabels, labels_since
 from obygaze_models.runner.tables import Run
 
@@ -425,9 +432,13 @@ class Site:
         return {clip.clip_id: own for clip, own in zip(clips, ids, strict=True)}
 
     @cached_property
-    def features(self) -> tuple[list[str], NDArray[np.float64]]:
-        """The clips with features, of words those with words, and a row of length 1 for each."""
-        if self.store is None:
+    def features(self) -> tuple[list[str], NDArray[np.floating[Any]]]:
+        """The clips with features, of words those with words, and a row of length 1 for each.
+
+        None for joined features: the part with the largest numbers would decide what is alike. What
+        an annotator has watched is no clip.
+        """
+        if self.store is None or joined_parts(self.store.recipe):
             return [], np.empty((0, 0))
         arrays: Sequence[str] = self.store.feature_arrays
         array = arrays[0]
@@ -435,16 +446,26 @@ class Site:
             array = "pooled"
         elif "clip" in arrays:
             array = "clip"
+        if not self.store.array(array).is_float:
+            # Pictures that were kept are no features, for a search neither.
+            return [], np.empty((0, 0))
         matrix = self.store.matrix(array, missing="drop")
-        values = matrix.values
+        # The length of a vector may be too large for float16.
+        values = matrix.values.astype(np.float32)
         is_real = self.store.real_frames(array, matrix.rows)
         if is_real is not None:
             values[~is_real] = 0  # padding is like nothing
         vectors = values.reshape(len(matrix), -1)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        lengths[lengths == 0] = 1
+        # A vector of zeros, such as that of speech in silence, is like nothing.
+        has_direction = lengths[:, 0] > 0
+        lengths[~has_direction] = 1
+        watched = [clip.clip_id for clip in self.manifest if is_only_watched(clip)]
+        is_clip = ~np.isin(matrix.clip_ids, np.array(watched, str))
         has_words = self.store.has_words(array, matrix.rows)
-        return matrix.clip_ids[has_words].tolist(), (vectors / lengths)[has_words]
+        is_shown = is_clip & has_direction & has_words
+        vectors /= lengths
+        return matrix.clip_ids[is_shown].tolist(), vectors[is_shown]
 
     @cached_property
     def _first_rows(self) -> dict[str, str]:

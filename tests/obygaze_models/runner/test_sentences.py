@@ -18,6 +18,7 @@ from support.experiments import (
     quick,
     run_on,
     store_of,
+    store_of_windows,
     write_workspace,
 )
 from support.seeds import SEED, amount
@@ -33,7 +34,8 @@ from obygaze_features.core.errors import (
     ObygazeError,
 )
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
+from obygaze_features.manifest.windows import CutFilm, Grid
 from obygaze_features.store import Store
 from obygaze_models.models.registry import ZERO_SHOT, build
 from obygaze_models.report.comparison import compare_runs
@@ -353,6 +355,37 @@ def test_a_bottleneck_of_sentences_is_kept_and_asks_for_the_words_of_new_films(
         og.predict("kept", "new", workspace=tmp_path)
     # By the rule of the training clips: words that are found otherwise are another recipe.
     assert "obygaze extract words new -b toy --subtitles TABLE" in str(caught.value)
+    # Words are found for clips alone, so that no road leads over windows.
+    (tmp_path / "films").mkdir()
+    (tmp_path / "films" / "pier.mp4").touch()
+    with pytest.raises(ObygazeError) as caught:
+        og.predict("kept", tmp_path / "films", workspace=tmp_path)
+    assert "kept reads words or joined features, which clips" in str(caught.value)
+    assert "obygaze manifest import csv TABLE -o films" in caught.value.hint
+    assert "manifest windows" not in caught.value.hint
+    film = CutFilm("pier", "pier.mp4", 100, 25.0, 4.0)
+    cut = Windows((film,), Grid(seconds=1.0, every=1.0))
+    windows = Manifest("cut", Header("cut", unit="window", grid=cut.grid), cut)
+    write_manifest(windows, tmp_path / "manifests" / "cut.toml")
+    with pytest.raises(ObygazeError) as caught:
+        og.predict("kept", "cut", workspace=tmp_path)
+    assert "a manifest of scenes" in caught.value.hint
+    assert "extract words" not in caught.value.hint
+
+
+def test_texts_are_not_compared_with_a_maximum_over_windows(
+    tmp_path: Path, world: World
+) -> None:
+    manifest, _, _, _, texts = world
+    seconds = {film: np.ones((200, WIDTH)) for film in manifest.films}
+    stores = {"x": store_of_windows(tmp_path / "windows", seconds)}
+    cut = [*zero_shot(texts, *ONE_PAIR), "data.segments=x"]
+    with pytest.raises(FixUsage, match="the maximum over the windows") as caught:
+        gather(quick("honest", *cut), manifest, "", stores)
+    assert caught.value.hint == "--set data.reduce=mean"
+    # Their mean is in the space of the texts, if the store says which space that is.
+    with pytest.raises(Mismatch, match="does not name the embedding space"):
+        gather(quick("honest", *cut, "data.reduce=mean"), manifest, "", stores)
 
 
 # ---- worlds of films ------------------------------------------------------------------------

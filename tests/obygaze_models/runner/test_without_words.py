@@ -63,6 +63,28 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     assert "without words in said" not in {w.about for w in warnings_of(found)}
 
 
+def test_an_array_that_is_only_called_n_words_makes_no_clip_silent(
+    tmp_path: Path,
+) -> None:
+    """Copies of training clips were not counted, and said to have no words."""
+    manifest = films(5, 20, seed=2)
+    X = planted(manifest)
+    X[::3] = X[0]
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
+    # An import has it as numbers of a person's own.
+    values = {"clip": X, "n_words": np.zeros(len(manifest), np.float32)}
+    store = made_store(tmp_path / "own", rows, values)
+    plain = store_of(tmp_path / "plain", manifest, X)
+    protocol = quick("honest", *ONE_PAIR, "data.view=raw", replicates=2)
+    copies = []
+    for name, each in (("own", store), ("plain", plain)):
+        found = run_on(tmp_path / f"run-{name}", protocol, manifest, {name: each})
+        copies.append(models(found)[0].facts["copies"])
+        about = {warning.about for warning in warnings_of(found)}
+        assert f"without words in {name}" not in about
+    assert copies[0] == copies[1] > 10
+
+
 def test_a_concept_that_only_words_carry_is_found_by_words_alone(
     tmp_path: Path,
 ) -> None:

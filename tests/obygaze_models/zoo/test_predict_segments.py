@@ -68,6 +68,22 @@ def windows(workspace: Path) -> tuple[Store, np.ndarray]:
     return store, values
 
 
+def test_segments_of_windows_with_frames_are_refused(tmp_path: Path) -> None:
+    """Their maximum was an array of frames, in which every model failed."""
+    ids = [(film, second) for film in CLIPS.films for second in range(70)]
+    start_s = np.array([second for _, second in ids], dtype=np.float64)
+    frames = np.ones((len(ids), 3, 4), np.float16)
+    store = made_store(
+        tmp_path / "frames",
+        [Row(f"{film}:{second:06d}", film) for film, second in ids],
+        {"frames": frames, "start_s": start_s, "end_s": start_s + 1},
+        recipe=a_recipe(sampling={"unit": "window", "grid": {"window": 16, "fps": 16}}),
+    )
+    protocol = training_protocol("ridge", "EN_S", CLIPS, ["data.segments=x"])
+    with pytest.raises(FixInput, match="one vector of each clip, frames has 2 dim"):
+        gather(protocol, CLIPS, "", {"x": store})
+
+
 @pytest.fixture
 def trained(workspace: Path) -> Path:
     """A workspace with a store of windows and a model of the segments of all films but one."""
