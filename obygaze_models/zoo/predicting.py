@@ -28,7 +28,7 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, is_only_watched, unannotated_id
 from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.identity import identities_of
+from obygaze_features.store.identity import identities_of, replaced_videos
 from obygaze_features.store.records import UNKNOWN_FILM
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.zoo.info import ModelInfo, TrainingClips
@@ -81,6 +81,7 @@ class Predicted:
     are clips with the film and the times of a training clip of another id. `found` says which
     manifest and store were taken, where a folder or a manifest was named. `windows` is a sentence
     if windows were scored by a model of clips. `manifest` is the name of that of the clips.
+    `replaced` are videos of it that are other files than those whose features were scored.
     """
 
     clip_ids: Sequence[str]
@@ -100,6 +101,7 @@ class Predicted:
     found: str = ""
     windows: str = ""
     manifest: str = ""
+    replaced: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -265,6 +267,14 @@ class PredictedFiles:
             )
             hint = "the ids of the training clips for these clips, in the manifest"
             warnings.append((text, hint))
+        if predicted.replaced:
+            text = (
+                "these videos have other files than those whose features were scored:"
+                f" {few(predicted.replaced)}"
+            )
+            manifest = shlex.quote(predicted.manifest)
+            hint = f"obygaze extract plan {manifest} -b BACKBONE, which says what to do"
+            warnings.append((text, hint))
         if counts[FILM_UNKNOWN]:
             whose = f"{counts[FILM_UNKNOWN]} clips"
             hint = "--manifest NAME, a manifest with these clips and their films"
@@ -311,6 +321,7 @@ def predict(
     elif clips is not None:
         listed = list(clips)
     of_films: Iterable[Clip] = ()
+    replaced: Sequence[str] = ()
     if manifest is None:
         table = opened.find_manifest(Workspace.of(workspace))
     else:
@@ -322,6 +333,9 @@ def predict(
         else:
             ids = [c.clip_id if isinstance(c, Clip) else c for c in listed]
             listed = [table[clip_id] for clip_id in ids]
+        named_clips = [clip for clip in listed if isinstance(clip, Clip)]
+        folder = table.header.video_root
+        replaced = replaced_videos(named_clips, folder, opened.table)
     matrix = features_for_model(
         saved, opened, listed, workspace=workspace, of_films=of_films
     )
@@ -339,6 +353,7 @@ def predict(
         found=found,
         windows=windows_for_clips(saved, opened, table),
         manifest="" if table is None else table.name,
+        replaced=replaced,
     )
 
 
