@@ -19,6 +19,7 @@ from obygaze_models.runner.summary import (
     cells_of,
     compared_stores,
     counted_as,
+    film_values,
     short,
     size_text,
     view_text,
@@ -49,7 +50,7 @@ def result_text(run: Run) -> str:
     lines += _choices(cells)
     lines += [f"! {warning.text}" for warning in warnings_of(run)]
     safe_lines += [safe_text(line, "terminal") for line in lines if line]
-    files = ", ".join(run.about["files"])
+    files = ", ".join(run.tables_with_rows)
     safe_lines.append(f"{run.folder}: {files}  ({run.about['seconds']:.1f} s)")
     return "\n".join(safe_lines)
 
@@ -177,12 +178,15 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
     with_interval = [cell for cell in shown if cell.has_interval(primary)]
     if not with_interval:
         return f"{how}."
-    largest = max(with_interval, key=lambda cell: cell.n_films)
-    films = count(largest.n_films, "film")
-    of_films = largest.by_film.get(primary, {}).values()
-    n_with_value = sum(math.isfinite(row["value"]) for row in of_films)
-    if 0 < n_with_value < largest.n_films:
-        films += f", of which {n_with_value} have an {name}"
+    numbers = [cell.n_films for cell in with_interval]
+    films = count(max(numbers), "film")
+    if min(numbers) < max(numbers):
+        # A store may have fewer films.
+        films = f"{min(numbers)} to {films}"
+    else:
+        n_with_value = max(len(film_values(cell, primary)) for cell in with_interval)
+        if 0 < n_with_value < max(numbers):
+            films += f", of which {n_with_value} have an {name}"
     return f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}."
 
 
