@@ -257,10 +257,16 @@ def _unit_of(stores: Sequence[Store], workspace: Workspace) -> str:
 
 
 def _origins_of(stores: Sequence[Store]) -> list[Origin]:
-    """Return the stores of which rows are taken, with those of which they took them."""
+    """Return the stores of which rows are taken, with those of which they took them.
+
+    A store that grew is named as it was before, too; what was withdrawn is said by the changes.
+    """
     origins: dict[Origin, None] = {}
     for store in stores:
         origins[Origin(store.location, store.seal)] = None
+        for change in store.record.replaces:
+            if not change.withdrawn:
+                origins[Origin(store.location, change.seal)] = None
         origins.update(dict.fromkeys(store.record.origins))
     return list(origins)
 
