@@ -237,7 +237,6 @@ def _copy_at(target: Path, store: Store) -> Store | None:
             return None
         has_store = bool(seal_at(target))
     taken = "a folder or file that is not a copy of this store has this name"
-    hint = None
     if has_store:
         copy = open_store(target)
         if copy.seal == store.seal or has_replaced(store, copy):
