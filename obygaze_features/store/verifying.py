@@ -393,7 +393,9 @@ def compare_with_source(
             # Both have this change.
             continue
         if entry.seal == copy.seal:
-            sentence = "its source was replaced since (obygaze store pull)"
+            sentence = "that store has rows of one which replaced it"
+            if has_replaced(compared, copy):
+                sentence = "its source was replaced since (obygaze store pull)"
             sentence_of_seal = {entry.seal: sentence}
         elif entry.seal in changed_here and ours.origins == theirs.origins:
             # Up to the last of these stores, both have one history.
