@@ -26,7 +26,7 @@ from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, is_only_watched, unannotated_id
-from obygaze_features.manifest.same_clip import Identity
+from obygaze_features.manifest.same_clip import Identity, of_any_row
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.identity import identities_of, replaced_videos
 from obygaze_features.store.records import UNKNOWN_FILM
@@ -438,6 +438,8 @@ def _asked_clips(
             identities[clip] = Identity.of_clip(of_manifest[clip])._replace(
                 in_either=in_store.in_either, video=in_store.video
             )
+        if model.clips is not None:
+            identities |= _about_training_clips(model.clips, identities, store)
     trained_ids = films.keys() & (model.clips.row_of if model.clips else {})
     return _AskedClips(
         store.location,
@@ -446,6 +448,28 @@ def _asked_clips(
         {films[clip] for clip in trained_ids},
         store.seal == model.info.features.seal,
     )
+
+
+def _about_training_clips(
+    clips: TrainingClips, identities: Mapping[str, Identity], store: Store
+) -> dict[str, Identity]:
+    """Return as which training clips other rows of a store count: those that they may be about.
+
+    A store has no more of the row of an annotator than the id. Where it has the clip, too, a row
+    whose id begins so is another clip.
+    """
+    may_be: dict[str, Identity] = {}
+    for clip_id, clip in identities.items():
+        _, *about = of_any_row(clip)
+        is_listed = clip_id in clips.row_of or clip.clip_id in clips.row_of
+        if not about or is_listed:
+            continue
+        found = clips.find(about[0].clip_id, about[0])
+        if found is not None and found[1].sameness.is_same:
+            may_be[clip_id] = about[0]
+    rows = store.table.find([clip.clip_id for clip in may_be.values()])
+    is_alone = dict(zip(may_be, (rows < 0).tolist(), strict=True))
+    return {clip_id: clip for clip_id, clip in may_be.items() if is_alone[clip_id]}
 
 
 def _predicted(
