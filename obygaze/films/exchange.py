@@ -470,7 +470,7 @@ def _require_times_of_windows(manifest: Manifest) -> None:
 
 
 def _changed_since_run(predictions: Path, manifest: Manifest) -> str:
-    """Return a sentence if a table is that of a run which was made with other labels, else ""."""
+    """Return a sentence if a table is that of a run with other labels or clips, else ""."""
     if predictions.name != "predictions.csv":
         return ""
     # Late: other exports do not need what runs need.
@@ -481,9 +481,14 @@ def _changed_since_run(predictions: Path, manifest: Manifest) -> str:
     if not (folder / RUN_FILE).is_file():
         return ""
     run = read_folder(folder)
-    if run.about["manifest"]["name"] != manifest.name:
-        return ""
-    return labels_since(run, manifest).changed
+    changed = labels_since(run, manifest).changed
+    made_from = run.about["manifest"]["name"]
+    if changed and manifest.name != made_from:
+        return (
+            f"{manifest.name} is not the manifest of the run {folder.name}, which is {made_from}:"
+            f" the times are those of the clips of {manifest.name} with the same ids"
+        )
+    return changed
 
 
 def _header_left_out(header: Header) -> tuple[str, ...]:

@@ -257,13 +257,19 @@ def _unit_of(stores: Sequence[Store], workspace: Workspace) -> str:
 
 
 def _origins_of(stores: Sequence[Store]) -> list[Origin]:
-    """Return the stores of which rows are taken, with those of which they took them."""
+    """Return the stores of which rows are taken, with those of which they took them.
+
+    A store that grew is named as it was before, too; what was withdrawn is said by the changes.
+    """
     origins: dict[Origin, None] = {}
     for store in stores:
         location = store.location
         # A path names the disk and the user, and a store is given to others.
         place = location if is_url(location) else Path(location).name
         origins[Origin(place, store.seal)] = None
+        for change in store.record.replaces:
+            if not change.withdrawn:
+                origins[Origin(place, change.seal)] = None
         origins.update(dict.fromkeys(store.record.origins))
     return list(origins)
 
@@ -976,6 +982,8 @@ class JoinedRows(_NewRows):
         self.makers: list[Maker] = []
         # The clips of which others have features, and this part has none.
         self.without: list[list[str]] = [[] for _ in stores]
+        # The clips whose video was another file for one part than for another.
+        self.of_other_files: list[str] = []
         # For each new row, the number of the row in each store; -1 where it has none.
         self.numbers = np.full((len(clips), len(stores)), -1)
         for rows in clips.values():
@@ -1020,6 +1028,9 @@ class JoinedRows(_NewRows):
                     self.without[place].append(row.clip_id)
             reason = "; ".join(reason_of_missing.values())
             return row._replace(status=FAILED, reason=reason)
+        videos = {each.row.video_hash for each in rows} - {""}
+        if len(videos) > 1:
+            self.of_other_files.append(row.clip_id)
         made_by = [_maker_of(each.row, self.stores[each.place]) for each in rows]
         maker = _common_maker([one for one in made_by if one is not None])
         place_of_maker = None if maker is None else _place_in(self.makers, maker)
@@ -1042,10 +1053,12 @@ class JoinedRows(_NewRows):
         return values
 
     def sentences(self, unit: str) -> list[str]:
-        """Return how many clips have no features for want of each part."""
+        """Return how many clips lack each part, or have parts that may not belong together."""
         remarks = {}
         for store, clips in zip(self.stores, self.without, strict=True):
             remarks[f"without features in {store.location}"] = clips
+        words = "of which the parts were computed from different files of the video"
+        remarks[words] = self.of_other_files
         return _sentences(remarks, unit)
 
 

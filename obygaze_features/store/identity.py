@@ -1,6 +1,8 @@
 """What a row of a store says about its clip, and which row a clip of a manifest has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -120,6 +122,31 @@ def match(
     if contradictions:
         raise another_clip(contradictions, "store", where)
     return Matched(rows, ids, n_by_ids)
+
+
+def replaced_videos(clips: Iterable[Clip], folder: str, table: RowTable) -> list[str]:
+    """Return the videos whose files have another length than those whose features a store has.
+
+    A file that is not there says nothing, nor does a store that does not know its files.
+
+    Args:
+        clips: The clips of a manifest.
+        folder: The folder of their videos; "" if it is not known.
+        table: The rows of the store.
+    """
+    video_of_id = {clip.clip_id: clip.video for clip in clips if clip.video and folder}
+    rows = table.find([*video_of_id])
+    lengths_of_video: dict[str, set[int]] = {}
+    for row in table.some(rows[rows >= 0]):
+        if row.is_ok and row.video_bytes is not None:
+            lengths = lengths_of_video.setdefault(video_of_id[row.clip_id], set())
+            lengths.add(row.video_bytes)
+    replaced = []
+    for video, lengths in lengths_of_video.items():
+        with suppress(OSError):
+            if lengths != {Path(folder, video).stat().st_size}:
+                replaced.append(video)
+    return replaced
 
 
 def another_clip(

@@ -376,7 +376,6 @@ def compare_with_source(
         return CopyAndSource("the same store as its source")
     ours = copy.record
     theirs = compared.record
-    origins = [origin.seal for origin in ours.origins]
     if has_replaced(copy, compared):
         since = ours.changes_since(compared.seal)
         n_clips = _n_withdrawn(compared, Withdrawals.of([copy]).by(since))
@@ -385,18 +384,26 @@ def compare_with_source(
             sentence += f": {count(n_clips, 'clip')} withdrawn since, which the source still has"
         return CopyAndSource(sentence)
     changed_here = {entry.seal for entry in ours.replaces}
+    origins = {origin.seal for origin in ours.origins}
+    # A part has what was withdrawn from its sources among its changes.
+    known = changed_here | origins
     sentence_of_seal: dict[str, str] = {}
     for entry in theirs.replaces:
-        if entry.seal in origins:
-            sentence = "rows of it are from a store that was replaced since"
-            sentence_of_seal[entry.seal] = sentence
-        elif entry.seal == copy.seal:
-            sentence = "its source was replaced since (obygaze store pull)"
+        if entry in ours.replaces:
+            # Both have this change.
+            continue
+        if entry.seal == copy.seal:
+            sentence = "that store has rows of one which replaced it"
+            if has_replaced(compared, copy):
+                sentence = "its source was replaced since (obygaze store pull)"
             sentence_of_seal = {entry.seal: sentence}
         elif entry.seal in changed_here and ours.origins == theirs.origins:
             # Up to the last of these stores, both have one history.
             sentence = "it was changed here, and its source was replaced since"
             sentence_of_seal = {entry.seal: sentence}
+        elif entry.seal in known:
+            sentence = "rows of it are from a store that was replaced since"
+            sentence_of_seal[entry.seal] = sentence
     if sentence_of_seal:
         # The first of these stores lacks the most changes.
         seal, sentence = next(iter(sentence_of_seal.items()))

@@ -219,9 +219,9 @@ def _changed(run: ReportRun) -> Iterator[str]:
         yield f"{run.labels.changed}{hidden}"
     for name in run.changed_stores:
         yield (
-            f"The store {name} was changed after the run {run.folder.name}: clips were added or "
-            f"withdrawn. The page shows the run as it was; {RUN_AGAIN}, "
-            "reads the store as it is now."
+            f"The store {name} was changed after the run {run.folder.name}: something was "
+            "added or withdrawn, or it was made anew. The page shows the run as it was; "
+            f"{RUN_AGAIN}, reads the store as it is now."
         )
 
 

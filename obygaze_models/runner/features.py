@@ -53,7 +53,6 @@ class Features:
         row_of: The row of X of each clip of the table; -1 for a clip without features.
         missing: Why each of those has none, by its id. Nothing is ever filled in.
         origin: What run.json says about the store.
-        store_ids: The id that the store has for each clip of the table.
         copies: The number of its group for each clip of the table whose features another clip has
             too; -1 for others. None if nobody looked.
         equal: A number for each clip of the table; clips of one number have the same features.
@@ -65,7 +64,6 @@ class Features:
     row_of: IntArray
     missing: Mapping[str, str]
     origin: Mapping[str, Any] = field(default_factory=dict)
-    store_ids: Sequence[str] = ()
     copies: IntArray | None = None
     equal: IntArray | None = None
     parts: Sequence[JoinedPart] = ()
@@ -202,7 +200,6 @@ def read_store(
         row_of,
         missing,
         origin,
-        store_ids,
         _copies(equal, table.clip_numbers, clips[has_words]),
         equal,
         joined_parts(store.recipe),

@@ -299,10 +299,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         columns_found = findable(targets, table.clip_numbers[found_on])
         used = (targets[:, columns_found] >= 0).any(axis=1)
         rows = np.union1d(rows, found_on[used])
-    # Rows of several annotators may be about one clip of the store, or one segment.
-    names_of_rows = features.store_ids
-    if protocol.data.segments:
-        names_of_rows = [unannotated_id(clip) for clip in table.clips]
+    # Rows of several annotators may be about one clip, also where the store has a row for each.
+    names_of_rows = [unannotated_id(clip) for clip in table.clips]
     name_of = dict(zip(table.ids, names_of_rows, strict=True))
     clip_of = {names_of_rows[row]: table.clips[row] for row in rows.tolist()}
     ids = list(clip_of)

@@ -26,9 +26,9 @@ from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, is_only_watched, unannotated_id
-from obygaze_features.manifest.same_clip import Identity
+from obygaze_features.manifest.same_clip import Identity, of_any_row
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.identity import identities_of
+from obygaze_features.store.identity import identities_of, replaced_videos
 from obygaze_features.store.records import UNKNOWN_FILM
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.zoo.info import ModelInfo, TrainingClips
@@ -82,6 +82,7 @@ class Predicted:
     manifest and store were taken, where a folder or a manifest was named. `windows` is a sentence
     if windows were scored by a model of clips. `manifest` is the name of that of the clips; where
     films are not known, `same_name` is that of a manifest with them, which is called as the store.
+    `replaced` are videos of the manifest with other files than those whose features were scored.
     """
 
     clip_ids: Sequence[str]
@@ -102,6 +103,7 @@ class Predicted:
     windows: str = ""
     manifest: str = ""
     same_name: str = ""
+    replaced: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -267,6 +269,14 @@ class PredictedFiles:
             )
             hint = "the ids of the training clips for these clips, in the manifest"
             warnings.append((text, hint))
+        if predicted.replaced:
+            text = (
+                "these videos have other files than those whose features were scored:"
+                f" {few(predicted.replaced)}"
+            )
+            manifest = shlex.quote(predicted.manifest)
+            hint = f"obygaze extract plan {manifest} -b BACKBONE, which says what to do"
+            warnings.append((text, hint))
         if counts[FILM_UNKNOWN]:
             whose = f"{counts[FILM_UNKNOWN]} clips"
             name = shlex.quote(predicted.same_name or "NAME")
@@ -314,6 +324,7 @@ def predict(
     elif clips is not None:
         listed = list(clips)
     of_films: Iterable[Clip] = ()
+    replaced: Sequence[str] = ()
     if manifest is None:
         table = opened.find_manifest(Workspace.of(workspace))
     else:
@@ -325,6 +336,9 @@ def predict(
         else:
             ids = [c.clip_id if isinstance(c, Clip) else c for c in listed]
             listed = [table[clip_id] for clip_id in ids]
+        named_clips = [clip for clip in listed if isinstance(clip, Clip)]
+        folder = table.header.video_root
+        replaced = replaced_videos(named_clips, folder, opened.table)
     matrix = features_for_model(
         saved, opened, listed, workspace=workspace, of_films=of_films
     )
@@ -343,6 +357,7 @@ def predict(
         windows=windows_for_clips(saved, opened, table),
         manifest="" if table is None else table.name,
         same_name=_manifest_of_same_name(opened, predicted, Workspace.of(workspace)),
+        replaced=replaced,
     )
 
 
@@ -423,6 +438,8 @@ def _asked_clips(
             identities[clip] = Identity.of_clip(of_manifest[clip])._replace(
                 in_either=in_store.in_either, video=in_store.video
             )
+        if model.clips is not None:
+            identities |= _about_training_clips(model.clips, identities, store)
     trained_ids = films.keys() & (model.clips.row_of if model.clips else {})
     return _AskedClips(
         store.location,
@@ -431,6 +448,28 @@ def _asked_clips(
         {films[clip] for clip in trained_ids},
         store.seal == model.info.features.seal,
     )
+
+
+def _about_training_clips(
+    clips: TrainingClips, identities: Mapping[str, Identity], store: Store
+) -> dict[str, Identity]:
+    """Return as which training clips other rows of a store count: those that they may be about.
+
+    A store has no more of the row of an annotator than the id. Where it has the clip, too, a row
+    whose id begins so is another clip.
+    """
+    may_be: dict[str, Identity] = {}
+    for clip_id, clip in identities.items():
+        _, *about = of_any_row(clip)
+        is_listed = clip_id in clips.row_of or clip.clip_id in clips.row_of
+        if not about or is_listed:
+            continue
+        found = clips.find(about[0].clip_id, about[0])
+        if found is not None and found[1].sameness.is_same:
+            may_be[clip_id] = about[0]
+    rows = store.table.find([clip.clip_id for clip in may_be.values()])
+    is_alone = dict(zip(may_be, (rows < 0).tolist(), strict=True))
+    return {clip_id: clip for clip_id, clip in may_be.items() if is_alone[clip_id]}
 
 
 def _predicted(

@@ -157,7 +157,10 @@ def show_model(
 
 @dataclass(frozen=True)
 class PushedModel:
-    """A model that was copied to a target."""
+    """A model that was copied to a target.
+
+    `warnings` say which of its training clips were withdrawn.
+    """
 
     model: str
     target: str
@@ -165,6 +168,7 @@ class PushedModel:
     info: ModelInfo
     code: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
+    warnings: Sequence[str] = ()
 
     def __str__(self) -> str:
         return f"{self.model} is at {self.target} ({human(self.n_bytes)})"
@@ -223,7 +227,10 @@ def push_model(
     modules = tuple(
         name for name in loaded.info.trust if ":" in name and ".py:" not in name
     )
-    return PushedModel(os.fspath(model), target, n_bytes, loaded.info, code, modules)
+    here = Workspace.of(workspace)
+    warnings = withdrawn_from_training(loaded.info, loaded.clips, here)
+    name = os.fspath(model)
+    return PushedModel(name, target, n_bytes, loaded.info, code, modules, warnings)
 
 
 def _own_place(model: str, target: str) -> str:

@@ -25,6 +25,8 @@ from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN
 
 CLIPS = ("alba-1", "alba-2", "brug-1", "brug-2", "casa-1")
+# The hashes of files: a film may be replaced between two extractions.
+VIDEOS = ("", "a" * 16, "b" * 16)
 # The sentence in the row of each status.
 REASONS = {
     OK: "",
@@ -36,12 +38,16 @@ REASONS = {
 
 @dataclass(frozen=True)
 class Part:
-    """A store that is joined: its model, its numbers, and the status of each of its clips."""
+    """A store that is joined: its model, its numbers, and what it knows of each of its clips.
+
+    `videos` are the hashes of their files, "" where nobody knows them.
+    """
 
     title: str
     dtype: str
     width: int
     statuses: dict[str, str]
+    videos: dict[str, str]
     has_times: bool
 
     def vector(self, clip: str) -> np.ndarray:
@@ -55,7 +61,7 @@ class Part:
         for clip, status in self.statuses.items():
             start_s = float(clip[-1]) if self.has_times else None
             row = Row(clip, clip[:4], start_s, status=status, reason=REASONS[status])
-            rows.append(row)
+            rows.append(row._replace(video_hash=self.videos[clip]))
         vectors = np.stack([self.vector(clip) for clip in self.statuses])
         recipe = a_recipe(backbone={"name": self.title})
         return made_store(folder / self.title, rows, {"clip": vectors}, recipe=recipe)
@@ -74,6 +80,7 @@ def some_parts(draw: st.DrawFn) -> list[Part]:
             draw(st.sampled_from(["float16", "float32"])),
             draw(st.integers(1, 3)),
             {clip: draw(status) for clip in clips},
+            {clip: draw(st.sampled_from(VIDEOS)) for clip in clips},
             draw(st.booleans()),
         )
         parts.append(part)
@@ -94,6 +101,11 @@ def expected_row(clip: str, parts: Sequence[Part]) -> tuple[str, str]:
     return (FAILED, "; ".join(reasons)) if reasons else (OK, "")
 
 
+def known_videos(clip: str, parts: Sequence[Part]) -> set[str]:
+    """The hashes that parts know of the file of a clip."""
+    return {part.videos[clip] for part in parts if clip in part.videos} - {""}
+
+
 @settings(deadline=None, max_examples=amount(20, 300))
 @given(parts=some_parts())
 def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
@@ -101,11 +113,18 @@ def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
     clips = list(dict.fromkeys(clip for part in in_order for clip in part.statuses))
     rows = []
     values = []
+    of_other_files = []
     for clip in clips:
         status, reason = expected_row(clip, in_order)
         has_times = any(p.has_times for p in parts if clip in p.statuses)
         start_s = float(clip[-1]) if has_times else None
-        rows.append(Row(clip, clip[:4], start_s, status=status, reason=reason))
+        row = Row(clip, clip[:4], start_s, status=status, reason=reason)
+        videos = known_videos(clip, parts)
+        if len(videos) == 1:
+            row = row._replace(video_hash="".join(videos))
+        elif videos and status == OK:
+            of_other_files.append(clip)
+        rows.append(row)
         vectors = [part.vector(clip).astype(np.float32) for part in in_order]
         values.append(np.concatenate(vectors))
     with tempfile.TemporaryDirectory() as name:
@@ -117,7 +136,12 @@ def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
                 join(stores, folder / "both", workspace=here)
             assert not (folder / "both").exists()
             return
-        join(stores, folder / "both", workspace=here)
+        joined = join(stores, folder / "both", workspace=here)
+        counts = []
+        for line in joined.warnings:
+            if "different files" in line:
+                counts.append(int(line.split()[0]))
+        assert counts == ([len(of_other_files)] if of_other_files else [])
         check_store(folder / "both", rows, {"clip": np.stack(values)})
         assert list(open_store(folder / "both").rows) == rows
         join([*reversed(stores)], folder / "again", workspace=here)

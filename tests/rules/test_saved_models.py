@@ -57,7 +57,11 @@ OF_KIND: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """An experiment: the kind of a model, its task, its features, changes, and annotators."""
+    """An experiment: the kind of a model, its task, its features, changes, and annotators.
+
+    With annotators, a store may have a row for each of their rows: that of the training, and that
+    of which scores are asked for.
+    """
 
     kind: str
     task: str
@@ -65,6 +69,8 @@ class Drawn:
     change: str
     seed: int
     has_annotators: bool
+    is_trained_on_rows: bool
+    is_asked_for_rows: bool
 
     @property
     def manifest(self) -> Manifest:
@@ -87,6 +93,19 @@ class Drawn:
         """The clip that a row is about."""
         return row_id.rpartition(".")[0] if self.has_annotators else row_id
 
+    def asked_clip(self, answered: str) -> str:
+        """The clip of which a score is."""
+        return self.clip_of(answered) if self.is_asked_for_rows else answered
+
+    def store_in(self, folder: Path, *, has_rows: bool) -> Store:
+        """The store of the features, of clips or of rows about them."""
+        if not has_rows:
+            return joined_stores(folder, FILMS, SENSES)[self.store]
+        row_of = {clip.clip_id: row for row, clip in enumerate(FILMS)}
+        rows = [row_of[self.clip_of(row.clip_id)] for row in self.manifest]
+        senses = {name: X[rows] for name, X in SENSES.items()}
+        return joined_stores(folder, self.manifest, senses)[self.store]
+
 
 DRAWN = st.builds(
     Drawn,
@@ -95,6 +114,8 @@ DRAWN = st.builds(
     st.sampled_from(("seen", "joined")),
     st.sampled_from(("", "splits.never=['tt0000001']", "data.where=level != HN")),
     st.integers(0, 5),
+    st.booleans(),
+    st.booleans(),
     st.booleans(),
 )
 
@@ -121,15 +142,14 @@ def check_answers(drawn: Drawn, run: Run, model: SavedModel, found: Predicted) -
     X = SENSES["seen"]
     if drawn.store == "joined":
         X = np.concatenate([SENSES["heard"], SENSES["seen"]], axis=1)
-    rows = [row_of[clip] for clip in found.clip_ids]
+    clips = [drawn.asked_clip(answered) for answered in found.clip_ids]
+    rows = [row_of[clip] for clip in clips]
     own: Any = model.estimator
     if hasattr(own, "predict_proba"):
         own_scores = own.predict_proba(X[rows].astype(np.float64))[:, -1]
     else:
         own_scores = own.decision_function(X[rows].astype(np.float64))
-    for number, (clip, basis) in enumerate(
-        zip(found.clip_ids, found.basis, strict=True)
-    ):
+    for number, (clip, basis) in enumerate(zip(clips, found.basis, strict=True)):
         is_trained = clip in model.clips.row_of
         assert (basis in ("out-of-fold", "in-sample")) is is_trained
         expected = own_scores[number]
@@ -139,7 +159,7 @@ def check_answers(drawn: Drawn, run: Run, model: SavedModel, found: Predicted) -
 
 
 @settings(
-    max_examples=amount(4, 60),
+    max_examples=amount(10, 60),
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
@@ -149,14 +169,18 @@ def test_a_kept_model_answers_once_for_each_clip_and_as_fitted(drawn: Drawn) -> 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ObygazeWarning)
-            store = joined_stores(folder, FILMS, SENSES)[drawn.store]
-            run, model = kept(drawn, store, folder)
+            in_training = drawn.store_in(
+                folder / "trained", has_rows=drawn.is_trained_on_rows
+            )
+            store = drawn.store_in(folder / "asked", has_rows=drawn.is_asked_for_rows)
+            asked = drawn.manifest if drawn.is_asked_for_rows else FILMS
+            run, model = kept(drawn, in_training, folder)
             for by_manifest in (False, True):
                 named = drawn.manifest if by_manifest else None
                 for in_sample in (False, True):
                     found = predict(model, store, manifest=named, in_sample=in_sample)
                     answered = [*found.clip_ids, *found.refused]
-                    assert sorted(answered) == sorted(FILMS.clip_ids)
+                    assert sorted(answered) == sorted(asked.clip_ids)
                     assert not in_sample or "out-of-fold" not in found.basis
                     assert ("start_s" in found.films) is by_manifest
                     check_answers(drawn, run, model, found)

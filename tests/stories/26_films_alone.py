@@ -273,6 +273,11 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     assert typed == ["extract run cut -b descriptors"]
     column = "score:positive"
     assert [row[column] for row in of_clips] == [row[column] for row in scores]
+    # A film that was replaced has the scores of the film before, and it is said.
+    write_film(ws.path("new/pier.mp4"), numbers_of_seconds(900, ["S", "EN"]))
+    for clips in ("new", "cut", "cut.descriptors --manifest cut"):
+        said = ws(f"models predict motion {clips}").text
+        assert "other files than those whose features were scored: pier.mp4" in said
     # Of a folder with several manifests, one is named.
     said = ws("models predict motion ./new", code=2).text
     assert "cut and new have the films of the folder ./new" in said

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import warnings
 import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import click
 
 from obygaze_features.core.commands import Session, command
-from obygaze_features.core.console import count, silent
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.console import count, few, silent
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.function_commands import parameters_of
 from obygaze_features.core.leftovers import hidden_name, remove_leftovers
@@ -158,6 +159,7 @@ def _with_predictions(
     from obygaze.films.labels import header_of_table, table_path
     from obygaze_features.manifest.model import view_words
     from obygaze_features.store import open_store
+    from obygaze_features.store.identity import replaced_videos
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
 
@@ -185,6 +187,16 @@ def _with_predictions(
         segments=table_path(segments, root) if segments else None,
     )
     _ = shown.ids_in_store  # an error for a store of other clips
+    if run and features:
+        folder = site.manifest.header.video_root
+        replaced = replaced_videos(site.manifest, folder, features.table)
+        if replaced:
+            warnings.warn(
+                f"these videos have other files than those that {run.folder.name} was made with:"
+                f" {few(replaced)}",
+                ObygazeWarning,
+                stacklevel=3,
+            )
     if segments and shown.segments:
         seen_in = header_of_table(segments, shown.segments).view
         if seen_in != "raw":

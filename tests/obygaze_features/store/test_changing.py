@@ -1049,6 +1049,8 @@ def test_a_part_never_takes_the_place_of_its_source(
         pull(tmp_path / "part", old)
     with pytest.raises(Mismatch, match="not a copy"):
         verify(tmp_path / "part", source=old)
+    said = verify(old, source=tmp_path / "part").source
+    assert said.startswith("that store has rows of one which replaced it")
     assert open_store(old).seal == seal
 
 

@@ -12,6 +12,7 @@ import pytest
 from support.plain_store import array_of, reseal, rows_of, write_plain_store
 
 from obygaze_features.core.errors import Corrupt, Mismatch
+from obygaze_features.store.changing import subset
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.verifying import verify
 
@@ -191,6 +192,30 @@ def test_a_part_learns_of_its_source(tmp_path: Path) -> None:
     write(tmp_path / "two", replaces=[entry(seal, reason="better weights")])
     report = verify(tmp_path / "part", source=tmp_path / "two")
     assert report.warnings == ["the source was replaced on 2026-11-25: better weights"]
+
+
+@pytest.mark.parametrize("here", [{}, {"films": ["f"]}, {"clips": ["c1"]}])
+@pytest.mark.parametrize("there", [{}, {"films": ["h"]}])
+def test_a_part_of_a_copy_that_was_changed_learns_of_its_source(
+    tmp_path: Path, here: dict[str, list[str]], there: dict[str, list[str]]
+) -> None:
+    """It was said to be no copy: a part knew the seals of its store of that day alone."""
+    seal = write(tmp_path / "one")
+    write(tmp_path / "copy", replaces=[entry(seal, reason="here", **here)])
+    subset(tmp_path / "copy", tmp_path / "part", films=["h"], workspace=tmp_path)
+    if not here:
+        report = verify(tmp_path / "part", source=tmp_path / "one")
+        assert report.source.startswith("rows of it are from this store")
+    write(tmp_path / "two", replaces=[entry(seal, reason="there", **there)])
+    report = verify(tmp_path / "part", source=tmp_path / "two")
+    assert report.source.startswith("rows of it are from a store that was replaced")
+    assert ("3 clips withdrawn since" in report.source) == bool(there)
+    # What another part was made without is no news.
+    write(tmp_path / "same", replaces=[entry(seal, reason="here", films=["f"])])
+    subset(tmp_path / "same", tmp_path / "a", films=["h"], workspace=tmp_path)
+    subset(tmp_path / "same", tmp_path / "b", films=["h", "g"], workspace=tmp_path)
+    with pytest.raises(Mismatch, match="not a copy"):
+        verify(tmp_path / "a", source=tmp_path / "b")
 
 
 def test_another_store_is_not_the_source(tmp_path: Path) -> None:

@@ -813,11 +813,12 @@ def test_a_model_of_withdrawn_clips_says_so(
     without = ["x-1", "x-39"] if lists_clips else ["x"]
     subset("features", without=without, reason="asked", workspace=tmp_path)
     shown = show_model("toy", workspace=tmp_path).warnings
-    push_model("toy", str(tmp_path / "lab" / "toy"), workspace=tmp_path)
+    pushed = push_model("toy", str(tmp_path / "lab" / "toy"), workspace=tmp_path)
     pulled = pull_model(str(tmp_path / "lab" / "toy"), "theirs", workspace=tmp_path)
     gone = "x-1 (1 clip)" if lists_clips else "x (1 film)"
     assert (
         shown
+        == pushed.warnings
         == pulled.warnings
         == [f"{gone} was withdrawn from features; the model was trained on them"]
     )

@@ -29,6 +29,7 @@ from support.run_tables import (
     made_run,
     scores_for,
 )
+from support.stores import made_store
 from support.videos import read_number, write_video
 
 from obygaze.films import marks as marks_module
@@ -45,11 +46,16 @@ from obygaze.films.page.export import export_page
 from obygaze.films.page.routes import SCRIPTS
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    ObygazeError,
+    ObygazeWarning,
+)
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import open_store, subset
+from obygaze_features.store import Row, open_store, subset
 from obygaze_models.runner.experiments import run
 from obygaze_models.runner.tables import Run
 
@@ -231,6 +237,26 @@ def test_a_run_is_not_shown_beside_other_clips_of_the_same_ids(tmp_path: Path) -
         problem = f"the run first: film: {row['movie_id']} and brug"
         with pytest.raises(FixInput, match=problem):
             open_site(run="first", workspace=tmp_path)
+
+
+def test_a_film_that_was_replaced_since_a_run_is_said(tmp_path: Path) -> None:
+    clips = clips_of()
+    ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
+    about = {**MANIFEST, "name": "films"}
+    made_run(tmp_path / "runs" / "first", [ridge], manifest=about)
+    cells = ridge.predictions()[0]
+    clip = Clip(cells["clip_id"], cells["movie_id"], 0, "lake.mp4")
+    header = Header("a test", video_root=str(tmp_path))
+    (tmp_path / "manifests").mkdir()
+    films = Manifest("films", header, [clip])
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
+    row = Row(clip.clip_id, clip.movie_id, video_bytes=4)
+    made_store(tmp_path / "stores" / "s", [row], {"clip": np.ones((1, 2), np.float32)})
+    (tmp_path / "lake.mp4").write_bytes(b"film")
+    assert open_site(run="first", store="s", workspace=tmp_path).run
+    (tmp_path / "lake.mp4").write_bytes(b"another film")
+    with pytest.warns(ObygazeWarning, match="files than those that first .*: lake.mp4"):
+        open_site(run="first", store="s", workspace=tmp_path)
 
 
 def test_features_of_other_clips_of_the_same_ids_are_not_shown(tmp_path: Path) -> None:
