@@ -20,6 +20,7 @@ from obygaze_features.manifest.expression import (
     Expression,
     is_labelled,
     parse,
+    plain_value,
 )
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import (
@@ -185,9 +186,9 @@ class ClipTable:
         return film_and_scene(self.films, self.scenes)
 
     def column(self, name: str) -> Words:
-        """Return a column of the manifest as text."""
+        """Return a column of the manifest as text, each value in its plain form."""
         return np.array(
-            ["|".join(clip.values(name)) for clip in self.clips], dtype=np.str_
+            ["|".join(clip.plain_values(name)) for clip in self.clips], dtype=np.str_
         )
 
     def fold(self, name: str) -> IntArray:
@@ -353,8 +354,11 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
     """Return the class of each clip by its level, its values or the expressions of the task."""
     if task.positive:
         return _by_expressions(name, task, table)
-    cells = table.column(task.column or "level").tolist()
-    values = task.values or task.classes
+    column = task.column or "level"
+    cells = table.column(column).tolist()
+    values = {}
+    for word, number in (task.values or task.classes).items():
+        values[plain_value(word, column)] = number
     unknown = sorted({cell for cell in cells if cell and cell not in values})
     if unknown and task.column:
         raise FixInput(
@@ -464,7 +468,7 @@ def class_names(
     words: list[set[str]] = [set(), set()]
     for clip, label in zip(table.clips, labels.tolist(), strict=True):
         if label != LEFT_OUT:
-            words[label].update(clip.values(column))
+            words[label].update(clip.plain_values(column))
     # A number alone is no name of a class.
     is_named = all(len(of_class) == 1 for of_class in words)
     if is_named and not any(map(NUMBER.fullmatch, set.union(*words))):

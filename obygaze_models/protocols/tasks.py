@@ -192,7 +192,13 @@ def asked_tasks(
         raise FixUsage(
             f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
         )
-    positive = parse(text, columns=manifest.columns, where=f"--task {text}")
+    positive = parse(
+        text,
+        columns=manifest.columns,
+        vocabulary=manifest.header.concepts or None,
+        where=f"--task {text}",
+    )
+    labels.require_known(positive)
     title = ""
     compared = [*positive.compared]
     if len(compared) == 1 and compared[0] in manifest.columns:
@@ -289,6 +295,17 @@ class _Labels:
             where=self.manifest.name,
             hint=hint,
         )
+
+    def require_known(self, expression: Expression) -> None:
+        """Raise an error if a column has none of a word with which an expression compares it."""
+        for column, asked in expression.values.items():
+            values = self.words(column)
+            for word in asked:
+                if plain_value(word, column) not in values:
+                    raise FixUsage(
+                        f"the column {column} has no {word!r}{near(word, values)}",
+                        hint=f"one of its values: {few(values)}",
+                    )
 
     def tasks_of_column(self, column: str) -> dict[str, AskedTask]:
         """Return the task of yes and no, or a task for each word."""
