@@ -74,7 +74,9 @@ _OF_WINDOWS = re.compile(
 _NOT_OF_WINDOWS = re.compile(
     rb"[\x00\x81\x83\x86-\x8b\x8d-\x90\x98-\x9b\x9d-\x9f]|[\xc0-\xff]{3}"
 )
-DECIMAL_NUMBER = re.compile(r"-?[0-9]+(,[0-9]+)?")
+DECIMAL_NUMBER = re.compile(r"-?[0-9]+(,[0-9]+)?([eE][-+]?[0-9]+)?")
+# 1,234 may be a thousand and more; 0,234 and 1234,500 have decimals.
+MAYBE_THOUSANDS = re.compile(r"-?[1-9][0-9]{0,2},[0-9]{3}")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 
@@ -475,13 +477,25 @@ def _rows(
 def _with_decimal_points(
     columns: Sequence[str], rows: tuple[TableRow, ...]
 ) -> tuple[TableRow, ...]:
-    """Return rows in which the decimal commas of columns of numbers are points."""
+    """Return rows in which the decimal commas of columns of numbers are points.
+
+    A warning names a column whose commas may all be those of thousands.
+    """
     of_numbers = []
     for name in columns:
         cells = [row[name].strip() for row in rows if row[name].strip()]
         are_numbers = all(map(DECIMAL_NUMBER.fullmatch, cells))
-        if are_numbers and any("," in cell for cell in cells):
-            of_numbers.append(name)
+        with_comma = [cell for cell in cells if "," in cell]
+        if not are_numbers or not with_comma:
+            continue
+        of_numbers.append(name)
+        if all(map(MAYBE_THOUSANDS.fullmatch, with_comma)):
+            read_as = with_comma[0].replace(",", ".")
+            message = (
+                f"{rows[0].violations.path}: {with_comma[0]} in the column {name} was read as"
+                f" {read_as}; if it is a thousand and more, write numbers without this comma"
+            )
+            warnings.warn(ObygazeWarning(message), stacklevel=4)
     if not of_numbers:
         return rows
     changed = []

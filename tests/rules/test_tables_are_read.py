@@ -16,14 +16,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from support.cli import ROOT
 from support.workbooks import write_workbook
 
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import ObygazeError
-from obygaze_features.core.tables import header_of, read_table
+from obygaze_features.core.tables import header_of, number_of_cell, read_table
 from obygaze_features.manifest.adapters.csv_table import read as read_clips
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.store import export_features, import_features, open_store
@@ -164,6 +164,44 @@ def test_decimal_commas_are_points_where_all_cells_are_numbers(
     table = [["n", "x"], *[[str(n), cell] for n, cell in enumerate(cells)]]
     path = written(tmp_path, table, ("utf-8", delimiter, ""), "\n")
     assert [row["x"] for row in read_table(path, required=("x",)).rows] == expected
+
+
+@SLOW
+@given(
+    numbers=st.lists(
+        st.integers(-2_000_000, 2_000_000)
+        | st.floats(allow_nan=False, allow_infinity=False),
+        min_size=1,
+        max_size=6,
+    ),
+    groups_thousands=st.booleans(),
+    delimiter=st.sampled_from(";\t"),
+)
+@example(numbers=[856, 1234], groups_thousands=True, delimiter="\t")
+@example(numbers=[0.5, 1.5e-05], groups_thousands=False, delimiter=";")
+def test_a_number_with_a_comma_is_read_as_it_was_meant_or_named(
+    tmp_path: Path, numbers: list[float], groups_thousands: bool, delimiter: str
+) -> None:
+    """An English program may part thousands, another one has decimals behind a comma."""
+    if groups_thousands:
+        numbers = [round(number) for number in numbers if abs(number) < 1e12]
+        written_numbers = [f"{number:,}" for number in numbers]
+    else:
+        written_numbers = [str(number).replace(".", ",") for number in numbers]
+    rows = [[str(n), cell] for n, cell in enumerate(written_numbers)]
+    path = written(tmp_path, [["n", "x"], *rows], ("utf-8", delimiter, ""), "\n")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = read_table(path, required=("n", "x"))
+    cells = [number_of_cell(row["x"]) for row in table.rows]
+    is_read = all(
+        cell is None or cell == number
+        for cell, number in zip(cells, numbers, strict=True)
+    )
+    is_named = any(" in the column x was read as " in str(w.message) for w in caught)
+    assert is_read or is_named
+    if not groups_thousands:
+        assert cells == numbers
 
 
 # Tables that obygaze writes and reads itself: of runs, of models, of stores.
