@@ -334,8 +334,10 @@ class _Labels:
                 return {column: replace(asked, task=task)}
         option = f"--task {shlex.quote(f'{column}={values[0]}')}, or another word"
         problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
-        if all(NUMBER.fullmatch(value) for value in values):
-            numbers = sorted(self.cells(column), key=float)
+        if has_numbers(self.cells(column)):
+            # A word among many numbers is an error, which the task with a limit names.
+            cells = filter(NUMBER.fullmatch, self.cells(column))
+            numbers = sorted(cells, key=float)
             option = f"--task {shlex.quote(f'{column}>={limit_of(numbers)}')}"
             problem = (
                 f"the column {column} has numbers from {numbers[0]} to {numbers[-1]}"

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
@@ -493,3 +494,26 @@ def test_a_word_that_a_column_does_not_have_is_refused_in_an_expression(
         assert f"no {unknown[0]!r}" in str(error)
     else:
         assert not unknown
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    numbers=st.lists(st.integers(0, 5), min_size=9, max_size=12),
+    words=st.lists(st.sampled_from(("2?", "-", "NA")), max_size=2),
+)
+def test_a_column_of_numbers_needs_a_limit_also_where_a_cell_is_none(
+    numbers: list[int], words: list[str]
+) -> None:
+    """What is a number with a typing error is no word with a task of its own."""
+    numbers = [0, 3, 5, *numbers]
+    cells = [*map(str, numbers), *words]
+    clips = [Clip(f"c{n}", "f", extra={"rating": cell}) for n, cell in enumerate(cells)]
+    manifest = Manifest("m", Header("m"), tuple(clips), ("rating",))
+    honest = load_protocol("honest")
+    with pytest.raises(FixUsage, match="numbers from 0 to 5; which are positive"):
+        with_tasks(honest, ["rating"], manifest)
+    if words:
+        with pytest.raises(FixInput, match="expected numbers in the column rating"):
+            with_tasks(honest, ["rating>=3"], manifest)
+    else:
+        assert with_tasks(honest, ["rating>=3"], manifest).tasks
