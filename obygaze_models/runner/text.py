@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from obygaze_features.core.console import MISSING, count, digits_of, table
+from obygaze_features.core.console import MISSING, digits_of, table
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
@@ -19,6 +19,7 @@ from obygaze_models.runner.summary import (
     cells_of,
     compared_stores,
     counted_as,
+    film_values,
     short,
     size_text,
     view_text,
@@ -177,12 +178,12 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
     with_interval = [cell for cell in shown if cell.has_interval(primary)]
     if not with_interval:
         return f"{how}."
-    largest = max(with_interval, key=lambda cell: cell.n_films)
-    films = count(largest.n_films, "film")
-    of_films = largest.by_film.get(primary, {}).values()
-    n_with_value = sum(math.isfinite(row["value"]) for row in of_films)
-    if 0 < n_with_value < largest.n_films:
-        films += f", of which {n_with_value} have an {name}"
+    # Tasks may have other films, and other films with positive clips.
+    n_films = [cell.n_films for cell in with_interval]
+    n_with_value = [len(film_values(cell, primary)) for cell in with_interval]
+    films = f"{_range(n_films)} films"
+    if all(n_with_value) and n_with_value != n_films:
+        films += f", of which {_range(n_with_value)} have an {name}"
     return f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}."
 
 
