@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,6 +46,7 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.own_labels import spellings_of
 from obygaze_features.manifest.same_clip import (
     clips_of_rows,
+    overlaps_of_annotators,
     require_a_row_for_each,
 )
 
@@ -75,7 +77,8 @@ class ReliabilityAudit(Audit):
 
     Both are of the `n_items` that all raters have rated; `n_incomplete` others are left out. The
     alphas are None where no item differs from another. `words` has how often each rater gave each
-    word, where answers are words; then there is no Cronbach's alpha.
+    word, where answers are words; then there is no Cronbach's alpha. `other_times` says how rows
+    of annotators are compared that overlap each other and have other times; it is "" without any.
     """
 
     source: str
@@ -88,6 +91,7 @@ class ReliabilityAudit(Audit):
     krippendorff_interval: IntervalEnds
     raters: tuple[Rater, ...]
     words: Mapping[str, tuple[int, ...]]
+    other_times: str = ""
 
     def finding(self) -> Finding:
         """Return a row for each rater, or for each word, and a sentence for each alpha."""
@@ -127,6 +131,8 @@ class ReliabilityAudit(Audit):
             sentences.append(
                 f"{self.n_incomplete} items that not all raters have rated are left out."
             )
+        if self.other_times:
+            sentences.append(self.other_times)
         title = f"Reliability: {self.source}"
         return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
 
@@ -146,7 +152,7 @@ def audit_reliability(
             "expected the columns of the raters, or the column that annotators filled in",
             hint="--raters ada,ben of a table, or --column Rating of a manifest with annotators",
         )
-    records, title, annotators = _records_of(source, column, workspace)
+    records, title, annotators, other_times = _records_of(source, column, workspace)
     # A rater who is named twice would agree with himself.
     names = tuple(dict.fromkeys(names or annotators))
     if len(names) < 2:
@@ -169,47 +175,51 @@ def audit_reliability(
             f"expected at least two items that all raters have rated, got {len(rows)}",
             where=title,
         )
-    return reliability_of(
+    audit = reliability_of(
         np.array(rows, dtype=np.float64 if are_numbers else np.str_),
         names,
         clusters,
         source=title,
         n_incomplete=len(all_records) - len(rows),
     )
+    return replace(audit, other_times=other_times)
+
+
+class _Records(NamedTuple):
+    """A table with a column for each rater; `annotators` and `other_times` are of a manifest."""
+
+    table: TextSource
+    title: str
+    annotators: tuple[str, ...] = ()
+    other_times: str = ""
 
 
 def _records_of(
     source: TextSource | Manifest, column: str | None, workspace: str | Path | None
-) -> tuple[TextSource, str, tuple[str, ...]]:
-    """Return a table with a column for each rater, its title, and the annotators of a manifest."""
+) -> _Records:
+    """Return the answers of a table or a manifest."""
     if isinstance(source, Manifest):
         manifest = source
     elif not isinstance(source, str | Path):
-        return source, source_name(source), ()
+        return _Records(source, source_name(source))
     else:
         if column is None and is_table(source):
-            return source, source_name(source), ()
+            return _Records(source, source_name(source))
         manifest = read_manifest(source, workspace=workspace)
     if column is None:
         hint = "--column names the one column in which each annotator has an answer"
         require_a_row_for_each(manifest.clips, manifest.name, hint)
         clips = [clip for clip in manifest if not is_only_watched(clip)]
-        return [_cells(clip) for clip in clips], manifest.name, ()
-    rows, view, annotators = _rated_clips(manifest, column)
-    title = f"{manifest.name}, {column}"
-    if view != "raw":
-        title += f", {view_words(view)}"
-    return rows, title, annotators
+        return _Records([_cells(clip) for clip in clips], manifest.name)
+    return _rated_clips(manifest, column)
 
 
 def _cells(clip: Clip) -> dict[str, str]:
     return {"clip_id": clip.clip_id, "movie_id": clip.movie_id, **clip.extra}
 
 
-def _rated_clips(
-    manifest: Manifest, column: str
-) -> tuple[list[dict[str, str]], str, tuple[str, ...]]:
-    """Return a row for each clip with a column for each annotator, the view, and the annotators."""
+def _rated_clips(manifest: Manifest, column: str) -> _Records:
+    """Return a row for each clip with a column for each annotator."""
     if not any(clip.extra.get("annotator", "").strip() for clip in manifest):
         raise FixInput(
             "--column is for rows of annotators, and no row names one",
@@ -236,18 +246,34 @@ def _rated_clips(
             cells[annotator] = answer_of[clip.clip_id]
             annotators[annotator] = None
         rows.append(cells)
+    title = f"{manifest.name}, {column}"
+    if view != "raw":
+        title += f", {view_words(view)}"
     if len(annotators) > 1 and len(rows) == len(clips):
-        name = shlex.quote(manifest.name)
-        where = shlex.quote(f"annotator == {quoted_word(next(iter(annotators)))}")
         raise FixInput(
             "no clip has answers of two annotators",
-            where=f"{manifest.name}, {column}",
-            hint=f"levels of passages with other times: obygaze manifest show {name} --where"
-            f" {where} -o clips.csv, then obygaze manifest agree {name} --clips clips.csv",
+            where=title,
+            hint=f"levels of passages with other times: {_way_to_agree(manifest, annotators)}",
         )
     everyone = dict.fromkeys(annotators, "")
     table = [{**everyone, **cells} for cells in rows]
-    return table, view, tuple(sorted(annotators))
+    other_times = ""
+    if overlaps_of_annotators(clips):
+        other_times = (
+            "Rows of annotators overlap each other with other times, and each is an item of its"
+            f" own. Levels of such marks are compared by {_way_to_agree(manifest, annotators)}."
+        )
+    return _Records(table, title, tuple(sorted(annotators)), other_times)
+
+
+def _way_to_agree(manifest: Manifest, annotators: Iterable[str]) -> str:
+    """Return the commands that compare the levels of marks whose times are the annotators' own."""
+    name = shlex.quote(manifest.name)
+    where = shlex.quote(f"annotator == {quoted_word(next(iter(annotators)))}")
+    return (
+        f"obygaze manifest show {name} --where {where} -o clips.csv, then obygaze manifest agree"
+        f" {name} --clips clips.csv"
+    )
 
 
 def _answers(manifest: Manifest, column: str) -> tuple[dict[str, str], str]:

@@ -71,7 +71,7 @@ def named_cell(run: Run) -> int | None:
 def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
     """Return the score of each clip that a cell tested: the mean over fits, and the band.
 
-    `positive` is what most fits decided, or if as many decided otherwise, what the mean score does;
+    `positive` is what the mean score decides, as in the table of errors and in success.csv;
     `correct` is whether that is the label.
     """
     cell_key = (cell.train, cell.test, cell.model, cell.store)
@@ -83,10 +83,7 @@ def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
     for clip, fits in fits_of_clip.items():
         values = [fit["score"] for fit in fits]
         score = fmean(values)
-        n_positive = sum(fit["decision"] for fit in fits)
-        positive = 2 * n_positive > len(fits)
-        if 2 * n_positive == len(fits):
-            positive = score > cell.threshold
+        positive = score > cell.threshold
         score_of_clip[clip] = {
             "score": score,
             "low": min(values),

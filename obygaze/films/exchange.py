@@ -7,6 +7,7 @@ one shows the frame; reading takes the nearest frame.
 import os
 import re
 import shlex
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +40,7 @@ from obygaze.films.tiers import Tier, TierMapping, draft_of_tiers, read_tier_map
 from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import TABLE_ENDINGS, write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
@@ -48,6 +49,7 @@ from obygaze_features.core.tables import (
     OF_WORDS,
     SUBTITLES,
     USE_OF_WORDS,
+    TableRow,
     number_of_cell,
     open_file,
     read_table,
@@ -64,6 +66,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.io import as_id
+from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     Clip,
     Header,
@@ -190,7 +193,7 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
     line_of: dict[tuple[str, str], int] = {}
     clip_of_id = _clips_by_id(manifest)
     marked: dict[Marked, None] = {}
-    for row in table.rows:
+    for row in _rows_of_models(table.rows):
         task = row.cells.get("task", "")
         train = row.cells.get("train", task)
         asked = task if train == task else f"{train} -> {task}"
@@ -218,6 +221,33 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
         marked[mark] = None
     violations.raise_if_any("the predictions are not of these clips")
     return list(marked)
+
+
+def _rows_of_models(rows: Sequence[TableRow]) -> Sequence[TableRow]:
+    """Return the rows without those of the baselines of a run, unless there are no others.
+
+    A person who reads `oracle` in a player takes it for a model.
+    """
+    # Late: other exports do not need what runs need.
+    from obygaze_models.models.registry import BASELINES
+
+    rows_of_models = []
+    baselines: dict[str, None] = {}
+    for row in rows:
+        model = row.cells.get("model", "")
+        if model in BASELINES:
+            baselines[model] = None
+        else:
+            rows_of_models.append(row)
+    if not baselines or not rows_of_models:
+        return rows
+    warnings.warn(
+        f"left out, because they are guesses (baselines of the run) and no models:"
+        f" {', '.join(baselines)}",
+        ObygazeWarning,
+        stacklevel=3,
+    )
+    return rows_of_models
 
 
 def _clips_by_id(manifest: Manifest) -> Mapping[str, Clip]:
@@ -351,7 +381,7 @@ def export_segments(
     film becomes a file; ELAN also gets the time that was watched, as a tier, vtt has no place for
     it. Of csv it is one table of all clips, which `manifest import csv` reads: -o names it, .csv or
     .xlsx. --predictions takes what `models predict` and `search` write with -o, and the
-    predictions.csv of a run.
+    predictions.csv of a run, of which guesses are left out if it has models.
 
     Args:
         kind: The format.
@@ -598,9 +628,12 @@ def _check_tiers(
         document.add_violations(violations)
     # A draft asks for no tier that has a role, as one that is only to be linked has.
     is_asked = any(UNLINKED not in line for line in violations.lines)
-    violations.raise_if_any(
-        "the tiers of these files are not known", hint if is_asked else None
-    )
+    problems = []
+    if is_asked:
+        problems.append("the tiers of these files are not known")
+    if any(UNLINKED in line for line in violations.lines):
+        problems.append("tiers of concepts or comments are not linked to one of levels")
+    violations.raise_if_any("; ".join(problems), hint if is_asked else None)
 
 
 class _Importer:
@@ -620,6 +653,8 @@ class _Importer:
         self.warnings: list[str] = []
         self.rates_of_videos: dict[str, Fraction] = {}
         self.file_of: dict[str, tuple[str, Path]] = {}
+        self.title_of_film: dict[str, str] = {}
+        self.ids_of_names: set[tuple[str, str]] = set()
         self.sources = SourceFiles()
 
     def read(self, path: Path) -> None:
@@ -645,7 +680,7 @@ class _Importer:
         id_of_film: dict[str, str] = {}
         for name in dict.fromkeys(segment.movie_id for segment in marks.segments):
             id_of_film[name] = self._id_of_film(name, path)
-            if id_of_film[name] != name:
+            if self._is_first(name, id_of_film[name]):
                 self.warnings.append(
                     f"{path.name}: the id of the film {name} is {id_of_film[name]}"
                 )
@@ -661,7 +696,7 @@ class _Importer:
     def _read_film(self, path: Path) -> None:
         """Add the marks of a file about one film."""
         film = self._id_of_film(self._name_of_film(path), path)
-        if film != composed(path.stem).strip():
+        if self._is_first(composed(path.stem).strip(), film):
             self.warnings.append(f"{path.name}: the id of this film is {film}")
         video = None
         if path.suffix == ELAN:
@@ -702,7 +737,18 @@ class _Importer:
                     where=", ".join(dict.fromkeys([str(earlier), str(path)])),
                     hint="rename one of them",
                 )
+        if film != written:
+            self.title_of_film.setdefault(film, written)
         return film
+
+    def _is_first(self, name: str, film: str) -> bool:
+        """Return whether a film has another id than its name, and no file before had this name.
+
+        Several annotators have files of one name, each in a folder.
+        """
+        is_new = (name, film) not in self.ids_of_names
+        self.ids_of_names.add((name, film))
+        return is_new and film != name
 
     def _name_of_film(self, path: Path) -> str:
         """Return the name of a film: of the video that a file of others names, or of the file."""
@@ -728,6 +774,15 @@ class _Importer:
         counted_as = ascii_id(beginning)
         self.n_clips_of[counted_as] += 1
         number = self.n_clips_of[counted_as]
+        extra = {
+            "annotator": annotator,
+            "start_frame": str(segment.start_frame),
+            "end_frame": str(segment.end_frame),
+            "framerate": frame_rate_text(rate),
+            "comment": segment.comment,
+        }
+        if segment.movie_id in self.title_of_film:
+            extra[TITLE] = self.title_of_film[segment.movie_id]
         self.clips.append(
             Clip(
                 clip_id=ascii_id(f"{beginning}-{number:04d}"),
@@ -736,13 +791,7 @@ class _Importer:
                 end_s=float((segment.end_frame + 1) / rate),
                 level=segment.level,
                 concepts=segment.concepts,
-                extra={
-                    "annotator": annotator,
-                    "start_frame": str(segment.start_frame),
-                    "end_frame": str(segment.end_frame),
-                    "framerate": frame_rate_text(rate),
-                    "comment": segment.comment,
-                },
+                extra=extra,
             )
         )
 
@@ -761,7 +810,8 @@ class _Importer:
         modality_of.update(concepts())
         sources = tuple(map(source_of, paths))
         header = Header(name, modality_of, unit="segment", sources=sources)
-        manifest = Manifest(name, header, tuple(self.clips), EXTRA)
+        columns = (*EXTRA, TITLE) if self.title_of_film else EXTRA
+        manifest = Manifest(name, header, tuple(self.clips), columns)
         without = []
         for clip in self.clips:
             if not clip.level and clip.extra["comment"] != WATCHED:

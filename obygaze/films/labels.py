@@ -91,6 +91,10 @@ class ProjectedLabels:
             )
             command += f" --mapping {mapping}"
         notes = [f"wrote {self.output}", summary, f"{command} -o NAME"]
+        if len(projection.by_annotator) > 1:
+            notes.append(
+                "the file has the merged levels alone; --json prints those of each annotator, too"
+            )
         if self.without_rate:
             films = few(self.without_rate, 5)
             notes.append(f"without times, the frame rate is not known: {films}")

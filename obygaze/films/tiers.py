@@ -26,6 +26,7 @@ from obygaze_features.manifest.model import LEVELS
 UNUSED = "unused"
 # What a tier can be; the last one is not used.
 ROLES = ("levels", "concepts", "comments", WATCHED, UNUSED)
+ROLES_UNLINKED = f"not linked to another tier: levels, {WATCHED} or {UNUSED}"
 # The linguistic types of the tiers in files that this program writes.
 OWN_TYPES = {
     "level": "levels",
@@ -177,6 +178,9 @@ def draft_of_tiers(tiers: Sequence[Tier], mapping: TierMapping, reread: str) -> 
         described = of_files[0].described()
         if len(of_files) > 1:
             described = f"in {len(of_files)} files, the first with {described}"
+        # Comments without a mark that they belong to would be refused.
+        if any(tier.parent is None for tier in of_files):
+            described = f"{ROLES_UNLINKED}; {described}"
         lines.append(f"{toml_lines({name: '?'})[0]}  # {described}")
     if mapping.annotators:
         lines += ["", "[annotators]", *toml_lines(mapping.annotators)]

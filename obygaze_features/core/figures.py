@@ -64,12 +64,15 @@ LABEL_WIDTH = 140  # to the left of rows
 RIGHT_OF_ROWS = 16
 BELOW_ROWS = 36
 LETTERS_OF_LABEL = 24
+MOST_LETTERS_OF_LABEL = 60
+CUT = " …"  # the end of a text that is longer than its place
 SUFFIXES = (".svg", ".png", ".pdf")
 
 _SVG = "{http://www.w3.org/2000/svg}"
+FONT_SIZE = 9
 _STYLE = {
     "font.family": [FONT],
-    "font.size": 9,
+    "font.size": FONT_SIZE,
     "text.color": COLORS["ink"],
     "text.parse_math": False,  # names are text, whatever signs they hold
     "figure.facecolor": COLORS["paper"],
@@ -150,10 +153,17 @@ def row_canvas(
 
 
 def draw_label(axes: Any, y: float, label: str) -> None:
-    """Write the label of a row to the left of the axes, in up to two lines."""
+    """Write the label of a row to the left of the axes, in up to two lines.
+
+    A longer label is smaller, as labels may differ in any letter.
+    """
+    letters = LETTERS_OF_LABEL
+    while letters < MOST_LETTERS_OF_LABEL and wrapped(label, letters).endswith(CUT):
+        letters += 1
     axes.annotate(
-        wrapped(label, LETTERS_OF_LABEL),
+        wrapped(label, letters),
         (0, y),
+        fontsize=FONT_SIZE * LETTERS_OF_LABEL / letters,
         xytext=(-10, 0),
         xycoords=("axes fraction", "data"),
         textcoords="offset points",
@@ -165,7 +175,7 @@ def draw_label(axes: Any, y: float, label: str) -> None:
 def wrapped(text: str, letters: int) -> str:
     """Return text from outside in up to two lines."""
     safe = safe_text(text, "terminal")
-    return "\n".join(textwrap.wrap(safe, letters, max_lines=2, placeholder=" …"))
+    return "\n".join(textwrap.wrap(safe, letters, max_lines=2, placeholder=CUT))
 
 
 def draw_dots(

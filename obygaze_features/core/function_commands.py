@@ -60,7 +60,7 @@ from obygaze_features.core.commands import (
     SessionCommand,
     named_values,
 )
-from obygaze_features.core.console import Console
+from obygaze_features.core.console import Console, count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.options import Bar, PythonOnly
 from obygaze_features.core.options import Option as Option
@@ -74,6 +74,7 @@ from obygaze_features.core.value_types import (
     WholeNumber,
     range_in_words,
 )
+from obygaze_features.core.written_tables import Listing
 
 # The sections that the docstring of a public function may have.
 SECTIONS = ("Args", "Commands", "Example", "Examples", "Raises", "Returns")
@@ -147,8 +148,11 @@ def command_of(
         if then is not None:
             returned = call_function(session, then, result, **further)
             if isinstance(returned, list | tuple):
+                rows = ""
+                if returned and isinstance(result, Listing):
+                    rows = f": {count(result.n_rows, 'row')}"
                 for path in returned:
-                    session.console.note(f"wrote {path}")
+                    session.console.note(f"wrote {path}{rows}")
             else:
                 result = returned
         show_result(session.console, result, text)

@@ -20,11 +20,22 @@ if TYPE_CHECKING:
     from jinja2.runtime import Context
 
 CORE = "obygaze_features.core"
+MEDIUM = "shown_in"  # the value of a template that says where its text is shown
 
 
-def render(template: str, package: str = CORE, **facts: Any) -> str:
-    """Return the text of a template in the folder `templates` of a package."""
-    text: str = environment(package).get_template(template).render(facts)
+def render(
+    template: str, package: str = CORE, *, medium: Medium | None = None, **facts: Any
+) -> str:
+    """Return the text of a template in the folder `templates` of a package.
+
+    Args:
+        template: The name of the file, whose suffix says what its values are made safe for.
+        package: The package.
+        medium: What they are made safe for, if the text is shown elsewhere.
+        facts: The values.
+    """
+    made = environment(package).get_template(template)
+    text: str = made.render({**facts, MEDIUM: medium})
     return text
 
 
@@ -68,7 +79,7 @@ _MEDIA: Mapping[str, Medium] = {
 
 def _printed(context: Context, value: Any) -> Any:
     """Return what a template prints for a value."""
-    medium = _MEDIA.get(PurePath(context.name or "").suffix)
+    medium = context.get(MEDIUM) or _MEDIA.get(PurePath(context.name or "").suffix)
     is_safe = isinstance(value, SafeText | int | float) or hasattr(value, "__html__")
     if medium is None or is_safe:
         return value

@@ -7,7 +7,7 @@ import math
 import re
 import shlex
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -143,12 +143,14 @@ class TableRow:
 class CsvTable:
     """The columns of a table and its rows.
 
-    `delimiter` is what separates its cells; it is empty for a spreadsheet.
+    `delimiter` is what separates its cells; it is empty for a spreadsheet. `doubt` says what was
+    taken for the delimiter and the header, where the first lines have different numbers of cells.
     """
 
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
     delimiter: str = ","
+    doubt: str = ""
 
     @property
     def filled_columns(self) -> tuple[str, ...]:
@@ -180,10 +182,11 @@ def read_table(
     is in UTF-8, in UTF-16 with its mark, or in Windows-1252 where no byte may be another letter.
 
     Cells are separated as a line `sep=;` before the header says, else by the sign with which the
-    header has the required columns, else by the one that the header has most of: Excel writes
-    semicolons where the comma is the decimal mark. Empty lines are skipped, and blanks around the
-    names of columns. Where no comma separates cells, a column of numbers with decimal commas has
-    points. A table that is `is_strict` is one of obygaze: UTF-8, without empty lines.
+    header has most of the required columns, else by the one with which most lines have equally
+    many cells: Excel writes semicolons where the comma is the decimal mark. Empty lines are
+    skipped, and blanks around the names of columns. Where no comma separates cells, a column of
+    numbers with decimal commas has points. A table that is `is_strict` is one of obygaze: UTF-8,
+    without empty lines.
 
     Violations go into `violations` where it is given, so that the caller can add those of the
     values and raise all of them together; without it they are raised here. `content` names what
@@ -208,25 +211,24 @@ def read_table(
     with open_file(path) if data is None else io.BytesIO(data) as stream:
         _refuse_no_table(stream, path)
         lines = _lines(stream if is_strict else _as_utf8(stream, path), collected)
-        first = next(lines, "")
+        head = list(islice(lines, MOST_TITLES + (header_row or 1)))
         first_line = 1
-        named = SEPARATOR_LINE.fullmatch(first.rstrip("\r\n"))
+        named = SEPARATOR_LINE.fullmatch(head[0].rstrip("\r\n")) if head else None
         if named is not None:
-            first = next(lines, "")
+            del head[0]
             first_line = 2
-        header_line = header_row or 1
+        if header_row is not None:
+            n_before = max(header_row - first_line, 0)
+            del head[:n_before]
+            first_line += n_before
+        delimiter = named["separator"] if named else _delimiter_of(head, required)
         if header_row is None and not is_strict:
-            head = [first, *islice(lines, MOST_TITLES)]
-            lines = chain(head[1:], lines)
-            cells_of_lines = [
-                _cells_of_header(line, _delimiter_of(line, required)) for line in head
-            ]
-            header_line = first_line + header_place(cells_of_lines, required)
-        while first and first_line < header_line:
-            first = next(lines, "")
-            first_line += 1
-        delimiter = named["separator"] if named else _delimiter_of(first, required)
-        text = chain([first] if first else [], lines)
+            cells_of_lines = [_cells_of_header(line, delimiter) for line in head]
+            n_titles = header_place(cells_of_lines, required)
+            del head[:n_titles]
+            first_line += n_titles
+        doubt = "" if named else _doubt(head, delimiter, first_line)
+        text = chain(filter(None, head), lines)
         records = _records(text, delimiter, collected, first_line)
         line, header = next(records, (0, []))
         names = header
@@ -242,7 +244,7 @@ def read_table(
         # Without the required columns, rows cannot be checked; only the text itself is.
         deque(records, maxlen=0)
     if not line and not collected:
-        if header_row is None or first_line == 1:
+        if header_row is None or header_row <= 1:
             collected.add(1, None, "the file is empty, expected a header line")
         else:
             problem = f"the file has no line {header_row}, expected the header there"
@@ -251,7 +253,7 @@ def read_table(
         collected.add(None, None, f"the table has no {content}")
     if violations is None:
         collected.raise_if_any("this table cannot be read")
-    return CsvTable(tuple(header), rows, delimiter)
+    return CsvTable(tuple(header), rows, delimiter, doubt)
 
 
 def header_of(path: Path) -> tuple[str, ...]:
@@ -265,13 +267,44 @@ def header_of(path: Path) -> tuple[str, ...]:
     return read_table(path, required=(), violations=violations, data=head).columns
 
 
-def _delimiter_of(header: str, required: Sequence[str] = ()) -> str:
-    """Return the delimiter of the line with the names of the columns."""
+def _delimiter_of(lines: Sequence[str], required: Sequence[str]) -> str:
+    """Return the delimiter of the first lines of a table.
+
+    With it, a line has most of the required columns, or most lines have as many cells as others:
+    a title may have commas, as numbers may.
+    """
     found = []
     for delimiter in DELIMITERS:
-        names = _cells_of_header(header, delimiter)
-        found.append((set(names).issuperset(required), len(names), delimiter))
-    return max(found, key=itemgetter(0, 1))[-1]
+        n_cells: Counter[int] = Counter()
+        n_required = 0
+        for cells in _records_of_head(lines, delimiter):
+            n_cells[len(cells)] += 1
+            names = set(map(column_name, cells))
+            n_required = max(n_required, len(names.intersection(required)))
+        n_lines = n_cells.total()
+        del n_cells[1]
+        for size, n_equal in n_cells.items():
+            found.append((n_required, n_equal / n_lines, size, delimiter))
+    return max(found, key=itemgetter(0, 1, 2), default=(DELIMITERS[0],))[-1]
+
+
+def _doubt(head: Sequence[str], delimiter: str, first_line: int) -> str:
+    """Return what was taken for the delimiter and the header; "" if all lines have equal cells."""
+    sizes = set(map(len, _records_of_head(head, delimiter)))
+    if len(sizes) < 2:
+        return ""
+    return (
+        f"the table was read with {delimiter!r} between cells and the names of the columns on line"
+        f" {first_line}; where these are on another line, header_row = N in a file for --mapping"
+    )
+
+
+def _records_of_head(lines: Sequence[str], delimiter: str) -> Iterator[list[str]]:
+    """Yield the cells of lines that are not empty, up to what is no CSV."""
+    with suppress(csv.Error, ValueError):
+        for cells in csv.reader(lines, delimiter=delimiter):
+            if any(cells):
+                yield cells
 
 
 def _cells_of_header(line: str, delimiter: str) -> tuple[str, ...]:

@@ -40,6 +40,11 @@ class Listing:
         """Return the columns of the table."""
         raise NotImplementedError
 
+    @property
+    def n_rows(self) -> int:
+        """How many rows the table has."""
+        return len(next(iter(self.table().values()), ()))
+
     def write(
         self,
         output: Annotated[

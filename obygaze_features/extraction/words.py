@@ -22,7 +22,7 @@ from obygaze_features.extraction.compute import clip_threads
 from obygaze_features.extraction.recipes import made_here
 from obygaze_features.extraction.subtitles import ClipTexts, words_of_clips
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import Manifest, watched_text
 from obygaze_features.manifest.own_labels import first_command
 from obygaze_features.store.card import Terms
 from obygaze_features.store.importing.features import Imported
@@ -69,7 +69,8 @@ def extract_words(
 ) -> Imported:
     """Make a store of what is said in clips."""
     here = Workspace.of(workspace)
-    clips = read_manifest(manifest, workspace=workspace)
+    annotated = read_manifest(manifest, workspace=workspace)
+    clips = annotated.without_watched()
     card = find_card(backbone, here)
     name = f"{clips.name}.{card.name}"
     if card.family.medium != "words":
@@ -99,6 +100,9 @@ def extract_words(
         terms=Terms(clips.header.licence, clips.header.citation),
     )
     remarks = []
+    n_watched = len(annotated) - len(clips)
+    if n_watched:
+        remarks.append(watched_text("read", n_watched))
     n_silent = rows.reasons.count(SILENT)
     if n_silent:
         remarks.append(f"{count(n_silent, 'clip')} without words")

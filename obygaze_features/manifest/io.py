@@ -35,7 +35,7 @@ from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
     LEVELS,
-    WITHOUT_MANIFEST,
+    NO_MANIFESTS,
     Clip,
     Header,
     Manifest,
@@ -163,9 +163,9 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
     """Return the manifest of two files; `rows` are the bytes of the CSV file if not on disk."""
     document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
     document.require_schema(SCHEMA, "manifest", error=NotAManifest)
-    if path.stem == WITHOUT_MANIFEST:
+    if path.stem in NO_MANIFESTS:
         raise FixInput(
-            f"a manifest cannot be called {WITHOUT_MANIFEST!r}: in a store, this name says that"
+            f"a manifest cannot be called {path.stem!r}: in a store, this name says that"
             " clips are of no manifest",
             where=str(path),
             hint="choose another name for its two files",

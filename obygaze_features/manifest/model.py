@@ -75,6 +75,10 @@ UNKNOWN_FILM = "unknown"
 # What a store has for the name of a manifest where its clips are of none: then the films may be
 # guesses from the ids.
 WITHOUT_MANIFEST = "imported"
+# The same where the imported files say the film of each clip: no film is a guess, also where the id
+# begins with it.
+FILMS_OF_FILES = "imported-with-films"
+NO_MANIFESTS = (WITHOUT_MANIFEST, FILMS_OF_FILES)
 # What an experiment can do about levels that the visual view changes.
 KEEPS_LEVELS = "data.view=raw keeps the levels"
 # How clips without a level are called where levels are counted.
@@ -327,6 +331,12 @@ class Manifest:
     def with_clips(self, clips: Iterable[Clip]) -> Self:
         """Return a manifest with the same header and other clips."""
         return replace(self, clips=tuple(clips))
+
+    def without_watched(self) -> Self:
+        """Return the manifest without rows that say only what was watched: they are no clips."""
+        if isinstance(self.clips, Windows) or not any(map(is_only_watched, self.clips)):
+            return self
+        return self.with_clips(clip for clip in self if not is_only_watched(clip))
 
     def where(self, expression: str) -> Self:
         """Return the manifest with only the clips for which an expression holds.
@@ -633,6 +643,11 @@ def is_only_watched(clip: Clip) -> bool:
     is_marked = bool(clip.level or clip.concepts)
     is_of_marks = bool(clip.extra.get("start_frame"))
     return is_of_marks and not is_marked and clip.extra.get("comment") == WATCHED
+
+
+def watched_text(verb: str, n_rows: int) -> str:
+    """Return that rows are left out because they say only what was watched."""
+    return f"not {verb}: {count(n_rows, 'row')} of what was watched"
 
 
 def unannotated_id(clip: Clip) -> str:

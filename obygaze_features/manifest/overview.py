@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -155,7 +155,10 @@ def summarize(manifest: Manifest) -> ManifestSummary:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ManifestPage(Listing):
-    """Some clips of a manifest, and its header; `limit` clips are shown, by default a page."""
+    """Some clips of a manifest, and its header; `limit` clips are shown, by default a page.
+
+    A file has all of the selection: the limit is that of the screen.
+    """
 
     manifest: Manifest
     selection: Manifest
@@ -172,9 +175,8 @@ class ManifestPage(Listing):
         return f"{_describe(self.manifest)}\n{_clip_table(clips)}"
 
     def table(self) -> Columns:
-        """Return the selected clips, by default all of them, as the columns of a table."""
-        clips = self.selection.clips[: self.limit or None]
-        return manifest_columns(replace(self.selection, clips=clips))
+        """Return the selected clips as the columns of a table."""
+        return manifest_columns(self.selection)
 
     @property
     def notes(self) -> list[str]:
@@ -214,7 +216,8 @@ def show_manifest(
         clips: Only these clips, separated by commas, or those in a file: one id a line, or a column
             clip_id.
         where: Only the clips for which this holds.
-        limit: Show at most this many clips; 0 shows all. [default: 20; with --json all]
+        limit: Show at most this many clips; 0 shows all. -o writes all. [default: 20; with --json
+            all]
         workspace: The workspace, if it is not the current one.
 
     Commands:

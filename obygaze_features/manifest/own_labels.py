@@ -86,7 +86,7 @@ def counted_words(clips: Sequence[Clip], column: str) -> str:
     n_of_word = Counter("|".join(clip.plain_values(column)) for clip in clips)
     n_empty = n_of_word.pop("", 0)
     n_words = len({word.casefold() for word in n_of_word})
-    if len(n_of_word) < 2 or n_words > min(MOST_COUNTED, len(clips) / 2):
+    if n_of_word.total() < 2 or n_words > min(MOST_COUNTED, len(clips) / 2):
         return ""
     counts = [f"{word}: {n}" for word, n in sorted(n_of_word.items())]
     if n_empty:

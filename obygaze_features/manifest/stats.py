@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from obygaze_features.core.console import count, table
-from obygaze_features.core.errors import NotFound
+from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.figures import (
     COLORS,
     LEVEL_COLORS,
@@ -34,6 +34,7 @@ from obygaze_features.manifest.model import (
     is_only_watched,
     own_columns,
     view_words,
+    watched_text,
 )
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.same_clip import clips_of_rows
@@ -136,7 +137,7 @@ class Stats:
         """How many rows are not counted, since they say only what was watched."""
         if not self.n_watched:
             return []
-        return [f"not counted: {count(self.n_watched, 'row')} of what was watched"]
+        return [watched_text("counted", self.n_watched)]
 
     def level_notes(
         self, words_of: Mapping[str, Sequence[str]] | None = None
@@ -376,6 +377,12 @@ def draw_stats(
     """
     if figure is None:
         return ()
+    if not stats._has_levels:
+        problem = (
+            "no clip has a level; the figure draws levels and the concepts of each"
+        )
+        hint = "leave out --figure, or --map level=COLUMN when the table is imported"
+        raise FixUsage(problem, where=stats.title, hint=hint)
     concepts = _concepts(stats)
     n_rows = max(len(concepts), 3)
     rows = {"nrows": 2, "height_ratios": [1.4, n_rows]}

@@ -52,6 +52,7 @@ from obygaze_features.store.finding import (
 )
 from obygaze_features.store.layout import CARD, STORE_JSON, check_store_name
 from obygaze_features.store.making import (
+    OTHER_NAME,
     check_before,
     check_free,
     name_taken,
@@ -71,6 +72,7 @@ from obygaze_features.store.placing import (
 )
 from obygaze_features.store.publishing import (
     PUBLISHED_FILES,
+    creators_as_read,
     full_card,
     published_files,
     require_names,
@@ -89,7 +91,12 @@ from obygaze_features.store.targets import (
     open_target,
     write_pieces,
 )
-from obygaze_features.store.verifying import changes_of, has_replaced, verify
+from obygaze_features.store.verifying import (
+    changes_of,
+    compare_with_source,
+    has_replaced,
+    verify,
+)
 from obygaze_features.store.withdrawals import (
     changes_that_withdrew,
     rows_withdrawn_elsewhere,
@@ -237,7 +244,10 @@ def _copy_at(target: Path, store: Store) -> Store | None:
         taken = "another store has this name"
         if has_replaced(copy, store):
             taken = "the store here is later than this one, which it replaces"
-    raise AlreadyThere(taken, where=str(target))
+        else:
+            with suppress(Mismatch):
+                taken += f": {compare_with_source(copy, store).sentence}"
+    raise AlreadyThere(taken, where=str(target), hint=OTHER_NAME)
 
 
 def _remove_copies(target: Path, seal: str = "") -> None:
@@ -410,6 +420,8 @@ def push(
     stated = listed([name for name, text in given._asdict().items() if text])
     if stated:
         notes.append(f"README.md of {opened.location} states the {stated}, too")
+    if publish:
+        notes.append(creators_as_read(creators))
     here = Workspace.of(workspace)
     notes += rows_withdrawn_elsewhere(opened, here, "in what was sent")
     return replace(sent, notes=tuple(notes))

@@ -30,7 +30,7 @@ from obygaze_features.store.reading import (
     open_store,
 )
 from obygaze_features.store.records import Replaced
-from obygaze_features.store.rows import STATUS_WORDS, WITHDRAWN
+from obygaze_features.store.rows import WITHDRAWN, words_of_status
 from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
 SHOWN_ROWS = 20
@@ -90,7 +90,8 @@ def describe(
     facts = facts_of_store(store)
     parts = []
     for status, number in store.record.rows.by_status.items():
-        parts.append(f"{number} {STATUS_WORDS[status]}")
+        words = words_of_status(status, is_imported=store.recipe.is_unknown)
+        parts.append(f"{number} {words}")
     arrays = [array_facts(array, len(store)) for array in store.record.arrays]
     first_lines = [
         f"{store.location}: {count(len(store), unit)} of"

@@ -69,7 +69,7 @@ from obygaze_features.store.layout import (
 )
 from obygaze_features.store.placing import take_name
 from obygaze_features.store.reading import Reason, Store, open_store
-from obygaze_features.store.rows import OK, STATUS_WORDS, WITHDRAWN, Row
+from obygaze_features.store.rows import OK, WITHDRAWN, Row, words_of_status
 
 # Values of so many bytes are read and written at a time.
 PIECE_BYTES = 2**25
@@ -265,7 +265,9 @@ class Export:
         left_out = []
         for status, number in record.rows.by_status.items():
             if status != OK and number:
-                left_out.append(f"{count(number, 'clip')} {STATUS_WORDS[status]}")
+                is_imported = self.store.recipe.is_unknown
+                words = words_of_status(status, is_imported=is_imported)
+                left_out.append(f"{count(number, 'clip')} {words}")
         names = [array.name for array in record.arrays if array not in self.arrays]
         if names:
             left_out.append(f"the arrays {', '.join(names)}")

@@ -6,6 +6,7 @@ The list may have too much: whoever reads it decides. A withdrawal never takes m
 
 import os
 import shlex
+import warnings
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import ObygazeError, ObygazeWarning
 from obygaze_features.core.leftovers import hidden_of
 from obygaze_features.core.own_results import made_by_obygaze
 from obygaze_features.core.workspace import Workspace, toml_of
@@ -71,6 +72,7 @@ MODEL_JSON = "model.json"
 # The file that says what a folder is, and the table with its clips.
 _FILE_OF_FOLDER = {RUN: "run.json", MODEL: MODEL_JSON, PAGE: PAGE_DATA}
 _TABLE_OF_FOLDER = {RUN: "predictions.csv", MODEL: "training-clips.csv"}
+TABLES_OF_RUN = "tables"
 BY_IDS = "known by its ids alone"
 OTHERS = "the same ids, with other films or times: look at it"
 UNREADABLE = "it cannot be read: look at it"
@@ -147,6 +149,16 @@ def find_copies(
         changes: What was withdrawn: the films and clips that these changes name.
         workspace: The workspace.
     """
+    with warnings.catch_warnings():
+        # How a person's other tables were read is no part of the answer.
+        warnings.simplefilter("ignore", ObygazeWarning)
+        return _copies(store, changes, workspace)
+
+
+def _copies(
+    store: Store, changes: Sequence[Replaced], workspace: Workspace
+) -> list[Copy]:
+    """Return what `find_copies` returns."""
     withdrawals = Withdrawals.of([store]).by(changes)
     home = Path(store.location)
     copies = []
@@ -223,6 +235,9 @@ def _candidates(root: Path, originals: Set[str]) -> Iterator[tuple[Path, str]]:
         elif path.name in originals and path != root:
             yield path, IMPORTED
         if kinds:
+            if kinds[0] == RUN and _says_who_wrote_it(path, RUN):
+                # Tables of its report, which are removed with it.
+                folders[:] = [name for name in folders if name != TABLES_OF_RUN]
             yield path, kinds[0]
             continue
         for name in files:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from obygaze_features.core.console import listed
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import pretty_json, write_exclusive
 from obygaze_features.core.rendering import render
@@ -240,6 +241,24 @@ def require_names(creators: Sequence[str]) -> None:
         )
 
 
+def _parts_of_name(creator: str) -> tuple[str, str]:
+    """Return family name and given name of a person; of an institution, the name and ""."""
+    family, _, given = creator.partition(", ")
+    return family, given
+
+
+def creators_as_read(creators: Sequence[str]) -> str:
+    """Return who is named as an author, a person with both names or an institution."""
+    read = []
+    for creator in creators:
+        family, given = _parts_of_name(creator)
+        if given:
+            read.append(f"the person with family name {family!r}, given name {given!r}")
+        else:
+            read.append(f"the institution {family!r}")
+    return f"authors: {listed(read)}; a comma separates the names of a person"
+
+
 def citation_file(store: Store, creators: Sequence[str]) -> str:
     """Return CITATION.cff of a store: authors, licence and seal."""
     facts = _facts_of(store, creators)
@@ -255,8 +274,8 @@ def citation_file(store: Store, creators: Sequence[str]) -> str:
         "authors:",
     ]
     for name in creators:
-        family, comma, given = name.partition(", ")
-        if comma:
+        family, given = _parts_of_name(name)
+        if given:
             lines.append(f"  - family-names: {quoted(family)}")
             lines.append(f"    given-names: {quoted(given)}")
         else:

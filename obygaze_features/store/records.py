@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.core.schema_check import Record, Sha256
+from obygaze_features.manifest.model import NO_MANIFESTS
 from obygaze_features.manifest.model import UNKNOWN_FILM as UNKNOWN_FILM
 from obygaze_features.manifest.model import WITHOUT_MANIFEST as WITHOUT_MANIFEST
 from obygaze_features.store.joining import check_joined_arrays
@@ -47,7 +48,7 @@ SEVERAL_MANIFESTS = "several manifests"
 class ManifestMark(Record, frozen=True):
     """The manifest whose clips the rows are: its name, and the hash of its ids.
 
-    A merger of stores of several manifests has no name; `WITHOUT_MANIFEST` is that of none.
+    A merger of stores of several manifests has no name; `NO_MANIFESTS` are those of none.
     """
 
     name: str
@@ -56,7 +57,7 @@ class ManifestMark(Record, frozen=True):
     @property
     def text(self) -> str:
         """What a sentence calls it."""
-        if self.name == WITHOUT_MANIFEST:
+        if self.name in NO_MANIFESTS:
             return "an unknown manifest"
         return f"the manifest {self.name!r}" if self.name else SEVERAL_MANIFESTS
 

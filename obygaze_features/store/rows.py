@@ -19,12 +19,21 @@ WITHDRAWN = "withdrawn"
 # In the order of their numbers in the array `status`.
 STATUSES = (OK, FAILED, NO_VIDEO, WITHDRAWN)
 # What is said of the rows of each status.
-STATUS_WORDS = {
+_STATUS_WORDS = {
     OK: "with features",
     FAILED: "could not be extracted",
     NO_VIDEO: "without a video",
     WITHDRAWN: "withdrawn",
 }
+
+
+def words_of_status(status: str, *, is_imported: bool) -> str:
+    """Return what is said of the rows of a status; of an import, nothing was extracted."""
+    if is_imported and status == FAILED:
+        return "without features"
+    return _STATUS_WORDS[status]
+
+
 # Of a row that is not ok: another program need not say why.
 NO_REASON = "no reason given"
 

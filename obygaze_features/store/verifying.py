@@ -40,7 +40,7 @@ from obygaze_features.store.layout import (
 from obygaze_features.store.network import Unreachable
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Replaced
-from obygaze_features.store.rows import STATUS_WORDS, STATUSES
+from obygaze_features.store.rows import STATUSES, words_of_status
 from obygaze_features.store.text_columns import TextColumn
 from obygaze_features.store.withdrawals import Withdrawals, rows_withdrawn_elsewhere
 
@@ -78,6 +78,7 @@ class VerifyReport:
     warnings: list[str] = field(default_factory=list)
     # What is known of the store that this one was copied from, in one sentence.
     source: str = ""
+    is_imported: bool = False
 
     def add(self, name: str, problem: str) -> None:
         """Add a problem."""
@@ -109,9 +110,10 @@ class VerifyReport:
     def __str__(self) -> str:
         if self.problems:
             return ""
-        parts = [
-            f"{number} {STATUS_WORDS[status]}" for status, number in self.counts.items()
-        ]
+        parts = []
+        for status, number in self.counts.items():
+            words = words_of_status(status, is_imported=self.is_imported)
+            parts.append(f"{number} {words}")
         extent = "whole" if self.how == HASHES else "complete"
         size = human(self.n_bytes)
         lines = [f"{extent}: {size} ({self.how}); clips: {', '.join(parts)}"]
@@ -162,6 +164,7 @@ def verify(
         how=HASHES if hashes else LENGTHS,
         is_expected=expect is not None or is_in_address,
         n_bytes=sum(mark.n_bytes for mark in files.values()),
+        is_imported=opened.recipe.is_unknown,
     )
     progress = progress or Quiet()
     progress.expect(report.n_bytes, "B")

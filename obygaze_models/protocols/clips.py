@@ -28,7 +28,6 @@ from obygaze_features.manifest.model import (
     KEEPS_LEVELS,
     Clip,
     Manifest,
-    is_only_watched,
     require_numbers,
 )
 from obygaze_features.manifest.own_labels import own_tasks
@@ -243,10 +242,7 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         )
     viewed = manifest.view(data.view)
     selected = viewed.where(data.where) if data.where else viewed
-    # What an annotator has watched is no clip.
-    if any(map(is_only_watched, selected)):
-        about_clips = [clip for clip in selected if not is_only_watched(clip)]
-        selected = selected.with_clips(about_clips)
+    selected = selected.without_watched()
     table = ClipTable(
         manifest.name,
         selected.clips,

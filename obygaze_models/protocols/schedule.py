@@ -37,7 +37,7 @@ Pair = tuple[str, str]  # a training and a test task
 VALIDATION_SHARE = 5
 MOST_SPLITS = 100_000
 # Why a fold has no test, whatever the model: its splits are the reason.
-NOT_TESTED = "no clip of this task is tested in it"
+NOT_TESTED = "no clip of this task is tested"
 ONE_CLASS = "all clips to train on have one label"
 NOT_TRAINED = "no clip is left to train on"
 OF_FOLDS = (NOT_TESTED, ONE_CLASS, NOT_TRAINED)  # reasons that any model has

@@ -55,6 +55,7 @@ from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 COMPARED = ("protocol", "manifest", "stores", "texts", "versions", "parts")
 HASH_LETTERS = 12
 MOST_SENTENCES = 6
+IS_THE_SAME = "is the same"
 MOST_DRAWS = 1_000_000  # of films, as in a protocol
 
 # Training task, test task, model and store; a model or store that needs no name is "".
@@ -183,7 +184,7 @@ class ComparedRuns(Listing):
     def __str__(self) -> str:
         """Return the output of `obygaze compare`: runs, differences in words, both tables."""
         lines = [f"{number}: {name}" for number, name in enumerate(self.runs, start=1)]
-        lines += ["", *[*self._sentences()][:MOST_SENTENCES], ""]
+        lines += ["", *self._shown_sentences(), ""]
         if not self.settings:
             lines += ["the settings and inputs are the same", ""]
         safe = [safe_text(line, "terminal") for line in lines]
@@ -255,6 +256,23 @@ class ComparedRuns(Listing):
             if alone:
                 yield f"only in {run}: {few(alone)}"
 
+    def _shown_sentences(self) -> list[str]:
+        """Return the first sentences, differences before equal values, and how many more rows.
+
+        A row that no sentence is about is in the table.
+        """
+        sentences = sorted(self._sentences(), key=lambda said: IS_THE_SAME in said)
+        n_more = len(sentences) - MOST_SENTENCES
+        if n_more <= 0:
+            return sentences
+        kinds = [IS_THE_SAME in said for said in sentences[MOST_SENTENCES:]]
+        what = "the same, too" if all(kinds) else "in the table below"
+        be = "is" if n_more == 1 else "are"
+        return [
+            *sentences[:MOST_SENTENCES],
+            f"{count(n_more, 'more row')} {be} {what}.",
+        ]
+
     def _sentences(self) -> Iterator[str]:
         """Yield who differs and by how much: a sentence for each difference to the first run."""
         metric = metric_name(self.metric)
@@ -267,7 +285,8 @@ class ComparedRuns(Listing):
                 if side is None or not math.isfinite(side.difference):
                     continue
                 if side.difference == 0:
-                    yield f"{name}: {metric} of {run} and {self.runs[0]} is the same {clips}."
+                    both = f"{run} and {self.runs[0]}"
+                    yield f"{name}: {metric} of {both} {IS_THE_SAME} {clips}."
                     continue
                 way = "higher" if side.difference > 0 else "lower"
                 yield (

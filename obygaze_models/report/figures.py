@@ -26,7 +26,11 @@ from obygaze_features.core.figures import (
 )
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
-from obygaze_models.evaluation.bootstrap import CONFIDENCE, NEARLY_PERFECT
+from obygaze_models.evaluation.bootstrap import (
+    CONFIDENCE,
+    FEW_GROUPS,
+    NEARLY_PERFECT,
+)
 from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
 from obygaze_models.protocols.schedule import Pair
 from obygaze_models.report.lookup import (
@@ -220,14 +224,31 @@ def _figure_of_cells(
     )
     if metric in RANKING_METRICS:
         caption += " The short line is a guess: clips in random order."
-        nearly_perfect = [cell for cell in cells if cell.value(metric) > NEARLY_PERFECT]
-        if any(math.isfinite(cell.ends(metric)[0]) for cell in nearly_perfect):
-            caption += (
-                f" Where a value is above {short(NEARLY_PERFECT, 1)}, draws of films say too"
-                " little: its interval is as wide as its number of clips asks for, and may begin"
-                " below all of them."
-            )
+    caption += about_intervals(cells, metric)
     return Figure(key, title, caption, figure)
+
+
+def about_intervals(cells: Sequence[CellRows], metric: str) -> str:
+    """Return sentences on intervals that draws of films alone do not explain."""
+    with_interval = [cell for cell in cells if cell.has_interval(metric)]
+    text = ""
+    if any(cell.value(metric) > NEARLY_PERFECT for cell in with_interval):
+        text += (
+            f" Where a value is above {short(NEARLY_PERFECT, 1)}, draws of films say too little:"
+            " its interval is at least as wide as its number of clips asks for, and may begin below"
+            " all of them."
+        )
+    if any(cell.n_films < FEW_GROUPS for cell in with_interval):
+        text += (
+            f" Of fewer than {FEW_GROUPS} films, the interval is Student's, on a scale on which it"
+            " stays between 0 and 1: near 1 it reaches far down, farther than the interval of a"
+            " difference."
+        )
+    if 0 < len(with_interval) < len(cells):
+        text += (
+            " A large dot without a line has no interval: nothing says how sure it is."
+        )
+    return text
 
 
 def _draw_heading(axes: Any, y: float, title: str) -> None:

@@ -30,6 +30,7 @@ from obygaze_models.report.sections import Section, sections_of, sentence_of_con
 from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
 from obygaze_models.runner.summary import (
     answer,
+    first_question,
     has_levels,
     short,
     size_text,
@@ -187,13 +188,11 @@ def chapter_of(run: ReportRun) -> Chapter:
 
 
 def _asked(run: ReportRun) -> str:
-    """Return the first question of the protocol; without one, or on known films, its title."""
-    if run.knows_films:
+    """Return the question that is answered; without one, or on known films, the title."""
+    question = first_question(run)
+    if run.knows_films or question is None:
         return run.title
-    for question in run.settings["questions"]:
-        if question["text"]:
-            return str(question["text"])
-    return run.title
+    return question.text or run.title
 
 
 def _data(run: ReportRun) -> str:

@@ -43,13 +43,13 @@ from obygaze_models.report.tables import (
     ResultTable,
     slug,
 )
-from obygaze_models.runner.results import as_asked, asks_for
 from obygaze_models.runner.rows import ConceptRow, NodeRow, ResultRow, SuccessRow
 from obygaze_models.runner.summary import (
     CellRows,
     cannot_guess,
     compared_stores,
     counted_as,
+    differences_for,
     films_above,
     on_same_clips,
     short,
@@ -304,13 +304,8 @@ def section_of_questions(run: ReportRun) -> Section:
         if left_out.isdisjoint((question["first"], question["second"])):
             asked.append(question)
     rows_of_text: dict[str, list[Cells]] = {}
-    compared = [row for row in run.differences if row["against_train"] == row["train"]]
     for question in asked:
-        wanted = Question(**question)
-        of_question = []
-        for row in compared:
-            if asks_for(wanted, row):
-                of_question.append(as_asked(wanted, row))
+        of_question = differences_for(run, Question(**question))
         if of_question:
             text = question["text"] or "a question without a text"
             of_text = rows_of_text.setdefault(text, [])

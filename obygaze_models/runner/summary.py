@@ -32,8 +32,14 @@ from obygaze_models.evaluation.metrics import (
 )
 from obygaze_models.evaluation.predictions import ROUNDING
 from obygaze_models.protocols.schedule import split_kind
+from obygaze_models.protocols.schema import Question
 from obygaze_models.runner.features import CHOSEN, NOT_COMMON, SHOWN_MISSING
-from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
+from obygaze_models.runner.results import (
+    LEAST_CLIPS,
+    LEAST_FILMS,
+    as_asked,
+    asks_for,
+)
 from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
@@ -55,13 +61,24 @@ NOT_SHOWN = "not shown"
 PERHAPS_WORSE = "no, perhaps worse"
 WORSE = "no, worse"
 UNKNOWN = "–"
-# How the answer begins where a model is not surely better than the best guess.
+# How an answer begins; `other` is guessing, or the second side of a question.
 BEGINNINGS = {
-    PERHAPS_BETTER: "{model} may be better than guessing, or better by chance",
-    NOT_SHOWN: "This run does not show that {model} is better than guessing",
-    PERHAPS_WORSE: "{model} may be worse than guessing",
-    WORSE: "{model} is worse than guessing",
+    BETTER: "{model} is better than {other}",
+    PERHAPS_BETTER: "{model} may be better than {other}, or better by chance",
+    NOT_SHOWN: "This run does not show that {model} is better than {other}",
+    PERHAPS_WORSE: "{model} may be worse than {other}",
+    WORSE: "{model} is worse than {other}",
 }
+# Where an interval is, for each verdict.
+PLACES_OF_INTERVALS = {
+    BETTER: "is above 0",
+    PERHAPS_BETTER: "is above 0",
+    NOT_SHOWN: "holds 0",
+    PERHAPS_WORSE: "is below 0",
+    WORSE: "is below 0",
+}
+MOST_REASONS = 3  # and folds with a reason, that a warning names
+MOST_ANSWERS = 3  # differences that answer the first question; a page has all
 
 
 @dataclass(frozen=True)
@@ -256,28 +273,60 @@ def short(value: float, digits: int = 2) -> str:
 def asked_cell(run: Run, cells: Sequence[CellRows]) -> CellRows | None:
     """Return the cell that the answer is about; None without a model.
 
-    It is a model of the first question of the protocol, or else the first model, on the first
-    store (or the store that training films chose), trained and tested on one task if there is such
-    a cell. It is never picked by its result.
+    It is a model of the first question that the run answers, else of the first question, else the
+    first model. It is that on the first store (or the store that training films chose), trained and
+    tested on one task if there is such a cell. It is never picked by its result.
     """
     models = [cell for cell in cells if cell.is_model]
-    questions = run.protocol["report"]["questions"]
+    questions = _questions_of(run)
     if questions:
-        firsts = [cell for cell in models if _is_asked(cell, questions[0], "first")]
-        seconds = [cell for cell in models if _is_asked(cell, questions[0], "second")]
+        question = first_question(run) or questions[0]
+        firsts = [cell for cell in models if _is_asked(cell, question, "first")]
+        seconds = [cell for cell in models if _is_asked(cell, question, "second")]
         models = firsts or seconds or models
     models.sort(key=lambda cell: (cell.store != CHOSEN, cell.train != cell.test))
     return models[0] if models else None
 
 
-def _is_asked(cell: CellRows, question: Mapping[str, Any], side: str) -> bool:
+def _is_asked(cell: CellRows, question: Question, side: str) -> bool:
     wanted = {
         side: cell.model,
         f"{side}_store": cell.store,
         "train": cell.train,
         "test": cell.test,
     }
-    return all(question.get(key, "") in ("", name) for key, name in wanted.items())
+    return all(getattr(question, key) in ("", name) for key, name in wanted.items())
+
+
+def first_question(run: Run) -> Question | None:
+    """Return the first question of the protocol that this run answers; None without one.
+
+    A page has its text as heading, and the answer is its answer. One about a baseline without video
+    is answered by any model beside the best guess, others by a difference.
+    """
+    for question in _questions_of(run):
+        if is_about_guessing(question) or differences_for(run, question):
+            return question
+    return None
+
+
+def _questions_of(run: Run) -> list[Question]:
+    return [Question(**asked) for asked in run.protocol["report"]["questions"]]
+
+
+def is_about_guessing(question: Question) -> bool:
+    """Return whether a question compares a model with a baseline that sees no video."""
+    return question.first in BLIND or question.second in BLIND
+
+
+def differences_for(run: Run, question: Question) -> list[ResultRow]:
+    """Return the differences that a question asks for, with their sides in its order."""
+    rows = []
+    for row in run.shown_results:
+        is_of_one_task = row["against_model"] and row["against_train"] == row["train"]
+        if is_of_one_task and asks_for(question, row):
+            rows.append(as_asked(question, row))
+    return rows
 
 
 def on_same_clips(run: Run, cells: Sequence[CellRows]) -> list[CellRows]:
@@ -374,19 +423,20 @@ def cannot_guess(cells: Sequence[CellRows]) -> str:
 def answer(run: Run) -> str:
     """Return how well the model that was asked for ranks clips, beside guessing.
 
-    Where the first question is asked of several tasks, the values of the others follow.
+    Where the first question is about two models, the answer begins with their differences. Where it
+    is asked of several tasks, the values of the others follow.
     """
     cells = cells_of(run)
     cell = asked_cell(run, cells)
     if cell is None:
         return ""
     sentence = sentence_of(run, cell, cells)
-    questions = run.protocol["report"]["questions"]
-    tests = set()
-    for question in questions:
-        text = question.get("text")
-        if text and text == questions[0]["text"]:
-            tests.add(question["test"])
+    first = first_question(run)
+    questions = []
+    for question in _questions_of(run):
+        if first is not None and first.text and question.text == first.text:
+            questions.append(question)
+    tests = {question.test for question in questions}
     metric = compared_metric(run)
     others = []
     for other in cells:
@@ -396,8 +446,76 @@ def answer(run: Run) -> str:
             others.append(f"{value_text(other, metric)} for {other.test}")
     if others:
         sentence += f" It has {metric_name(metric)} {', '.join(others)}."
+    sentences: list[str] = []
+    if first is not None and not is_about_guessing(first):
+        sentences += _sentences_on_models(run, cell, cells, questions or [first])
+    sentences.append(sentence)
     gain = gain_of(run, cells)
-    return sentence if gain is None else f"{sentence} {gain.sentence}"
+    if gain is not None:
+        sentences.append(gain.sentence)
+    return " ".join(sentences)
+
+
+def _sentences_on_models(
+    run: Run,
+    asked: CellRows,
+    cells: Sequence[CellRows],
+    questions: Sequence[Question],
+) -> list[str]:
+    """Return the differences of the asked cell that questions ask for, and how many others have.
+
+    The gain of joined features has a sentence of its own.
+    """
+    gain = gain_of(run, cells)
+    by_name = {cell.name: cell for cell in cells}
+    rows = []
+    for question in questions:
+        rows += differences_for(run, question)
+    sentences: list[str] = []
+    n_others = 0
+    for row in rows:
+        tasks = (row["train"], row["test"])
+        first = by_name[(*tasks, row["store"], row["model"])]
+        second = by_name[(*tasks, row["against_store"], row["against_model"])]
+        is_of_gain = gain is not None and {first.store, second.store} == gain.stores
+        if asked not in (first, second) or len(sentences) == MOST_ANSWERS:
+            n_others += 1
+        elif not is_of_gain:
+            sentences.append(_sentence_on_models(run, first, second, row))
+    if n_others:
+        others = count(n_others, "more difference")
+        sentences.append(f"The table Differences of the report has {others}.")
+    return sentences
+
+
+def _sentence_on_models(
+    run: Run, first: CellRows, second: CellRows, row: ResultRow
+) -> str:
+    """Return whether the first of two models is better, with their difference."""
+    model = _model_on_store(run, first)
+    other = _model_on_store(run, second)
+    where = first.tasks
+    if first.store == second.store:
+        model = label_of(first.model)
+        other = label_of(second.model)
+        where = _cell_name(first, run)
+    text = f"{model} minus {other} ({where}) is {difference_text(row)}"
+    shared = on_same_clips(run, [first, second])
+    if shared:
+        n_above, n_films = films_above(shared[0], shared[1], row["metric"])
+        text += f"; {model} is higher in {n_above} of {count(n_films, 'film')}"
+    found = verdict(row)
+    if found in BEGINNINGS:
+        text = f"{BEGINNINGS[found].format(model=model, other=other)}: {text}"
+    return f"{text}."
+
+
+def _model_on_store(run: Run, cell: CellRows) -> str:
+    """Return the name of a model, with its store where the run has several."""
+    name = label_of(cell.model)
+    if not cell.store or len(run.about["stores"]) < 2:
+        return name
+    return f"{name} on {cell.store}"
 
 
 def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
@@ -408,9 +526,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
         has = "may have" if lacks_films(run) else "has"
         where = f"On further clips of films it {has} seen"
     value = value_text(cell, metric)
-    model = label_of(cell.model)
-    if len(run.about["stores"]) > 1:
-        model += f" on {cell.store}"
+    model = _model_on_store(run, cell)
     if not cell.is_ranked(metric):
         return without_value(model, cell, metric)
     text = f"{where}, {model} ranks clips ({cell.tasks}) with {metric_name(metric)} {value}"
@@ -426,13 +542,15 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
         text += f" that have {classes}"
     difference = difference_row(run.shown_results, cell, guess)
     verdict_on_guess = verdict(difference)
-    if difference and verdict_on_guess == NOT_SHOWN:
-        interval = f"[{short(difference['low'])}, {short(difference['high'])}]"
-        text += f"; the interval of the difference over films, {interval}, holds 0"
-    beginning = BEGINNINGS.get(verdict_on_guess)
-    if beginning is not None:
-        text = f"{beginning.format(model=model)}: {text[0].lower()}{text[1:]}"
-    return f"{text}."
+    if difference is None or verdict_on_guess in (BETTER, UNKNOWN):
+        return f"{text}."
+    interval = f"[{short(difference['low'])}, {short(difference['high'])}]"
+    place = PLACES_OF_INTERVALS[verdict_on_guess]
+    beginning = BEGINNINGS[verdict_on_guess].format(model=model, other="guessing")
+    return (
+        f"{beginning}: {text[0].lower()}{text[1:]}; the interval of the difference over films,"
+        f" {interval}, {place}."
+    )
 
 
 @dataclass(frozen=True)
@@ -450,6 +568,11 @@ class Gain:
     chosen: CellRows
     parts: Sequence[CellRows]
     row: ResultRow
+
+    @property
+    def stores(self) -> set[str]:
+        """The stores that the gain compares."""
+        return {self.joined.store, self.chosen.store}
 
     @property
     def sentence(self) -> str:
@@ -594,11 +717,7 @@ def why_this_model(run: Run, cells: Sequence[CellRows]) -> list[str]:
     if not others:
         return []
     best = max(others, key=lambda cell: cell.value(metric))
-    several_stores = len(run.about["stores"]) > 1
-    names = []
-    for cell in (asked, best):
-        store = f" on {cell.store}" if several_stores else ""
-        names.append(f"{label_of(cell.model)}{store}")
+    names = [_model_on_store(run, cell) for cell in (asked, best)]
     place = "in its first question" if run.protocol["report"]["questions"] else "first"
     return [
         f"The answer is about {names[0]}, which the protocol names {place}, whatever the results "
@@ -693,7 +812,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
         "few films": few_films(models),
         "no interval": without_interval(run, models),
         "rare concepts": rare_concepts_text(run.about["rare_concepts"]),
-        "skipped folds": skipped_folds(cells),
+        "skipped folds": skipped_folds(run, cells),
         "many fits": many_fits(run.protocol["splits"], _n_folds(models)),
         "several stores": several_stores(run, models),
     }
@@ -907,16 +1026,40 @@ def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) 
     )
 
 
-def skipped_folds(cells: Sequence[CellRows]) -> str:
-    """Warn of folds that could not be trained or tested."""
-    reasons: dict[str, None] = {}
-    folds = set()
+def skipped_folds(run: Run, cells: Sequence[CellRows]) -> str:
+    """Warn of folds that could not be trained or tested: their films, and the stores if not all."""
+    stores_of: dict[str, dict[tuple[str, str], set[str]]] = {}
     for cell in cells:
-        folds.update(cell.facts["skipped"])
-        reasons |= dict.fromkeys(cell.facts["skipped"].values())
-    if not folds:
+        for fold, reason in cell.facts["skipped"].items():
+            of_reason = stores_of.setdefault(reason, {})
+            of_reason.setdefault((cell.test, fold), set()).add(cell.store)
+    if not stores_of:
         return ""
-    return f"{count(len(folds), 'fold')} left out: {'; '.join(sorted(reasons)[:3])}."
+    films = _films_of_folds(run)
+    every_store = {cell.store for cell in cells} - {""}
+    folds: set[str] = set()
+    for of_reason in stores_of.values():
+        folds.update(fold for _, fold in of_reason)
+    parts = []
+    for reason in sorted(stores_of)[:MOST_REASONS]:
+        named: dict[str, None] = {}
+        for (test, fold), stores in stores_of[reason].items():
+            name = fold
+            if (test, fold) in films:
+                name += f" with {few(sorted(films[test, fold]), MOST_REASONS)}"
+            if "" not in stores and stores < every_store:
+                name += f" on {listed(sorted(stores))}"
+            named[name] = None
+        parts.append(f"{reason} ({few([*named], MOST_REASONS)})")
+    return f"{count(len(folds), 'fold')} left out: {'; '.join(parts)}."
+
+
+def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
+    """Return the films of each test task and fold that some model or store tested."""
+    films: dict[tuple[str, str], set[str]] = {}
+    for row in run.predictions:
+        films.setdefault((row["test"], row["fold"]), set()).add(row["movie_id"])
+    return films
 
 
 def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:
@@ -956,24 +1099,24 @@ def several_stores(run: Run, models: Sequence[CellRows]) -> str:
 
 
 def stores_lacking_clips(run: Run) -> dict[str, Mapping[str, Any]]:
-    """Return what run.json says of the stores without features of some clips, each clip once.
+    """Return what run.json says of the stores without features of some clips, each with all of its.
 
-    Where training films choose a store, a clip is left out of all: it is that of the first store
-    which itself lacks it. A joined store comes last, because it lacks what its parts lack.
+    Where training films choose a store, a clip is left out of all, but only a store that itself
+    lacks it has no features of it. A joined store that lacks only what others lack is not named.
     """
     stores: dict[str, Mapping[str, Any]] = run.about["stores"]
-    if not run.protocol["fit"]["choose_store"]:
-        return {name: facts for name, facts in stores.items() if facts["missing"]}
+    joined = joined_stores(run)
     lacking: dict[str, Mapping[str, Any]] = {}
     named: set[str] = set()
-    for name in sorted(stores, key=joined_stores(run).__contains__):
+    for name in sorted(stores, key=joined.__contains__):
         own = {}
         for clip, reason in stores[name]["missing"].items():
-            if reason != NOT_COMMON and clip not in named:
+            if reason != NOT_COMMON:
                 own[clip] = reason
+        if not own or (name in joined and named.issuperset(own)):
+            continue
         named.update(own)
-        if own:
-            lacking[name] = {**stores[name], "missing": own}
+        lacking[name] = {**stores[name], "missing": own}
     return lacking
 
 

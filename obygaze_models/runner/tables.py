@@ -318,6 +318,16 @@ class Run:
             )
         return self._read(name)
 
+    @property
+    def tables_with_rows(self) -> list[str]:
+        """The names of the tables that are more than a header."""
+        files = self.about["files"]
+        return [
+            name
+            for name, sha256 in files.items()
+            if sha256 != sha256_bytes(table_bytes(name, []))
+        ]
+
     def _read(
         self, name: str, is_wanted: Callable[[Sequence[str]], bool] | None = None
     ) -> list[Any]:

@@ -50,7 +50,7 @@ def result_text(run: Run) -> str:
     lines += _choices(cells)
     lines += [f"! {warning.text}" for warning in warnings_of(run)]
     safe_lines += [safe_text(line, "terminal") for line in lines if line]
-    files = ", ".join(run.about["files"])
+    files = ", ".join(run.tables_with_rows)
     safe_lines.append(f"{run.folder}: {files}  ({run.about['seconds']:.1f} s)")
     return "\n".join(safe_lines)
 

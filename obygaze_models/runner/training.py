@@ -41,7 +41,7 @@ from obygaze_models.models.registry import (
 )
 from obygaze_models.protocols.clips import class_names, clip_table, with_view
 from obygaze_models.protocols.kinds import for_task, offered_values
-from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.protocols.tasks import one_task, with_tasks
@@ -93,6 +93,9 @@ def training_protocol(
         )
     if name not in trainable() and not is_class:
         hint = f"one of {', '.join(trainable())}, or sklearn.MODULE.CLASS"
+        if name.endswith(".toml") or name in protocol_names():
+            own_task = f"obygaze train MODEL STORE MANIFEST --task {name}:NAME"
+            hint += f"; the task NAME of a protocol: {own_task}"
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
     kind = name
     name = label_of(name)

@@ -22,6 +22,7 @@ from obygaze_features.core.files import (
     json_values,
 )
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.outside import Medium
 from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json
 from obygaze_features.core.workspace import Workspace
@@ -339,6 +340,14 @@ def withdrawn_from_training(
     return [f"{withdrawn}; the model was trained on them"] if withdrawn else []
 
 
-def model_card_text(info: ModelInfo, clips: TrainingClips | None = None) -> str:
-    """Return the model card: Markdown with the header that the Hugging Face hub reads."""
-    return render("model-card.md", info=info, clips=clips)
+def model_card_text(
+    info: ModelInfo,
+    clips: TrainingClips | None = None,
+    *,
+    medium: Medium = "markdown",
+) -> str:
+    """Return the model card: Markdown with the header that the Hugging Face hub reads.
+
+    On a terminal nobody reads Markdown's escapes for what they stand for.
+    """
+    return render("model-card.md", medium=medium, info=info, clips=clips)

@@ -325,10 +325,11 @@ def _stores_that_fit(
 ) -> list[str]:
     """Return the stores of the workspace that a model reads; with a manifest, those of its clips.
 
-    These were made of the manifest; where none was, they have all of its clips.
+    These were made of the manifest, that with most features first; where none was, they have all
+    of its clips.
     """
     fitting = []
-    made_of_it = []
+    made_of_it: dict[str, int] = {}
     for name in here.names("stores"):
         # A store that cannot be read does not hide the others.
         with suppress(ObygazeError, OSError):
@@ -341,8 +342,8 @@ def _stores_that_fit(
             if manifest is None or _n_clips_in(model, store, manifest) == len(manifest):
                 fitting.append(name)
             if manifest is not None and store.record.manifest.name == manifest.name:
-                made_of_it.append(name)
-    return made_of_it or fitting
+                made_of_it[name] = store.record.rows.ok
+    return sorted(made_of_it, key=made_of_it.__getitem__, reverse=True) or fitting
 
 
 def _n_clips_in(model: SavedModel, store: Store, manifest: Manifest) -> int:

@@ -80,7 +80,8 @@ class Predicted:
     another store that are taken for training clips by their ids, without equal times. `renamed`
     are clips with the film and the times of a training clip of another id. `found` says which
     manifest and store were taken, where a folder or a manifest was named. `windows` is a sentence
-    if windows were scored by a model of clips. `manifest` is the name of that of the clips.
+    if windows were scored by a model of clips. `manifest` is the name of that of the clips; where
+    films are not known, `same_name` is that of a manifest with them, which is called as the store.
     """
 
     clip_ids: Sequence[str]
@@ -100,6 +101,7 @@ class Predicted:
     found: str = ""
     windows: str = ""
     manifest: str = ""
+    same_name: str = ""
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -267,7 +269,8 @@ class PredictedFiles:
             warnings.append((text, hint))
         if counts[FILM_UNKNOWN]:
             whose = f"{counts[FILM_UNKNOWN]} clips"
-            hint = "--manifest NAME, a manifest with these clips and their films"
+            name = shlex.quote(predicted.same_name or "NAME")
+            hint = f"--manifest {name}, a manifest with these clips and their films"
             if predicted.model is not None and predicted.model.training.lacks_films:
                 whose = "some training clips"
                 hint = "a model of a manifest with the films of all its clips"
@@ -339,7 +342,21 @@ def predict(
         found=found,
         windows=windows_for_clips(saved, opened, table),
         manifest="" if table is None else table.name,
+        same_name=_manifest_of_same_name(opened, predicted, Workspace.of(workspace)),
     )
+
+
+def _manifest_of_same_name(
+    store: Store, predicted: Predicted, workspace: Workspace
+) -> str:
+    """Return the name of a store if a manifest of this name has the clips of unknown films."""
+    name = Path(store.location).name
+    if FILM_UNKNOWN not in predicted.basis or name not in workspace.names("manifests"):
+        return ""
+    pairs = zip(predicted.clip_ids, predicted.basis, strict=True)
+    of_unknown_films = {clip for clip, basis in pairs if basis == FILM_UNKNOWN}
+    manifest = read_manifest(name, workspace=workspace)
+    return name if of_unknown_films <= manifest.by_id.keys() else ""
 
 
 def _given_affect(path: Path) -> Predicted:

@@ -136,7 +136,7 @@ class ModelCard:
         return document
 
     def __str__(self) -> str:
-        text = model_card_text(self.info, self.clips)
+        text = model_card_text(self.info, self.clips, medium="terminal")
         return text.split("---\n", 2)[-1].strip()
 
 

@@ -188,6 +188,7 @@ def test_a_number_that_nobody_types_is_refused_or_does_its_work(
         if not IS_TORTURE:
             values = draw.sample(values, 1 if name in SLOW else NUMBERS_PER_OPTION)
         for value in values:
+            is_number = value in ODD_NUMBERS
             if option == "--jobs" and value in ODD_NUMBERS[-3:]:
                 value = "1"
             call = [
@@ -196,7 +197,7 @@ def test_a_number_that_nobody_types_is_refused_or_does_its_work(
             ]
             with at_most(MAX_SECONDS):
                 said = call_obygaze(*call, cwd=place)
-            wrong = finding(said, value, is_number=value in ODD_NUMBERS)
+            wrong = finding(said, value, is_number=is_number)
             if wrong:
                 found[" ".join(call)] = wrong
     assert found == {}

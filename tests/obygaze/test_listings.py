@@ -88,6 +88,9 @@ LISTINGS = {
     "compare": ("compare", "run-0", "run-1"),
 }
 
+# Listings that may show less than they write.
+COUNTED = ("manifest show", "store info", "compare")
+
 
 @pytest.mark.parametrize("name", LISTINGS)
 def test_each_format_has_the_same_rows(name: str, place: Path, tmp_path: Path) -> None:
@@ -97,6 +100,8 @@ def test_each_format_has_the_same_rows(name: str, place: Path, tmp_path: Path) -
         done = call_obygaze(*LISTINGS[name], "-o", path, cwd=place).ok()
         assert str(path) in done.stdout + done.stderr
         tables.append(as_numbers(rows_in(path)))
+        if name in COUNTED:
+            assert f"wrote {path}: {len(tables[-1])} rows" in done.stderr
     assert len(tables[0]) > 1
     for table in tables[1:]:
         assert len(table) == len(tables[0])
@@ -153,16 +158,19 @@ def test_a_manifest_comes_back_from_each_of_its_tables(
         assert again["clips"] == before["clips"]
 
 
-def test_a_selection_and_a_limit_hold_for_the_file(place: Path, tmp_path: Path) -> None:
+def test_a_selection_holds_for_the_file_and_a_limit_for_the_screen(
+    place: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "t.csv"
     words = ("manifest", "show", "made-up", "--film", "tt0000002")
-    call_obygaze(*words, "-o", path, cwd=place).ok()
-    assert {row["movie_id"] for row in rows_in(path)} == {"tt0000002"}
-    call_obygaze(*words, "--limit", "2", "-o", path, "--force", cwd=place).ok()
-    assert [row["clip_id"] for row in rows_in(path)] == [
-        "tt0000002-001",
-        "tt0000002-002",
-    ]
+    for limit, n_shown in ((0, 8), (1, 1), (2, 2), (50, 8)):
+        done = call_obygaze(
+            *words, "--limit", str(limit), "-o", path, "--force", cwd=place
+        ).ok()
+        ids = [row["clip_id"] for row in rows_in(path)]
+        assert ids == [f"tt0000002-{number:03d}" for number in range(1, 9)]
+        assert done.stdout.count("tt0000002-") == n_shown
+        assert f"wrote {path}: 8 rows" in done.stderr
 
 
 def test_an_export_of_clips_goes_to_a_file_or_into_a_folder(

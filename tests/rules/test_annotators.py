@@ -35,8 +35,10 @@ from obygaze.films.agreement import measure_agreement
 from obygaze.films.exchange import export_segments
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.planning import ChosenBackbone, plan_stores
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.folds import assign_folds
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, unannotated_id
@@ -217,9 +219,9 @@ def with_watched(manifest: Manifest, names: tuple[str, ...] = ANNOTATORS) -> Man
 
 
 @pytest.mark.usefixtures("no_intervals")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=NO_FIXTURES)
 @given(CLIPS)
-def test_what_was_watched_is_no_clip(labelled: list[Labelled]) -> None:
+def test_what_was_watched_is_no_clip(tmp_path: Path, labelled: list[Labelled]) -> None:
     several = manifest_of(labelled, by_annotator=True)
     watched = with_watched(several)
     asked: dict[str, Any] = {"column": "mood", "x": "level == S", "y": "level != S"}
@@ -237,6 +239,23 @@ def test_what_was_watched_is_no_clip(labelled: list[Labelled]) -> None:
             assert audit(watched).to_json() == expected
     ids = [clip_table(m, Data(view="raw")).ids for m in (watched, several)]
     assert ids[0] == ids[1]
+    descriptors = [ChosenBackbone("descriptors")]
+    here = Workspace.of(tmp_path)
+    plans = [plan_stores(m, descriptors, here) for m in (watched, several)]
+    assert [*plans[0].clips] == [*plans[1].clips]
+    n_watched = len(watched) - len(several)
+    assert plans[0].notes == [f"not extracted: {n_watched} rows of what was watched"]
+    folds = {}
+    for manifest in (watched, several) if len(several.films) > 1 else ():
+        path = here.new_manifest("films")
+        write_manifest(manifest, path, force=True)
+        assign_folds(path, kind="grouped", k=2)
+        fold_of_clip = {}
+        for clip in read_manifest(path):
+            if clip.fold("grouped") is not None:
+                fold_of_clip[clip.clip_id] = clip.fold("grouped")
+        folds[len(manifest)] = fold_of_clip
+    assert len({tuple(fold.items()) for fold in folds.values()}) < 2
     assert compute_stats(watched).size == compute_stats(several).size
     a_row_each = several.where("annotator == ada")
     if len(a_row_each) > 1:

@@ -245,14 +245,15 @@ def test_a_manifest_never_gets_the_numbers_of_another_clip() -> None:
     searched(check_join, amount(30, 600), table=tables(), clips=labelled())
 
 
+@pytest.mark.parametrize("name", ["imported", "imported-with-films"])
 def test_no_manifest_has_the_name_by_which_stores_know_guessed_films(
-    tmp_path: Path,
+    tmp_path: Path, name: str
 ) -> None:
     """Its films would count as guesses, and another film of the same id as the same."""
     clips = (Clip("alba-1", "alba"), Clip("alba-2", "alba"))
-    made = ClipManifest("imported", Header("films"), clips)
-    with pytest.raises(FixInput, match="a manifest cannot be called 'imported'"):
-        write_manifest(made, tmp_path / "imported.toml")
+    made = ClipManifest(name, Header("films"), clips)
+    with pytest.raises(FixInput, match=f"a manifest cannot be called '{name}'"):
+        write_manifest(made, tmp_path / f"{name}.toml")
 
 
 # --- Import with a manifest ---

@@ -247,6 +247,26 @@ def test_a_word_of_a_column_is_asked_for_whatever_signs_it_has(
         assert with_tasks(load_protocol("honest"), [offered], manifest).tasks
 
 
+SPELLED = (("absent", "absent ", " absent"), ("4", "4.0", "4 "), ("a|b", "a | b"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    cells=st.lists(st.sampled_from(sum(SPELLED, ())), min_size=2, max_size=9),
+    asked=st.sampled_from(("absent", "4")),
+)
+def test_a_word_is_counted_in_what_is_printed_as_it_is_asked_for(
+    cells: list[str], asked: str
+) -> None:
+    cells = [*cells, *cells]
+    clips = [Clip(f"c{n}", "m", extra={"gaze": cell}) for n, cell in enumerate(cells)]
+    manifest = Manifest("m", Header("m"), tuple(clips), ("gaze",))
+    n_asked = len(manifest.where(f"gaze == {asked}"))
+    counts = dict(part.split(": ") for part in column_words(clips, "gaze").split(", "))
+    assert counts.get(asked, "0") == str(n_asked)
+    assert sum(map(int, counts.values())) == len(cells)
+
+
 @settings(max_examples=30, deadline=None)
 @given(names=st.lists(OWN_WORDS, min_size=1, max_size=3, unique=True))
 def test_a_concept_is_a_task_of_vectors_whatever_signs_its_name_has(

@@ -23,11 +23,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import (
+    films,
+    planted,
+    quick,
+    run_on,
+    run_one_pair,
+    store_of,
+)
 from support.run_tables import STORE, made_run
 from support.seeds import amount
 from support.ties import ap_by_places
 
+from obygaze.films.decisions import models_of, scores_of
 from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.leakage import Leak
@@ -35,7 +43,7 @@ from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.schema import Protocol, ReportSettings
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.sections import BEST_GUESS, sections_of
+from obygaze_models.report.sections import BEST_GUESS, sections_of, surest_errors
 from obygaze_models.report.tables import Heading
 from obygaze_models.runner import summary
 from obygaze_models.runner.about import fit_facts
@@ -66,7 +74,8 @@ SENTENCE = re.compile(
     r"ranks clips \(([^)]*)\) with AP (\S+?)(?: \[[^]]*\])?"
     r"(?:; guessing without video has (\S+?) \([a-z_]+\))?"
     r"(?:; better in (\d+) of (\d+) films(?: that have positive clips)?)?"
-    r"(?:; the interval of the difference over films, \[[^]]*\], holds 0)?\.$"
+    r"(?:; the interval of the difference over films, \[[^]]*\],"
+    r" (?:holds 0|is above 0|is below 0))?\.$"
 )
 NAN = re.compile(r"\bnan\b", re.IGNORECASE)
 
@@ -626,6 +635,49 @@ def test_real_runs_with_skipped_folds_and_stores_that_lack_clips(
         if row["train_films"] is not None:
             curves[row["train"], row["store"], row["model"]].add(row["clips"])
     assert curves and all(len(n_clips) == 1 for n_clips in curves.values())
+
+
+def test_what_several_fits_decide_of_a_clip_is_one_decision(tmp_path: Path) -> None:
+    """The page decided by most fits, the table of errors and success.csv by the mean score."""
+    manifest = films(4, 20, seed=3)
+    X = planted(manifest, strength=0.3, width=14)
+    changes = (
+        "models.mlp.min_epochs=1",
+        "models.mlp.max_epochs=2",
+        "models.mlp.hidden=[4]",
+    )
+    run = run_one_pair(
+        tmp_path,
+        manifest,
+        X,
+        *changes,
+        "fit.seeds=4",
+        'grid.models=["mlp"]',
+        "report.error_analysis=true",
+    )
+    rows_of_clip: dict[str, list[Any]] = defaultdict(list)
+    for row in run.predictions:
+        rows_of_clip[row["clip_id"]].append(row)
+    wrong = set()
+    n_of_another_majority = 0
+    for clip_id, rows in rows_of_clip.items():
+        is_positive = sum(row["score"] for row in rows) / len(rows) > 0.5
+        n_positive = sum(row["decision"] for row in rows)
+        n_of_another_majority += is_positive != (n_positive > len(rows) / 2)
+        if is_positive != bool(rows[0]["y"]):
+            wrong.add(clip_id)
+    assert n_of_another_majority
+    report = ReportRun.of(run)
+    (cell,) = models_of(run)
+    assert {clip_id for clip_id, *_ in surest_errors(report, cell)} == wrong
+    scores = scores_of(run, cell)
+    assert {name for name, score in scores.items() if not score["correct"]} == wrong
+    n_right = len(rows_of_clip) - len(wrong)
+    assert {
+        row["successes"]
+        for row in run.table("success.csv")
+        if row["film"] == "all films"
+    } == {n_right}
 
 
 def test_each_store_has_a_guess_of_its_own_clips(tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ from support.cli import ROOT
 from support.workbooks import write_workbook
 
 from obygaze_features.core.clip_ids import clip_ids
-from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import header_of, number_of_cell, read_table
 from obygaze_features.manifest.adapters.csv_table import read as read_clips
 from obygaze_features.manifest.io import read_manifest, write_manifest
@@ -106,6 +107,40 @@ def test_a_table_is_read_as_it_was_meant(
         assert clip_ids(path) == [row[0] for row in rows]
     assert list(read.columns) == header
     assert [[row[name] for name in header] for row in read.rows] == rows
+
+
+@SLOW
+@given(
+    title=st.sampled_from(
+        ["Sguardo, Laboratorio Torino, versione 3", "a|b", "Blicke; 2024", "x\ty", ""]
+    ),
+    columns=COLUMNS.filter(lambda names: len(names) > 1),
+    numbers=st.lists(st.sampled_from(["0,5", "1,25", "3"]), min_size=3, max_size=8),
+    delimiter=st.sampled_from(";\t|"),
+)
+def test_a_title_and_decimal_commas_are_not_what_separates_cells(
+    tmp_path: Path, title: str, columns: list[str], numbers: list[str], delimiter: str
+) -> None:
+    header = ["clip_id", *columns]
+    rows = []
+    for n, number in enumerate(numbers):
+        rows.append([f"c{n}", *["ja"] * (len(columns) - 1), number])
+    form = ("utf-8", delimiter, "" if delimiter in title else title)
+    path = written(tmp_path, [header, *rows], form, "\n")
+    # Nothing is required of a table that is shown in a draft of a mapping.
+    for required in ((), ("clip_id", "movie_id"), ("clip_id",)):
+        read = read_table(path, required=required, violations=Violations(path))
+        assert (read.delimiter, list(read.columns)) == (delimiter, header)
+        assert not read.doubt
+
+
+def test_a_table_whose_lines_differ_says_how_it_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("Blicke; 2024\nclip;film;n\nc1;Juno;2\n")
+    with pytest.raises(FixInput) as caught:
+        read_clips(path)
+    assert "read with ';' between cells" in (caught.value.hint or "")
+    assert "columns on line 1; where" in (caught.value.hint or "")
 
 
 @st.composite

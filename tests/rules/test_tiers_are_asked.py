@@ -54,6 +54,11 @@ def filled(draft: str, answers: dict[str, dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
+def is_question_of(name: str, line: str) -> bool:
+    """Whether a line of a draft asks for a name."""
+    return tomllib.loads(line) == {name: "?"}
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_a_draft_asks_for_all_and_reads_what_was_drawn(
     seed: int, tmp_path: Path
@@ -73,7 +78,8 @@ def test_a_draft_asks_for_all_and_reads_what_was_drawn(
         for second in range(11)
     )
     tiers = tier_text(marked, levels, "", 0) + tier_text(below, concepts, marked, 100)
-    unused = tier_text(other, notes, draw.choice(("", marked)), 200)
+    parent_of_other = draw.choice(("", marked))
+    unused = tier_text(other, notes, parent_of_other, 200)
     tiers += unused
     schema = "http://www.w3.org/2001/XMLSchema-instance"
     path = tmp_path / "lake.eaf"
@@ -94,6 +100,11 @@ def test_a_draft_asks_for_all_and_reads_what_was_drawn(
     }
     asked = tomllib.loads(draft.read_text("utf-8"))
     assert set(asked["tiers"]) == {marked, below, other}
+    # Concepts and comments belong to the marks that their tier is linked to.
+    of_tiers = draft.read_text("utf-8").partition("\n[levels]")[0].splitlines()
+    lines_of_other = [line for line in of_tiers if is_question_of(other, line)]
+    (has_note,) = ["not linked to another tier" in line for line in lines_of_other]
+    assert has_note == (not parent_of_other)
     draft.write_text(filled(draft.read_text("utf-8"), answers), "utf-8")
     clips = import_segments([path], "marks", 25, mapping=draft).manifest
     found = [(clip.start_s, clip.level, clip.concepts) for clip in clips]

@@ -395,7 +395,7 @@ def _hint(
         if "annotator" not in (*table.columns, *mapping.columns):
             ways.append("--map annotator=COLUMN, if people have rows of the same clips")
     columns = f"the columns of the table: {few([*filter(None, table.columns)])}"
-    return "; ".join([draft, *ways, columns])
+    return "; ".join(filter(None, [draft, *ways, table.doubt, columns]))
 
 
 def _values_of_clip(

@@ -286,6 +286,8 @@ def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:
         reread: The command that reads the table with the draft.
     """
     lines = [f"# Write something in place of each ? behind a =, then: {reread}"]
+    if table.doubt:
+        lines.append(f"# Of the first lines, some have more cells: {table.doubt}")
     for name in ("sheet", "header_row", "dataset", "licence", "citation"):
         value = getattr(mapping, name)
         if value:
@@ -509,10 +511,25 @@ def _unmapped(table: CsvTable, mapping: TableMapping) -> Iterator[str]:
 
 
 def _has_several(table: CsvTable, column: str, mapping: TableMapping) -> bool:
-    """Return whether a cell of a column seems to have several words with a sign between them."""
+    """Return whether cells of a column seem to have several words with a sign between them.
+
+    Titles of films are no such cells: one has a comma, and no part of it is another title.
+    """
     cells = _words(table.rows, column)
     sign = separator_of(cells, mapping)
-    return any(sign in cell for cell in cells)
+    n_cells: Counter[str] = Counter()
+    for cell in cells:
+        n_cells.update(_split(cell, sign))
+    with_sign = [cell for cell in cells if sign in cell]
+    for cell in with_sign:
+        if any(n_cells[word] > 1 for word in _split(cell, sign)):
+            return True
+    return bool(with_sign) and len(with_sign) == len(cells)
+
+
+def _split(cell: str, sign: str) -> set[str]:
+    """Return the words of a cell with a sign between them."""
+    return set(map(str.strip, cell.split(sign)))
 
 
 def _columns_of_words(table: CsvTable, mapping: TableMapping) -> Iterator[str]:

@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,6 +108,8 @@ ONLY_THESE_FILES = (
     " all others that were made in the same way with the same NAME"
 )
 SHOWN_REASONS = 5
+# The ids of a manifest with which an id is compared: each takes some microseconds.
+MOST_COMPARED = 10_000
 # Shorter rows, such as the length of a clip, may well be equal.
 VECTOR_VALUES = 4
 # Rows are hashed in parts that fit in the cache of a processor.
@@ -115,7 +118,10 @@ HASHED_BYTES = 2**18
 
 @dataclass(frozen=True)
 class Imported:
-    """The result of an import: the new store, and what did not come into it."""
+    """The result of an import: the new store, and what did not come into it.
+
+    `made_of` says of which columns of a table, or of how many vectors, an array was made.
+    """
 
     path: Path
     seal: str
@@ -128,6 +134,7 @@ class Imported:
     warnings: Sequence[str] = ()
     withdrawn: Sequence[str] = ()
     unit: str = "clip"
+    made_of: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n_ok(self) -> int:
@@ -139,7 +146,12 @@ class Imported:
         return {**vars(self), "path": str(self.path), "n_ok": self.n_ok}
 
     def __str__(self) -> str:
-        shapes = [f"{name} {list(shape)}" for name, shape in self.arrays.items()]
+        shapes = []
+        for name, shape in self.arrays.items():
+            shown = f"{name} {list(shape)}"
+            if name in self.made_of:
+                shown += f" ({self.made_of[name]})"
+            shapes.append(shown)
         return f"{self.path}: {self.n_ok} of {self.n_clips} {self.unit}s, {', '.join(shapes)}"
 
     @property
@@ -196,7 +208,7 @@ def import_features(
     here = Workspace.of(workspace)
     target = new_store(here, path)
     if manifest is not None:
-        manifest = read_manifest(manifest, workspace=workspace)
+        manifest = read_manifest(manifest, workspace=workspace).without_watched()
     backbone = backbone.strip()
     reader = open_features(format, source, arrays, id_key=id_key)
     try:
@@ -230,6 +242,11 @@ def import_features(
     if not backbone:
         remarks.append(ONLY_THESE_FILES)
     rows = imported.columns()
+    made_of = {}
+    for array in stored:
+        words = _made_of(array, reader)
+        if words:
+            made_of[array.name] = words
     failed = {rows.clip_ids[n]: rows.reasons[n] for n in sorted(imported.problems)}
     warnings = [
         *clips.warnings,
@@ -248,7 +265,18 @@ def import_features(
         warnings=warnings,
         withdrawn=[rows.clip_ids[n] for n in sorted(imported.withdrawn)],
         unit=clips.unit,
+        made_of=made_of,
     )
+
+
+def _made_of(stored: "StoredArray", reader: Reader) -> str:
+    """Return of what an array was made, for the line on an import; "" if it is as in the files."""
+    n_vectors = math.prod(stored.file_shape.sizes[:-1])
+    if stored.pooling and n_vectors > 1:
+        return f"{stored.pooling} of up to {count(n_vectors, 'vector')}"
+    if reader.feature_columns:
+        return f"of the columns {few(reader.feature_columns, 5)}"
+    return ""
 
 
 def _refuse_joined(reader: Reader) -> None:
@@ -381,6 +409,8 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
         if reader.export is not None and reader.export.manifest.sha256:
             # As in the store, its films are known, or guesses.
             record = reader.export.manifest
+        elif reader.export is None and any(reader.movie_ids):
+            record = ManifestMark(model.FILMS_OF_FILES, rows.clips_sha256)
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     names = _Names(manifest, reader.clip_ids)
@@ -618,12 +648,21 @@ def _check_some_known(
     """Raise an error if the files have clips, and none of those of the manifest."""
     if manifest is None or not reader.clip_ids or (clips.places >= 0).any():
         return
+    first = reader.clip_ids[0]
+    ids = manifest.clip_ids[:MOST_COMPARED]
+    # The most similar one shows the difference; with the first one, all may differ.
+    (similar,) = get_close_matches(first, ids, n=1, cutoff=0) or [""]
+    hint = "use the same ids in both: --id FORM of manifest import makes those of a manifest"
+    hint += _other_ids(reader)
+    if reader.origin["format"] == "hdf5":
+        hint += (
+            "; text before or after an id stands in --array: clip='{film}/clip_{id}'"
+        )
     raise FixInput(
-        f"the files have none of the clips of the manifest: their first clip id is"
-        f" {reader.clip_ids[0]!r}, the manifest's is {next(iter(manifest.clip_ids), '')!r}",
+        f"the files have none of the clips of the manifest: their first clip id is {first!r},"
+        f" the most similar one of the manifest {similar!r}",
         where=manifest.name,
-        hint="use the same ids in both: --id FORM of manifest import makes those of a manifest"
-        f"{_other_ids(reader)}",
+        hint=hint,
     )
 
 

@@ -154,7 +154,8 @@ class Reader:
     Of an export of this program, `export` is what it says of its store, `times` has start and end
     of each clip if a clip has any, and `dims` has the dimensions of the arrays that are kept as
     they are. `companions` are columns that nobody has asked for: they are stored with the arrays to
-    which they belong. `facts` are what the files say of how the features were made.
+    which they belong. `facts` are what the files say of how the features were made. Of a table,
+    `feature_columns` are the columns whose numbers are the features.
     """
 
     where: str
@@ -169,6 +170,7 @@ class Reader:
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     companions: Collection[str] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    feature_columns: Sequence[str] = ()
 
     def close(self) -> None:
         """Close the files."""

@@ -93,6 +93,7 @@ def open_table(
         notes=notes,
         times=times,
         facts={"columns": ", ".join(cells_of)},
+        feature_columns=[*cells_of],
     )
 
 

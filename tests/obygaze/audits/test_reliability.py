@@ -154,6 +154,34 @@ def test_words_of_annotators_in_a_manifest() -> None:
         audit_reliability(twice, column="seen")
 
 
+@pytest.mark.parametrize("last_span_of_ben", [(0.0, 10.0), (0.0, 14.0), (1.0, 4.0)])
+def test_rows_that_overlap_with_other_times_are_for_agree(
+    last_span_of_ben: tuple[float, float],
+) -> None:
+    """Of 83 marks of two people 7 had the same times, and nothing said what compares the others."""
+    same = {(20.0, 30.0): "S", (40.0, 50.0): "EN"}
+    marks = {
+        "ada": {**same, (0.0, 10.0): "HN"},
+        "ben": {**same, last_span_of_ben: "S"},
+    }
+    clips = []
+    for annotator, level_of_span in marks.items():
+        for number, (span_s, level) in enumerate(level_of_span.items()):
+            extra = {"annotator": annotator}
+            own_id = f"{annotator}-{number}"
+            clip = Clip(own_id, "lake", None, "", *span_s, level=level, extra=extra)
+            clips.append(clip)
+    manifest = Manifest("two people", Header("Films"), clips, ("annotator",))
+    audit = audit_reliability(manifest, column="level")
+    n_same = len(marks["ada"].keys() & marks["ben"].keys())
+    assert audit.n_items == n_same
+    command = (
+        "obygaze manifest show 'two people' --where 'annotator == ada' -o clips.csv, then"
+        " obygaze manifest agree 'two people' --clips clips.csv"
+    )
+    assert (command in str(audit)) == (n_same < 3)
+
+
 def test_words_that_differ_in_capitals_blanks_or_accents_are_named() -> None:
     said = [("Calm", "calm"), ("été", "Ete"), ("a b", "ab"), ("sad", "sad")]
     audit = audit_reliability([{"a": a, "b": b} for a, b in said], raters="a,b")

@@ -187,6 +187,8 @@ def test_a_tier_that_belongs_to_no_marks_is_refused(role: str, tmp_path: Path) -
     problem = f"tier Musik: {role}, but not linked to a tier of levels"
     to_do = 'write "unused" for it in [tiers], or link it in ELAN'
     assert caught.value.details == (f"{path}: {problem}: {to_do}",)
+    cause = "tiers of concepts or comments are not linked to one of levels"
+    assert caught.value.message == f"{cause}: 1 problem"
     # A draft would ask for nothing.
     assert "--write-mapping" not in str(caught.value.hint)
 

@@ -8,6 +8,7 @@ import json
 import shlex
 import subprocess
 import threading
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -32,6 +33,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest.adapters.csv_table import read as read_table
 from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.listing import titles_of
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.times import film_rate, frames_between
 from obygaze_features.manifest.windows import CutFilm, Grid
@@ -546,6 +548,49 @@ def films_for_predictions() -> Manifest:
     return Manifest("films", Header("a test", {}), clips, ("framerate",))
 
 
+@pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])
+def test_a_film_keeps_its_name_as_title_and_is_named_once(
+    kind: str, tmp_path: Path
+) -> None:
+    """Of files of two annotators with the names of films, each film was named twice."""
+    id_of_film = {"Été 1974": "Ete_1974", "Lake": "Lake", "Żona #2": "Zona_2"}
+    paths = []
+    for annotator in ("ada", "ben"):
+        folder = tmp_path / annotator
+        folder.mkdir()
+        for name in id_of_film:
+            segment = Segment(name, annotator, 0, 9, "S", ("Look",))
+            film = FilmSegments(name, Fraction(25), None, [segment])
+            files = {}
+            if kind == "csv":
+                header = "movie_id,annotator,start_frame,end_frame,level,concepts"
+                row = f"{name},{annotator},0,9,S,Look"
+                files[folder / f"{name}.csv"] = f"{header}\n{row}\n".encode()
+            else:
+                files = exported_files([film], kind, folder)
+            for path, data in files.items():
+                path.write_bytes(data)
+                paths.append(path)
+    imported = import_segments(paths, "marks", 25)
+    clips = imported.manifest.clips
+    assert {(clip.movie_id, clip.extra.get("movie_title")) for clip in clips} == {
+        ("Ete_1974", "Été 1974"),
+        ("Lake", None),
+        ("Zona_2", "Żona #2"),
+    }
+    for name, film in id_of_film.items():
+        of_film = [one for one in imported.warnings if one.endswith(f" is {film}")]
+        assert len(of_film) == (name != film)
+    path = tmp_path / "marks.toml"
+    write_manifest(imported.manifest, path)
+    assert titles_of(id_of_film.values(), read_manifest(path)) == {
+        film: name for name, film in id_of_film.items() if film != name
+    }
+
+
+CLIPS = ("a-0", "a-1", "a-2")
+
+
 def test_predictions_of_two_training_sets_have_two_voices(tmp_path: Path) -> None:
     """Both were `EN_S ridge`, and a clip had two cues of one voice."""
     path = tmp_path / "predictions.csv"
@@ -559,6 +604,35 @@ def test_predictions_of_two_training_sets_have_two_voices(tmp_path: Path) -> Non
         ("EN_S ridge x 0", "score 0.25"),
         ("HN_S -> EN_S ridge x 0", "score 0.75"),
     ]
+
+
+@pytest.mark.parametrize("models", [(), ("ridge",), ("mine", "ridge"), ("Oracle",)])
+@pytest.mark.parametrize(
+    "guesses",
+    [
+        (),
+        ("oracle",),
+        ("all_positive", "film_prior", "neighbour", "oracle", "prevalence"),
+    ],
+)
+def test_guesses_of_a_run_are_no_voices_beside_its_models(
+    tmp_path: Path, models: tuple[str, ...], guesses: tuple[str, ...]
+) -> None:
+    if not models and not guesses:
+        pytest.skip("a run without predictions")
+    path = tmp_path / "predictions.csv"
+    rows = []
+    for clip in CLIPS:
+        rows += [f"EN_S,{model},{clip},a,0.5" for model in (*models, *guesses)]
+    path.write_text("\n".join(["task,model,clip_id,movie_id,score", *rows]), "utf-8")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ((film,), _) = films_of(films_for_predictions(), path)
+    voices = {segment.annotator for segment in film.segments}
+    assert voices == {f"EN_S {model}" for model in models or guesses}
+    assert len(film.segments) == len(CLIPS) * len(voices)
+    left_out = [str(one.message).partition("no models: ")[2] for one in caught]
+    assert left_out == ([", ".join(guesses)] if models and guesses else [])
 
 
 @pytest.mark.parametrize("name", ["films", "others"])

@@ -100,6 +100,21 @@ def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(
     assert "1 clip: EN 0, HN 0, NS 0, S 1, without a label 0" in result.stderr
 
 
+@pytest.mark.parametrize("names", ["A", "AB", "ABC"])
+def test_the_levels_of_annotators_that_a_file_leaves_out_are_in_the_document(
+    tmp_path: Path, names: str
+) -> None:
+    segments = [mark for name in names for mark in marks("0-99 S", annotator=name)]
+    marked = write_segments(tmp_path / "s.csv", segments)
+    cut = write_spans(tmp_path / "c.csv", clips("0-99"))
+    words = ("manifest", "project", marked, "--clips", cut, "-o", tmp_path / "out.csv")
+    told = call_obygaze(*words).ok().stderr
+    is_said = "--json prints those of each annotator, too" in told
+    assert is_said == (len(names) > 1)
+    document = call_obygaze(*words, "--force", "--json").ok().json()
+    assert list(document["projections"]) == list(names)
+
+
 @pytest.mark.parametrize("command", ["project", "agree"])
 def test_clips_of_other_films_alone_are_an_error(tmp_path: Path, command: str) -> None:
     marked = write_segments(tmp_path / "s.csv", marks("0-49 S"))

@@ -210,11 +210,17 @@ def test_every_concept_of_the_vocabulary_has_a_definition_with_examples() -> Non
     assert concept_meaning("Weather") == ""
 
 
-def test_the_figure_of_clips_without_a_level_does_not_deny_their_concepts(
-    tmp_path: Path,
-) -> None:
+def test_no_figure_is_drawn_of_clips_of_which_none_has_a_level(tmp_path: Path) -> None:
     clip = Clip("a-1", "a", concepts=("Look",))
     stats = compute_stats(Manifest("m", Header("m", {"Look": "visual"}), (clip,)))
+    with pytest.raises(FixUsage, match="no clip has a level"):
+        draw_stats(stats, figure=tmp_path / "f")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_figure_of_a_level_without_concepts_says_so(tmp_path: Path) -> None:
+    clips = (Clip("a-1", "a", concepts=("Look",)), Clip("a-2", "a", level="EN"))
+    stats = compute_stats(Manifest("m", Header("m", {"Look": "visual"}), clips))
     svg, _ = draw_stats(stats, figure=tmp_path / "f")
     assert "no clip with a level has a concept" in svg.read_text("utf-8")
 

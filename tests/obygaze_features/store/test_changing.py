@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import warnings
 from pathlib import Path
 
 import h5py
@@ -257,6 +258,26 @@ def test_every_copy_is_told(store: Path, workspace: Workspace) -> None:
     again = subset(store, without=[FILM], reason="asked", workspace=workspace)
     assert again.seal == made.seal
     assert {copy.path for copy in again.copies} == set(found[1:])
+
+
+def test_the_search_for_copies_is_silent_on_other_files_and_a_run_is_one_copy(
+    store: Path, workspace: Workspace
+) -> None:
+    clip = rows_of()[PLANTED_ROWS[0]].clip_id
+    run = workspace.root / "runs" / "x"
+    (run / "tables").mkdir(parents=True)
+    facts = {"created_by": "obygaze 1", "store": {"seal": open_store(store).seal}}
+    (run / "run.json").write_text(json.dumps(facts))
+    table = f"clip_id,movie_id,score\n{clip},{FILM},0.5\n"
+    for name in ("predictions.csv", "tables/errors.csv"):
+        (run / name).write_text(table)
+    plans = workspace.root / "plans.csv"
+    plans.write_bytes("Szene,Länge\n1,für später\n".encode("cp1252"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = subset(store, without=[FILM], reason="asked", workspace=workspace)
+    assert [copy.path for copy in made.copies[1:]] == [run]
+    assert made.copies[1].command == f"rm -r {run}"
 
 
 def test_a_store_that_is_filled_is_told_by_an_id_with_quotes(
@@ -570,8 +591,10 @@ def test_stores_that_were_changed_apart_take_no_place_of_each_other(
         subset(stores / name, without=[FILM], reason=reason, workspace=workspace)
     said = verify(stores / "received", source=store)
     assert said.source == "it was changed here, and its source was replaced since"
-    with pytest.raises(AlreadyThere, match="another store has this name"):
+    with pytest.raises(AlreadyThere) as caught:
         pull(store, stores / "received", workspace=workspace)
+    assert caught.value.message == f"another store has this name: {said.source}"
+    assert "another store name: -o NAME" in str(caught.value.hint)
 
 
 def test_a_film_is_withdrawn_after_its_clips(store: Path, workspace: Workspace) -> None:

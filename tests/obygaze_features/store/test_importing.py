@@ -27,6 +27,7 @@ from obygaze_features.manifest.io import ID, as_id
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import read_terms
 from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.describing import describe
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.importing import features, npz, reader
@@ -34,6 +35,7 @@ from obygaze_features.store.importing.features import import_features, open_feat
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Origin, film_of_id
 from obygaze_features.store.rows import WITHDRAWN
+from obygaze_features.store.verifying import verify
 
 IDS = ["tt02-010", "tt02-9", "tt01-001"]
 X = np.array([[1.5, 2, 3], [4, 5, 6], [7, 8, 9]], dtype=np.float32)
@@ -184,6 +186,13 @@ def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None
     store = open_store(tmp_path / "s")
     assert done.seal == store.seal
     assert str(done) == f"{tmp_path}/s: 1 of 2 clips, clip [3]"
+    # Nothing was extracted.
+    counts = "1 with features, 1 without features"
+    assert counts in describe(store)
+    assert counts in str(verify(tmp_path / "s"))
+    export_features(tmp_path / "s", tmp_path / "out.npz", "npz")
+    again = import_features("npz", tmp_path / "out.npz", tmp_path / "again")
+    assert "1 clip without features" in str(again.notes)
     assert [row.status for row in store.rows] == ["ok", "failed"]
     assert (store.rows[0].start_s, store.rows[0].end_s) == (1.5, 2.0)
     assert store.record.manifest.name == "films"
@@ -323,6 +332,9 @@ def test_pooling_keeps_the_maximum_or_the_mean_over_all_vectors(tmp_path: Path) 
         assert [array.name for array in store.record.arrays] == ["pooled"]
         found = values_of(store, "pooled", IDS)
         np.testing.assert_array_equal(found, np.array(expected, np.float32))
+        done = import_features("npz", file, tmp_path / f"{pool}-said", pool=pool)
+        kind = "mean" if pool == "only-mean" else "maximum"
+        assert str(done).endswith(f"pooled [4] ({kind} of up to 10 vectors)")
         assert expected_pooling(pool) in store.recipe.facts["pooling"]
     store = made(file, tmp_path / "n", pool="only-mean", arrays={"mine": "tokens"})
     np.testing.assert_array_equal(values_of(store, "mine", IDS), found)

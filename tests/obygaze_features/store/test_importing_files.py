@@ -22,6 +22,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.exporting import export_features
+from obygaze_features.store.identity import identity_of
 from obygaze_features.store.importing import hdf5 as hdf5_files
 from obygaze_features.store.importing.features import (
     import_features,
@@ -122,6 +123,30 @@ def test_one_big_array_and_ids(tmp_path: Path) -> None:
     assert "arrays are in g (features, ids)" in str(caught.value.hint)
 
 
+def test_ids_that_differ_are_shown_beside_the_most_similar_ones(tmp_path: Path) -> None:
+    names = [f"{film}/clip_01" for film in ("37°2 le matin", "L'Été")]
+    file = hdf5(tmp_path / "f.h5", dict.fromkeys(names, np.ones(4, np.float32)))
+    films = {
+        "A_bout_de_souffle-01": "A_bout_de_souffle",
+        "L_Ete-01": "L_Ete",
+        "37_2_le_matin-01": "37_2_le_matin",
+    }
+    manifest = manifest_of(films)
+    options = {"manifest": manifest, "id_key": None}
+    arrays = {"clip": "{film}/{id}"}
+    with pytest.raises(FixInput) as caught:
+        made("hdf5", file, tmp_path / "s", arrays=arrays, **options)
+    problem = (
+        "is '37°2 le matin-clip_01', the most similar one of the manifest '37_2_le"
+    )
+    assert problem in str(caught.value)
+    assert "clip='{film}/clip_{id}'" in str(caught.value.hint)
+    # What the hint says is enough.
+    arrays = {"clip": "{film}/clip_{id}"}
+    store = made("hdf5", file, tmp_path / "s", arrays=arrays, **options)
+    assert [row.clip_id for row in store.rows if row.is_ok] == [*films][1:]
+
+
 def manifest_of(clips: Mapping[str, str]) -> Manifest:
     """A manifest of clips, by their films."""
     rows = tuple(Clip(clip, film) for clip, film in clips.items())
@@ -165,6 +190,9 @@ def test_a_group_for_each_film(tmp_path: Path, layout: str, are_numbered: bool) 
         assert there in str(caught.value.hint)
     store = made("hdf5", file, tmp_path / "s", arrays=arrays, id_key=id_key)
     assert {row.clip_id: row.movie_id for row in store.rows} == film_of_clip
+    # The path says the film: it is no guess, though the id begins with it.
+    known = {row.clip_id: identity_of(row, store.record).movie_id for row in store.rows}
+    assert known == film_of_clip
     for clip, vector in vectors.items():
         np.testing.assert_array_equal(values_of(store, "clip", [clip])[0], vector)
     matched = made(

@@ -66,6 +66,19 @@ def test_every_column_that_croissant_declares_is_in_the_table(
     np.testing.assert_array_equal(half, store.matrix("half", clips=ids).values)
 
 
+def test_the_authors_are_shown_as_the_citation_file_has_them(
+    tmp_path: Path, store: Store
+) -> None:
+    names = ["Équipe Regards, Lyon", "The Film Lab"]
+    sent = push(store, tmp_path / "out", publish=True, creators=names)
+    (said,) = [note for note in sent.notes if note.startswith("authors: ")]
+    assert "person with family name 'Équipe Regards', given name 'Lyon' and" in said
+    assert "the institution 'The Film Lab'; a comma separates" in said
+    citation = (tmp_path / "out" / "CITATION.cff").read_text("utf-8")
+    assert 'family-names: "Équipe Regards"' in citation
+    assert '- name: "The Film Lab"' in citation
+
+
 def test_the_same_publication_again_changes_nothing_and_another_store_is_refused(
     tmp_path: Path, store: Store
 ) -> None:

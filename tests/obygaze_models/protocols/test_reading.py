@@ -168,6 +168,15 @@ class TestRefused:
                 '[report]\nmetrics = ["ap"]',
                 "unknown metric of own code 'ap'; known: FILE.py:NAME",
             ),
+            (
+                '[report]\nprimary = "average_precision"',
+                "unknown metric 'average_precision' (did you mean 'precision'?); known: f1_binary,",
+            ),
+            (
+                '[tasks.X]\ncolumn = "violent"\nvalues = ["no", "sì"]',
+                """must be a table such as { "no" = 0, "sì" = 1 }, got ['no', 'sì']""",
+            ),
+            ("[tasks.X]\ncolumn = 'a'\nvalues = 3", "must be a table, got 3"),
             ("[data]\narray = []", "must list at least one array"),
             ('[tasks.X]\npositive = "level == S.x"', "expected a column or a value"),
             (

@@ -304,7 +304,9 @@ class TestFolds:
             reasons = cell.facts["skipped"]
             assert reasons == {"fold 0": "all clips to train on have one label: 0"}
         (text,) = [w.text for w in warnings_of(run) if w.about == "skipped folds"]
-        assert text == "1 fold left out: all clips to train on have one label: 0."
+        assert text == (
+            "1 fold left out: all clips to train on have one label: 0 (fold 0)."
+        )
 
     def test_nothing_can_be_trained_at_all(self, tmp_path: Path) -> None:
         manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="HN")

@@ -300,6 +300,30 @@ def test_a_run_compared_with_itself_differs_in_nothing(tmp_path: Path) -> None:
     assert f"AP of {run.folder} and {run.folder} is the same" in str(compared)
 
 
+@pytest.mark.parametrize("n_that_differ", [0, 1, 7, 8])
+def test_each_row_of_the_table_is_spoken_of(tmp_path: Path, n_that_differ: int) -> None:
+    """Of 8 rows, the same value was said of 6, and nothing of the other 2."""
+    names = [f"model-{number}" for number in range(8)]
+    cells = [cell(name, 1.0, number) for number, name in enumerate(names)]
+    others = list(cells)
+    # The last ones differ, which are said first.
+    for number in range(8 - n_that_differ, 8):
+        others[number] = replace(cells[number], scores=scores_for(CLIPS, 4.0, 50))
+    runs = [
+        made_run(tmp_path / "a", cells),
+        made_run(tmp_path / "b", others),
+    ]
+    lines = str(compare_runs(runs)).splitlines()
+    n_different = sum(" higher than that of " in line for line in lines)
+    n_equal = sum(" of b and a is the same on the " in line for line in lines)
+    assert n_different == min(n_that_differ, 6)
+    assert n_equal == 6 - n_different
+    said = "2 more rows are in the table below."
+    if n_that_differ <= 6:
+        said = "2 more rows are the same, too."
+    assert said in lines
+
+
 def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
     first = made_run(tmp_path / "a", [cell()], changes=["fit.seed=0"])
     changes = ["fit.seed=3", "models.logistic.kind=logistic"]

@@ -28,12 +28,14 @@ from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.report.figures import (
+    about_intervals,
     figure_of_pair,
     figure_of_success,
     figure_of_tree,
     figures_of_tasks,
 )
 from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.page import chapter_of
 from obygaze_models.report.sections import (
     Section,
     section_of_results,
@@ -41,10 +43,12 @@ from obygaze_models.report.sections import (
     sentence_of_concepts,
 )
 from obygaze_models.report.tables import Heading, ResultTable
+from obygaze_models.runner.summary import short
 from obygaze_models.runner.text import result_text
 
 CLIPS = clips_of()
 RIDGE = MadeCell("ridge", CLIPS, scores_for(CLIPS, 2.0, 1))
+MLP = MadeCell("mlp", CLIPS, scores_for(CLIPS, 1.0, 2))
 GUESS = MadeCell(
     "neighbour", CLIPS, scores_for(CLIPS, 0.3, 3), is_model=False, store=""
 )
@@ -112,6 +116,55 @@ def test_a_difference_has_its_sides_in_the_order_of_the_question(
             "no, worse",
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "beginning"),
+    [
+        (-0.19, 0.02, "This run does not show that mlp is better than ridge: "),
+        (0.02, 0.19, "mlp is better than ridge: "),
+        (-0.19, -0.02, "mlp is worse than ridge: "),
+        (math.nan, math.nan, ""),
+    ],
+)
+def test_the_sentence_under_a_question_answers_it(
+    tmp_path: Path, low: float, high: float, beginning: str
+) -> None:
+    """The page had the question about two models as heading, and an answer about guessing."""
+    asked = '[{text="Is an MLP better than ridge?", first="mlp", second="ridge"}]'
+    # Where the sides stand in results.csv the other way round, too.
+    row = difference_row(RIDGE, MLP, -high, -low, 0.01)
+    run = made_run(
+        tmp_path / "run",
+        [RIDGE, MLP, GUESS],
+        [row],
+        changes=[f"report.questions={asked}", "report.contrast=[]"],
+    )
+    above = sum(MLP.ap_of(film) > RIDGE.ap_of(film) for film in FILMS)
+    interval = "" if math.isnan(low) else f" [{short(low)}, {short(high)}]"
+    expected = (
+        f"{beginning}mlp minus ridge (EN_S) is AP {short(MLP.ap - RIDGE.ap)}{interval}; mlp is"
+        f" higher in {above} of 8 films. On films it has not seen, mlp ranks clips (EN_S)"
+    )
+    chapter = chapter_of(ReportRun.of(run))
+    assert chapter.asked == "Is an MLP better than ridge?"
+    assert chapter.answer.startswith(expected)
+    assert expected in result_text(run)
+
+
+def test_a_question_that_a_run_does_not_answer_is_no_heading(tmp_path: Path) -> None:
+    asked = (
+        '[{text="Is an MLP better?", first="mlp", second="ridge"},'
+        ' {text="Is ridge better than a guess?", first="ridge", second="neighbour"}]'
+    )
+    run = made_run(
+        tmp_path / "run",
+        [RIDGE, GUESS],
+        changes=[f"report.questions={asked}", "report.contrast=[]"],
+    )
+    chapter = chapter_of(ReportRun.of(run))
+    assert chapter.asked == "Is ridge better than a guess?"
+    assert chapter.answer.startswith("On films it has not seen, ridge ranks clips")
 
 
 def test_two_training_tasks_are_compared_film_by_film(tmp_path: Path) -> None:
@@ -393,6 +446,29 @@ def test_an_interval_below_every_draw_is_explained(
     run = ReportRun.of(made_run(tmp_path / "run", [cell]))
     caption = figure_of_pair(run, (cell.train, cell.test)).caption
     assert ("draws of films say too little" in caption) == is_perfect
+
+
+def test_intervals_of_few_films_and_missing_ones_are_explained(tmp_path: Path) -> None:
+    """.97 had [.40, 1.00] beside -.03 [-.13, .07] to a model with 1, and 1.00 had none."""
+    few = clips_of(films=FILMS[:5])
+    cells = {
+        5: MadeCell("ridge", few, scores_for(few, 0.3, 1)),
+        8: MadeCell("ridge", CLIPS, scores_for(CLIPS, 0.3, 1)),
+    }
+    for n_films, cell in cells.items():
+        run = ReportRun.of(made_run(tmp_path / f"run-{n_films}", [cell]))
+        caption = figure_of_pair(run, (cell.train, cell.test)).caption
+        assert ("the interval is Student's" in caption) == (n_films == 5)
+        assert "A large dot without a line" not in caption
+        (of_run,) = run.cells
+        of_metric = dict(of_run.of_metric)
+        of_metric["ap"] = {**of_metric["ap"], "low": math.nan, "high": math.nan}
+        without = replace(of_run, of_metric=of_metric)
+        both = about_intervals([of_run, without], "ap")
+        assert both.endswith(
+            "A large dot without a line has no interval: nothing says how sure it is."
+        )
+        assert about_intervals([without], "ap") == ""
 
 
 def test_the_figure_of_the_answer_is_not_drawn_again(tmp_path: Path) -> None:

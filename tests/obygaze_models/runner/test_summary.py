@@ -8,16 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner import text
+from obygaze_models.runner.features import NOT_COMMON
 from obygaze_models.runner.summary import (
+    CellRows,
     answer,
     cannot_guess,
     cells_of,
     many_fits,
     rare_concepts_text,
     short,
+    skipped_folds,
+    stores_lacking_clips,
     verdict,
     warnings_of,
     why_this_model,
@@ -380,11 +386,37 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
     assert "40 of the 200 test rows" in found["films on both sides"]
     assert "the column part divides films" in found["films on both sides"]
     assert "Look (down to 1 clip, in 2 of 12 folds)" in found["rare concepts"]
-    assert found["skipped folds"] == "1 fold left out: no clip is left to train on."
+    assert found["skipped folds"] == (
+        "1 fold left out: no clip is left to train on (film-03)."
+    )
     assert found["missing features of s"] == (
         "2 of 200 rows have no features in s and are left out (2 decode_error): a-1, a-2."
     )
     assert found["annotators"] == "200 rows about 3 clips."
+
+
+def test_folds_that_are_left_out_are_named_with_their_films_and_stores(
+    tmp_path: Path,
+) -> None:
+    """The sentence was "1 fold left out: no clip of this task is tested in it"."""
+    of_sound = {"fold 2": "no clip is tested", "fold 4": "no clip is tested"}
+    facts = [
+        fit("ridge", store="image", skipped={"fold 4": "no clip is tested"}),
+        fit("ridge", store="sound", skipped={**of_sound, "fold 5": "one label"}),
+        fit("random"),
+    ]
+    run = run_of(tmp_path, facts, [])
+    # On images, the second fold is tested.
+    tested = {**TASKS, "store": "image", "model": "ridge", "fold": "fold 2", "seed": 0}
+    tested |= {"clip_id": "c", "movie_id": "alba", "y": 1, "score": 1, "decision": 1}
+    tables = {"predictions.csv": [tested], "results.csv": []}
+    run = write_run(tmp_path / "two", run.about, tables)
+    cells = [CellRows(of_cell) for of_cell in facts]
+    assert skipped_folds(run, cells) == (
+        "3 folds left out: no clip is tested (fold 4, fold 2 with alba on sound);"
+        " one label (fold 5 on sound)."
+    )
+    assert skipped_folds(run, cells[2:]) == ""
 
 
 def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
@@ -446,6 +478,15 @@ def test_the_answer_says_first_what_is_not_shown(
     )
     assert answer(run).startswith(beginning)
     assert answer(run).count(". ") == 0
+    # What does not show that the model is better ends with the interval of the difference.
+    ends = {
+        -0.1: "over films, [-.10, .30], holds 0.",
+        0.1: "over films, [.10, .30], is above 0.",
+        -0.3: "over films, [-.30, -.10], is below 0.",
+    }
+    is_shown = row["low"] > 0 and row["p_all"] < 0.05
+    end = "better in 12 of 12 films." if is_shown else ends[row["low"]]
+    assert answer(run).endswith(end)
 
 
 def test_brackets_are_explained_where_a_shown_number_has_some(tmp_path: Path) -> None:
@@ -470,6 +511,33 @@ def test_the_films_of_brackets_are_those_of_all_tasks(tmp_path: Path) -> None:
     assert "intervals over 8 to 12 films, of which 5 to 12 have an AP" in about
     about = _about_values_of(tmp_path / "first", fits[:1], first)
     assert about.endswith("intervals over 12 films.")
+
+
+def test_brackets_are_over_the_films_of_each_number(tmp_path: Path) -> None:
+    """The line said 8 films, of which one store had 4."""
+    films_of = {"s": 8, "t": 4}
+    fits = [fit("ridge", store=store) for store in films_of]
+    results = []
+    for store, n_films in films_of.items():
+        of_store = rows("ridge", GOOD, [0.7] * n_films, n_films=n_films)
+        results += [{**row, "store": store} for row in of_store]
+    said = _about_values_of(tmp_path / "both", fits, results)
+    assert said.endswith("in brackets: 95 % intervals over 4 to 8 films.")
+    of_one = [row for row in results if row["store"] == "s"]
+    said = _about_values_of(tmp_path / "one", fits[:1], of_one)
+    assert said.endswith("in brackets: 95 % intervals over 8 films.")
+
+
+def test_tables_without_rows_are_not_listed(tmp_path: Path) -> None:
+    tables = {
+        "predictions.csv": [],
+        "results.csv": rows("ridge", GOOD),
+        "trees.csv": [],
+    }
+    about = {"format": RUN_FORMAT, "identity": "x"}
+    assert write_run(tmp_path / "run", about, tables).tables_with_rows == [
+        "results.csv"
+    ]
 
 
 def _about_values_of(folder: Path, fits: list[Any], results: list[Any]) -> str:
@@ -514,3 +582,24 @@ def test_a_rare_concept_has_the_numbers_of_each_store() -> None:
         ": Look on a (down to 2 clips, in 1 of 4 folds), Body (down to 0 clips, in 4 of 4 folds),"
         " Look on b (down to 1 clip, in 1 of 4 folds)."
     )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sets(st.sampled_from("abcdef")), min_size=1, max_size=4))
+def test_what_a_store_lacks_is_its_own_number_whatever_others_lack(
+    lacking: list[set[str]],
+) -> None:
+    """It said 7 of max, which lacked 8, and nothing of a third store."""
+    # Where training films choose a store, a clip that any store lacks is left out of all.
+    of_all = set().union(*lacking)
+    stores = {}
+    for number, own in enumerate(lacking):
+        reasons = {c: "failed" if c in own else NOT_COMMON for c in sorted(of_all)}
+        stores[f"s{number}"] = {"missing": reasons}
+    stores["joined"] = {"missing": dict.fromkeys(of_all, "failed"), "parts": [*stores]}
+    protocol = {"fit": {"choose_store": True}}
+    run = Run(Path(), {"stores": stores, "protocol": protocol})
+    found = {}
+    for name, facts in stores_lacking_clips(run).items():
+        found[name] = set(facts["missing"])
+    assert found == {f"s{n}": own for n, own in enumerate(lacking) if own}

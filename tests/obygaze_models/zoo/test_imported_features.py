@@ -23,6 +23,7 @@ from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import load_model, predict
 
+BARE = "manifests/bare.toml"
 CITATION = "Lab, Made-up features, 2026"
 
 
@@ -85,7 +86,8 @@ def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
         assert ("train again" in refused.stderr) == is_again
     assert "recipe: frames: 32 wanted, 16 in this store" in refused.stderr
     scores = predict("mine-named", "later-named", workspace=lab)
-    assert set(scores.basis) == {"film-unknown"}
+    # The files name the films, and none of them is one of the training.
+    assert set(scores.basis) == {"unseen"}
 
 
 @pytest.mark.parametrize(
@@ -211,7 +213,14 @@ def test_a_clip_of_a_store_without_a_manifest_is_not_called_unseen(
     assert set(found.basis) == {"out-of-fold", "film-unknown"}
     n_unknown = found.basis.count("film-unknown")
     assert f"the films of {n_unknown} clips are not known" in bare.stderr
-    assert "Try: --manifest NAME" in bare.stderr
+    assert "Try: --manifest NAME," in bare.stderr
+    # A manifest of the name of the store is the one that a person means.
+    write_manifest(manifest.with_clips(manifest.clips[:9]), tmp_path / BARE)
+    bare_again = call_obygaze(*call, "models", "predict", "m", "bare").ok()
+    assert "Try: --manifest NAME," in bare_again.stderr
+    write_manifest(manifest, tmp_path / BARE, force=True)
+    bare_again = call_obygaze(*call, "models", "predict", "m", "bare").ok()
+    assert "Try: --manifest bare, a manifest with these clips" in bare_again.stderr
 
     words = (
         "models",
@@ -295,8 +304,10 @@ def test_a_manifest_stands_for_the_store_of_its_features(
     scores = predict("mine-named", "new", workspace=root)
     assert list(scores.absent) == ["x-added"]
     import_as(root, "of-new-2", more_clips, *facts)
-    with pytest.raises(FixUsage, match="of-new and of-new-2 have features of new"):
+    # The one with the features of most clips is the first, also in what is to be typed.
+    with pytest.raises(FixUsage, match="of-new-2 and of-new have features") as asked:
         predict("mine-named", "new", workspace=root)
+    assert "predict mine-named of-new-2 --manifest new" in str(asked.value.hint)
 
 
 def test_any_store_with_the_clips_of_a_manifest_has_its_features(

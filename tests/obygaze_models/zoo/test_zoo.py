@@ -51,6 +51,7 @@ from obygaze_models.zoo.info import (
 from obygaze_models.zoo.predicting import predict
 from obygaze_models.zoo.saving import check_target, load_model, save_model
 from obygaze_models.zoo.sharing import (
+    ModelCard,
     list_models,
     pull_model,
     push_model,
@@ -515,6 +516,19 @@ def test_the_commands(saved: Path, tmp_path: Path) -> None:
     done = call_obygaze("-C", tmp_path, "models", "show", "toy")
     assert done.code == 4
     assert "model.safetensors" in done.stderr
+
+
+def test_a_card_is_escaped_for_the_place_in_which_it_is_shown(
+    saved: Path, tmp_path: Path
+) -> None:
+    """The terminal had "**Intensit\u00e4t&gt;=2**"."""
+    task = "Intensit\u00e4t_A>=2 & <b>*"
+    info = structs.replace(load_model(saved).info, task=task)
+    assert f"**{task}**" in str(ModelCard(saved, info, None))
+    in_markdown = "**Intensit\u00e4t_A&gt;=2 &amp; &lt;b&gt;\\***"
+    assert in_markdown in model_card_text(info)
+    hostile = structs.replace(info, task="a\x1b[2J\n# b")
+    assert "**a\\x1b[2J # b**" in str(ModelCard(saved, hostile, None))
 
 
 def test_functions_take_names_folders_and_loaded_models(

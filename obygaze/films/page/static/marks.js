@@ -29,7 +29,8 @@ function inFilm(task) {
 
 // ---- which mark -----------------------------------------------------------------------------------
 
-const emptyMark = () => ({ concepts: [], comment: "" });
+// A new mark has its id from the beginning: what is sent again, because its answer was lost, is one mark.
+const emptyMark = () => ({ mark: crypto.randomUUID(), concepts: [], comment: "" });
 
 export const chosenMark = () => state.film?.marks.get(state.chosen) ?? null;
 
@@ -98,7 +99,7 @@ async function edit(text, change) {
     tell(`${text}. To save the mark, choose ${missing.join(" and ")}.`);
     return;
   }
-  const after = { ...begun, mark: crypto.randomUUID(), movie_id: state.film.id };
+  const after = { ...begun, movie_id: state.film.id };
   await save({ text, before: null, after, begun: { before: was, after: null } });
 }
 
@@ -237,6 +238,8 @@ async function put(before, after) {
   } catch (error) {
     if (error.status === 409) {
       await read();
+      const there = known.get(mark) ?? null;
+      if (after && isAlike(there, after)) return there; // it was saved, and its answer was lost
       throw outdated(otherWindow(mark));
     }
     const isLost = error instanceof Stopped; // perhaps only the answer

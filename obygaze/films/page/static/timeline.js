@@ -102,7 +102,9 @@ export function scoreText(one) {
   const band = one.fits > 1 ? ` (${one.low.toFixed(2)} to ${one.high.toFixed(2)} in ${one.fits} fits)` : "";
   const decision = one.positive ? "positive" : "negative";
   const score = `score of the model ${digitsOf(one.score)}${band}`;
-  const annotation = state.page.changed ? "the annotation that the run had" : "the annotation";
+  // Rows of several annotators about a clip have a score each.
+  const who = one.annotator ? ` of ${one.annotator}` : "";
+  const annotation = `the annotation${who}${state.page.changed ? " that the run had" : ""}`;
   const differs = `differs from ${annotation}`;
   // Whoever calls all clips negative agrees with the annotation of the negative ones: that says nothing.
   if (state.scores.decidesAlike) return `${score}; it calls every clip ${decision}${one.correct ? "" : `: ${differs}`}`;

@@ -296,6 +296,39 @@ def test_changes_whose_answer_was_lost_can_be_undone_too(
         assert seen == expected[::-1]
 
 
+def test_a_change_that_arrives_after_it_was_sent_again_is_made_once(
+    browser: Any, tmp_path: Path
+) -> None:
+    """Its answer was lost, and the server does it after the page has asked whether it is saved."""
+    page = long_film(tmp_path)
+    send_late = """
+    const fetchNow = window.fetch;
+    window.fetch = (address, options) => {
+      if (address !== "api/marks" || options?.method !== "POST") return fetchNow(address, options);
+      window.fetch = fetchNow;
+      window.arrive = () => fetchNow(address, options);
+      return Promise.reject(new TypeError("lost"));
+    };
+    """
+    first_try = """
+    await marks.beginSpan(5, 14);
+    return marks.setLevel("S").then(() => "saved", (error) => error.message);
+    """
+    with running(page) as server:
+        open_lake(browser, server.address, has_video=False)
+        in_page(browser, send_late)
+        assert "Perhaps not saved" in in_page(browser, first_try)
+        # The page reads the marks, and does not find it.
+        look = "dispatchEvent(new Event('focus')); await marks.inTurn(() => {});"
+        in_page(browser, look)
+        assert saved_values(tmp_path, page) == []
+        in_page(browser, "await window.arrive();")
+        in_page(browser, "await marks.done();")
+        assert saved_values(tmp_path, page) == [(5, 14, "S", (), "")]
+        in_page(browser, "await marks.undo();")
+        assert saved_values(tmp_path, page) == []
+
+
 # ---- keys and the mouse --------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from support.run_tables import (
     scores_for,
 )
 
+from obygaze.films.page.site import Site
+from obygaze_features.core.workspace import Workspace
 from obygaze_models.runner.tables import Run
 
 __all__ = ["browser"]
@@ -96,3 +99,30 @@ def test_a_model_with_one_decision_for_all_clips_agrees_with_nothing(
     assert of_clip == "score of the model -0.50; it calls every clip negative"
     assert "It calls 0 of 10 clips positive" in said
     assert "kappa 0.00" in said
+
+
+def test_a_score_names_the_annotator_whose_label_it_agrees_with(
+    browser: Any, tmp_path: Path
+) -> None:
+    """Below the clips of two people stood two scores, and "the annotation" was that of either."""
+    rows = []
+    for name in ("Jonas", "Mia"):
+        for clip in film_clips("lake", ""):
+            extra = {"annotator": name}
+            rows.append(replace(clip, clip_id=f"{name}-{clip.clip_id}", extra=extra))
+    scores = {row.clip_id: 0.5 if row.clip_id[0] == "M" else -0.5 for row in rows}
+    films = manifest(tmp_path, rows, "annotator")
+    page = Site(Workspace(tmp_path), films, run=run_of(tmp_path, scores))
+    with served(page) as server:
+        open_page(browser, f"{server.new_address()}#film=lake", "lake")
+        # The first clip is negative.
+        here = wait(lambda: text(browser, "#here"))
+        labels = browser.execute_script(
+            "return [...document.querySelectorAll('#lane-names li')].map((name) =>"
+            " [name.innerText, name.scrollWidth <= name.clientWidth])"
+        )
+    run_had = " that the run had" if page.overview()["changed"] else ""
+    assert f"-0.50, negative: agrees with the annotation of Jonas{run_had}" in here
+    assert f"0.50, positive: differs from the annotation of Mia{run_had}" in here
+    for name in ("Jonas", "Mia"):
+        assert [f"{name} clips: annotated level", True] in labels
