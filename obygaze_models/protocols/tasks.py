@@ -29,6 +29,7 @@ from obygaze_features.manifest.expression import (
 )
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
+    KEEPS_LEVELS,
     Clip,
     Manifest,
     own_columns,
@@ -302,10 +303,31 @@ class _Labels:
             values = self.words(column)
             for word in asked:
                 if plain_value(word, column) not in values:
-                    raise FixUsage(
-                        f"the column {column} has no {word!r}{near(word, values)}",
-                        hint=f"one of its values: {few(values)}",
-                    )
+                    raise self.unknown_word(column, word)
+
+    def unknown_word(self, column: str, word: str, instead: str = "") -> FixUsage:
+        """Return the error of a word that no selected clip has in a column.
+
+        Args:
+            column: The column.
+            word: The word.
+            instead: What else can be asked, for the hint.
+        """
+        values = self.words(column)
+        plain = plain_value(word, column)
+        if any(plain in clip.plain_values(column) for clip in self.manifest):
+            hint = "change data.where"
+            if column in ("level", *CONCEPTS):
+                hint = f"--set {KEEPS_LEVELS} and concepts, or {hint}"
+            return FixUsage(
+                f"no selected clip has {word!r} in the column {column}, though others of"
+                f" {self.manifest.name} have",
+                hint=hint,
+            )
+        return FixUsage(
+            f"the column {column} has no {word!r}{near(word, values)}",
+            hint=f"one of its values: {few(values)}{instead}",
+        )
 
     def tasks_of_column(self, column: str) -> dict[str, AskedTask]:
         """Return the task of yes and no, or a task for each word."""
@@ -373,10 +395,7 @@ class _Labels:
         is_known = plain_value(value, column) in values
         if not is_known and not (is_number and sign[0] in "<>"):
             against = _one_against_another(column, values, self.data.where)
-            raise FixUsage(
-                f"the column {column} has no {value!r}{near(value, values)}",
-                hint=f"one of its values: {few(values)}{against}",
-            )
+            raise self.unknown_word(column, value, against)
         text = f"{quoted_word(column)} {sign} {quoted_word(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)
         name = f"{column}{'=' if sign == '==' else sign}{value}"

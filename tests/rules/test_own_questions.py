@@ -537,3 +537,38 @@ def test_a_column_of_numbers_needs_a_limit_also_where_a_cell_is_none(
             with_tasks(honest, ["rating>=3"], manifest)
     else:
         assert with_tasks(honest, ["rating>=3"], manifest).tasks
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    asked=st.sampled_from(("concept=Speech", "concept=Body", "mood=sad", "mood=joy")),
+    view=st.sampled_from(("visual", "raw")),
+    where=st.sampled_from(("", "mood != sad", "mood == sad")),
+)
+def test_a_word_that_only_other_clips_have_is_said_so(
+    asked: str, view: str, where: str
+) -> None:
+    """A view leaves out what is only heard, and `data.where` leaves out clips."""
+    said = {"concept": ("Look", "Speech"), "mood": ("sad", "calm")}
+    pairs = itertools.product(said["concept"], said["mood"])
+    clips = []
+    for number, (concept, mood) in enumerate([*pairs] * 2):
+        extra = {"mood": mood}
+        clips.append(
+            Clip(f"c{number}", "f", level="S", concepts=(concept,), extra=extra)
+        )
+    header = Header("m", {"Look": "visual", "Speech": "speech", "Body": "visual"})
+    manifest = Manifest("m", header, tuple(clips), ("mood",))
+    honest = load_protocol("honest")
+    protocol = replace(honest, data=replace(honest.data, view=view, where=where))
+    column, word = asked.split("=")
+    is_hidden = (word == "Speech" and view == "visual") or (
+        word == "sad" and where == "mood != sad"
+    )
+    try:
+        with_tasks(protocol, [asked], manifest)
+        found = ""
+    except FixUsage as error:
+        found = str(error)
+    assert ("no selected clip has" in found) == is_hidden
+    assert (f"the column {column} has no" in found) == (word not in said[column])
