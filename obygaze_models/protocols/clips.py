@@ -3,7 +3,7 @@
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -446,6 +446,29 @@ def empty_labels(
                 f"{n_kept} {of_clips}, and are kept in {tasks_text}, as their other values decide:"
                 f" {n_negative} negative, {n_positive} positive."
             )
+    return " ".join(sentences)
+
+
+def unknown_words(
+    tasks: Mapping[str, Task],
+    names: Iterable[str],
+    table: ClipTable,
+    manifest: Manifest,
+) -> str:
+    """Return a sentence on words of the expressions of tasks that no clip has; "" without any.
+
+    What is asked by `--task` is refused where it has such a word; a protocol is for several
+    manifests.
+    """
+    tasks_of: dict[str, list[str]] = {}
+    for name in names:
+        for expression in _expressions(name, tasks[name], table):
+            for sentence in manifest.unknown_values(expression):
+                tasks_of.setdefault(sentence, []).append(name)
+    sentences = []
+    for sentence, of_sentence in tasks_of.items():
+        of_tasks = few(list(dict.fromkeys(of_sentence)))
+        sentences.append(f"In the expression of {of_tasks}: {sentence}.")
     return " ".join(sentences)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
+from support.experiments import store_of
 
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.reliability import audit_reliability
@@ -39,6 +40,7 @@ from obygaze_models.protocols.reading import (
 from obygaze_models.protocols.schedule import splits_of_task
 from obygaze_models.protocols.schema import Splits, Task
 from obygaze_models.protocols.tasks import with_tasks
+from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.training import training_protocol
 
 # The values that a cell of each column may have.
@@ -572,3 +574,34 @@ def test_a_word_that_only_other_clips_have_is_said_so(
         found = str(error)
     assert ("no selected clip has" in found) == is_hidden
     assert (f"the column {column} has no" in found) == (word not in said[column])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    positive=st.lists(st.sampled_from(("sad", "clam", "4.0")), min_size=1),
+    negative=st.lists(st.sampled_from(("calm", "joie")), max_size=2),
+)
+def test_a_run_says_which_words_of_its_tasks_no_clip_has(
+    tmp_path_factory: pytest.TempPathFactory, positive: list[str], negative: list[str]
+) -> None:
+    """A misspelt word of a protocol made its clips negative."""
+    cells = ["sad", "calm", "4"] * 2
+    clips = [Clip(f"c{n}", f"f{n}", extra={"mood": v}) for n, v in enumerate(cells)]
+    header = Header("m", {"Look": "visual"})
+    manifest = Manifest("m", header, tuple(clips), ("mood",))
+    task = Task(
+        positive=f"mood in {{{', '.join(['sad', *positive])}}} or Look in concept",
+        negative=f"mood in {{{', '.join(['calm', *negative])}}}",
+    )
+    ridge = replace(load_protocol("honest"), tasks={"t": task})
+    grid = replace(ridge.grid, train=("t",), test=("t",), models=("ridge",))
+    report = replace(ridge.report, contrast=(), questions=())
+    protocol = replace(ridge, grid=grid, report=report)
+    folder = tmp_path_factory.mktemp("stores")
+    store = store_of(folder / "s", manifest, np.eye(6, dtype=np.float32))
+    remarks = gather(protocol, manifest, "m.toml", {"s": store}).table.remarks
+    said = remarks.get("unknown words", "")
+    for word in ("clam", "joie"):
+        assert (f"no clip has '{word}'" in said) == (word in [*positive, *negative])
+    assert "4.0" not in said
+    assert "Look" not in said
