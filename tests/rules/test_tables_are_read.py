@@ -298,3 +298,41 @@ def test_an_id_that_can_be_a_key_and_a_file_stays_itself_and_so_does_a_title(
         export_features(Path(place, "own"), Path(place, "out.npz"), "npz")
         with np.load(Path(place, "out.npz")) as out:
             assert out["clip_id"].tolist() == ids
+
+
+FRAME_CELLS = st.sampled_from(("12", "12.0", " 12", "12.00", "12a", "12.5", "", "-1"))
+
+
+@settings(parent=SLOW, max_examples=40)
+@given(
+    pairs=st.lists(
+        st.tuples(FRAME_CELLS, st.sampled_from(("36", "36.0", "36,5", "", "x", "9"))),
+        min_size=1,
+        max_size=4,
+    )
+)
+@example(pairs=[("12", "36"), ("12.0", "36.0")])
+@example(pairs=[("12", "36"), ("12a", "36")])
+@example(pairs=[("12", "36"), ("", "36")])
+def test_frames_of_a_table_are_times_or_refused(
+    tmp_path: Path, pairs: list[tuple[str, str]]
+) -> None:
+    """A clip whose frames are no whole numbers had no times, without a word."""
+    header = ["clip_id", "movie_id", "start_frame", "end_frame", "framerate", "rated"]
+    rows = [[f"c{n}", "m", *pair, "24", "1"] for n, pair in enumerate(pairs)]
+    path = written(tmp_path, [header, *rows], ("utf-8", ",", ""), "\n")
+    wrong = []
+    for first, last in pairs:
+        is_first = first.strip() in ("12", "12.0", "12.00")
+        is_span = is_first and last in ("36", "36.0")
+        if (first, last) != ("", "") and not is_span:
+            wrong.append((first, last))
+    try:
+        manifest = read_clips(path).manifest
+    except FixInput:
+        assert wrong
+        return
+    assert not wrong
+    for clip, (first, _) in zip(manifest, pairs, strict=True):
+        expected = (12 / 24, 37 / 24) if first else (None, None)
+        assert (clip.start_s, clip.end_s) == expected
