@@ -10,7 +10,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from itertools import count as count_from
 from operator import itemgetter
@@ -145,12 +145,15 @@ class CsvTable:
 
     `delimiter` is what separates its cells; it is empty for a spreadsheet. `doubt` says what was
     taken for the delimiter and the header, where the first lines have different numbers of cells.
+    `maybe_thousands` has a number of each column, as it was written, if all commas in it were read
+    as decimal ones and may be those of thousands.
     """
 
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
     delimiter: str = ","
     doubt: str = ""
+    maybe_thousands: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def filled_columns(self) -> tuple[str, ...]:
@@ -237,10 +240,13 @@ def read_table(
             # Excel ends lines with the delimiters of empty columns; such a column is not data.
             names = [name for name in header if name]
         rows: tuple[TableRow, ...] = ()
+        maybe_thousands: Mapping[str, str] = {}
         if line and _check_header(line, names, required, collected):
             rows = tuple(_rows(records, header, is_strict, collected))
             if not is_strict and delimiter != ",":
-                rows = _with_decimal_points(names, rows)
+                with_points = _with_decimal_points(names, rows)
+                maybe_thousands = _maybe_thousands(names, rows, with_points)
+                rows = with_points
         # Without the required columns, rows cannot be checked; only the text itself is.
         deque(records, maxlen=0)
     if not line and not collected:
@@ -253,7 +259,7 @@ def read_table(
         collected.add(None, None, f"the table has no {content}")
     if violations is None:
         collected.raise_if_any("this table cannot be read")
-    return CsvTable(tuple(header), rows, delimiter, doubt)
+    return CsvTable(tuple(header), rows, delimiter, doubt, maybe_thousands)
 
 
 def header_of(path: Path) -> tuple[str, ...]:
@@ -510,25 +516,13 @@ def _rows(
 def _with_decimal_points(
     columns: Sequence[str], rows: tuple[TableRow, ...]
 ) -> tuple[TableRow, ...]:
-    """Return rows in which the decimal commas of columns of numbers are points.
-
-    A warning names a column whose commas may all be those of thousands.
-    """
+    """Return rows in which the decimal commas of columns of numbers are points."""
     of_numbers = []
     for name in columns:
         cells = [row[name].strip() for row in rows if row[name].strip()]
         are_numbers = all(map(DECIMAL_NUMBER.fullmatch, cells))
-        with_comma = [cell for cell in cells if "," in cell]
-        if not are_numbers or not with_comma:
-            continue
-        of_numbers.append(name)
-        if all(map(MAYBE_THOUSANDS.fullmatch, with_comma)):
-            read_as = with_comma[0].replace(",", ".")
-            message = (
-                f"{rows[0].violations.path}: {with_comma[0]} in the column {name} was read as"
-                f" {read_as}; if it is a thousand and more, write numbers without this comma"
-            )
-            warnings.warn(ObygazeWarning(message), stacklevel=4)
+        if are_numbers and any("," in cell for cell in cells):
+            of_numbers.append(name)
     if not of_numbers:
         return rows
     changed = []
@@ -536,6 +530,29 @@ def _with_decimal_points(
         points = {name: row[name].replace(",", ".") for name in of_numbers}
         changed.append(replace(row, cells={**row.cells, **points}))
     return tuple(changed)
+
+
+def _maybe_thousands(
+    columns: Sequence[str], written: Sequence[TableRow], read: Sequence[TableRow]
+) -> dict[str, str]:
+    """Return a number of each column whose decimal commas may all be those of thousands."""
+    found = {}
+    for name in columns:
+        changed = []
+        for row, row_with_points in zip(written, read, strict=True):
+            if row[name] != row_with_points[name]:
+                changed.append(row[name].strip())
+        if changed and all(map(MAYBE_THOUSANDS.fullmatch, changed)):
+            found[name] = changed[0]
+    return found
+
+
+def thousands_text(column: str, number: str) -> str:
+    """Return how a number of a column was read whose comma may part thousands."""
+    return (
+        f"{number} in the column {column} was read as {number.replace(',', '.')}; if it is a"
+        " thousand and more, write numbers without this comma"
+    )
 
 
 def _without_column(header: Sequence[str], cells: Sequence[str]) -> str:

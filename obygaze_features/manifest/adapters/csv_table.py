@@ -17,6 +17,7 @@ from obygaze_features.core.tables import (
     CsvTable,
     TableRow,
     read_table,
+    thousands_text,
     whole_number,
 )
 from obygaze_features.manifest.adapters import (
@@ -215,6 +216,11 @@ def _read(
         names = few([repr(name) for name in missing], 3)
         n_missing = count(len(missing), "video")
         warnings.append(f"{n_missing} missing in {folder.resolve()}: {names}")
+    rates = sources.get(RATE_COLUMN, "")
+    for column, number in table.maybe_thousands.items():
+        # A rate such as 23,976 has decimals.
+        if column != rates:
+            warnings.append(thousands_text(column, number))
     warnings += changed_ids(cells, given_ids)
     warnings += one_clip_a_film
     used = used_mapping(chosen, table.rows)
