@@ -285,7 +285,7 @@ def _answers(manifest: Manifest, column: str) -> tuple[dict[str, str], str]:
         answer_of = {}
         for clip in manifest:
             # Several values are one answer, in whatever order they were written.
-            answer = "|".join(sorted(set(clip.values(column))))
+            answer = "|".join(sorted(set(clip.plain_values(column))))
             if is_labelled(column, clip.values):
                 answer = answer or NO_CONCEPT
             answer_of[clip.clip_id] = answer

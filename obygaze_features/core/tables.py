@@ -10,7 +10,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from itertools import count as count_from
 from operator import itemgetter
@@ -74,7 +74,9 @@ _OF_WINDOWS = re.compile(
 _NOT_OF_WINDOWS = re.compile(
     rb"[\x00\x81\x83\x86-\x8b\x8d-\x90\x98-\x9b\x9d-\x9f]|[\xc0-\xff]{3}"
 )
-DECIMAL_NUMBER = re.compile(r"-?[0-9]+(,[0-9]+)?")
+DECIMAL_NUMBER = re.compile(r"-?[0-9]+(,[0-9]+)?([eE][-+]?[0-9]+)?")
+# 1,234 may be a thousand and more; 0,234 and 1234,500 have decimals.
+MAYBE_THOUSANDS = re.compile(r"-?[1-9][0-9]{0,2},[0-9]{3}")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
 
 
@@ -143,12 +145,15 @@ class CsvTable:
 
     `delimiter` is what separates its cells; it is empty for a spreadsheet. `doubt` says what was
     taken for the delimiter and the header, where the first lines have different numbers of cells.
+    `maybe_thousands` has a number of each column, as it was written, if all commas in it were read
+    as decimal ones and may be those of thousands.
     """
 
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
     delimiter: str = ","
     doubt: str = ""
+    maybe_thousands: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def filled_columns(self) -> tuple[str, ...]:
@@ -235,10 +240,13 @@ def read_table(
             # Excel ends lines with the delimiters of empty columns; such a column is not data.
             names = [name for name in header if name]
         rows: tuple[TableRow, ...] = ()
+        maybe_thousands: Mapping[str, str] = {}
         if line and _check_header(line, names, required, collected):
             rows = tuple(_rows(records, header, is_strict, collected))
             if not is_strict and delimiter != ",":
-                rows = _with_decimal_points(names, rows)
+                with_points = _with_decimal_points(names, rows)
+                maybe_thousands = _maybe_thousands(names, rows, with_points)
+                rows = with_points
         # Without the required columns, rows cannot be checked; only the text itself is.
         deque(records, maxlen=0)
     if not line and not collected:
@@ -251,7 +259,7 @@ def read_table(
         collected.add(None, None, f"the table has no {content}")
     if violations is None:
         collected.raise_if_any("this table cannot be read")
-    return CsvTable(tuple(header), rows, delimiter, doubt)
+    return CsvTable(tuple(header), rows, delimiter, doubt, maybe_thousands)
 
 
 def header_of(path: Path) -> tuple[str, ...]:
@@ -522,6 +530,29 @@ def _with_decimal_points(
         points = {name: row[name].replace(",", ".") for name in of_numbers}
         changed.append(replace(row, cells={**row.cells, **points}))
     return tuple(changed)
+
+
+def _maybe_thousands(
+    columns: Sequence[str], written: Sequence[TableRow], read: Sequence[TableRow]
+) -> dict[str, str]:
+    """Return a number of each column whose decimal commas may all be those of thousands."""
+    found = {}
+    for name in columns:
+        changed = []
+        for row, row_with_points in zip(written, read, strict=True):
+            if row[name] != row_with_points[name]:
+                changed.append(row[name].strip())
+        if changed and all(map(MAYBE_THOUSANDS.fullmatch, changed)):
+            found[name] = changed[0]
+    return found
+
+
+def thousands_text(column: str, number: str) -> str:
+    """Return how a number of a column was read whose comma may part thousands."""
+    return (
+        f"{number} in the column {column} was read as {number.replace(',', '.')}; if it is a"
+        " thousand and more, write numbers without this comma"
+    )
 
 
 def _without_column(header: Sequence[str], cells: Sequence[str]) -> str:

@@ -29,6 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from obygaze_features.core.errors import FixInput, near
+from obygaze_features.core.file_names import composed
 from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
 Values = Callable[[str], Collection[str]]
@@ -142,11 +143,17 @@ def is_labelled(column: str, values_of: Values) -> bool:
 
 
 def plain_value(word: str, column: str) -> str:
-    """Return a number without zeros at its end, so that 4.0 is 4; another word or id as it is."""
-    is_number = column not in IDS and NUMBER.fullmatch(word)
-    if is_number and "." in word and "e" not in word.lower():
-        return word.rstrip("0").rstrip(".")
-    return word
+    """Return a word as it is compared: 4.0 is 4, accents are in their letters, blanks are single.
+
+    Excel has line breaks in a cell, and French has a blank of its own before `?`. An id stays.
+    """
+    if column in IDS:
+        return word
+    plain = " ".join(composed(word).split())
+    is_number = NUMBER.fullmatch(plain) is not None
+    if is_number and "." in plain and "e" not in plain.lower():
+        return plain.rstrip("0").rstrip(".")
+    return plain
 
 
 class _Parser:

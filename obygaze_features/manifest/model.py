@@ -183,7 +183,7 @@ class Clip:
         return tuple(part.strip() for part in cell.split("|") if part.strip())
 
     def plain_values(self, column: str) -> tuple[str, ...]:
-        """Return the values in a column, a number in one form: 4.0 is the same number as 4."""
+        """Return the values in a column, each as it is compared: 4.0 is 4, blanks are single."""
         return tuple(plain_value(cell, column) for cell in self.values(column))
 
     def fold(self, name: str) -> int | None:

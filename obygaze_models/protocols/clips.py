@@ -3,7 +3,7 @@
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -20,6 +20,7 @@ from obygaze_features.manifest.expression import (
     Expression,
     is_labelled,
     parse,
+    plain_value,
 )
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import (
@@ -184,9 +185,9 @@ class ClipTable:
         return film_and_scene(self.films, self.scenes)
 
     def column(self, name: str) -> Words:
-        """Return a column of the manifest as text."""
+        """Return a column of the manifest as text, each value in its plain form."""
         return np.array(
-            ["|".join(clip.values(name)) for clip in self.clips], dtype=np.str_
+            ["|".join(clip.plain_values(name)) for clip in self.clips], dtype=np.str_
         )
 
     def fold(self, name: str) -> IntArray:
@@ -349,8 +350,11 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
     """Return the class of each clip by its level, its values or the expressions of the task."""
     if task.positive:
         return _by_expressions(name, task, table)
-    cells = table.column(task.column or "level").tolist()
-    values = task.values or task.classes
+    column = task.column or "level"
+    cells = table.column(column).tolist()
+    values = {}
+    for word, number in (task.values or task.classes).items():
+        values[plain_value(word, column)] = number
     unknown = sorted({cell for cell in cells if cell and cell not in values})
     if unknown and task.column:
         raise FixInput(
@@ -445,6 +449,29 @@ def empty_labels(
     return " ".join(sentences)
 
 
+def unknown_words(
+    tasks: Mapping[str, Task],
+    names: Iterable[str],
+    table: ClipTable,
+    manifest: Manifest,
+) -> str:
+    """Return a sentence on words of the expressions of tasks that no clip has; "" without any.
+
+    What is asked by `--task` is refused where it has such a word; a protocol is for several
+    manifests.
+    """
+    tasks_of: dict[str, list[str]] = {}
+    for name in names:
+        for expression in _expressions(name, tasks[name], table):
+            for sentence in manifest.unknown_values(expression):
+                tasks_of.setdefault(sentence, []).append(name)
+    sentences = []
+    for sentence, of_sentence in tasks_of.items():
+        of_tasks = few(list(dict.fromkeys(of_sentence)))
+        sentences.append(f"In the expression of {of_tasks}: {sentence}.")
+    return " ".join(sentences)
+
+
 def class_names(
     name: str, task: Task, labels: LabelArray, table: ClipTable
 ) -> list[str]:
@@ -462,7 +489,7 @@ def class_names(
     words: list[set[str]] = [set(), set()]
     for clip, label in zip(table.clips, labels.tolist(), strict=True):
         if label != LEFT_OUT:
-            words[label].update(clip.values(column))
+            words[label].update(clip.plain_values(column))
     # A number alone is no name of a class.
     is_named = all(len(of_class) == 1 for of_class in words)
     if is_named and not any(map(NUMBER.fullmatch, set.union(*words))):

@@ -21,6 +21,7 @@ from obygaze_features.manifest.expression import (
     BadExpression,
     compared_names,
     parse,
+    plain_value,
 )
 from obygaze_features.manifest.model import LEVELS
 from obygaze_models.evaluation.metrics import METRICS
@@ -528,7 +529,9 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
     if not all(getattr(splits, key) for key in kind.needs):
         needed = " and ".join(kind.needs)
         document.add("splits", f"{splits.kind} splits need {needed}")
-    both = sorted(set(splits.test) & set(splits.choose))
+    test = {plain_value(value, splits.column) for value in splits.test}
+    choose = {plain_value(value, splits.column) for value in splits.choose}
+    both = sorted(test & choose)
     if both:
         document.add("splits.choose", f"{both[0]!r} is in splits.test, too")
     if splits.choose and splits.validation == "none":

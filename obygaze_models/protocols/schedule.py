@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
+from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.folds import (
     OUTSIDE,
     IntArray,
@@ -247,7 +248,9 @@ def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
     """
     cells = table.column(splits.column)
     column_values = sorted(set(cells.tolist()))
-    unknown = sorted({*splits.test, *splits.choose} - set(column_values))
+    test = [plain_value(value, splits.column) for value in splits.test]
+    choose = [plain_value(value, splits.column) for value in splits.choose]
+    unknown = sorted({*test, *choose} - set(column_values))
     if unknown:
         values = [value for value in column_values if value]
         raise FixInput(
@@ -256,9 +259,9 @@ def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
             hint=f"its values are {', '.join(values[:8])}",
         )
     folds = np.where(cells == "", OUTSIDE, 0)
-    folds[np.isin(cells, splits.test)] = 2
-    if splits.choose:
-        folds[np.isin(cells, splits.choose)] = 1
+    folds[np.isin(cells, test)] = 2
+    if choose:
+        folds[np.isin(cells, choose)] = 1
         return folds
     if splits.validation == "none":
         return folds

@@ -29,6 +29,7 @@ from obygaze_features.manifest.expression import (
 )
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
+    KEEPS_LEVELS,
     Clip,
     Manifest,
     own_columns,
@@ -192,7 +193,13 @@ def asked_tasks(
         raise FixUsage(
             f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
         )
-    positive = parse(text, columns=manifest.columns, where=f"--task {text}")
+    positive = parse(
+        text,
+        columns=manifest.columns,
+        vocabulary=manifest.header.concepts or None,
+        where=f"--task {text}",
+    )
+    labels.require_known(positive)
     title = ""
     compared = [*positive.compared]
     if len(compared) == 1 and compared[0] in manifest.columns:
@@ -290,6 +297,38 @@ class _Labels:
             hint=hint,
         )
 
+    def require_known(self, expression: Expression) -> None:
+        """Raise an error if a column has none of a word with which an expression compares it."""
+        for column, asked in expression.values.items():
+            values = self.words(column)
+            for word in asked:
+                if plain_value(word, column) not in values:
+                    raise self.unknown_word(column, word)
+
+    def unknown_word(self, column: str, word: str, instead: str = "") -> FixUsage:
+        """Return the error of a word that no selected clip has in a column.
+
+        Args:
+            column: The column.
+            word: The word.
+            instead: What else can be asked, for the hint.
+        """
+        values = self.words(column)
+        plain = plain_value(word, column)
+        if any(plain in clip.plain_values(column) for clip in self.manifest):
+            hint = "change data.where"
+            if column in ("level", *CONCEPTS):
+                hint = f"--set {KEEPS_LEVELS} and concepts, or {hint}"
+            return FixUsage(
+                f"no selected clip has {word!r} in the column {column}, though others of"
+                f" {self.manifest.name} have",
+                hint=hint,
+            )
+        return FixUsage(
+            f"the column {column} has no {word!r}{near(word, values)}",
+            hint=f"one of its values: {few(values)}{instead}",
+        )
+
     def tasks_of_column(self, column: str) -> dict[str, AskedTask]:
         """Return the task of yes and no, or a task for each word."""
         values = self.words(column)
@@ -317,8 +356,10 @@ class _Labels:
                 return {column: replace(asked, task=task)}
         option = f"--task {shlex.quote(f'{column}={values[0]}')}, or another word"
         problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
-        if all(NUMBER.fullmatch(value) for value in values):
-            numbers = sorted(self.cells(column), key=float)
+        if has_numbers(self.cells(column)):
+            # A word among many numbers is an error, which the task with a limit names.
+            cells = filter(NUMBER.fullmatch, self.cells(column))
+            numbers = sorted(cells, key=float)
             option = f"--task {shlex.quote(f'{column}>={limit_of(numbers)}')}"
             problem = (
                 f"the column {column} has numbers from {numbers[0]} to {numbers[-1]}"
@@ -354,10 +395,7 @@ class _Labels:
         is_known = plain_value(value, column) in values
         if not is_known and not (is_number and sign[0] in "<>"):
             against = _one_against_another(column, values, self.data.where)
-            raise FixUsage(
-                f"the column {column} has no {value!r}{near(value, values)}",
-                hint=f"one of its values: {few(values)}{against}",
-            )
+            raise self.unknown_word(column, value, against)
         text = f"{quoted_word(column)} {sign} {quoted_word(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)
         name = f"{column}{'=' if sign == '==' else sign}{value}"

@@ -49,6 +49,7 @@ from obygaze_models.protocols.clips import (
     labels_sha256,
     rows_of_annotators,
     task_labels,
+    unknown_words,
     with_view,
     without_pictures,
 )
@@ -161,6 +162,7 @@ def gather(
         "unknown films": _remark_on_films(table),
         "annotators": rows_of_annotators(labels, table),
         "models of concepts": left_out,
+        "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
         "without label": empty_labels(protocol.tasks, labels, table),
     }
     shown = {name: remark for name, remark in remarks.items() if remark}

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from obygaze_features.core.console import MISSING, count, digits_of, table
+from obygaze_features.core.console import MISSING, digits_of, table
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
@@ -178,15 +178,12 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
     with_interval = [cell for cell in shown if cell.has_interval(primary)]
     if not with_interval:
         return f"{how}."
-    numbers = [cell.n_films for cell in with_interval]
-    films = count(max(numbers), "film")
-    if min(numbers) < max(numbers):
-        # A store may have fewer films.
-        films = f"{min(numbers)} to {films}"
-    else:
-        n_with_value = max(len(film_values(cell, primary)) for cell in with_interval)
-        if 0 < n_with_value < max(numbers):
-            films += f", of which {n_with_value} have an {name}"
+    # Tasks may have other films, and other films with positive clips.
+    n_films = [cell.n_films for cell in with_interval]
+    n_with_value = [len(film_values(cell, primary)) for cell in with_interval]
+    films = f"{_range(n_films)} films"
+    if all(n_with_value) and n_with_value != n_films:
+        films += f", of which {_range(n_with_value)} have an {name}"
     return f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}."
 
 

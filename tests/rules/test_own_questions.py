@@ -9,12 +9,17 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
+from support.experiments import store_of
 
 from obygaze.audits.annotations import audit_annotations
+from obygaze.audits.reliability import audit_reliability
 from obygaze.films.sampling import values_of_films
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.expression import parse, plain_value, with_quotes
@@ -22,6 +27,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.own_labels import column_words, counted_words, own_tasks
 from obygaze_models.protocols.clips import (
     ClipTable,
+    class_names,
     clip_table,
     empty_labels,
     task_labels,
@@ -31,8 +37,10 @@ from obygaze_models.protocols.reading import (
     parse_protocol,
     protocol_names,
 )
-from obygaze_models.protocols.schema import Task
+from obygaze_models.protocols.schedule import splits_of_task
+from obygaze_models.protocols.schema import Splits, Task
 from obygaze_models.protocols.tasks import with_tasks
+from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.training import training_protocol
 
 # The values that a cell of each column may have.
@@ -424,3 +432,176 @@ def test_a_number_is_one_value_however_it_is_written(
         groups = values_of_films(manifest, "rating")
         found.append((counts, words, said, groups, own_tasks(manifest.clips)))
     assert found[0] == found[1]
+
+
+# What looks the same in a spreadsheet: a line break in a cell, the blank that French has before
+# `?`, accents as a Mac has them in names of files, and numbers as pandas writes them.
+SPELLINGS: Mapping[str, tuple[str, ...]] = {
+    "très bien ?": (
+        "très bien\xa0?",
+        "très  bien ?",
+        "très\nbien ?",
+        "tre\u0300s bien ?",
+    ),
+    "4": ("4.0", "4.00"),
+    "a|4": ("a | 4.0", "a|4\n"),
+    "sad": ("sad",),
+}
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    drawn=st.lists(st.sampled_from([*SPELLINGS]), min_size=8, max_size=12),
+    data=st.data(),
+)
+def test_a_value_is_one_in_tasks_splits_and_reliability_however_it_is_written(
+    drawn: list[str], data: st.DataObject
+) -> None:
+    drawn = [*SPELLINGS, *drawn]
+    written = [data.draw(st.sampled_from((word, *SPELLINGS[word]))) for word in drawn]
+    found = []
+    for cells in (drawn, written):
+        clips = []
+        for number, cell in enumerate(cells):
+            # Numbers and words together are no answers of raters.
+            is_number = plain_value(cell, "said") == "4"
+            rated = "sad" if is_number else cell
+            annotator = ("ada", "ben")[number % 2]
+            extra = {"annotator": annotator, "said": cell, "rated": rated}
+            clip_id = f"c{number // 2}.{annotator}"
+            clips.append(Clip(clip_id, "f", extra=extra))
+        manifest = Manifest(
+            "m", Header("m"), tuple(clips), ("annotator", "said", "rated")
+        )
+        honest = load_protocol("honest")
+        asked = ["said", "said!=4.0", 'said in {"très bien ?", 4}']
+        protocol = with_tasks(honest, asked, manifest)
+        values = {"très bien ?": 1, "4.0": 0, "a|4": 0, "sad": 0}
+        tasks = {**protocol.tasks, "of values": Task(column="said", values=values)}
+        table = clip_table(manifest, protocol.data)
+        labels = {name: task_labels(name, task, table) for name, task in tasks.items()}
+        splits = Splits("fixed", column="said", test=("4.0",), choose=("très bien ?",))
+        fixed = replace(protocol, splits=splits)
+        usable = np.ones(len(table), dtype=np.bool_)
+        (parts,) = splits_of_task(fixed, table, labels, usable, "said=sad")
+        audit = audit_reliability(manifest, column="rated")
+        shown = {name: of.tolist() for name, of in labels.items()}
+        rows = [
+            of.tolist() for of in vars(parts).values() if isinstance(of, np.ndarray)
+        ]
+        names = class_names("said=4", tasks["said=4"], labels["said=4"], table)
+        found.append((shown, rows, names, audit.words, audit.krippendorff))
+    assert found[0] == found[1]
+    is_asked = [int(word != "sad") for word in drawn]
+    assert found[1][0][asked[-1]] == is_asked
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    values=st.lists(st.sampled_from(("sad", "calm", "joy")), min_size=3, max_size=9),
+    asked=st.lists(st.sampled_from(("sad", "calm", "clam", "joy")), min_size=1),
+    sign=st.sampled_from(("in", "not in")),
+)
+def test_a_word_that_a_column_does_not_have_is_refused_in_an_expression(
+    values: list[str], asked: list[str], sign: str
+) -> None:
+    clips = [Clip(f"c{n}", "f", extra={"mood": v}) for n, v in enumerate(values)]
+    manifest = Manifest("m", Header("m"), tuple(clips), ("mood",))
+    text = f"mood {sign} {{{', '.join(asked)}}} or mood == {values[0]}"
+    unknown = [word for word in asked if word not in values]
+    try:
+        with_tasks(load_protocol("honest"), [text], manifest)
+    except FixUsage as error:
+        assert unknown
+        assert f"no {unknown[0]!r}" in str(error)
+    else:
+        assert not unknown
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    numbers=st.lists(st.integers(0, 5), min_size=9, max_size=12),
+    words=st.lists(st.sampled_from(("2?", "-", "NA")), max_size=2),
+)
+def test_a_column_of_numbers_needs_a_limit_also_where_a_cell_is_none(
+    numbers: list[int], words: list[str]
+) -> None:
+    """What is a number with a typing error is no word with a task of its own."""
+    numbers = [0, 3, 5, *numbers]
+    cells = [*map(str, numbers), *words]
+    clips = [Clip(f"c{n}", "f", extra={"rating": cell}) for n, cell in enumerate(cells)]
+    manifest = Manifest("m", Header("m"), tuple(clips), ("rating",))
+    honest = load_protocol("honest")
+    with pytest.raises(FixUsage, match="numbers from 0 to 5; which are positive"):
+        with_tasks(honest, ["rating"], manifest)
+    if words:
+        with pytest.raises(FixInput, match="expected numbers in the column rating"):
+            with_tasks(honest, ["rating>=3"], manifest)
+    else:
+        assert with_tasks(honest, ["rating>=3"], manifest).tasks
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    asked=st.sampled_from(("concept=Speech", "concept=Body", "mood=sad", "mood=joy")),
+    view=st.sampled_from(("visual", "raw")),
+    where=st.sampled_from(("", "mood != sad", "mood == sad")),
+)
+def test_a_word_that_only_other_clips_have_is_said_so(
+    asked: str, view: str, where: str
+) -> None:
+    """A view leaves out what is only heard, and `data.where` leaves out clips."""
+    said = {"concept": ("Look", "Speech"), "mood": ("sad", "calm")}
+    pairs = itertools.product(said["concept"], said["mood"])
+    clips = []
+    for number, (concept, mood) in enumerate([*pairs] * 2):
+        extra = {"mood": mood}
+        clips.append(
+            Clip(f"c{number}", "f", level="S", concepts=(concept,), extra=extra)
+        )
+    header = Header("m", {"Look": "visual", "Speech": "speech", "Body": "visual"})
+    manifest = Manifest("m", header, tuple(clips), ("mood",))
+    honest = load_protocol("honest")
+    protocol = replace(honest, data=replace(honest.data, view=view, where=where))
+    column, word = asked.split("=")
+    is_hidden = (word == "Speech" and view == "visual") or (
+        word == "sad" and where == "mood != sad"
+    )
+    try:
+        with_tasks(protocol, [asked], manifest)
+        found = ""
+    except FixUsage as error:
+        found = str(error)
+    assert ("no selected clip has" in found) == is_hidden
+    assert (f"the column {column} has no" in found) == (word not in said[column])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    positive=st.lists(st.sampled_from(("sad", "clam", "4.0")), min_size=1),
+    negative=st.lists(st.sampled_from(("calm", "joie")), max_size=2),
+)
+def test_a_run_says_which_words_of_its_tasks_no_clip_has(
+    tmp_path_factory: pytest.TempPathFactory, positive: list[str], negative: list[str]
+) -> None:
+    """A misspelt word of a protocol made its clips negative."""
+    cells = ["sad", "calm", "4"] * 2
+    clips = [Clip(f"c{n}", f"f{n}", extra={"mood": v}) for n, v in enumerate(cells)]
+    header = Header("m", {"Look": "visual"})
+    manifest = Manifest("m", header, tuple(clips), ("mood",))
+    task = Task(
+        positive=f"mood in {{{', '.join(['sad', *positive])}}} or Look in concept",
+        negative=f"mood in {{{', '.join(['calm', *negative])}}}",
+    )
+    ridge = replace(load_protocol("honest"), tasks={"t": task})
+    grid = replace(ridge.grid, train=("t",), test=("t",), models=("ridge",))
+    report = replace(ridge.report, contrast=(), questions=())
+    protocol = replace(ridge, grid=grid, report=report)
+    folder = tmp_path_factory.mktemp("stores")
+    store = store_of(folder / "s", manifest, np.eye(6, dtype=np.float32))
+    remarks = gather(protocol, manifest, "m.toml", {"s": store}).table.remarks
+    said = remarks.get("unknown words", "")
+    for word in ("clam", "joie"):
+        assert (f"no clip has '{word}'" in said) == (word in [*positive, *negative])
+    assert "4.0" not in said
+    assert "Look" not in said

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from support.cli import ROOT
 from support.workbooks import write_workbook
@@ -24,8 +24,9 @@ from support.workbooks import write_workbook
 from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import header_of, read_table
+from obygaze_features.core.tables import header_of, number_of_cell, read_table
 from obygaze_features.manifest.adapters.csv_table import read as read_clips
+from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.store import export_features, import_features, open_store
 
@@ -201,6 +202,41 @@ def test_decimal_commas_are_points_where_all_cells_are_numbers(
     assert [row["x"] for row in read_table(path, required=("x",)).rows] == expected
 
 
+@SLOW
+@given(
+    numbers=st.lists(
+        st.integers(-2_000_000, 2_000_000)
+        | st.floats(allow_nan=False, allow_infinity=False),
+        min_size=1,
+        max_size=6,
+    ),
+    groups_thousands=st.booleans(),
+    delimiter=st.sampled_from(";\t"),
+)
+@example(numbers=[856, 1234], groups_thousands=True, delimiter="\t")
+@example(numbers=[0.5, 1.5e-05], groups_thousands=False, delimiter=";")
+def test_a_number_with_a_comma_is_read_as_it_was_meant_or_named(
+    tmp_path: Path, numbers: list[float], groups_thousands: bool, delimiter: str
+) -> None:
+    """An English program may part thousands, another one has decimals behind a comma."""
+    if groups_thousands:
+        numbers = [round(number) for number in numbers if abs(number) < 1e12]
+        written_numbers = [f"{number:,}" for number in numbers]
+    else:
+        written_numbers = [str(number).replace(".", ",") for number in numbers]
+    rows = [[str(n), cell] for n, cell in enumerate(written_numbers)]
+    path = written(tmp_path, [["n", "x"], *rows], ("utf-8", delimiter, ""), "\n")
+    table = read_table(path, required=("n", "x"))
+    cells = [number_of_cell(row["x"]) for row in table.rows]
+    is_read = all(
+        cell is None or cell == number
+        for cell, number in zip(cells, numbers, strict=True)
+    )
+    assert is_read or table.maybe_thousands["x"] in written_numbers
+    if not groups_thousands:
+        assert cells == numbers
+
+
 # Tables that obygaze writes and reads itself: of runs, of models, of stores.
 OWN = {
     "obygaze_models/runner/rows.py",
@@ -260,3 +296,61 @@ def test_an_id_that_can_be_a_key_and_a_file_stays_itself_and_so_does_a_title(
         export_features(Path(place, "own"), Path(place, "out.npz"), "npz")
         with np.load(Path(place, "out.npz")) as out:
             assert out["clip_id"].tolist() == ids
+
+
+FRAME_CELLS = st.sampled_from(("12", "12.0", " 12", "12.00", "12a", "12.5", "", "-1"))
+
+
+@settings(parent=SLOW, max_examples=40)
+@given(
+    pairs=st.lists(
+        st.tuples(FRAME_CELLS, st.sampled_from(("36", "36.0", "36,5", "", "x", "9"))),
+        min_size=1,
+        max_size=4,
+    )
+)
+@example(pairs=[("12", "36"), ("12.0", "36.0")])
+@example(pairs=[("12", "36"), ("12a", "36")])
+@example(pairs=[("12", "36"), ("", "36")])
+def test_frames_of_a_table_are_times_or_refused(
+    tmp_path: Path, pairs: list[tuple[str, str]]
+) -> None:
+    """A clip whose frames are no whole numbers had no times, without a word."""
+    header = ["clip_id", "movie_id", "start_frame", "end_frame", "framerate", "rated"]
+    rows = [[f"c{n}", "m", *pair, "24", "1"] for n, pair in enumerate(pairs)]
+    path = written(tmp_path, [header, *rows], ("utf-8", ",", ""), "\n")
+    wrong = []
+    for first, last in pairs:
+        is_first = first.strip() in ("12", "12.0", "12.00")
+        is_span = is_first and last in ("36", "36.0")
+        if (first, last) != ("", "") and not is_span:
+            wrong.append((first, last))
+    try:
+        manifest = read_clips(path).manifest
+    except FixInput:
+        assert wrong
+        return
+    assert not wrong
+    for clip, (first, _) in zip(manifest, pairs, strict=True):
+        expected = (12 / 24, 37 / 24) if first else (None, None)
+        assert (clip.start_s, clip.end_s) == expected
+
+
+def test_times_and_labels_that_may_be_thousands_are_named(tmp_path: Path) -> None:
+    """English Excel writes 1,200 in a table with tabs; 23,976 is a rate."""
+    path = tmp_path / "t.tsv"
+    path.write_text(
+        "clip_id\tmovie_id\tstart_s\tend_s\tframerate\tviews\n"
+        'a\tm\t856\t861\t"23,976"\t12\nb\tm\t"1,200"\t"1,210"\t"23,976"\t"1,500"\n'
+    )
+    imported = read_clips(path)
+    named = [line for line in imported.warnings if " was read as " in line]
+    assert [line.split(" was ")[0] for line in named] == [
+        "1,200 in the column start_s",
+        "1,210 in the column end_s",
+        "1,500 in the column views",
+    ]
+    labels = tmp_path / "labels.tsv"
+    labels.write_text('clip_id\tseen\na\t"1,500"\nb\t856\n')
+    joined = join(imported.manifest, labels)
+    assert any("1,500 in the column seen was read as" in w for w in joined.warnings)

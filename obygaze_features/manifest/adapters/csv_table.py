@@ -3,6 +3,7 @@
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from obygaze_features.core.tables import (
     CsvTable,
     TableRow,
     read_table,
+    thousands_text,
     whole_number,
 )
 from obygaze_features.manifest.adapters import (
@@ -53,7 +55,7 @@ from obygaze_features.manifest.adapters.table_times import (
     in_seconds,
     is_short,
 )
-from obygaze_features.manifest.expression import CONCEPTS
+from obygaze_features.manifest.expression import CONCEPTS, plain_value
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.io import as_id, clips_of_table, toml_string
 from obygaze_features.manifest.listing import TITLE
@@ -214,6 +216,11 @@ def _read(
         names = few([repr(name) for name in missing], 3)
         n_missing = count(len(missing), "video")
         warnings.append(f"{n_missing} missing in {folder.resolve()}: {names}")
+    rates = sources.get(RATE_COLUMN, "")
+    for column, number in table.maybe_thousands.items():
+        # A rate such as 23,976 has decimals.
+        if column != rates:
+            warnings.append(thousands_text(column, number))
     warnings += changed_ids(cells, given_ids)
     warnings += one_clip_a_film
     used = used_mapping(chosen, table.rows)
@@ -446,12 +453,16 @@ def _add_times_of_frames(
     files = {(values.get("video", ""), values["clip_id"]) for values in cells}
     n_clips_of_file = Counter(video for video, _ in files)
     for row, values in zip(rows, cells, strict=True):
-        frames = [values.get(column, "") for column in FRAMES]
-        if values["start_s"] or values["end_s"] or not all(frames):
+        frames = {}
+        for column in FRAMES:
+            if column in values:
+                # pandas writes 91.0 where a column has empty cells.
+                frames[column] = plain_value(values[column], column)
+        has_frames = len(frames) == len(FRAMES) and any(frames.values())
+        if values["start_s"] or values["end_s"] or not has_frames:
             continue
         video = values.get("video", "")
         rate = known_frame_rate(values.get(RATE_COLUMN, "").strip())
-        first, last = (whole_number(frame) for frame in frames)
         if video and n_clips_of_file[video] > 1:
             problem = f"does not say where in {video} the clip is; start_s and end_s do"
             row.add(FRAMES[0], problem)
@@ -461,9 +472,13 @@ def _add_times_of_frames(
                 f"needs the {RATE_COLUMN} of the film (--map {RATE_COLUMN}==25, or a column"
                 " of rates), or start_s and end_s",
             )
-        elif not video and first is not None and last is not None and rate is not None:
-            values["start_s"] = repr(float(first / rate))
-            values["end_s"] = repr(float((last + 1) / rate))
+        elif not video and rate is not None:
+            values.update(frames)
+            numbers = replace(row, cells=frames).frames()
+            if numbers is not None:
+                first, last = numbers
+                values["start_s"] = repr(float(first / rate))
+                values["end_s"] = repr(float((last + 1) / rate))
 
 
 def _concepts_of(row: TableRow, cell: str, mapping: TableMapping) -> str:

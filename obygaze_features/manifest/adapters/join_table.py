@@ -18,7 +18,12 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import CsvTable, TableRow, read_table
+from obygaze_features.core.tables import (
+    CsvTable,
+    TableRow,
+    read_table,
+    thousands_text,
+)
 from obygaze_features.manifest.adapters import n_with_value, source_of
 from obygaze_features.manifest.adapters.table_ids import (
     columns_of_form,
@@ -204,6 +209,8 @@ def join(
         joined = joined.with_column(name, cells)
     left_out = [name for name in plan if name in CLIP_COLUMNS and name != key]
     warnings = _warnings(rows, id_in_table, left_out, key)
+    for column, number in read.maybe_thousands.items():
+        warnings.append(thousands_text(column, number))
     hidden = hidden_columns(read, mapped, form)
     if hidden:
         names = ", ".join(sorted(hidden))

@@ -500,6 +500,19 @@ def test_brackets_are_explained_where_a_shown_number_has_some(tmp_path: Path) ->
     assert "in brackets" in _about_values_of(tmp_path / "with", fits, with_some)
 
 
+def test_the_films_of_brackets_are_those_of_all_tasks(tmp_path: Path) -> None:
+    """Of one task, each film has positive clips, of the other one, five of eight have some."""
+    other = {"train": "HN_S", "test": "HN_S", "task": "HN_S"}
+    fits = [fit("ridge"), {**fit("ridge"), **other}]
+    first = rows("ridge", GOOD, [0.7] * 12)
+    some = [0.7] * 5 + [math.nan] * 3
+    second = [{**row, **other} for row in rows("ridge", GOOD, some, n_films=8)]
+    about = _about_values_of(tmp_path / "both", fits, [*first, *second])
+    assert "intervals over 8 to 12 films, of which 5 to 12 have an AP" in about
+    about = _about_values_of(tmp_path / "first", fits[:1], first)
+    assert about.endswith("intervals over 12 films.")
+
+
 def test_brackets_are_over_the_films_of_each_number(tmp_path: Path) -> None:
     """The line said 8 films, of which one store had 4."""
     films_of = {"s": 8, "t": 4}
