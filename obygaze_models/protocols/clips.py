@@ -434,18 +434,23 @@ def empty_labels(
             tasks_of.setdefault(key, []).append(name)
     sentences = []
     for (n_left_out, n_negative, n_positive, either), names in tasks_of.items():
-        of_clips = f"of {count(len(table), table.counted_as)} have no value in the column {either}"
-        tasks_text = few(names)
-        if n_left_out:
-            sentences.append(
-                f"{n_left_out} {of_clips}, and are left out of {tasks_text}."
-            )
         n_kept = n_negative + n_positive
-        if n_kept:
-            sentences.append(
-                f"{n_kept} {of_clips}, and are kept in {tasks_text}, as their other values decide:"
-                f" {n_negative} negative, {n_positive} positive."
-            )
+        sentence = (
+            f"{n_left_out + n_kept} of {count(len(table), table.counted_as)} have no value in the"
+            f" column {either}"
+        )
+        tasks_text = few(names)
+        kept = (
+            f"kept in {tasks_text}, as their other values decide: {n_negative} negative,"
+            f" {n_positive} positive."
+        )
+        if not n_kept:
+            sentence += f", and are left out of {tasks_text}."
+        elif not n_left_out:
+            sentence += f", and are {kept}"
+        else:
+            sentence += f": {n_left_out} left out, and {n_kept} {kept}"
+        sentences.append(sentence)
     return " ".join(sentences)
 
 

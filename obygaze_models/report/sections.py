@@ -117,6 +117,7 @@ def section_of_results(run: ReportRun) -> Section:
     section.figures += figures_of_tasks(run)
     if run.cells:
         section.tables.append(_table_beside_guess(run))
+        section.tables += _tables_of_stores(run)
         for cells in grouped_by(run.cells, pair_of_cell).values():
             section.sentences += compared_stores(run, cells)
     if run.main is not None and run.main.n_films <= MOST_FILMS:
@@ -243,6 +244,33 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
     )
 
 
+def _tables_of_stores(run: ReportRun) -> Iterator[ResultTable]:
+    """Yield the table with the differences of each model on two stores, if the run has any."""
+    rows: list[Cells] = []
+    for row in run.shown_results:
+        of_first = (row["train"], row["model"])
+        is_of_one_model = of_first == (row["against_train"], row["against_model"])
+        is_of_two_stores = row["store"] != row["against_store"]
+        if is_of_one_model and is_of_two_stores and row["metric"] == run.ranking:
+            rows.append(_row_of_difference(run, row))
+    if not rows:
+        return
+    noun = counted_as(run)
+    note = (
+        f"Difference: first minus second, on the {noun}s that both were tested on, with its"
+        " interval over films. p: corrected for all differences of the run, and those that the"
+        " protocol named before the run for these."
+    )
+    yield ResultTable(
+        "stores",
+        "Differences of stores",
+        _headers_of_differences(run),
+        rows,
+        note,
+        folded=len(rows) > MOST_OPEN_ROWS,
+    )
+
+
 def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
     """Return the tasks with the size of the test, and what a random order has."""
     size = size_text(run, cell)
@@ -323,22 +351,27 @@ def section_of_questions(run: ReportRun) -> Section:
             "differences of this table, which the protocol named before the run. Other differences "
             "are in results.csv, where p_all is corrected for all of them."
         )
-        headers = (
-            "task",
-            "first",
-            "second",
-            "metric",
-            "difference",
-            "p",
-            "films",
-            "first better?",
-        )
+        headers = _headers_of_differences(run)
         table = ResultTable("questions", "Differences", headers, rows, note)
         section.tables.append(table)
     if run.contrasts:
         section.sentences += _sentences_of_contrasts(run)
         section.tables.append(_table_of_contrasts(run))
     return section
+
+
+def _headers_of_differences(run: ReportRun) -> Cells:
+    return (
+        "task",
+        "first",
+        "second",
+        "metric",
+        "difference",
+        "p",
+        f"{counted_as(run)}s",
+        "films",
+        "first better?",
+    )
 
 
 def _row_of_difference(run: ReportRun, row: ResultRow) -> Cells:
@@ -357,6 +390,7 @@ def _row_of_difference(run: ReportRun, row: ResultRow) -> Cells:
         metric_name(row["metric"]),
         NumberCell.of(row),
         PValueCell(row["p_all"]),
+        row["clips"],
         _films_above(run, first, second, row["metric"]),
         verdict(row),
     )

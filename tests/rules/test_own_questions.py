@@ -138,15 +138,23 @@ def test_clips_without_a_label_are_in_no_class_and_counted(
         labels = task_labels("t", task, table)
     except FixInput:
         reject()  # one class has no clip
+    asked = {column for column in DOMAINS if column in text}
     n_left_out = 0
+    n_kept = 0
     for cells, label in zip(drawn_cells, labels.tolist(), strict=True):
         holds = whatever_it_would_be(text, tests, cells)
         assert label == {True: 1, False: 0, None: -1}[holds]
         n_left_out += label == -1
+        n_kept += label != -1 and not all(cells[column] for column in asked)
     sentence = empty_labels({"t": task}, {"t": labels}, table)
-    assert sentence.startswith(f"{n_left_out} of {len(clips)} clips") == bool(
-        n_left_out
-    )
+    # Each clip with an empty cell is counted once.
+    n_empty = n_left_out + n_kept
+    assert sentence.startswith(f"{n_empty} of {len(clips)} clips") == bool(n_empty)
+    assert sentence.count(f" of {len(clips)} clips") == bool(n_empty)
+    assert ("left out" in sentence) == bool(n_left_out)
+    assert ("kept in" in sentence) == bool(n_kept)
+    if n_left_out and n_kept:
+        assert f": {n_left_out} left out, and {n_kept} kept in t" in sentence
 
 
 YES_OR_NO = ("yes", "Yes", "YES", "no", "No", "NO")

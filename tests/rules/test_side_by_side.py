@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -43,7 +44,7 @@ from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.schema import Protocol, ReportSettings
 from obygaze_models.report.comparison import compare_runs
-from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.lookup import ReportRun, pair_name
 from obygaze_models.report.sections import BEST_GUESS, sections_of, surest_errors
 from obygaze_models.report.tables import Heading
 from obygaze_models.runner import summary
@@ -178,6 +179,7 @@ def check_run(run: Run, *, has_whole_films: bool = True) -> None:
     check_differences(run, cells)
     check_sentence(run, cells, has_whole_films=has_whole_films)
     check_summary(run, cells, has_whole_films=has_whole_films)
+    check_stores(run, cells)
     check_texts(run)
 
 
@@ -272,6 +274,35 @@ def check_summary(
             ours = ap_by_film(cells[cell.name], clips)
             counts = [n_above(ours, ap_by_film(cells[name], clips)) for name in who]
             assert row[at + 4] in [f"{n} of {n_films}" for n, n_films in counts]
+
+
+def check_stores(run: Run, cells: Mapping[Name, Folds]) -> None:
+    """The table of each model on two stores, on the clips that both tested."""
+    report = ReportRun.of(run)
+    expected = {}
+    for first, second in combinations(report.cells, 2):
+        of_first = (first.train, first.test, first.model)
+        if of_first != (second.train, second.test, second.model):
+            continue
+        ours = cells[first.name]
+        theirs = cells[second.name]
+        shared = shared_of([ours, theirs])
+        if shared:
+            task = pair_name(first.train, first.test)
+            names = (task, report.label(first), report.label(second))
+            value = ap_of(ours, shared) - ap_of(theirs, shared)
+            expected[names] = (value, len(shared))
+    found = {}
+    for section in sections_of(report):
+        for table in section.tables:
+            if table.key == "stores":
+                at = list(table.headers).index("clips")
+                for row in table.rows:
+                    assert not isinstance(row, Heading)
+                    found[row[:3]] = (row[4].value, row[at])
+    assert found.keys() == expected.keys()
+    for names, of_row in found.items():
+        assert of_row == pytest.approx(expected[names], abs=1e-9)
 
 
 def is_printed(text: str, value: float) -> bool:
@@ -419,15 +450,18 @@ def new_folder() -> Iterator[Path]:
 
 
 @st.composite
-def runs_of_one_world(draw: st.DrawFn, world: World, *, by_film: bool) -> list[Cell]:
-    """The cells of a run with several models, training sets and baselines."""
+def runs_of_one_world(
+    draw: st.DrawFn, world: World, *, by_film: bool, stores: Sequence[str] = ("x",)
+) -> list[Cell]:
+    """The cells of a run with several models, training sets, stores and baselines."""
     folds = draw(splits(world, by_film=by_film))
     made = []
     trains = draw(st.sampled_from([("EN_S",), ("EN_S", "HN_S")]))
     for train in trains:
         for model in draw(st.sampled_from([("ridge",), ("ridge", "pcbm-dt")])):
-            name = (train, "EN_S", "x", model)
-            made.append(draw(cells(world, folds, name, is_model=True)))
+            for store in stores:
+                name = (train, "EN_S", store, model)
+                made.append(draw(cells(world, folds, name, is_model=True)))
     for train in trains:
         for model in ("prevalence", "neighbour", "random"):
             name = (train, "EN_S", "", model)
@@ -441,7 +475,8 @@ def runs_of_one_world(draw: st.DrawFn, world: World, *, by_film: bool) -> list[C
 def check_a_random_run(data: st.DataObject) -> None:
     world = data.draw(worlds())
     by_film = data.draw(st.booleans())
-    made = data.draw(runs_of_one_world(world, by_film=by_film))
+    stores = data.draw(st.sampled_from([("x",), ("x", "y")]))
+    made = data.draw(runs_of_one_world(world, by_film=by_film, stores=stores))
     with new_folder() as folder:
         run = run_of_cells(folder / "run", world, made)
         check_run(run, has_whole_films=by_film)

@@ -209,11 +209,10 @@ def test_empty_labels_are_counted_for_each_task() -> None:
     tasks["same"] = tasks["b"]
     found["same"] = found["b"]
     assert empty_labels(tasks, found, table) == (
-        "1 of 4 clips have no value in the column a or b, and are left out of either. 1 of 4 clips"
-        " have no value in the column a or b, and are kept in either, as their other values decide:"
-        " 0 negative, 1 positive. 1 of 4 clips have no value in the column a or b, and are left out"
-        " of both. 1 of 4 clips have no value in the column a or b, and are kept in both, as their"
-        " other values decide: 1 negative, 0 positive. "
+        "2 of 4 clips have no value in the column a or b: 1 left out, and 1 kept in either, as"
+        " their other values decide: 0 negative, 1 positive. 2 of 4 clips have no value in the"
+        " column a or b: 1 left out, and 1 kept in both, as their other values decide: 1 negative,"
+        " 0 positive. "
         "2 of 4 clips have no value in the column b, and are left out of b, same."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ from obygaze_models.report.figures import (
     figures_of_tasks,
 )
 from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.page import chapter_of
+from obygaze_models.report.page import chapter_of, write_report
 from obygaze_models.report.sections import (
     Section,
     section_of_results,
@@ -83,10 +84,12 @@ def test_questions_have_their_differences_and_unanswered_ones_say_so(
     assert not sections_by_key(run)["questions"].sentences
     better = sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS)
     value = f"{RIDGE.ap - GUESS.ap:.2f} [0.10, 0.40]"
+    n_clips = f"{len(CLIPS.ids)}"
+    films = f"{better} of 8"
     rows = rows_of(section.tables[0])
     assert rows[:2] == [
         ["Is it better?"],
-        ["EN_S", "ridge", "neighbour", "AP", value, "0.012", f"{better} of 8", "yes"],
+        ["EN_S", "ridge", "neighbour", "AP", value, "0.012", n_clips, films, "yes"],
     ]
     # The question without an answer has no heading.
     assert [row for row in rows if len(row) == 1] == [["Is it better?"]]
@@ -112,6 +115,7 @@ def test_a_difference_has_its_sides_in_the_order_of_the_question(
             "AP",
             value,
             "0.012",
+            f"{len(CLIPS.ids)}",
             f"{worse} of 8",
             "no, worse",
         )
@@ -558,7 +562,7 @@ def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
     assert n_dots == {"open": 1, "filled": 7}
 
 
-def test_the_difference_of_two_stores_is_a_sentence(tmp_path: Path) -> None:
+def test_the_difference_of_two_stores_is_a_sentence_and_a_table(tmp_path: Path) -> None:
     other = MadeCell("ridge", CLIPS, scores_for(CLIPS, 0.5, 4), store="noise")
     row = difference_row(RIDGE, other, 0.1, 0.4, 0.012)
     stores = {"x": STORE, "noise": STORE}
@@ -570,8 +574,20 @@ def test_the_difference_of_two_stores_is_a_sentence(tmp_path: Path) -> None:
     assert sentence.endswith("(which is better: x).")
     # The terminal says it too.
     assert sentence in result_text(run)
+    # A paper takes it from the file of the table.
+    write_report([run.folder], formats=["csv", "latex"])
+    (written,) = csv.DictReader((run.folder / "tables" / "stores.csv").open())
+    assert written["first"] == "ridge (x)"
+    assert written["second"] == "ridge (noise)"
+    assert float(written["difference"]) == RIDGE.ap - other.ap
+    assert written["difference low"] == "0.1"
+    assert written["clips"] == str(row["clips"])
+    latex = (run.folder / "tables" / "stores.tex").read_text("utf-8")
+    assert f"ridge (x) & ridge (noise) & AP & {RIDGE.ap - other.ap:.2f} " in latex
     alone = made_run(tmp_path / "alone", [RIDGE], [])
-    assert sections_by_key(alone)["results"].sentences == []
+    of_one_store = sections_by_key(alone)["results"]
+    assert of_one_store.sentences == []
+    assert "stores" not in [table.key for table in of_one_store.tables]
     for low, high, p, better in (
         (-0.3, 0.1, 0.6, "not shown"),
         (-0.3, -0.1, 0.01, "noise"),
