@@ -6,6 +6,7 @@ the folder gets its name when it is finished.
 """
 
 import os
+import warnings
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
     Mismatch,
+    ObygazeWarning,
 )
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.leftovers import named_beside, remove_leftovers
@@ -301,6 +303,11 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
     )
     card = card_of_store(store, rows, contents.terms)
     (folder / CARD).write_bytes(with_edits(card, contents.edits))
+    if contents.edits.body:
+        text = (
+            "README.md keeps the text that you edited: check what it says of the clips"
+        )
+        warnings.warn(text, ObygazeWarning, stacklevel=2)
     store_json = encode(store)
     write_file(folder / STORE_JSON, store_json)
     sync_tree(folder)
