@@ -78,7 +78,8 @@ class Predicted:
     facts of the model that gave the scores, `films` what is known of the films and times of the
     clips, as columns that a file has beside those of the table. `n_by_id` counts the clips of
     another store that are taken for training clips by their ids, without equal times. `renamed`
-    are clips with the film and the times of a training clip of another id. `found` says which
+    are clips with the film and the times of a training clip of another id; `n_overlapping` counts
+    the others of basis `film-seen` that have time in common with one. `found` says which
     manifest and store were taken, where a folder or a manifest was named. `windows` is a sentence
     if windows were scored by a model of clips. `manifest` is the name of that of the clips; where
     films are not known, `same_name` is that of a manifest with them, which is called as the store.
@@ -99,6 +100,7 @@ class Predicted:
     films: Columns = field(default_factory=dict)
     n_by_id: int = 0
     renamed: Sequence[str] = ()
+    n_overlapping: int = 0
     found: str = ""
     windows: str = ""
     manifest: str = ""
@@ -277,6 +279,12 @@ class PredictedFiles:
             manifest = shlex.quote(predicted.manifest)
             hint = f"obygaze extract plan {manifest} -b BACKBONE, which says what to do"
             warnings.append((text, hint))
+        if predicted.n_overlapping:
+            n_clips = count(predicted.n_overlapping, "clip")
+            warnings.append(
+                f"{n_clips} of basis {FILM_SEEN} have time in common with training clips of other"
+                " ids: these scores are partly in-sample"
+            )
         if counts[FILM_UNKNOWN]:
             whose = f"{counts[FILM_UNKNOWN]} clips"
             name = shlex.quote(predicted.same_name or "NAME")
@@ -506,6 +514,13 @@ def _predicted(
         of_others = {clip: asked.identities[clip] for clip in others}
         renamed = model.clips.in_the_same_places(of_others)
     basis = _basis(model, ids, asked, trained_on, in_sample=in_sample)
+    n_overlapping = 0
+    if model.clips is not None:
+        of_seen_films = []
+        for clip, kind in zip(ids, basis, strict=True):
+            if kind == FILM_SEEN and clip not in renamed:
+                of_seen_films.append(asked.identities[clip])
+        n_overlapping = model.clips.n_overlapping(of_seen_films)
     refused = {} if in_sample else _refused(model, ids, basis)
     kept = [clip for clip in ids if clip not in refused]
     basis_of = dict(zip(ids, basis, strict=True))
@@ -531,6 +546,7 @@ def _predicted(
         model=model.info,
         n_by_id=n_by_id,
         renamed=renamed,
+        n_overlapping=n_overlapping,
     )
 
 

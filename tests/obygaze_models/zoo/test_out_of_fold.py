@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 from support.cli import call_obygaze
 from support.experiments import VISUAL, films, planted, store_of, write_workspace
@@ -24,6 +26,7 @@ from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.link import link
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Row, Store
 from obygaze_models.models.common import NOT_FINITE
 from obygaze_models.models.concepts import ConceptBank
@@ -358,6 +361,50 @@ def test_a_training_clip_under_another_id_is_said(
     ]
     assert said.startswith("the model may have been trained on other-tt0000001-")
     assert predict(ridge, store, list(MANIFEST)).renamed == []
+
+
+@given(st.data())
+def test_clips_that_overlap_training_clips_are_counted(data: st.DataObject) -> None:
+    """Of another annotator, for instance: as a loop over all pairs counts them."""
+    seconds = st.tuples(st.integers(0, 40), st.integers(1, 15))
+    spans = st.lists(st.tuples(st.sampled_from("ab"), seconds), min_size=1, max_size=8)
+    trained, asked = data.draw(spans), data.draw(spans)
+    places = [(film, float(start), float(start + n)) for film, (start, n) in trained]
+    clips = TrainingClips(tuple(map(str, range(len(trained)))), places=tuple(places))
+    others = []
+    n_overlapping = 0
+    for number, (film, (start, n)) in enumerate(asked):
+        times = (float(start), float(start + n))
+        others.append(Identity(f"other-{number}", film, in_film=times))
+        n_overlapping += any(
+            film == there and start < end_s and start_s < start + n
+            for there, start_s, end_s in places
+        )
+    assert clips.n_overlapping(others) == n_overlapping
+
+
+def test_overlap_with_training_clips_is_said(store: Store, ridge: SavedModel) -> None:
+    moved = []
+    for clip in MANIFEST:
+        assert clip.start_s is not None and clip.end_s is not None
+        later = replace(clip, start_s=clip.start_s + 1, end_s=clip.end_s + 1)
+        moved.append(replace(later, clip_id=f"other-{clip.clip_id}"))
+    manifest = Manifest("moved", MANIFEST.header, tuple(moved))
+    elsewhere = store_of(Path(store.location).parent / "moved", manifest, X)
+    found = predict(ridge, elsewhere, moved)
+    assert ridge.clips is not None
+    n_overlapping = 0
+    for clip in moved:
+        start_s, end_s = clip.start_s or 0.0, clip.end_s or 0.0
+        n_overlapping += any(
+            film == clip.movie_id and start_s < last and first < end_s
+            for film, first, last in ridge.clips.places
+            if first is not None and last is not None
+        )
+    assert found.n_overlapping == n_overlapping > 0
+    said = [text for text in found.write().warnings if "time in common" in text]
+    assert len(said) == 1
+    assert str(said[0]).startswith(f"{n_overlapping} clips of basis film-seen")
 
 
 def test_a_clip_of_a_manifest_that_is_another_one_in_the_store_is_refused(
