@@ -603,6 +603,15 @@ _LETTERS = str.maketrans(
         "Æ": "AE",
         "ø": "o",
         "Ø": "O",
+        "ł": "l",
+        "Ł": "L",
+        "đ": "d",
+        "Đ": "D",
+        "ð": "d",
+        "Ð": "D",
+        "þ": "th",
+        "Þ": "Th",
+        "ı": "i",
     }
 )
 
@@ -616,8 +625,8 @@ def ascii_id(text: str) -> str:
 
     >>> ascii_id("Amélie 1")
     'Amelie_1'
-    >>> ascii_id("Große Sœur")
-    'Grosse_Soeur'
+    >>> ascii_id("Große Sœur Łucja")
+    'Grosse_Soeur_Lucja'
     >>> ascii_id("Зеркало 1975")
     '1975-e57df8'
     """

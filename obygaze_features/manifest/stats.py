@@ -371,8 +371,8 @@ def draw_stats(
 
     Args:
         stats: The counts.
-        figure: Draw the counts as PATH.svg and PATH.png; a PATH with .svg, .png or .pdf is one
-            file.
+        figure: Draw the counts of levels and concepts as PATH.svg and PATH.png; a PATH with .svg,
+            .png or .pdf is one file.
         force: Replace the output if it exists.
     """
     if figure is None:
@@ -381,7 +381,10 @@ def draw_stats(
         problem = (
             "no clip has a level; the figure draws levels and the concepts of each"
         )
-        hint = "leave out --figure, or --map level=COLUMN when the table is imported"
+        hint = (
+            "leave out --figure; if a column of the table has EN, HN, NS and S, import it with"
+            " --map level=COLUMN"
+        )
         raise FixUsage(problem, where=stats.title, hint=hint)
     concepts = _concepts(stats)
     n_rows = max(len(concepts), 3)

@@ -26,7 +26,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.outside import one_line
-from obygaze_features.core.workspace import Workspace
+from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.same_clip import UNKNOWN, compare_clips
 from obygaze_features.store.card import Terms
@@ -263,10 +263,13 @@ def _origins_of(stores: Sequence[Store]) -> list[Origin]:
     """
     origins: dict[Origin, None] = {}
     for store in stores:
-        origins[Origin(store.location, store.seal)] = None
+        location = store.location
+        # A path names the disk and the user, and a store is given to others.
+        place = location if is_url(location) else Path(location).name
+        origins[Origin(place, store.seal)] = None
         for change in store.record.replaces:
             if not change.withdrawn:
-                origins[Origin(store.location, change.seal)] = None
+                origins[Origin(place, change.seal)] = None
         origins.update(dict.fromkeys(store.record.origins))
     return list(origins)
 

@@ -112,7 +112,7 @@ class Replaced(Record, frozen=True):
 
 
 class Origin(Record, frozen=True):
-    """A store of which rows were taken: its path or URL, and its seal."""
+    """A store of which rows were taken: the name of its folder or its URL, and its seal."""
 
     place: str
     seal: str

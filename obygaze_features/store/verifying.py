@@ -411,6 +411,9 @@ def compare_with_source(
         n_clips = _n_withdrawn(copy, Withdrawals.of([compared]).by(since))
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since"
+        elif seal in origins and all(entry.withdrawn for entry in since):
+            # A part has obeyed, and cannot do more.
+            return CopyAndSource(f"{sentence}: what was withdrawn, it has no more")
         return CopyAndSource(sentence, changes_of(since))
     if compared.seal in origins:
         return CopyAndSource(

@@ -452,7 +452,9 @@ def class_names(
 
     They are the words of its column, where each class has one word.
     """
-    names = [f"not {name}", name]
+    # Without brackets, `not` would stand before the first part of an expression only.
+    negative = f"not ({name})" if " " in name else f"not {name}"
+    names = [negative, name]
     columns = columns_of_task(name, task, table)
     if len(columns) > 1:
         return names

@@ -336,7 +336,8 @@ def on_same_clips(run: Run, cells: Sequence[CellRows]) -> list[CellRows]:
     a page shows, without intervals.
     """
     if len({cell.tested for cell in cells}) == 1:
-        return list(cells)
+        is_of_one_class = cells[0].value(PREVALENCE.name) in (0.0, 1.0)
+        return [] if is_of_one_class else list(cells)
     found = [run.tested_cells.get(cell.name) for cell in cells]
     known = [cell for cell in found if cell is not None]
     if len(known) < len(cells):

@@ -36,6 +36,7 @@ from support.seeds import amount
 from support.ties import ap_by_places
 
 from obygaze.films.decisions import models_of, scores_of
+from obygaze_features.core.console import count
 from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.leakage import Leak
@@ -257,7 +258,7 @@ def check_summary(
     assert len(headings) == len(by_key)
     for heading, cells_of_key in zip(headings, by_key.values(), strict=True):
         n_clips = cells_of_key[0].n_clips
-        assert f"({n_clips:,} clips of " in heading
+        assert f"({count(n_clips, 'clip')} of " in heading
     for cell, row in zip(in_order, rows, strict=True):
         clips = set(clips_of(cells[cell.name]))
         assert cell.n_clips == len(clips)
