@@ -55,7 +55,12 @@ from obygaze_models.runner.fitting import (
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.store_run import StoreRun, store_runs
-from obygaze_models.runner.summary import CellRows, cells_of, why_no_interval
+from obygaze_models.runner.summary import (
+    CellRows,
+    cells_of,
+    sentence_of,
+    why_no_interval,
+)
 from obygaze_models.runner.tables import Run
 from obygaze_models.zoo.info import (
     CardMetric,
@@ -379,7 +384,8 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
     origin = inputs.stores[0].origin
     table = inputs.table
     film_ids = sorted(set(table.films[rows].tolist()))
-    models = [cell for cell in cells_of(run) if cell.is_model]
+    cells = cells_of(run)
+    models = [cell for cell in cells if cell.is_model]
     held_out = "films it had not seen"
     if any(cell.knows_films for cell in models):
         held_out = "clips it had not seen, of films it may have seen"
@@ -387,6 +393,8 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
         f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
         f" intervals are {100 * CONFIDENCE:g} % ones."
     ]
+    # Who receives the model does not have the run, which says what guessing has.
+    notes += [sentence_of(run, cell, cells) for cell in models]
     has_interval = [any(map(cell.has_interval, RANKING_METRICS)) for cell in models]
     if not any(has_interval):
         reasons = dict.fromkeys(why_no_interval(cell, run) for cell in models)

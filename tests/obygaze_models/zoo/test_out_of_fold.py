@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 from collections import defaultdict
 from dataclasses import replace
@@ -634,6 +635,46 @@ def test_the_card_says_what_the_folds_left_out(
     model, _ = kept(tmp_path, store, "ridge", *changes)
     notes: Any = model.info.notes
     assert said in notes[0]
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.1, 2.0])
+@pytest.mark.parametrize("kind", ["ridge", "cav"])
+def test_the_card_says_what_guessing_has_and_whether_the_model_is_better(
+    tmp_path: Path, kind: str, strength: float
+) -> None:
+    """It had the value alone, and who received the model took it for good."""
+    features = planted(MANIFEST, 20, strength, seed=3)
+    store = store_of(tmp_path / "made", MANIFEST, features)
+    changes = ("report.compare=true", "report.replicates=100")
+    model, run = kept(tmp_path, store, kind, *changes, task="EN_S")
+    card = (model.folder / "README.md").read_text("utf-8").replace("\\", "")
+    guesses: dict[str, dict[str, float]] = defaultdict(dict)
+    better = {}
+    for row in run.results:
+        if row["metric"] != "ap" or row["film"]:
+            continue
+        if row["against_model"]:
+            is_sure = row["low"] > 0 and row["p_all"] <= 0.05
+            better[row["test"], row["against_model"]] = is_sure
+        elif row["model"] not in (kind, "oracle"):
+            guesses[row["test"]][row["model"]] = row["value"]
+    values = {}
+    for name, metric in model.info.metrics.items():
+        if name.endswith("ap"):
+            values[name.removesuffix("ap").removesuffix(": ")] = metric["value"]
+    assert len(values) == len(guesses) > 0
+    for test, of_test in guesses.items():
+        value = values.get(test, values.get(""))
+        (line,) = [line for line in card.splitlines() if f"({test}) with AP" in line]
+        found = re.search(
+            r"with AP (\.?\d[\d.]*).*; guessing without video has (\S+) \((\w+)\)", line
+        )
+        assert found is not None
+        guess = max(of_test.values())
+        assert abs(of_test[found[3]] - guess) < 1e-9
+        assert float(found[1]) == pytest.approx(value, abs=0.0051)
+        assert float(found[2]) == pytest.approx(guess, abs=0.0051)
+        assert line.startswith("- On films it has not seen, ") == better[test, found[3]]
 
 
 @pytest.mark.parametrize("least_clips", [5, 1000])
