@@ -620,12 +620,27 @@ def _nothing_shared(
 
 
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Return each setting or input that is not the same in all runs, with its value in each."""
+    """Return each setting or input that is not the same in all runs, with its value in each.
+
+    Models that no run trains, and tables of concepts that no run has, are of no use to any of them.
+    """
+    trained: set[str] = set()
+    for run in runs:
+        trained.update(run.protocol["grid"]["models"] or run.protocol["models"])
+    none_has_concepts = not any("concepts.csv" in run.tables_with_rows for run in runs)
     have_one_store_each = all(len(run.about["stores"]) == 1 for run in runs)
     none_has_levels = not any(map(has_levels, runs))
     settings_of_runs = []
     for run in runs:
         known = {key: run.about[key] for key in COMPARED}
+        models = {}
+        for name, model in run.protocol["models"].items():
+            if name in trained:
+                models[name] = model
+        report = dict(run.protocol["report"])
+        if none_has_concepts:
+            del report["concepts"]
+        known["protocol"] = {**run.protocol, "models": models, "report": report}
         known["stores"] = {}
         for name, facts in run.about["stores"].items():
             missing = [*facts["missing"]]

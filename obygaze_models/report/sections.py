@@ -43,6 +43,7 @@ from obygaze_models.report.tables import (
     ResultTable,
     slug,
 )
+from obygaze_models.runner.results import asks_for
 from obygaze_models.runner.rows import ConceptRow, NodeRow, ResultRow, SuccessRow
 from obygaze_models.runner.summary import (
     CellRows,
@@ -245,21 +246,27 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
 
 
 def _tables_of_stores(run: ReportRun) -> Iterator[ResultTable]:
-    """Yield the table with the differences of each model on two stores, if the run has any."""
+    """Yield the table with the differences of each model on two stores, if the run has any.
+
+    Those that the protocol asks for have a table of their own.
+    """
+    questions = [Question(**asked) for asked in run.settings["questions"]]
     rows: list[Cells] = []
     for row in run.shown_results:
         of_first = (row["train"], row["model"])
         is_of_one_model = of_first == (row["against_train"], row["against_model"])
         is_of_two_stores = row["store"] != row["against_store"]
-        if is_of_one_model and is_of_two_stores and row["metric"] == run.ranking:
+        is_asked = any(asks_for(question, row) for question in questions)
+        if row["metric"] != run.ranking or is_asked:
+            continue
+        if is_of_one_model and is_of_two_stores:
             rows.append(_row_of_difference(run, row))
     if not rows:
         return
-    noun = counted_as(run)
     note = (
-        f"Difference: first minus second, on the {noun}s that both were tested on, with its"
-        " interval over films. p: corrected for all differences of the run, and those that the"
-        " protocol named before the run for these."
+        f"Difference: first minus second, on the {counted_as(run)}s that both were tested on, with"
+        " its interval over films. p: corrected for all differences of the run but those that the"
+        " protocol named before it."
     )
     yield ResultTable(
         "stores",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from itertools import product
@@ -334,6 +335,29 @@ def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
     assert settings["protocol.models.logistic"] == ["–", "logistic"]
     assert settings["manifest.sha256"] == ["000000000000...", "555555555555..."]
     assert not [key for key in settings if key.startswith(("fits", "files", "created"))]
+
+
+@pytest.mark.parametrize("trained", [[], ["ridge"], ["ridge", "pcbm-lr"]])
+@pytest.mark.parametrize("has_concepts", [False, True])
+def test_what_no_run_used_does_not_differ(
+    tmp_path: Path, trained: list[str], has_concepts: bool
+) -> None:
+    """A run of an own label has no bottlenecks, which a run of levels may have without use."""
+    changes = [f"grid.models={json.dumps(trained)}"]
+    concepts = [{"store": "x", "model": "pcbm-lr", "concept": "Look"}]
+    tables = {"concepts.csv": concepts} if has_concepts else None
+    first = made_run(tmp_path / "a", [cell()], changes=changes, tables=tables)
+    other = made_run(tmp_path / "b", [cell()], changes=['grid.models=["ridge"]'])
+    protocol = dict(other.about["protocol"])
+    protocol["models"] = {"ridge": protocol["models"]["ridge"]}
+    protocol["report"] = {**protocol["report"], "concepts": False}
+    other = replace(other, about={**other.about, "protocol": protocol})
+    settings = compare_runs([first, other]).settings
+    listed = {name.removeprefix("protocol.") for name in settings}
+    used = {f"models.{name}" for name in trained or first.protocol["models"]}
+    used.remove("models.ridge")
+    assert {name for name in listed if name.startswith("models.")} == used
+    assert ("report.concepts" in listed) == has_concepts
 
 
 def test_a_value_beside_a_grid_or_a_list_is_shown_in_full(tmp_path: Path) -> None:

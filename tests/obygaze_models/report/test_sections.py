@@ -588,6 +588,17 @@ def test_the_difference_of_two_stores_is_a_sentence_and_a_table(tmp_path: Path) 
     of_one_store = sections_by_key(alone)["results"]
     assert of_one_store.sentences == []
     assert "stores" not in [table.key for table in of_one_store.tables]
+    # What was asked for before the run is not in two tables.
+    asked = 'report.questions=[{first_store="noise", second_store="x"}]'
+    made = {"stores": stores, "changes": [asked]}
+    sections = sections_by_key(
+        made_run(tmp_path / "asked", [RIDGE, other], [row], **made)
+    )
+    assert "stores" not in [table.key for table in sections["results"].tables]
+    assert rows_of(sections["questions"].tables[0])[1][1:3] == [
+        "ridge (noise)",
+        "ridge (x)",
+    ]
     for low, high, p, better in (
         (-0.3, 0.1, 0.6, "not shown"),
         (-0.3, -0.1, 0.01, "noise"),
