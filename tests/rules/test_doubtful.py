@@ -668,7 +668,8 @@ def check_windows_by_number(n_films: int, seed: int, folder: Path) -> None:
             assert read_numbers(clip.pictures) == list(ranks), (path.stem, times)
             n_right += 1
     print(f"{n_right} right, {n_failed} failed")
-    assert n_right > n_failed > 0
+    # Times of a few films may be drawn that are right.
+    assert n_right > n_failed
 
 
 def test_windows_by_number_are_right_or_fail_whatever_the_times(tmp_path: Path) -> None:
