@@ -214,7 +214,9 @@ def read_table(
     with open_file(path) if data is None else io.BytesIO(data) as stream:
         _refuse_no_table(stream, path)
         lines = _lines(stream if is_strict else _as_utf8(stream, path), collected)
-        head = list(islice(lines, MOST_TITLES + (header_row or 1)))
+        # A file has no more lines than bytes.
+        n_titles = min(header_row or 1, MAX_FILE)
+        head = list(islice(lines, MOST_TITLES + n_titles))
         first_line = 1
         named = SEPARATOR_LINE.fullmatch(head[0].rstrip("\r\n")) if head else None
         if named is not None:
