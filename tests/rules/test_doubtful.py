@@ -26,7 +26,7 @@ from support.doubtful import (
     whole_film,
 )
 from support.generated_videos import Case, make
-from support.seeds import SEED, amount
+from support.seeds import IS_TORTURE, SEED, amount
 from support.videos import encode_video, read_numbers, remux, write_video
 
 from obygaze_features.extraction.clips import RowJob, ViewedClip
@@ -668,8 +668,10 @@ def check_windows_by_number(n_films: int, seed: int, folder: Path) -> None:
             assert read_numbers(clip.pictures) == list(ranks), (path.stem, times)
             n_right += 1
     print(f"{n_right} right, {n_failed} failed")
-    # Times of a few films may be drawn that are right.
+    # Another seed may draw few films that a container takes, and none of them fails.
+    is_few = IS_TORTURE and n_films < amount(10, 120)
     assert n_right > n_failed
+    assert n_failed or is_few
 
 
 def test_windows_by_number_are_right_or_fail_whatever_the_times(tmp_path: Path) -> None:
