@@ -8,10 +8,11 @@ store.
 """
 
 import shlex
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from itertools import chain, count
+from itertools import accumulate, chain, count
 from math import floor
 from typing import NamedTuple
 
@@ -96,6 +97,11 @@ class Identity(NamedTuple):
             video=video,
             annotator=ascii_id(clip.extra.get("annotator", "")),
         )
+
+    @property
+    def any_times(self) -> Times | None:
+        """Start and end, whether in the film or in a file; None if they are not known."""
+        return self.in_film or self.in_file or self.in_either
 
     @property
     def is_whole_file(self) -> bool:
@@ -314,6 +320,41 @@ def overlaps_of_annotators(clips: Sequence[Clip]) -> str:
         " another annotator, with other times, and each counts as a clip of its own, though some"
         f" may be the same: in a run, --set {where} takes one annotator"
     )
+
+
+def n_overlapping(clips: Iterable[Identity], others: Iterable[Identity]) -> int:
+    """Return how many clips have time in common with one of some others, of the same film.
+
+    Times count as those in the film, though nobody may say so.
+    """
+    spans_of_film = _spans_of_films(others)
+    starts_of_film = {}
+    latest_ends_of_film = {}
+    for film, spans in spans_of_film.items():
+        spans.sort()
+        starts_of_film[film] = [start_s for start_s, _ in spans]
+        ends = [end_s for _, end_s in spans]
+        latest_ends_of_film[film] = list(accumulate(ends, max))
+    n_clips = 0
+    for film, spans in _spans_of_films(clips).items():
+        starts = starts_of_film.get(film, [])
+        for start_s, end_s in spans:
+            n_before = bisect_left(starts, end_s - TOLERANCE_S)
+            if not n_before:
+                continue
+            latest_end_s = latest_ends_of_film[film][n_before - 1]
+            n_clips += latest_end_s > start_s + TOLERANCE_S
+    return n_clips
+
+
+def _spans_of_films(clips: Iterable[Identity]) -> dict[str, list[tuple[float, float]]]:
+    """Return the starts and the ends of the clips of each known film, where both are known."""
+    spans: dict[str, list[tuple[float, float]]] = {}
+    for clip in clips:
+        start_s, end_s = clip.any_times or (None, None)
+        if clip.movie_id and start_s is not None and end_s is not None:
+            spans.setdefault(clip.movie_id, []).append((start_s, end_s))
+    return spans
 
 
 def require_a_row_for_each(clips: Sequence[Clip], where: str, hint: str) -> None:

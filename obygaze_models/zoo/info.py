@@ -4,12 +4,9 @@ import csv
 import io
 import json
 import math
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate
 from typing import Annotated, Any, TypedDict
 
 import msgspec
@@ -30,12 +27,11 @@ from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.same_clip import (
-    TOLERANCE_S,
     Comparison,
     Identity,
-    Times,
     compare_clips,
     known_film,
+    n_overlapping,
     rows_of_clips,
 )
 from obygaze_features.store.records import FileMark
@@ -211,7 +207,7 @@ class TrainingClips:
         names = list(clips)
         rows = []
         for clip in (*self.identities, *clips.values()):
-            rows.append(clip._replace(in_film=_any_times(clip)))
+            rows.append(clip._replace(in_film=clip.any_times))
         found = []
         for of_one_clip in rows_of_clips(rows):
             if of_one_clip[0] < len(self):
@@ -219,34 +215,8 @@ class TrainingClips:
         return [names[number] for number in sorted(found)]
 
     def n_overlapping(self, clips: Iterable[Identity]) -> int:
-        """Return how many clips have time in common with a training clip of their film.
-
-        Times count as those in the film, as for `in_the_same_places`.
-        """
-        spans_of_film: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for clip in self.identities:
-            span = _known_span(clip)
-            if clip.movie_id and span is not None:
-                spans_of_film[clip.movie_id].append(span)
-        starts_of_film = {}
-        latest_ends_of_film = {}
-        for film, spans in spans_of_film.items():
-            spans.sort()
-            starts_of_film[film] = [start for start, _ in spans]
-            ends = [end for _, end in spans]
-            latest_ends_of_film[film] = list(accumulate(ends, max))
-        n_clips = 0
-        for clip in clips:
-            span = _known_span(clip)
-            if span is None or clip.movie_id not in starts_of_film:
-                continue
-            start_s, end_s = span
-            n_before = bisect_left(starts_of_film[clip.movie_id], end_s - TOLERANCE_S)
-            if not n_before:
-                continue
-            latest_end_s = latest_ends_of_film[clip.movie_id][n_before - 1]
-            n_clips += latest_end_s > start_s + TOLERANCE_S
-        return n_clips
+        """Return how many clips have time in common with a training clip of their film."""
+        return n_overlapping(clips, self.identities)
 
     @cached_property
     def identities(self) -> list[Identity]:
@@ -278,17 +248,6 @@ class TrainingClips:
             names.append(name)
             columns.append(json_values(values))
         return csv_bytes(names, zip(*columns, strict=True))
-
-
-def _any_times(clip: Identity) -> Times | None:
-    """Return the times of a clip, whether they are those in the film or in a file."""
-    return clip.in_film or clip.in_file or clip.in_either
-
-
-def _known_span(clip: Identity) -> tuple[float, float] | None:
-    """Return the start and the end of a clip, if both are known."""
-    start_s, end_s = _any_times(clip) or (None, None)
-    return None if start_s is None or end_s is None else (start_s, end_s)
 
 
 class ModelDocument(ModelInfo, frozen=True, kw_only=True):
