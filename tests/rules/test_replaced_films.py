@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.seeds import amount
 from support.stores import made_store
 
-from obygaze_features.manifest.model import Clip
+from obygaze.films.page.view import open_site
+from obygaze_features.core.errors import ObygazeWarning
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row
 from obygaze_features.store.identity import replaced_videos
 from obygaze_features.store.rows import FAILED, OK
@@ -22,14 +27,20 @@ LENGTHS = st.sampled_from([3, 5, None])
 
 @st.composite
 def some_rows(draw: st.DrawFn) -> list[tuple[Clip, Row]]:
-    """Clips of three films, each with its row; of some rows the file is not known."""
+    """Clips of three films, each with its row; of some rows the file is not known.
+
+    Some clips are those of an annotator, of whom the store knows nothing.
+    """
     drawn = []
     for number in range(draw(st.integers(1, 8))):
         film = draw(st.sampled_from(["alba", "brug", "cirk"]))
         video = draw(st.sampled_from([f"{film}.mp4", f"{film}.mp4", ""]))
         clip = Clip(f"{film}-{number}", film, number, video)
+        if draw(st.booleans()):
+            extra = {"annotator": "ada"}
+            clip = replace(clip, clip_id=f"{clip.clip_id}.ada", extra=extra)
         status = draw(st.sampled_from([OK, OK, FAILED]))
-        row = Row(clip.clip_id, film, status=status, video_bytes=draw(LENGTHS))
+        row = Row(f"{film}-{number}", film, status=status, video_bytes=draw(LENGTHS))
         drawn.append((clip, row))
     return drawn
 
@@ -62,3 +73,53 @@ def test_a_video_is_named_whose_file_is_another_one(
         found = replaced_videos(clips, str(folder), store.table)
         assert sorted(found) == sorted(expected)
         assert replaced_videos(clips, "", store.table) == []
+
+
+@settings(deadline=None, max_examples=amount(20, 200))
+@given(
+    lengths=st.fixed_dictionaries(dict.fromkeys(["alba", "brug"], LENGTHS)),
+    in_store=st.fixed_dictionaries(dict.fromkeys(["alba", "brug"], LENGTHS)),
+    n_segments=st.integers(0, 3),
+)
+def test_a_segment_has_the_file_of_the_windows_of_its_film(
+    lengths: dict[str, int | None], in_store: dict[str, int | None], n_segments: int
+) -> None:
+    rows = []
+    for film, length in in_store.items():
+        for number in range(4):
+            rows.append(Row(f"{film}:{number:06d}", film, video_bytes=length))
+    clips = []
+    for film in ("alba", "brug", "cirk"):
+        for number in range(n_segments):
+            clips.append(Clip(f"{film}-ada-{number}", film, None, f"{film}.mp4"))
+    expected = []
+    for film, length in lengths.items():
+        if n_segments and None not in (length, in_store[film]):
+            expected += [f"{film}.mp4"] if length != in_store[film] else []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for film, length in lengths.items():
+            if length is not None:
+                (folder / f"{film}.mp4").write_bytes(b"x" * length)
+        vectors = np.ones((len(rows), 2), np.float32)
+        store = made_store(folder / "store", rows, {"clip": vectors})
+        assert sorted(replaced_videos(clips, str(folder), store.table)) == expected
+
+
+@pytest.mark.parametrize("length", [3, 5])
+def test_the_page_names_a_video_whose_features_are_of_another_file(
+    tmp_path: Path, length: int, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Similar clips, and why a model decided so, are those of the file before."""
+    (tmp_path / "alba.mp4").write_bytes(b"x" * length)
+    clips = tuple(
+        Clip(f"alba-{number}", "alba", number, "alba.mp4") for number in (1, 2)
+    )
+    manifest = Manifest("films", Header("films", video_root=str(tmp_path)), clips)
+    rows = [Row(clip.clip_id, "alba", video_bytes=3) for clip in clips]
+    store = made_store(tmp_path / "store", rows, {"clip": np.eye(2, dtype=np.float32)})
+    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
+    open_site("films", store=store, workspace=tmp_path)
+    said = [str(one.message) for one in recwarn if one.category is ObygazeWarning]
+    named = [text for text in said if "have other files than" in text]
+    assert len(named) == (length != 3)
