@@ -68,6 +68,7 @@ from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
+    LEVELS,
     Clip,
     Header,
     Manifest,
@@ -85,7 +86,7 @@ from obygaze_features.manifest.times import (
     frames_between,
     times_of_films,
 )
-from obygaze_features.manifest.vocabulary import canonical_level, concepts
+from obygaze_features.manifest.vocabulary import concepts
 
 Format = Literal["csv", "elan", "vtt"]
 FORMATS = get_args(Format)
@@ -214,7 +215,8 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
         # Whether the model has seen the clip, or others of its film.
         facts = [row.cells.get("basis", ""), *scores]
         decision = row.cells.get("decision", "")
-        level = canonical_level(decision) or ""
+        # Words that are like levels, as `sure` and `not sure`, may be those of another column.
+        level = decision if decision in LEVELS else ""
         if decision and not level:
             facts.insert(0, f"decision {decision}")
         mark = (clip.clip_id, who, level, (), ", ".join(filter(None, facts)))

@@ -676,14 +676,15 @@ def test_predictions_of_a_run_with_other_labels_are_said(
     assert not any("of the run" in one or "the run run" in one for one in done.warnings)
 
 
-def test_a_decision_that_is_no_level_is_kept(tmp_path: Path) -> None:
-    """Levels of decisions were there, and those of other classes were lost."""
+@pytest.mark.parametrize("word", ["violent", "sure", "not sure", "s"])
+def test_a_decision_that_is_no_level_is_kept(tmp_path: Path, word: str) -> None:
+    """Other classes were lost, and those of `certainty=sure` became the levels S and NS."""
     path = tmp_path / "scores.csv"
-    path.write_text("clip_id,decision,score\na-0,S,0.5\na-1,violent,0.25\n", "utf-8")
+    path.write_text(f"clip_id,decision,score\na-0,S,0.5\na-1,{word},0.25\n", "utf-8")
     ((film,), _) = films_of(films_for_predictions(), path)
     assert [(one.level, one.comment) for one in film.segments] == [
         ("S", "score 0.5"),
-        ("", "decision violent, score 0.25"),
+        ("", f"decision {word}, score 0.25"),
     ]
 
 
