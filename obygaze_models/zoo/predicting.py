@@ -31,6 +31,7 @@ from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.identity import identities_of, replaced_videos
 from obygaze_features.store.records import UNKNOWN_FILM
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
+from obygaze_models.models.registry import RESIDUAL
 from obygaze_models.zoo.info import ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
@@ -762,5 +763,5 @@ def _explain(
     if hasattr(model.estimator, "contributions"):
         _, parts = model.estimator.contributions(X)
     margins = dict(zip(names, project(X).T.copy(), strict=False))
-    of_parts = (*names, "residual")
+    of_parts = (*names, RESIDUAL)
     return margins, dict(zip(of_parts, parts.T.copy(), strict=False))

@@ -103,7 +103,8 @@ def test_a_segment_has_the_file_of_the_windows_of_its_film(
                 (folder / f"{film}.mp4").write_bytes(b"x" * length)
         vectors = np.ones((len(rows), 2), np.float32)
         store = made_store(folder / "store", rows, {"clip": vectors})
-        assert sorted(replaced_videos(clips, str(folder), store.table)) == expected
+        found = replaced_videos(clips, str(folder), store.table)
+        assert sorted(found) == sorted(expected)
 
 
 @pytest.mark.parametrize("length", [3, 5])
