@@ -191,6 +191,10 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
         violations=violations,
     )
     makers = [name for name in ("model", "store", "seed") if name in table.columns]
+    scored = [name for name in table.columns if _SCORE.fullmatch(name)]
+    if not scored:
+        # Concept vectors have nothing else.
+        scored = [name for name in table.columns if name.startswith("margin:")]
     line_of: dict[tuple[str, str], int] = {}
     clip_of_id = _clips_by_id(manifest)
     marked: dict[Marked, None] = {}
@@ -207,11 +211,7 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
         earlier = line_of.setdefault((row["clip_id"], who), row.line)
         if earlier != row.line:
             row.add("clip_id", f"{who} has this clip in line {earlier}, too")
-        scores = [
-            f"{name} {_short(cell)}"
-            for name, cell in row.cells.items()
-            if _SCORE.fullmatch(name)
-        ]
+        scores = [f"{name} {_short(row[name])}" for name in scored if row[name]]
         # Whether the model has seen the clip, or others of its film.
         facts = [row.cells.get("basis", ""), *scores]
         decision = row.cells.get("decision", "")
