@@ -256,7 +256,11 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     table = inputs.table
     (name,) = protocol.model_names
     models = [cell for cell in cells_of(run) if cell.is_model]
+    of_concepts = store.vectors
     if name == CAV:
+        # A concept that is no task has no metrics, and no vector.
+        of_tasks = replace(table, concept_names=tuple(protocol.tasks))
+        of_concepts = replace(of_concepts.reading(features), table=of_tasks)
         settings = {
             **default_settings("pcbm-lr"),
             "tolerance": PUBLISHED_TOLERANCE,
@@ -267,8 +271,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         classes = []
         rows = NO_ROWS
         held = nothing_held_out(table, NO_ROWS)
-        clips_of_vectors = store.vectors.clips_to_find_on(held)
-        part_scaling, vectors = store.vectors.with_scaled_parts(clips_of_vectors)
+        clips_of_vectors = of_concepts.clips_to_find_on(held)
+        part_scaling, vectors = of_concepts.with_scaled_parts(clips_of_vectors)
         margins = vectors.margins(settings, held)
         estimator: Any = margins.bank
         found_on = margins.found_on
@@ -299,7 +303,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         columns = {task: f"{prefix}:{classes[-1]}"}
     if len(found_on):
         # The clips that are a positive or a negative example of some concept.
-        targets = store.vectors.targets(settings["against"])
+        targets = of_concepts.targets(settings["against"])
         targets = targets[features.row_of[found_on]]
         columns_found = findable(targets, table.clip_numbers[found_on])
         used = (targets[:, columns_found] >= 0).any(axis=1)

@@ -270,6 +270,27 @@ def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
         )
 
 
+@pytest.mark.filterwarnings("ignore:No vector is found")
+@pytest.mark.parametrize("n_films", [1, 2])
+def test_a_concept_that_no_film_can_test_has_no_vector(
+    tmp_path: Path, store: Store, n_films: int
+) -> None:
+    """It was said to have none, and the model had one: of a single film, with no metric."""
+    with_look = sorted({clip.movie_id for clip in TRAINED if "Look" in clip.concepts})
+    clips = []
+    for clip in TRAINED:
+        names = clip.concepts
+        if clip.movie_id not in with_look[:n_films]:
+            names = tuple(name for name in names if name != "Look")
+        clips.append(replace(clip, concepts=names))
+    manifest = TRAINED.with_clips(clips)
+    model, _ = kept(tmp_path, store, "cav", task="EN_S", manifest=manifest)
+    tested = [name for name in VISUAL if name != "Look" or n_films > 1]
+    assert model.info.concepts == tuple(tested)
+    assert model.clips is not None
+    assert [*model.clips.scores] == [f"margin:{name}" for name in tested]
+
+
 def test_a_model_without_a_list_counts_every_clip_of_its_films(
     tmp_path: Path, store: Store, ridge: SavedModel
 ) -> None:
