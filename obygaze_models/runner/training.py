@@ -9,6 +9,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,7 +23,7 @@ from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest, unannotated_id
-from obygaze_features.manifest.same_clip import Times
+from obygaze_features.manifest.same_clip import Times, clips_of_rows
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
 from obygaze_features.store.joining import joined_parts, part_names
@@ -180,8 +181,8 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
     rated = np.isin(table.levels, RATED)
     n_of_concept: Counter[str] = Counter()
-    for clip in manifest:
-        n_of_concept.update(clip.concepts)
+    for rows in clips_of_rows(manifest.clips):
+        n_of_concept.update(set(chain.from_iterable(row.concepts for row in rows)))
     tasks = {}
     left_out = []
     for name, modality in manifest.header.concepts.items():
