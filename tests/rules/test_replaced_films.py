@@ -7,16 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.seeds import amount
 from support.stores import made_store
 
-from obygaze.films.page.view import open_site
-from obygaze_features.core.errors import ObygazeWarning
-from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Row
 from obygaze_features.store.identity import replaced_videos
 from obygaze_features.store.rows import FAILED, OK
@@ -105,22 +101,3 @@ def test_a_segment_has_the_file_of_the_windows_of_its_film(
         store = made_store(folder / "store", rows, {"clip": vectors})
         found = replaced_videos(clips, str(folder), store.table)
         assert sorted(found) == sorted(expected)
-
-
-@pytest.mark.parametrize("length", [3, 5])
-def test_the_page_names_a_video_whose_features_are_of_another_file(
-    tmp_path: Path, length: int, recwarn: pytest.WarningsRecorder
-) -> None:
-    """Similar clips, and why a model decided so, are those of the file before."""
-    (tmp_path / "alba.mp4").write_bytes(b"x" * length)
-    clips = tuple(
-        Clip(f"alba-{number}", "alba", number, "alba.mp4") for number in (1, 2)
-    )
-    manifest = Manifest("films", Header("films", video_root=str(tmp_path)), clips)
-    rows = [Row(clip.clip_id, "alba", video_bytes=3) for clip in clips]
-    store = made_store(tmp_path / "store", rows, {"clip": np.eye(2, dtype=np.float32)})
-    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
-    open_site("films", store=store, workspace=tmp_path)
-    said = [str(one.message) for one in recwarn if one.category is ObygazeWarning]
-    named = [text for text in said if "have other files than" in text]
-    assert len(named) == (length != 3)
