@@ -12,7 +12,11 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.same_clip import Identity, compare_clips
+from obygaze_features.manifest.same_clip import (
+    Identity,
+    compare_clips,
+    known_film,
+)
 from obygaze_features.store import Store
 from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.models.common import as_float32
@@ -219,8 +223,11 @@ def training_text(model: SavedModel, clip: Clip, manifest: Manifest) -> str:
             "The model was trained on this clip: this explains the model, it does not"
             " test it."
         )
-    if clip.movie_id not in training.films:
-        return ""
+    film = known_film(clip.movie_id)
+    if film not in training.films:
+        if film and not training.lacks_films:
+            return ""
+        return "It is not known whether the model was trained on clips of this film."
     if listed is None:
         return "The model was trained on this film, perhaps on this clip."
     return "The model was trained on other clips of this film."

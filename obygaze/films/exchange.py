@@ -68,6 +68,7 @@ from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
+    LEVELS,
     Clip,
     Header,
     Manifest,
@@ -85,7 +86,7 @@ from obygaze_features.manifest.times import (
     frames_between,
     times_of_films,
 )
-from obygaze_features.manifest.vocabulary import canonical_level, concepts
+from obygaze_features.manifest.vocabulary import concepts
 
 Format = Literal["csv", "elan", "vtt"]
 FORMATS = get_args(Format)
@@ -190,6 +191,10 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
         violations=violations,
     )
     makers = [name for name in ("model", "store", "seed") if name in table.columns]
+    scored = [name for name in table.columns if _SCORE.fullmatch(name)]
+    if not scored:
+        # Concept vectors have nothing else.
+        scored = [name for name in table.columns if name.startswith("margin:")]
     line_of: dict[tuple[str, str], int] = {}
     clip_of_id = _clips_by_id(manifest)
     marked: dict[Marked, None] = {}
@@ -206,15 +211,12 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
         earlier = line_of.setdefault((row["clip_id"], who), row.line)
         if earlier != row.line:
             row.add("clip_id", f"{who} has this clip in line {earlier}, too")
-        scores = [
-            f"{name} {_short(cell)}"
-            for name, cell in row.cells.items()
-            if _SCORE.fullmatch(name)
-        ]
+        scores = [f"{name} {_short(row[name])}" for name in scored if row[name]]
         # Whether the model has seen the clip, or others of its film.
         facts = [row.cells.get("basis", ""), *scores]
         decision = row.cells.get("decision", "")
-        level = canonical_level(decision) or ""
+        # Words that are like levels, as `sure` and `not sure`, may be those of another column.
+        level = decision if decision in LEVELS else ""
         if decision and not level:
             facts.insert(0, f"decision {decision}")
         mark = (clip.clip_id, who, level, (), ", ".join(filter(None, facts)))

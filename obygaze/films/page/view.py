@@ -187,12 +187,12 @@ def _with_predictions(
         segments=table_path(segments, root) if segments else None,
     )
     _ = shown.ids_in_store  # an error for a store of other clips
-    if run and features:
+    if features:
         folder = site.manifest.header.video_root
         replaced = replaced_videos(site.manifest, folder, features.table)
         if replaced:
             warnings.warn(
-                f"these videos have other files than those that {run.folder.name} was made with:"
+                f"these videos have other files than those of the features in {features.location}:"
                 f" {few(replaced)}",
                 ObygazeWarning,
                 stacklevel=3,

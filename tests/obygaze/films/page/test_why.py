@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.experiments import films, planted, write_workspace
 
 from obygaze.films.decisions import training_text
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import UNKNOWN_FILM, Clip, Header, Manifest
 from obygaze_models.runner.experiments import train
 from obygaze_models.zoo import predict
 from obygaze_models.zoo.info import TrainingClips
@@ -67,6 +68,15 @@ def test_what_the_model_has_seen_of_a_clip_is_said(page: Site) -> None:
         for of_model in (model, replace(model, clips=None))
         for clip in (seen, Clip("new", seen.movie_id), Clip("new", "brug"))
     }
+    unknown = Clip("new", UNKNOWN_FILM)
+    not_known = training_text(model, unknown, MANIFEST)
+    assert not_known.startswith("It is not known whether the model was trained on")
+    facts = model.info.training
+    facts = structs.replace(facts, films=(*facts.films, UNKNOWN_FILM))
+    lacking = replace(model, info=structs.replace(model.info, training=facts))
+    # A film that nobody knows was not trained on, though a training clip is of one.
+    for clip in (unknown, Clip("new", "brug")):
+        assert training_text(lacking, clip, MANIFEST) == not_known
     assert said == {
         "The model was trained on this clip",
         "The model was trained on other clips of this film.",
