@@ -1,6 +1,5 @@
 """What models say of clips: out-of-fold scores of a run, and why a bottleneck decided so."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
@@ -21,8 +20,8 @@ from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
     compared_metric,
+    ranks_nothing,
     value_text,
-    without_value,
 )
 from obygaze_models.runner.tables import Run
 from obygaze_models.zoo.info import TrainingClips
@@ -129,8 +128,8 @@ def cell_facts(run: Run, number: int, rows: str = "clips") -> dict[str, Any]:
 def _ranking_text(run: Run, cell: CellRows, rows: str) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
-    if not math.isfinite(cell.value(metric)):
-        return without_value(label_of(cell.model), cell, metric)
+    if not cell.is_ranked(metric):
+        return ranks_nothing(label_of(cell.model), cell)
     films = count(cell.n_films, "film")
     value = value_text(cell, metric)
     ranked = f"the {cell.n_clips} test {rows} of {films}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -233,7 +232,7 @@ def _scale(run: ReportRun) -> Iterator[str]:
     name = metric_name(run.ranking)
     yield from why_this_model(run, run.all_cells)
     chance = run.chance(cell)
-    if math.isfinite(chance):
+    if cell.is_ranked(run.ranking):
         text = f"Clips in random order have {name} {short(chance)}"
         if RANKING_METRICS[run.ranking].chance is None:
             text += (
