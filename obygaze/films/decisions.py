@@ -192,6 +192,9 @@ class Explainer:
         label = info.classes[-1]
         if label != info.task:
             label = f"{label} ({info.task})"
+        # A tree adds shares of clips, other heads add to a logit.
+        is_logit = hasattr(bottleneck.head_, "decision_function")
+        meaning = "a sum of 0 is 50 %" if is_logit else "the sum is the probability"
         # A hybrid bottleneck also reads the features themselves.
         rest = parts[0, -1] if parts.shape[1] > n else None
         return {
@@ -199,6 +202,7 @@ class Explainer:
             "class": label,
             "concepts": concepts,
             "base": base,
+            "sum": meaning,
             "probability": probabilities[0, -1],
             "rest": rest,
             "training": training_text(
