@@ -692,7 +692,9 @@ def joined_stores(run: Run) -> list[str]:
 
 def ranks_nothing(model: str, cell: CellRows) -> str:
     """Return a sentence on a cell without folds in which clips can be ranked."""
-    return f"{model} ranks no clips ({cell.tasks}): no fold tests clips of both classes."
+    return (
+        f"{model} ranks no clips ({cell.tasks}): no fold tests clips of both classes."
+    )
 
 
 def why_this_model(run: Run, cells: Sequence[CellRows]) -> list[str]:
