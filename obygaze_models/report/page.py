@@ -236,7 +236,7 @@ def _scale(run: ReportRun) -> Iterator[str]:
         text = f"Clips in random order have {name} {short(chance)}"
         if RANKING_METRICS[run.ranking].chance is None:
             text += (
-                " (the share of positive clips in a film, more where a film has few)"
+                " (the share of positive clips in a fold, more where a fold has few)"
             )
         yield f"{text}; in perfect order they have 1."
     if cell.has_interval(run.ranking):
