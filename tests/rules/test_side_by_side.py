@@ -45,6 +45,7 @@ from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.schema import Protocol, ReportSettings
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.lookup import ReportRun, pair_name
+from obygaze_models.report.page import chapter_of
 from obygaze_models.report.sections import BEST_GUESS, sections_of, surest_errors
 from obygaze_models.report.tables import Heading
 from obygaze_models.runner import summary
@@ -221,16 +222,22 @@ def check_sentence(
 ) -> None:
     text = answer(run)
     assert not NAN.search(text)
-    asked = ReportRun.of(run).main
+    report = ReportRun.of(run)
+    asked = report.main
     assert asked is not None
     folds = cells[asked.name]
+    limits = " ".join(chapter_of(report).limits)
+    at_random = re.search(r"Clips in random order have AP (\S+) ", limits)
     clips = set(clips_of(folds))
     value = ap_of(folds, clips)
     # In a fold of positive clips each order has an AP of 1.
     has_both = [len({y for _, y, _ in of.values()}) == 2 for of in folds.values()]
     if math.isnan(value) or not any(has_both):
         assert f"ranks no clips ({asked.tasks})" in text
+        assert at_random is None
         return
+    assert at_random is not None
+    assert is_printed(at_random[1], ap_at_random(folds))
     found = SENTENCE.search(text)
     assert found is not None, text
     assert found[1] == asked.tasks
