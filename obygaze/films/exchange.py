@@ -72,7 +72,6 @@ from obygaze_features.manifest.model import (
     Clip,
     Header,
     Manifest,
-    Windows,
     ascii_id,
     by_film,
     own_columns,
@@ -84,6 +83,7 @@ from obygaze_features.manifest.times import (
     IN_A_ROW,
     film_rate,
     frames_between,
+    require_times_of_windows,
     times_of_films,
 )
 from obygaze_features.manifest.vocabulary import concepts
@@ -408,7 +408,7 @@ def export_segments(
         if table is not None or fps is not None:
             raise FixUsage("--predictions and --fps are for elan and vtt")
         marked = read_manifest(manifest, workspace=workspace)
-        _require_times_of_windows(marked)
+        require_times_of_windows(marked)
         # Windows have the rate of their film, which is no column of their manifest.
         columns = with_columns_of(marked.clips, marked.columns)
         cells = replace(marked, columns=columns).cells_by_column()
@@ -455,20 +455,6 @@ def export_segments(
         changed,
         of_rates,
     )
-
-
-def _require_times_of_windows(manifest: Manifest) -> None:
-    """Raise an error for windows without times: as rows of a table they would be whole films."""
-    if not isinstance(manifest.clips, Windows):
-        return
-    films = {clip.movie_id for clip in manifest if clip.start_s is None}
-    if films:
-        raise FixInput(
-            "windows of so many pictures have no times where the frame rate varies:"
-            f" {few(sorted(films), 5)}",
-            where=manifest.name,
-            hint="obygaze manifest windows --seconds cuts films by time",
-        )
 
 
 def _changed_since_run(predictions: Path, manifest: Manifest) -> str:
