@@ -26,6 +26,7 @@ from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import (
     FOLD_PREFIX,
     KEEPS_LEVELS,
+    UNKNOWN_FILM,
     Clip,
     Manifest,
     require_numbers,
@@ -452,6 +453,17 @@ def empty_labels(
             sentence += f": {n_left_out} left out, and {n_kept} {kept}"
         sentences.append(sentence)
     return " ".join(sentences)
+
+
+def unknown_films(table: ClipTable) -> str:
+    """Return a sentence on clips of unknown films; "" if there are none."""
+    n_unknown = int(np.sum(table.films == UNKNOWN_FILM))
+    if not n_unknown:
+        return ""
+    return (
+        f"The films of {n_unknown} of {count(len(table), table.counted_as)} are not known: they"
+        " count as one film, and clips of a film may be on both sides of a split."
+    )
 
 
 def unknown_words(
