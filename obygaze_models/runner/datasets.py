@@ -45,7 +45,7 @@ class Dataset(NamedTuple):
 
     def __repr__(self) -> str:
         n_films = len(set(self.groups.tolist()))
-        shape = f"{len(self.X)} clips x {self.X.shape[1]}"
+        shape = f"{len(self.X)} rows x {self.X.shape[1]}"
         return short_repr(
             "Dataset", shape, f"{n_films} films", f"{self.y.sum()} positive"
         )
