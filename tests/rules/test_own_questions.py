@@ -45,7 +45,7 @@ from obygaze_models.protocols.reading import (
     protocol_names,
 )
 from obygaze_models.protocols.schedule import splits_of_task
-from obygaze_models.protocols.schema import Splits, Task
+from obygaze_models.protocols.schema import Data, Splits, Task
 from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.datasets import dataset
 from obygaze_models.runner.inputs import gather
@@ -676,6 +676,27 @@ def test_a_cell_is_a_text_on_every_way_into_a_manifest(
         else:
             with pytest.raises(FixInput, match="in the column 'mood', expected text"):
                 call()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    levels=st.lists(
+        st.sampled_from(("EN", "S", "", "s", "sure", float("nan"))), min_size=2
+    )
+)
+def test_no_clip_is_left_out_for_a_level_that_is_unknown(levels: list[Any]) -> None:
+    """A clip of the level `s` of a manifest in memory was in no class."""
+    clips = [Clip(f"c{n}", "film", level=level) for n, level in enumerate(levels)]
+    manifest = Manifest("m", Header("m"), tuple(clips))
+    try:
+        table = clip_table(manifest, Data(view="raw"))
+        found = task_labels("t", Task(classes={"EN": 0, "S": 1}), table).tolist()
+    except FixInput as error:
+        is_unknown = not {*levels} <= {"EN", "S", ""}
+        assert ("unknown level" in error.message) == is_unknown
+        assert is_unknown or not {"EN", "S"} <= {*levels}
+        return
+    assert found == [{"EN": 0, "S": 1, "": -1}[level] for level in levels]
 
 
 def own_reader(manifest: Manifest) -> Part:
