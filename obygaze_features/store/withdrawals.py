@@ -202,21 +202,32 @@ def rows_of_their_clips(
 ) -> list[int]:
     """Return rows of a store with the other rows of their clips, such as those of annotators.
 
-    Videos and times tell them, and the manifest of the store if the workspace has it.
+    Videos and times tell them, and the manifest of the store if the workspace has it. Of rows that
+    it does not have nobody knows whose they are: what the store will say of them, as `find_row`
+    does, holds here too.
     """
     manifest = store.annotated_manifest(workspace)
     about_ids = {}
     if manifest is not None:
         about_ids = {clip.clip_id: unannotated_id(clip) for clip in manifest}
     clips = []
+    is_known = []
     for row in store.rows:
         about_id = about_ids.get(row.clip_id, row.clip_id)
         identity = identity_of(row, store.record)._replace(clip_id=about_id)
         clips.append(WithdrawnClip(identity, row.movie_id, "named"))
-    named = Withdrawals({}, [clips[number] for number in numbers])
-    return [
-        number for number, clip in enumerate(clips) if named.find(clip.identity).reason
-    ]
+        is_known.append(row.clip_id in about_ids)
+    found = list(numbers)
+    n_before = 0
+    while len(found) > n_before:
+        n_before = len(found)
+        named = Withdrawals({}, [clips[number] for number in found])
+        found = []
+        for number, clip in enumerate(clips):
+            find = named.find if is_known[number] else named.find_row
+            if find(clip.identity).reason:
+                found.append(number)
+    return found
 
 
 def changes_that_withdrew(stores: Sequence[Store]) -> list[Replaced]:

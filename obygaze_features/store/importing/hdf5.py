@@ -413,6 +413,9 @@ def _data_set(handle: Any, where: str, path: str) -> Any:
     if not isinstance(node, h5py.Dataset):
         raise BadRow(f"{path!r} is a group, not an array")
     if node.dtype.hasobject:
+        # The HDF5 library may crash over other objects, such as those of a damaged type.
+        if h5py.check_string_dtype(node.dtype) is None:
+            raise BadRow(f"{path!r} holds neither numbers nor texts")
         check_texts(handle, node)
     return node
 
