@@ -68,6 +68,7 @@ class Withdrawals:
     ) -> None:
         self.reason_of_film = reason_of_film
         self.clips = clips
+        self._films_of_clips = {clip.movie_id for clip in clips} - {"", UNKNOWN_FILM}
         self._clips_of_key: dict[tuple[str | int, ...], list[WithdrawnClip]] = {}
         # Of rows of annotators, the clips that they are about.
         self._clips_of_about_id: dict[str, list[WithdrawnClip]] = {}
@@ -167,6 +168,14 @@ class Withdrawals:
         clips = self._with_keys_of(identity)
         clips += self._clips_of_about_id.get(identity.clip_id, ())
         return self._find(identity, movie_id, clips)
+
+    def may_show(self, identity: Identity, movie_id: str = "") -> bool:
+        """Return whether a row is a window of the film of a withdrawn clip.
+
+        It is another clip, though it may have pictures of this one.
+        """
+        film = movie_id or identity.movie_id
+        return identity.is_window and film in self._films_of_clips
 
     def _with_keys_of(self, identity: Identity) -> list[WithdrawnClip]:
         clips: list[WithdrawnClip] = []
