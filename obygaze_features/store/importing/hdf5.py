@@ -141,9 +141,10 @@ def _attribute(node: Any, name: str) -> Any:
 def text_of(node: Any, name: str) -> str:
     """Return a text that is an attribute; "" if it is something else."""
     value = _attribute(node, name)
-    if isinstance(value, bytes):
-        return value.decode("utf-8")
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        # h5py makes characters that no text has of bytes that are not UTF-8.
+        value = value.encode("utf-8", "surrogateescape")
+    return value.decode("utf-8") if isinstance(value, bytes) else ""
 
 
 def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:

@@ -504,6 +504,17 @@ def test_a_type_that_is_no_text_is_not_read(
         list(clips_in_export(path))
 
 
+def test_a_film_that_is_not_utf_8_is_not_known(tmp_path: Path) -> None:
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as file:
+        file["m-1"] = A[0]
+        file["m-1"].attrs["movie_id"] = "garlic"
+    path.write_bytes(path.read_bytes().replace(b"garlic", b"garl\xffc"))
+    reader = open_features("hdf5", path)
+    assert list(reader.movie_ids) == [None]
+    reader.close()
+
+
 def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         ids = ["m-1", "m-2", "m-3"]
