@@ -515,6 +515,29 @@ def test_a_film_that_is_not_utf_8_is_not_known(tmp_path: Path) -> None:
     reader.close()
 
 
+def test_ids_of_a_parquet_file_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "f.parquet"
+    columns = {"clip_id": ["garlic", "b", "c"], "clip": A.tolist()}
+    settings = {"compression": "none", "write_statistics": False}
+    parquet.write_table(pyarrow.table(columns), path, use_dictionary=False, **settings)
+    path.write_bytes(path.read_bytes().replace(b"garlic", b"garl\xffc"))
+    with pytest.raises(Corrupt, match="Invalid UTF8"):
+        open_features("parquet", path)
+
+
+def test_an_export_without_rows_is_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"clip_id": [], "movie_id": [], "start_s": [], "end_s": []}
+    metadata = {"obygaze_origin": '{"seal": "0"}'}
+    table = pyarrow.table(columns, metadata=metadata)
+    parquet.write_table(table, tmp_path / "f.parquet")
+    with pytest.raises(FixInput, match="no rows"):
+        open_features("parquet", tmp_path / "f.parquet")
+
+
 def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         ids = ["m-1", "m-2", "m-3"]
