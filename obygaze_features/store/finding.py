@@ -80,7 +80,7 @@ WINDOWS = "windows of its film, some of which may show it: look at it"
 ORIGINAL = "features of the store are from it: look at it"
 NO_SEAL = "nothing in it says that obygaze wrote it: look at it"
 ARCHIVES = "archives (.zip, .tar) are not looked into: look at yours"
-# The surest one is said of a file.
+# By what is known of its clips, the surest first; None is said of windows of a film.
 _REMARKS = {SAME: "", UNKNOWN: BY_IDS, OTHER: OTHERS, None: WINDOWS}
 
 
