@@ -263,29 +263,20 @@ def import_targets(folder: Path) -> list[Target]:
         out["clip_id"], out["features"] = ids, vectors
     for name in ids:
         np.save(folder / f"{name}.npy", vectors)
-    # As this program exports it.
-    origin = '{"seal": "0", "arrays": {"clip": ["width"]}}'
-    with h5py.File(folder / "e.h5", "w") as out:
-        out.attrs["obygaze_origin"] = origin
-        for name, row in zip(ids, vectors, strict=True):
-            out[name] = row
-            out[name].attrs.update({"movie_id": name[:3], "start_s": 1.0, "end_s": 2.0})
     read = {path.name: path.read_bytes() for path in folder.iterdir()}
     arrays = {name: read[name] for name in read if name.endswith(".npy")}
-    hdf5 = [{"f.h5": read[name]} for name in ("f.h5", "g.h5", "e.h5")]
+    hdf5 = [{"f.h5": read["f.h5"]}, {"f.h5": read["g.h5"]}]
     return [
         Target("import npz", [{"f.npz": read["f.npz"]}], _import("npz", "f.npz"), 6),
         Target("import hdf5", hdf5, _import("hdf5", "f.h5"), 4),
-        *_tables(folder / "f.parquet", ids, vectors, origin),
+        *_tables(folder / "f.parquet", ids, vectors),
         Target("import npy", [arrays], _import("npy", ""), 5),
         Target("vectors npz", [_vectors(folder)], _vectors_read, 1),
     ]
 
 
-def _tables(
-    path: Path, ids: Sequence[str], vectors: npt.NDArray[Any], origin: str
-) -> list[Target]:
-    """Parquet, where its package is installed."""
+def _tables(path: Path, ids: Sequence[str], vectors: npt.NDArray[Any]) -> list[Target]:
+    """Parquet as this program exports it, where the package for it is installed."""
     if find_spec("pyarrow") is None:
         return []
     import pyarrow
@@ -298,7 +289,8 @@ def _tables(
         "end_s": [1.0, 2.0, 1.0],
         "clip": pyarrow.FixedSizeListArray.from_arrays(vectors.ravel(), 4),
     }
-    table = pyarrow.table(columns, metadata={"obygaze_origin": origin})
+    origin = {"obygaze_origin": '{"seal": "0", "arrays": {"clip": ["width"]}}'}
+    table = pyarrow.table(columns, metadata=origin)
     write_table(table, path, write_page_index=True)
     variants = [{path.name: path.read_bytes()}]
     return [Target("import parquet", variants, _import("parquet", path.name), 4)]
