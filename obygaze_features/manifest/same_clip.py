@@ -106,10 +106,14 @@ class Identity(NamedTuple):
     @property
     def is_whole_file(self) -> bool:
         """Whether the clip is all of its video."""
-        # Windows of a film with an uneven rate have its video and no times; their ids have a colon.
-        is_window = ":" in self.clip_id
+        # Windows of a film with an uneven rate have its video and no times.
         has_times = bool(self.in_file or self.in_either)
-        return bool(self.video) and not has_times and not is_window
+        return bool(self.video) and not has_times and not self.is_window
+
+    @property
+    def is_window(self) -> bool:
+        """Whether it is a window of its film: only their ids have a colon."""
+        return ":" in self.clip_id
 
 
 def known_film(movie_id: str | None) -> str:

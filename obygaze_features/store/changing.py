@@ -239,7 +239,7 @@ def _written(
         manifest=manifest,
         makers=makers,
         replaces=changes_that_withdrew(source.stores),
-        origins=_origins_of(source.stores),
+        origins=origins_of(source.stores),
         terms=terms,
     )
     sentences = [
@@ -256,7 +256,7 @@ def _unit_of(stores: Sequence[Store], workspace: Workspace) -> str:
     return "row" if "row" in [store.unit(workspace) for store in stores] else "clip"
 
 
-def _origins_of(stores: Sequence[Store]) -> list[Origin]:
+def origins_of(stores: Sequence[Store]) -> list[Origin]:
     """Return the stores of which rows are taken, with those of which they took them.
 
     A store that grew is named as it was before, too; what was withdrawn is said by the changes.

@@ -50,7 +50,7 @@ from obygaze_features.store.named_clips import (
 )
 from obygaze_features.store.placing import next_of, seal_at
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import UNKNOWN_FILM, Replaced
+from obygaze_features.store.records import Replaced
 from obygaze_features.store.withdrawals import Withdrawals
 
 # Tables of a store, or of one that is being made, in which the ids stand.
@@ -80,7 +80,8 @@ WINDOWS = "windows of its film, some of which may show it: look at it"
 ORIGINAL = "features of the store are from it: look at it"
 NO_SEAL = "nothing in it says that obygaze wrote it: look at it"
 ARCHIVES = "archives (.zip, .tar) are not looked into: look at yours"
-_REMARKS = {SAME: "", UNKNOWN: BY_IDS, OTHER: OTHERS}
+# By what is known of its clips, the surest first; None is said of windows of a film.
+_REMARKS = {SAME: "", UNKNOWN: BY_IDS, OTHER: OTHERS, None: WINDOWS}
 
 
 class Copy(NamedTuple):
@@ -285,6 +286,7 @@ def _copy_of_finished(
 ) -> Copy | None:
     names_of_reason: dict[str, dict[str, None]] = {}
     has_same_ids = False
+    may_show = False
     n_withdrawn = 0
     for row in store.rows:
         if not row.is_ok:
@@ -298,14 +300,11 @@ def _copy_of_finished(
             _, _, reason = (of_film or found.reason).partition(": ")
             names_of_reason.setdefault(reason, {})[name] = None
         has_same_ids |= found.sameness is OTHER
+        may_show |= withdrawals.may_show(identity, row.movie_id)
     if not n_withdrawn and has_same_ids:
         return Copy(path, kind, remark=OTHERS)
     if not n_withdrawn:
-        # A window is another clip, though it may have pictures of this one.
-        films = {clip.movie_id for clip in withdrawals.clips} - {"", UNKNOWN_FILM}
-        shown = films.intersection(row.movie_id for row in store.rows if row.is_ok)
-        has_windows = bool(store.recipe.grid) and bool(shown)
-        return Copy(path, kind, remark=WINDOWS) if has_windows else None
+        return Copy(path, kind, remark=WINDOWS) if may_show else None
     is_unchanging = BEFORE in path.name or path.name.endswith(NEXT)
     if is_unchanging or path.is_symlink() or path.name.startswith("."):
         return Copy(path, kind)
@@ -335,38 +334,36 @@ def _remark_on(
         return ORIGINAL
     try:
         if kind in (SCORES, MANIFEST):
-            best = _best(clips_in_table(path), withdrawals)
-        elif kind == PAGE:
-            best = _best(clips_in_page(path), withdrawals)
-        elif kind == EXPORT:
-            best = _best_of_export(path, withdrawals, seals)
-        else:
-            best = _best_of_result(path, kind, withdrawals, seals)
+            return _remark_on_clips(clips_in_table(path), withdrawals)
+        if kind == PAGE:
+            return _remark_on_clips(clips_in_page(path), withdrawals)
+        if kind == EXPORT:
+            return _remark_on_export(path, withdrawals, seals)
+        return _remark_on_result(path, kind, withdrawals, seals)
     except (*FOREIGN_DAMAGE, ObygazeError):
         return UNREADABLE
-    return None if best is None else _REMARKS[best]
 
 
-def _best(clips: Iterable[Identity], withdrawals: Withdrawals) -> Sameness | None:
-    """Return whether a withdrawn clip is among some, as surely as that is known; None if not."""
-    best = None
+def _remark_on_clips(clips: Iterable[Identity], withdrawals: Withdrawals) -> str | None:
+    """Return the surest remark on some clips; see `_remark_on`."""
+    found: set[Sameness | None] = set()
     for clip in clips:
         sameness = withdrawals.find(clip).sameness
+        if sameness is not None or withdrawals.may_show(clip):
+            found.add(sameness)
         if sameness is SAME:
-            return SAME
-        if sameness is UNKNOWN or best is None:
-            best = sameness
-    return best
+            break
+    return next((text for known, text in _REMARKS.items() if known in found), None)
 
 
-def _best_of_export(
+def _remark_on_export(
     path: Path, withdrawals: Withdrawals, seals: set[str]
-) -> Sameness | None:
-    best = _best(clips_in_export(_table_of_export(path)), withdrawals)
-    if best is not UNKNOWN:
-        return best
+) -> str | None:
+    remark = _remark_on_clips(clips_in_export(_table_of_export(path)), withdrawals)
+    if remark != BY_IDS:
+        return remark
     origin = read_origin(_table_of_export(path))
-    return SAME if origin is not None and origin.seal in seals else UNKNOWN
+    return "" if origin is not None and origin.seal in seals else BY_IDS
 
 
 def _table_of_export(path: Path) -> Path:
@@ -380,22 +377,22 @@ def _says_who_wrote_it(path: Path, kind: str) -> bool:
     return kind in (RUN, MODEL) and made_by_obygaze(path / _FILE_OF_FOLDER[kind])
 
 
-def _best_of_result(
+def _remark_on_result(
     path: Path, kind: str, withdrawals: Withdrawals, seals: set[str]
-) -> Sameness | None:
-    """Return whether a run or a model has something of withdrawn clips."""
+) -> str | None:
+    """Return the remark on a run or a model; see `_remark_on`."""
     document = (path / _FILE_OF_FOLDER[kind]).read_bytes()
     names_a_seal = any(seal.encode() in document for seal in seals)
     table = path / _TABLE_OF_FOLDER[kind]
     if table.is_file():
-        best = _best(clips_in_table(table), withdrawals)
-        return SAME if best is UNKNOWN and names_a_seal else best
+        remark = _remark_on_clips(clips_in_table(table), withdrawals)
+        return "" if remark == BY_IDS and names_a_seal else remark
     if names_a_seal:
-        return SAME
+        return ""
     with suppress(msgspec.DecodeError, msgspec.ValidationError):
         films = msgspec.json.decode(document, type=_Model).training.films
         if any(film in withdrawals.reason_of_film for film in films):
-            return UNKNOWN
+            return BY_IDS
     return None
 
 

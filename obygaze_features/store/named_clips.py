@@ -145,7 +145,7 @@ def _texts_of_parquet(path: Path) -> dict[str, list[str]]:
 def _clips_of_hdf5(path: Path) -> Iterator[Identity]:
     import h5py
 
-    from obygaze_features.store.importing.hdf5 import check_texts
+    from obygaze_features.store.importing.hdf5 import check_texts, text_of
 
     with h5py.File(path, "r") as file:
         check_texts(file)
@@ -158,7 +158,8 @@ def _clips_of_hdf5(path: Path) -> Iterator[Identity]:
                 check_texts(file, node)
             if is_text or (is_column and key == ID_KEY and node.dtype.kind in "iu"):
                 columns[key] = [_text(value) for value in node[()].tolist()]
-            yield from _as_stored(key, _text(node.attrs.get(FILM_KEY, "")))
+            film = text_of(node, FILM_KEY) if FILM_KEY in node.attrs else ""
+            yield from _as_stored(key, film)
         yield from _of_columns(columns)
 
 

@@ -222,7 +222,7 @@ def _grid_of(store: Store) -> Mapping[str, Any]:
     grid: Mapping[str, Any] | None = sampling.get("grid")
     if grid is None:
         raise FixInput(
-            "this store has features of clips, not of windows",
+            "the recipe of this store does not say that its rows are windows",
             where=store.location,
             hint="obygaze manifest windows --help",
         )

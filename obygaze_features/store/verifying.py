@@ -397,7 +397,7 @@ def compare_with_source(
             if has_replaced(compared, copy):
                 sentence = "its source was replaced since (obygaze store pull)"
             sentence_of_seal = {entry.seal: sentence}
-        elif entry.seal in changed_here and ours.origins == theirs.origins:
+        elif entry.seal in changed_here and _kept(copy) == _kept(compared):
             # Up to the last of these stores, both have one history.
             sentence = "it was changed here, and its source was replaced since"
             sentence_of_seal = {entry.seal: sentence}
@@ -429,12 +429,20 @@ def compare_with_source(
 def has_replaced(later: Store, earlier: Store) -> bool:
     """Return whether a store has taken the place of an earlier one, so that its rows come first.
 
-    A part or a merger lists what was withdrawn from its sources too, but it has other origins: a
-    change keeps them.
+    A part or a merger lists what was withdrawn from its sources too, and so does another import of
+    the same files; but changes keep what these have otherwise.
     """
     seals = [entry.seal for entry in later.record.replaces]
-    has_same_origins = later.record.origins == earlier.record.origins
-    return earlier.seal in seals and has_same_origins
+    return earlier.seal in seals and _kept(later) == _kept(earlier)
+
+
+def _kept(store: Store) -> tuple[object, ...]:
+    """Return what changes of a store keep; clips and arrays are never added to an import."""
+    record = store.record
+    kept = (record.origins, record.fingerprint)
+    if not store.recipe.is_unknown:
+        return kept
+    return (*kept, record.manifest, record.arrays, record.rows.total)
 
 
 def _n_withdrawn(store: Store, withdrawals: Withdrawals) -> int:

@@ -68,6 +68,7 @@ class Withdrawals:
     ) -> None:
         self.reason_of_film = reason_of_film
         self.clips = clips
+        self._films_of_clips = {clip.movie_id for clip in clips} - {"", UNKNOWN_FILM}
         self._clips_of_key: dict[tuple[str | int, ...], list[WithdrawnClip]] = {}
         # Of rows of annotators, the clips that they are about.
         self._clips_of_about_id: dict[str, list[WithdrawnClip]] = {}
@@ -168,6 +169,14 @@ class Withdrawals:
         clips += self._clips_of_about_id.get(identity.clip_id, ())
         return self._find(identity, movie_id, clips)
 
+    def may_show(self, identity: Identity, movie_id: str = "") -> bool:
+        """Return whether a row is a window of the film of a withdrawn clip.
+
+        It is another clip, though it may have pictures of this one.
+        """
+        film = movie_id or identity.movie_id
+        return identity.is_window and film in self._films_of_clips
+
     def _with_keys_of(self, identity: Identity) -> list[WithdrawnClip]:
         clips: list[WithdrawnClip] = []
         for key in _keys_of(identity):
@@ -202,21 +211,32 @@ def rows_of_their_clips(
 ) -> list[int]:
     """Return rows of a store with the other rows of their clips, such as those of annotators.
 
-    Videos and times tell them, and the manifest of the store if the workspace has it.
+    Videos and times tell them, and the manifest of the store if the workspace has it. Of rows that
+    it does not have nobody knows whose they are: what the store will say of them, as `find_row`
+    does, holds here too.
     """
     manifest = store.annotated_manifest(workspace)
     about_ids = {}
     if manifest is not None:
         about_ids = {clip.clip_id: unannotated_id(clip) for clip in manifest}
     clips = []
+    is_known = []
     for row in store.rows:
         about_id = about_ids.get(row.clip_id, row.clip_id)
         identity = identity_of(row, store.record)._replace(clip_id=about_id)
         clips.append(WithdrawnClip(identity, row.movie_id, "named"))
-    named = Withdrawals({}, [clips[number] for number in numbers])
-    return [
-        number for number, clip in enumerate(clips) if named.find(clip.identity).reason
-    ]
+        is_known.append(row.clip_id in about_ids)
+    found = list(numbers)
+    n_before = 0
+    while len(found) > n_before:
+        n_before = len(found)
+        named = Withdrawals({}, [clips[number] for number in found])
+        found = []
+        for number, clip in enumerate(clips):
+            find = named.find if is_known[number] else named.find_row
+            if find(clip.identity).reason:
+                found.append(number)
+    return found
 
 
 def changes_that_withdrew(stores: Sequence[Store]) -> list[Replaced]:

@@ -8,6 +8,7 @@ from fractions import Fraction
 from importlib import import_module
 from itertools import combinations, product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,8 @@ from obygaze_features.store.copying import push
 from obygaze_features.store.describing import describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.recipe import space_id_of
+from obygaze_features.store.records import ManifestMark
+from obygaze_features.store.verifying import verify
 from obygaze_models.evaluation.error_analysis import analyse_success
 from obygaze_models.models.concept_report import concept_quality, shift_test
 from obygaze_models.protocols.clips import clip_table
@@ -995,6 +998,51 @@ def test_a_withdrawn_clip_is_known_in_stores_of_annotators(
     }
     assert (status_of[other] == "withdrawn") == is_withdrawn
     assert status_of["1"] == "ok"
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=NO_FIXTURES)
+@given(
+    rows_of_clips=st.lists(
+        st.lists(st.sampled_from(("", *ANNOTATORS)), min_size=1, unique=True),
+        min_size=1,
+        max_size=3,
+    ),
+    has_times=st.booleans(),
+    has_manifest=st.booleans(),
+    place=st.integers(0, 99),
+)
+def test_what_a_withdrawal_leaves_was_not_withdrawn(
+    rows_of_clips: list[list[str]], has_times: bool, has_manifest: bool, place: int
+) -> None:
+    """A store may have a clip beside rows of annotators about it, as a merger does.
+
+    Where nobody knows whose rows they are, `lake-1.ada` and `lake-1.ben` are one clip if the store
+    has `lake-1`. What stays is not said to be withdrawn from this store.
+    """
+    with TemporaryDirectory() as folder:
+        workspace = Workspace(Path(folder))
+        clips = []
+        for number, names in enumerate(rows_of_clips):
+            span = (2.0 * number, 2.0 * number + 2) if has_times else (None, None)
+            for name in names:
+                clip_id = f"lake-{number}.{name}" if name else f"lake-{number}"
+                extra = {"annotator": name} if name else {}
+                clips.append(Clip(clip_id, "lake", None, "", *span, extra=extra))
+        if has_manifest:
+            manifest = Manifest("films", Header("f"), tuple(clips), ("annotator",))
+            write_manifest(manifest, workspace.manifest("films"))
+        rows = [Row(c.clip_id, c.movie_id, c.start_s, c.end_s) for c in clips]
+        store = workspace.folder("stores") / "films"
+        values = {"clip": np.ones((len(rows), 4), np.float32)}
+        made_store(store, rows, values, manifest=ManifestMark("films", "0" * 64))
+        chosen = clips[place % len(clips)].clip_id
+        made = subset(store, without=[chosen], reason="asked", workspace=workspace)
+        about, _, name = chosen.partition(".")
+        rows_about = [row for row in rows if row.clip_id.partition(".")[0] == about]
+        is_one_clip = has_manifest or about in {row.clip_id for row in rows_about}
+        expected = {row.clip_id for row in rows_about} if is_one_clip else {chosen}
+        assert set(made.clips) == expected
+        assert verify(store, workspace=workspace).warnings == []
 
 
 # Whose rows of a clip the manifest and the store have; "" is a row of nobody.

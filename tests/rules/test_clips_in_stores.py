@@ -36,7 +36,7 @@ from obygaze_features.manifest.model import Clip, Header, ascii_id, unannotated_
 from obygaze_features.manifest.model import Manifest as ClipManifest
 from obygaze_features.store import Row, Store, open_store
 from obygaze_features.store.changing import merge, subset
-from obygaze_features.store.copying import pull
+from obygaze_features.store.copying import pull, push
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.finding import BY_IDS
 from obygaze_features.store.importing.features import import_features
@@ -589,6 +589,54 @@ def test_a_row_that_another_program_has_withdrawn_need_not_say_why(
 
 
 # --- A copy and its source, each of which may change ---
+
+
+@pytest.mark.parametrize("other_array", [False, True])
+@pytest.mark.parametrize("other_backbone", [False, True])
+@pytest.mark.parametrize("other_rows", [False, True])
+def test_another_import_of_a_file_takes_no_place(
+    tmp_path: Path, other_array: bool, other_backbone: bool, other_rows: bool
+) -> None:
+    """It obeys what was withdrawn from the first one, and lists it as that one's changes."""
+    ids = ["a-1", "a-2", "b-1"]
+    vectors = {"one": np.eye(3, 4, dtype="f4"), "two": np.eye(3, 5, dtype="f4")}
+    np.savez(tmp_path / "f.npz", clip_id=ids, movie_id=["a", "a", "b"], **vectors)
+    workspace = Workspace(tmp_path)
+
+    def imported(name: str, array: str, backbone: str, manifest: Any = None) -> Path:
+        place = tmp_path / "stores" / name
+        import_features(
+            "npz",
+            tmp_path / "f.npz",
+            place,
+            arrays={"clip": array},
+            backbone=backbone,
+            manifest=manifest,
+            workspace=workspace,
+        )
+        return place
+
+    first = imported("first", "one", "x")
+    push(first, tmp_path / "there", no_licence=True, workspace=workspace)
+    subset(first, without=["a-1"], reason="asked", workspace=workspace)
+    clips = (Clip("b-1", "b"), Clip("a-2", "a"))
+    manifest = ClipManifest("films", Header("films"), clips) if other_rows else None
+    array = "two" if other_array else "one"
+    backbone = "y" if other_backbone else "x"
+    other = imported("other", array, backbone, manifest)
+    assert [row.status for row in open_store(other).rows].count(OK) == 2
+    if not (other_array or other_backbone or other_rows):
+        # The same rows with the same numbers.
+        push(other, tmp_path / "there", no_licence=True, workspace=workspace)
+        return
+    with pytest.raises(AlreadyThere, match="another store is there"):
+        push(other, tmp_path / "there", no_licence=True, workspace=workspace)
+    with pytest.raises(AlreadyThere, match="another store has this name"):
+        pull(other, tmp_path / "there", workspace=workspace)
+    said = verify(tmp_path / "there", source=other, workspace=workspace).source
+    assert said.startswith("that store has rows of one which replaced it")
+    push(first, tmp_path / "there", no_licence=True, workspace=workspace)
+
 
 STEPS = st.tuples(st.sampled_from(["here", "there", "pull"]), st.sampled_from("abc"))
 

@@ -10,6 +10,7 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -268,9 +269,31 @@ def import_targets(folder: Path) -> list[Target]:
     return [
         Target("import npz", [{"f.npz": read["f.npz"]}], _import("npz", "f.npz"), 6),
         Target("import hdf5", hdf5, _import("hdf5", "f.h5"), 4),
+        *_tables(folder / "f.parquet", ids, vectors),
         Target("import npy", [arrays], _import("npy", ""), 5),
         Target("vectors npz", [_vectors(folder)], _vectors_read, 1),
     ]
+
+
+def _tables(path: Path, ids: Sequence[str], vectors: npt.NDArray[Any]) -> list[Target]:
+    """Parquet as this program exports it, where the package for it is installed."""
+    if find_spec("pyarrow") is None:
+        return []
+    import pyarrow
+    from pyarrow.parquet import write_table
+
+    columns = {
+        "clip_id": ids,
+        "movie_id": [name[:3] for name in ids],
+        "start_s": [0.0, 1.0, 0.0],
+        "end_s": [1.0, 2.0, 1.0],
+        "clip": pyarrow.FixedSizeListArray.from_arrays(vectors.ravel(), 4),
+    }
+    origin = {"obygaze_origin": '{"seal": "0", "arrays": {"clip": ["width"]}}'}
+    table = pyarrow.table(columns, metadata=origin)
+    write_table(table, path, write_page_index=True)
+    variants = [{path.name: path.read_bytes()}]
+    return [Target("import parquet", variants, _import("parquet", path.name), 4)]
 
 
 def _import(format: str, name: str) -> Read:

@@ -20,10 +20,11 @@ from obygaze_features.store import (
     open_store,
     write_store,
 )
+from obygaze_features.store.changing import origins_of
 from obygaze_features.store.joining import refuse_joined
 from obygaze_features.store.layout import MASK, OF_FRAMES
-from obygaze_features.store.records import Origin
 from obygaze_features.store.rows import RowColumns
+from obygaze_features.store.withdrawals import changes_that_withdrew
 
 MAPS = "maps"
 RANDOM_PREFIX = "random "  # how the names of random directions begin
@@ -143,7 +144,8 @@ def write_maps(
             arrays=arrays,
             recipe=recipe,
             manifest=record.manifest,
-            origins=[Origin(source.location, source.seal)],
+            replaces=changes_that_withdrew([source]),
+            origins=origins_of([source]),
             terms=source.terms,
         )
     return WrittenMaps(path, open_store(path).status().counts, len(rows))

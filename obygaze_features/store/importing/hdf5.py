@@ -72,7 +72,7 @@ def open_hdf5(
         export = None
         if ORIGIN_KEY in handle.attrs:
             check_texts(handle)
-            export = read_export_origin(_text_of(handle, ORIGIN_KEY))
+            export = read_export_origin(text_of(handle, ORIGIN_KEY))
         is_plain = id_key is None and not arrays and export is None
         if is_plain and _kinds(handle).get(ID_KEY) is h5py.Dataset:
             id_key = ID_KEY
@@ -120,15 +120,31 @@ def origin_text(path: Path) -> str:
     """Return what an export says of its store."""
     with h5py.File(path, "r") as handle:
         check_texts(handle)
-        return _text_of(handle, ORIGIN_KEY)
+        return text_of(handle, ORIGIN_KEY)
 
 
-def _text_of(node: Any, name: str) -> str:
+def _is_unsafe(dtype: Any) -> bool:
+    """Return whether values are objects and no texts.
+
+    The HDF5 library may crash over them, such as those of a type that is neither, by damage.
+    """
+    return dtype.hasobject and h5py.check_string_dtype(dtype) is None
+
+
+def _attribute(node: Any, name: str) -> Any:
+    """Return an attribute, a number or a text."""
+    if _is_unsafe(node.attrs.get_id(name).dtype):
+        raise ValueError(f"{name} is neither a number nor a text")
+    return node.attrs[name]
+
+
+def text_of(node: Any, name: str) -> str:
     """Return a text that is an attribute; "" if it is something else."""
-    value = node.attrs[name]
-    if isinstance(value, bytes):
-        return value.decode("utf-8")
-    return value if isinstance(value, str) else ""
+    value = _attribute(node, name)
+    if isinstance(value, str):
+        # h5py makes characters that no text has of bytes that are not UTF-8.
+        value = value.encode("utf-8", "surrogateescape")
+    return value.decode("utf-8") if isinstance(value, bytes) else ""
 
 
 def _refuse_ids_beside_arrays(path: Path, handle: Any) -> None:
@@ -390,7 +406,7 @@ def _read_facts(
                 check_texts(handle)
                 is_checked = True
             if FILM_KEY in node.attrs:
-                film = _text_of(node, FILM_KEY) or None
+                film = text_of(node, FILM_KEY) or None
             if export is not None:
                 start_s, end_s = (_time_of(node, key) for key in TIME_KEYS)
         films.append(film)
@@ -401,7 +417,7 @@ def _read_facts(
 
 def _time_of(node: Any, key: str) -> float | None:
     """Return a time that is an attribute; None if it is not there."""
-    return float(node.attrs[key]) if key in node.attrs else None
+    return float(_attribute(node, key)) if key in node.attrs else None
 
 
 def _data_set(handle: Any, where: str, path: str) -> Any:
@@ -412,6 +428,8 @@ def _data_set(handle: Any, where: str, path: str) -> Any:
         raise BadRow(f"nothing under {path!r}") from error
     if not isinstance(node, h5py.Dataset):
         raise BadRow(f"{path!r} is a group, not an array")
+    if _is_unsafe(node.dtype):
+        raise BadRow(f"{path!r} holds neither numbers nor texts")
     if node.dtype.hasobject:
         check_texts(handle, node)
     return node

@@ -127,6 +127,8 @@ class _Table:
                 hint="obygaze store import parquet FILE for each, then obygaze store merge",
             )
         self.first_rows = np.array(first_rows)
+        if not self.n_rows:
+            raise FixInput("the table has no rows", where=str(path))
         self.schema = schemas[0]
         names = self.schema.names
         repeated = sorted({name for name in names if names.count(name) > 1})
@@ -168,11 +170,20 @@ class _Table:
         """Return a column of a group of rows."""
         file, number_in_file = self.groups[number]
         with _damage(file), self.parquet.ParquetFile(file) as opened:
+            # Where what is said of a column is damaged, only reading it is an error: what asks for
+            # its facts would end the process.
+            next(opened.iter_batches(1, [number_in_file], [name]), None)
             metadata = opened.metadata.row_group(number_in_file)
-            n_bytes = _unpacked_bytes(metadata, name)
+            n_bytes = _unpacked_bytes(metadata, opened.schema, name)
             check_memory(n_bytes, f"a group of rows of {name}", str(file))
             table = opened.read_row_group(number_in_file, columns=[name])
-            return table.column(name).combine_chunks()
+            column = table.column(name).combine_chunks()
+            if len(column) != metadata.num_rows:
+                raise ValueError(
+                    f"{name} has {len(column)} rows, expected {metadata.num_rows}"
+                )
+            column.validate(full=True)
+            return column
 
 
 class _Vectors:
@@ -262,19 +273,17 @@ def _damage(file: Path) -> Iterator[None]:
         ) from error
 
 
-def _unpacked_bytes(group: Any, name: str) -> int:
+def _unpacked_bytes(group: Any, schema: Any, name: str) -> int:
     """Return the most that the numbers of a column take in memory.
 
     Equal numbers are written once with how often they come, so that the bytes in the file say
     nothing of it.
     """
     n_values = 0
-    for index in range(group.num_columns):
-        column = group.column(index)
-        if column.path_in_schema == name or column.path_in_schema.startswith(
-            f"{name}."
-        ):
-            n_values += column.num_values
+    for index in range(len(schema)):
+        path = schema.column(index).path
+        if path == name or path.startswith(f"{name}."):
+            n_values += group.column(index).num_values
     return max(int(group.total_byte_size), 8 * n_values)
 
 

@@ -1065,13 +1065,26 @@ def test_windows_of_the_film_of_a_withdrawn_clip_are_to_be_looked_at(
     for name, film in (("cut", "lake"), ("other", "quay")):
         rows = [Row(f"{film}:0", film), Row("pier:0", "pier")]
         made_store(stores / name, rows, values, recipe=recipe)
+        # What travels keeps its windows, and an import has no recipe that says so.
+        for ending, kind in ((".npz", "npz"), (".h5", "hdf5")):
+            sent = workspace.root / f"{name}{ending}"
+            export_features(stores / name, sent, kind)
+            import_features(kind, sent, stores / f"{name}-{kind}")
+        scores = "clip_id,movie_id,score\n" + "".join(
+            f"{row.clip_id},{row.movie_id},.5\n" for row in rows
+        )
+        (workspace.root / f"{name}.csv").write_text(scores)
     made = subset(stores / "clips", without=["c0"], reason="asked", workspace=workspace)
-    (copy,) = made.copies[1:]
-    assert (copy.path.name, copy.command) == ("cut", "")
-    assert str(copy).endswith(
-        "windows of its film, some of which may show it: look at it)"
-    )
+    names = {"cut", "cut.npz", "cut.h5", "cut-npz", "cut-hdf5", "cut.csv"}
+    assert {copy.path.name for copy in made.copies[1:]} == names
+    for copy in made.copies[1:]:
+        assert copy.command == ""
+        assert str(copy).endswith(
+            "windows of its film, some of which may show it: look at it)"
+        )
     made = subset(
         stores / "clips", without=["lake"], reason="asked", workspace=workspace
     )
-    assert "--without lake" in made.copies[-1].command
+    command_of = {copy.path.name: copy.command for copy in made.copies}
+    for name in ("cut", "cut-npz", "cut-hdf5"):
+        assert "--without lake" in command_of[name]

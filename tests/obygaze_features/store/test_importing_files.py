@@ -463,6 +463,81 @@ def test_texts_in_which_hdf5_would_read_for_ever_are_refused(
         open_features("hdf5", tmp_path / "f.h5")
 
 
+# How a type of texts of any length begins; the second byte says that they are texts.
+TEXT_TYPE = bytes.fromhex("19 01 01 00 10 00 00 00")
+
+
+@pytest.mark.parametrize("kind", [0, 3, 9, 15])
+@pytest.mark.parametrize("place", ["ids", "origin", "film"])
+def test_a_type_that_is_no_text_is_not_read(
+    tmp_path: Path, place: str, kind: int
+) -> None:
+    """Over some of these, libhdf5 ends the process with a segmentation fault."""
+    path = tmp_path / "f.h5"
+    text = h5py.string_dtype()
+    with h5py.File(path, "w") as file:
+        if place == "ids":
+            file.create_dataset("clip_id", data=["m-1", "m-2", "m-3"], dtype=text)
+            file["clip"] = A
+        else:
+            file["m-1"] = A[0]
+            node = file if place == "origin" else file["m-1"]
+            name = "obygaze_origin" if place == "origin" else "movie_id"
+            node.attrs.create(name, "m", dtype=text)
+    data = path.read_bytes()
+    assert data.count(TEXT_TYPE) == 1
+    path.write_bytes(data.replace(TEXT_TYPE, bytes([0x19, kind]) + TEXT_TYPE[2:]))
+    if place == "ids":
+        with pytest.raises(FixInput, match="'clip_id' holds neither numbers nor texts"):
+            open_features("hdf5", path)
+        return
+    assert read_origin(path) is None
+    if place == "origin":
+        with pytest.raises(Corrupt, match="neither a number nor a text"):
+            open_features("hdf5", path)
+        return
+    # A damaged attribute says nothing of the film.
+    reader = open_features("hdf5", path)
+    assert list(reader.clip_ids) == ["m-1"] and list(reader.movie_ids) == [None]
+    reader.close()
+    with pytest.raises(ValueError, match="neither a number nor a text"):
+        list(clips_in_export(path))
+
+
+def test_a_film_that_is_not_utf_8_is_not_known(tmp_path: Path) -> None:
+    path = tmp_path / "f.h5"
+    with h5py.File(path, "w") as file:
+        file["m-1"] = A[0]
+        file["m-1"].attrs["movie_id"] = "garlic"
+    path.write_bytes(path.read_bytes().replace(b"garlic", b"garl\xffc"))
+    reader = open_features("hdf5", path)
+    assert list(reader.movie_ids) == [None]
+    reader.close()
+
+
+def test_ids_of_a_parquet_file_that_are_not_utf_8_are_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "f.parquet"
+    columns = {"clip_id": ["garlic", "b", "c"], "clip": A.tolist()}
+    settings = {"compression": "none", "write_statistics": False}
+    parquet.write_table(pyarrow.table(columns), path, use_dictionary=False, **settings)
+    path.write_bytes(path.read_bytes().replace(b"garlic", b"garl\xffc"))
+    with pytest.raises(Corrupt, match="Invalid UTF8"):
+        open_features("parquet", path)
+
+
+def test_an_export_without_rows_is_refused(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"clip_id": [], "movie_id": [], "start_s": [], "end_s": []}
+    metadata = {"obygaze_origin": '{"seal": "0"}'}
+    table = pyarrow.table(columns, metadata=metadata)
+    parquet.write_table(table, tmp_path / "f.parquet")
+    with pytest.raises(FixInput, match="no rows"):
+        open_features("parquet", tmp_path / "f.parquet")
+
+
 def test_a_text_that_is_longer_than_its_file_takes_no_memory(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "f.h5", "w") as file:
         ids = ["m-1", "m-2", "m-3"]

@@ -12,6 +12,8 @@ from support.maps import GRID, token_store
 
 from obygaze.audits.maps.stores import MAPS, write_maps
 from obygaze_features.store import Reason, open_store, verify
+from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.records import Origin
 
 NAMES = ("Look", "random 1")
 
@@ -39,7 +41,9 @@ def test_clips_without_maps_are_failed_rows_with_the_reason(tmp_path: Path) -> N
     store = open_store(tmp_path / "maps")
     verify(store, hashes=True).require_ok()
     assert store.status().reasons == {1: broken}
-    assert [origin.seal for origin in store.record.origins] == [source.seal]
+    assert store.record.origins == (Origin("tokens", source.seal),)
+    # It is given to others: nothing in it says where it was made.
+    assert str(tmp_path).encode() not in store.store_json()
     sections = store.recipe.to_json()
     assert sections.pop(MAPS) == {
         "method": "none",
@@ -48,6 +52,23 @@ def test_clips_without_maps_are_failed_rows_with_the_reason(tmp_path: Path) -> N
     }
     assert sections == source.recipe.to_json()
     assert store.terms == source.terms
+
+
+def test_maps_know_what_was_withdrawn_from_the_store_of_their_clips(
+    tmp_path: Path,
+) -> None:
+    """Beside maps of before, which have the clip, they do not bring it back."""
+    source = token_store(tmp_path / "tokens", films(2, 3), VISUAL[:1])
+    clip_ids = [*source][:2]
+    maps = np.random.default_rng(0).normal(size=(2, len(NAMES), *GRID))
+    write_maps(tmp_path / "before", source, clip_ids, NAMES, {}, maps)
+    subset(tmp_path / "tokens", without=clip_ids[:1], reason="x", workspace=tmp_path)
+    source = open_store(tmp_path / "tokens")
+    write_maps(tmp_path / "after", source, clip_ids[1:], NAMES, {}, maps[1:])
+    stores = [tmp_path / "before", tmp_path / "after"]
+    made = merge(stores, tmp_path / "both", workspace=tmp_path)
+    rows = {row.clip_id: row.status for row in open_store(made.path).rows}
+    assert rows == {clip_ids[0]: "withdrawn", clip_ids[1]: "ok"}
 
 
 def test_without_a_result_for_each_clip_there_is_no_store(tmp_path: Path) -> None:
