@@ -6,14 +6,15 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
 from support import experiments
 from support.cli import call_obygaze
 from support.experiments import (
@@ -58,11 +59,14 @@ from obygaze_features.store.describing import describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.recipe import space_id_of
 from obygaze_models.evaluation.error_analysis import analyse_success
+from obygaze_models.evaluation.metrics import average_precision
+from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.concept_report import concept_quality, shift_test
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.scores import expected_random
 from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.summary import cells_of
 
@@ -708,7 +712,38 @@ def test_annotators_who_place_a_clip_apart_are_refused_at_import(
     assert not (tmp_path / "films.toml").exists()
 
 
-def test_an_interval_is_not_narrower_since_annotators_agree(tmp_path: Path) -> None:
+@given(
+    st.integers(1, 3).flatmap(
+        lambda n_rows: st.lists(
+            st.tuples(st.integers(0, 2), st.tuples(*[st.booleans()] * n_rows)),
+            min_size=1,
+            max_size=5,
+        )
+    )
+)
+def test_an_order_is_of_clips_whatever_their_annotators_say(
+    clips: list[tuple[int, tuple[bool, ...]]],
+) -> None:
+    """Average precision is that of each order of the clips, and its mean over all orders."""
+    y = np.array([labels for _, labels in clips])
+    scores = np.array([float(score) for score, _ in clips])
+    numbers = np.broadcast_to(np.arange(len(y))[:, None], y.shape)
+    assume(y.any())
+    found = []
+    for order in permutations(range(len(y))):
+        in_order = 10 * scores + np.array(order)
+        of_rows = np.broadcast_to(in_order[:, None], y.shape)
+        found.append(average_precision_score(y.ravel(), of_rows.ravel()))
+    of_rows = np.broadcast_to(scores[:, None], y.shape)
+    predictions = Predictions.of(y.ravel(), of_rows.ravel(), clips=numbers.ravel())
+    assert average_precision(predictions) == pytest.approx(np.mean(found))
+    if len(set(scores.tolist())) == 1:
+        one_unit = np.zeros(y.size, dtype=np.intp)
+        at_random = expected_random(y.ravel(), one_unit, 1, 0.5, clips=numbers.ravel())
+        assert at_random(np.ones((1, 1)))["ap"] == pytest.approx(np.mean(found))
+
+
+def test_values_are_the_same_since_annotators_agree(tmp_path: Path) -> None:
     """Of a nearly perfect AUC the interval is that of the number of clips."""
     single = films(8, 20)
     rows = []
@@ -719,16 +754,25 @@ def test_an_interval_is_not_narrower_since_annotators_agree(tmp_path: Path) -> N
     several = Manifest(single.name, single.header, tuple(rows), ("annotator",))
     X = planted(single, strength=2)
     store = experiments.store_of(tmp_path / "store", single, X)
-    one_pair = ('grid.models=["ridge"]', "report.concepts=false", *ONE_PAIR)
+    one_pair = (*ONE_PAIR, 'grid.models=["ridge"]', 'grid.baselines=["random"]')
     intervals = []
+    precisions = []
     for manifest in (single, several):
         run = run_on(tmp_path, quick("honest", *one_pair), manifest, {"x": store})
         for row in run.results:
             is_asked = (row["model"], row["metric"]) == ("ridge", "auc")
             if is_asked and not row["film"] and not row["against_model"]:
                 intervals.append((row["value"], row["low"], row["high"]))
+        of_run = {}
+        for (*_, model), cell in run.tested_cells.items():
+            (rows,) = [rows for rows in cells_of(run) if rows.model == model]
+            assert cell.value["ap"] == pytest.approx(rows.value("ap"), nan_ok=True)
+            of_run[model] = rows.value("ap")
+        precisions.append(of_run)
     of_clips, of_rows = intervals
     assert of_clips[0] > 0.95 and of_rows == pytest.approx(of_clips)
+    assert {"ridge", "random"} <= precisions[0].keys()
+    assert precisions[1] == pytest.approx(precisions[0])
 
 
 def test_runs_are_compared_on_clips_whoever_labelled_them(tmp_path: Path) -> None:
