@@ -1121,6 +1121,31 @@ def test_rows_of_one_clip_have_one_score(tmp_path: Path) -> None:
     assert {len(scores) for scores in scores_of.values()} == {1}
 
 
+def test_rows_of_one_clip_have_one_margin_of_each_concept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, several = one_and_several(Layout(4, True, False, 0))
+    # The last rows of a product are rounded in another way, if their number is odd.
+    several = several.with_clips(several.clips[:-1])
+    random = np.random.default_rng(0)
+    X = np.repeat(random.normal(size=(60, 257)), 3, axis=0).astype(np.float32)[:-1]
+    store = experiments.store_of(tmp_path / "store", several, X)
+    ranked: list[tuple[Any, Any]] = []
+
+    def quality(margins: Any, *args: Any, clips: Any, **options: Any) -> Any:
+        ranked.append((margins, clips))
+        return concept_quality(margins, *args, clips=clips, **options)
+
+    monkeypatch.setattr("obygaze_models.models.concept_report.concept_quality", quality)
+    changes = ('grid.models=["pcbm-lr"]', "models.pcbm-lr.tolerance=0.1")
+    protocol = quick("honest", *ONE_PAIR, *changes, replicates=2)
+    run_on(tmp_path, protocol, several, {"x": store})
+    ((margins, clips),) = ranked
+    assert len(np.unique(clips)) == 60
+    for clip in np.unique(clips):
+        assert len(np.unique(margins[clips == clip], axis=0)) == 1
+
+
 def test_equal_features_are_tied_whatever_their_scores_were_rounded_to() -> None:
     equal = np.array([0, 1, 0, -1, 1])
     features = Features(
