@@ -61,7 +61,9 @@ from obygaze_features.store.recipe import space_id_of
 from obygaze_models.evaluation.error_analysis import analyse_success
 from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concept_report import concept_quality, shift_test
+from obygaze_models.models.erasure import fit_eraser
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
 from obygaze_models.runner.features import Features
@@ -995,6 +997,9 @@ def test_too_few_clips_are_too_few_however_many_annotators_agree(n_rows: int) ->
     assert [factor.name for factor in of_all.factors] == ["dark"]
     assert alba.left_out == {"dark": "2 of 24 clips are with it"}
     assert cove.note == "4 clips, 5 are needed for 1 factors"
+    X = np.random.default_rng(0).normal(size=(52, 4))[clips]
+    with pytest.raises(FixTraining, match="got 2 and 50"):
+        fit_eraser(X, (clips < 2)[:, None].astype(int), ["Look"], clips)
 
 
 @pytest.mark.parametrize("has_times", [True, False])
