@@ -238,8 +238,11 @@ def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:
 def _level_mean(level: str, by_film: Mapping[str, Sequence[float]]) -> LevelMean:
     if not by_film:
         return LevelMean(level, 0, 0, None, [None, None])
-    numbers = [number for of_film in by_film.values() for number in of_film]
-    films = [film for film, of_film in by_film.items() for _ in of_film]
+    numbers: list[float] = []
+    films: list[str] = []
+    for film, of_film in by_film.items():
+        numbers += of_film
+        films += [film] * len(of_film)
     interval = ratio_interval(numbers, np.ones(len(numbers)), films)
     return LevelMean(level, len(numbers), len(by_film), fmean(numbers), interval)
 
