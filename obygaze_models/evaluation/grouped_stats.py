@@ -178,14 +178,19 @@ class GroupedStats:
         return len(self.units) < min(len(self.codes) // 2, MOST_TABLED)
 
     @cached_property
-    def ranks(self) -> FloatArray:
-        """The sums over the places of each unit at or above each distinct score."""
-        order, ends = self.order
-        values = self.places.values[:, order]
-        units = np.searchsorted(self.units, self.places.codes[order])
-        tables = np.zeros((len(values), len(self.units), len(order)))
-        tables[:, units, np.arange(len(order))] = values
-        return np.asarray(np.cumsum(tables, axis=2)[:, :, ends])
+    def known_ranks(self) -> dict[int, FloatArray]:
+        """What `ranks` has returned so far."""
+        return {}
+
+    def ranks(self, summed: int) -> FloatArray:
+        """Return the sums over the places of each unit at or above each distinct score."""
+        if summed not in self.known_ranks:
+            order, ends = self.order
+            units = np.searchsorted(self.units, self.places.codes[order])
+            table = np.zeros((len(self.units), len(order)))
+            table[units, np.arange(len(order))] = self.places.values[summed, order]
+            self.known_ranks[summed] = np.cumsum(table, axis=1)[:, ends]
+        return self.known_ranks[summed]
 
     @cached_property
     def squared_errors(self) -> FloatArray:
@@ -284,7 +289,7 @@ class DrawnSums:
         """Return the weighted sums over the places at or above each distinct score."""
         stats = self.stats
         if stats.has_tables:
-            return np.asarray(weights[:, stats.units] @ stats.ranks[summed])
+            return np.asarray(weights[:, stats.units] @ stats.ranks(summed))
         order, ends = stats.order
         places = stats.places
         weighted = weights[:, places.codes[order]] * places.values[summed, order]
