@@ -41,7 +41,7 @@ LEAST_FILMS = 6
 class LevelMean:
     """The mean number of concepts of the clips of one level, with its interval over films.
 
-    The mean is over the labels of all annotators; `n_clips` counts a clip once.
+    Of a clip with labels of several annotators at this level, it is the mean of these.
     """
 
     level: str
@@ -223,31 +223,34 @@ def audit_levels(
 
 def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:
     """Return the mean number of concepts at each level, and the steps between levels."""
-    counts: dict[str, dict[str, list[int]]] = {level: {} for level in LEVELS[1:]}
-    for clip in clips:
-        by_film = counts[clip.level]
-        by_film.setdefault(clip.movie_id, []).append(len(clip.concepts))
+    counts: dict[str, dict[str, list[float]]] = {level: {} for level in LEVELS[1:]}
     levels = []
-    for level in counts:
-        levels.append(_level_mean(level, [row for row in clips if row.level == level]))
+    for level, by_film in counts.items():
+        of_level = [clip for clip in clips if clip.level == level]
+        for rows in clips_of_rows(of_level):
+            n_concepts = fmean(len(row.concepts) for row in rows)
+            by_film.setdefault(rows[0].movie_id, []).append(n_concepts)
+        levels.append(_level_mean(level, by_film))
     steps = [_step(lower, higher, counts) for lower, higher in STEPS]
     return AnnotatorLevels(name, tuple(levels), tuple(steps))
 
 
-def _level_mean(level: str, rows: Sequence[Clip]) -> LevelMean:
-    if not rows:
+def _level_mean(level: str, by_film: Mapping[str, Sequence[float]]) -> LevelMean:
+    if not by_film:
         return LevelMean(level, 0, 0, None, [None, None])
-    numbers = [len(row.concepts) for row in rows]
-    films = [row.movie_id for row in rows]
+    numbers: list[float] = []
+    films: list[str] = []
+    for film, of_film in by_film.items():
+        numbers += of_film
+        films += [film] * len(of_film)
     interval = ratio_interval(numbers, np.ones(len(numbers)), films)
-    n_clips = len(clips_of_rows(rows))
-    return LevelMean(level, n_clips, len(set(films)), fmean(numbers), interval)
+    return LevelMean(level, len(numbers), len(by_film), fmean(numbers), interval)
 
 
 def _step(
     lower: str,
     higher: str,
-    counts: Mapping[str, Mapping[str, Sequence[int]]],
+    counts: Mapping[str, Mapping[str, Sequence[float]]],
 ) -> Step:
     """Return how much the number of concepts rises from one level to the next within films."""
     films = sorted(counts[lower].keys() & counts[higher].keys())

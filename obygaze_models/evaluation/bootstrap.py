@@ -93,7 +93,6 @@ def estimate(
     n_replicates: int = 2000,
     seed: int = 0,
     n_folds: int | None = None,
-    clips: IntArray | None = None,
 ) -> dict[str, Estimate]:
     """Return each metric with its interval over films.
 
@@ -104,7 +103,6 @@ def estimate(
         n_replicates: The number of bootstrap replicates.
         seed: The seed of the draws.
         n_folds: The number of folds that the predictions were pooled from, if any.
-        clips: The number of the clip that each row is about; without it, each row is one.
     """
     names = list(names)
 
@@ -126,7 +124,7 @@ def estimate(
         value = float(point[name][0])
         interval = drawn[name]
         if name in RANKING_METRICS:
-            labels = labels_of_clips(predictions.y, clips)
+            labels = labels_of_clips(predictions.y, predictions.clips)
             n_clips = RANKING_METRICS[name].n_behind(labels)
             interval = not_narrower_than_clips(interval, value, n_clips)
         estimates[name] = Estimate(name, value, interval)

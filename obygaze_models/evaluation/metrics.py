@@ -26,7 +26,6 @@ from obygaze_models.evaluation.grouped_stats import (
     divide,
     mean_over_folds,
     mean_within_units,
-    precision_of_ties,
 )
 from obygaze_models.evaluation.predictions import BoolArray, FloatArray, Predictions
 
@@ -39,13 +38,13 @@ class RandomOrder:
 
     Attributes:
         prevalence: The share of positive clips, an entry for each resampling; NaN without clips.
-        n: The number of distinct clips: a clip that is drawn twice has one rank.
         share: The share that is called positive.
+        ap: The average precision, the mean over all orders.
     """
 
     prevalence: FloatArray
-    n: FloatArray
     share: float
+    ap: FloatArray
 
     @cached_property
     def counts(self) -> Confusion:
@@ -209,18 +208,6 @@ def _accuracy_at_random(order: RandomOrder) -> FloatArray:
 # ---- metrics of the order ----
 
 
-def random_ap(prevalence: ArrayLike, n: ArrayLike) -> FloatArray:
-    """Return the mean AP of a random order, a little above the prevalence.
-
-    Args:
-        prevalence: The share of positive clips, of one test or many; at 0 there is no AP (NaN).
-        n: The number of clips of each test.
-    """
-    n = np.asarray(n, dtype=np.float64)
-    n_positive = np.asarray(prevalence, dtype=np.float64) * n
-    return divide(precision_of_ties(n_positive, n, n), n_positive)
-
-
 def _average_precision(sums: Sums) -> FloatArray:
     return sums.average_precision
 
@@ -283,7 +270,7 @@ SHARE_POSITIVE = _of_decisions(
 AP = Metric(
     "ap",
     _average_precision,
-    lambda order: random_ap(order.prevalence, order.n),
+    lambda order: order.ap,
     title="AP",
     ranking=Ranking(
         partial(mean_over_folds, metric=_average_precision),

@@ -18,14 +18,24 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Label, score and decision of each clip, checked once."""
+    """Label, score and decision of each row, checked once.
+
+    `clips` has the number of the clip that each row is about; without it, each row is one.
+    """
 
     y: BoolArray
     score: FloatArray
     decision: BoolArray
+    clips: IntArray | None = None
 
     @classmethod
-    def of(cls, y: ArrayLike, score: ArrayLike, threshold: ArrayLike = 0.5) -> Self:
+    def of(
+        cls,
+        y: ArrayLike,
+        score: ArrayLike,
+        threshold: ArrayLike = 0.5,
+        clips: IntArray | None = None,
+    ) -> Self:
         """Return checked predictions; a clip is positive where its score is above the threshold.
 
         A score equal to the threshold is negative, as with the argmax of two equal probabilities.
@@ -34,23 +44,28 @@ class Predictions:
             y: The labels, 0 or 1.
             score: The score of each clip.
             threshold: One threshold, or one for each clip.
+            clips: The number of the clip that each row is about; without it, each row is one.
         """
         truth = as_truth(y)
         scores = as_scores(score, truth.size)
-        return cls(truth, scores, scores > np.asarray(threshold, dtype=np.float64))
+        decision = scores > np.asarray(threshold, dtype=np.float64)
+        return cls(truth, scores, decision, clips)
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
         """Return the rows of all parts, one after the other."""
+        clips = [part.clips for part in parts if part.clips is not None]
         return cls(
             np.concatenate([part.y for part in parts]),
             np.concatenate([part.score for part in parts]),
             np.concatenate([part.decision for part in parts]),
+            np.concatenate(clips) if clips else None,
         )
 
     def take(self, rows: IntArray | BoolArray) -> Self:
         """Return the predictions of some rows."""
-        return type(self)(self.y[rows], self.score[rows], self.decision[rows])
+        clips = None if self.clips is None else self.clips[rows]
+        return type(self)(self.y[rows], self.score[rows], self.decision[rows], clips)
 
     def __len__(self) -> int:
         return int(self.y.size)

@@ -72,7 +72,7 @@ def concept_quality(
                 "clips with the concept and clips without it are both required",
                 where=name,
             )
-        predictions = Predictions.of(present, scores[rows], threshold=0.0)
+        predictions = Predictions.of(present, scores[rows], 0.0, clips[rows])
         metrics = estimate(
             predictions,
             films[rows],
@@ -80,7 +80,6 @@ def concept_quality(
             n_replicates=n_replicates,
             seed=seed,
             n_folds=n_folds,
-            clips=clips[rows],
         )
         p = shift_test(scores[rows], present, films[rows], n_folds, clips[rows])
         tested.append((name, len(present), int(present.sum()), metrics, p))

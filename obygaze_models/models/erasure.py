@@ -18,11 +18,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.models.common import FixTraining, Floats
+from obygaze_models.models.common import FixTraining, Floats, Ints
 
 # Singular values below this share of the largest are rounding: of concepts that follow from others.
 SMALLEST = 1e-9
-MIN_ROWS = 3
+MIN_CLIPS = 3
 
 
 class Leace:
@@ -93,23 +93,26 @@ def _basis(columns: Floats) -> Floats:
     return np.asarray(left[:, sizes > SMALLEST * max(sizes[0], SMALLEST)])
 
 
-def fit_eraser(X: Any, targets: NDArray[np.int64], names: Sequence[str]) -> Leace:
+def fit_eraser(
+    X: Any, targets: Ints, names: Sequence[str], clips: NDArray[Any]
+) -> Leace:
     """Return an eraser that is fitted on the rows whose targets are 0 or 1.
 
-    A concept that fewer than three of them have, or lack, is an error that names it.
+    A concept that fewer than three clips of them have, or lack, is an error that names it.
 
     Args:
         X: The features.
         targets: For each row and concept 1 with it, 0 without, -1 for no example.
         names: The names of the concepts.
+        clips: The number of the clip that each row is about.
     """
     examples = np.flatnonzero((targets >= 0).all(axis=1))
     for name, column in zip(names, targets[examples].T, strict=True):
-        n_with = int(column.sum())
-        n_without = len(column) - n_with
-        if min(n_with, n_without) < MIN_ROWS:
+        n_with = len(np.unique(clips[examples][column == 1]))
+        n_without = len(np.unique(clips[examples][column == 0]))
+        if min(n_with, n_without) < MIN_CLIPS:
             raise FixTraining(
-                f"erasing requires {MIN_ROWS} training clips with the concept and {MIN_ROWS} "
+                f"erasing requires {MIN_CLIPS} training clips with the concept and {MIN_CLIPS} "
                 f"without, got {n_with} and {n_without}",
                 where=name,
             )

@@ -564,8 +564,4 @@ def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> st
             f"; positive for one and negative for another: {few(opposite)}, where the one score of"
             " a clip is wrong for one of them, so that no model reaches 1"
         )
-    text += (
-        ". The guess `random` orders rows, and a model gives all rows of a clip one score: with"
-        " such scores, guessing may have a slightly higher AP"
-    )
     return " ".join([f"{text}.", *sentences])

@@ -194,7 +194,8 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
         of_rows = found.margins(of_fold.machines.X)[tested]
         for column, name in enumerate(map(str, found.concepts_)):
             if name in names:
-                margins[tested, names.index(name)] = of_rows[:, column]
+                tied = vectors.features.tied(clips[tested], of_rows[:, column])
+                margins[tested, names.index(name)] = tied
     of_concepts = vectors.targets(settings["against"])
     # Sentences may be of what no clip is labelled with.
     targets = np.full((len(clips), len(names)), -1)

@@ -132,7 +132,7 @@ class FitContext:
             steps.append(scaling.scaled)
             X = scaling.scaled(X)
         if self.erase:
-            eraser = self._eraser(X, rows)
+            eraser = self._eraser(X, held.train)
             steps.append(eraser.transform)
             X = eraser.transform(X)
         steps.append(as_float32)
@@ -146,11 +146,13 @@ class FitContext:
             steps=steps,
         )
 
-    def _eraser(self, X: Any, rows: IntArray) -> Leace:
+    def _eraser(self, X: Any, clips: IntArray) -> Leace:
+        rows = self.features.row_of[clips]
+        numbers = self.table.clip_numbers[clips]
         names = self.table.concept_names
         columns = [names.index(name) for name in self.erase]
         targets = self.vectors.targets("absent")[:, columns]
-        return fit_eraser(X[rows], targets[rows], self.erase)
+        return fit_eraser(X[rows], targets[rows], self.erase, numbers)
 
 
 def refuse_one_class(labels: LabelArray, held: HeldOut) -> None:

@@ -107,6 +107,11 @@ class HeldOut:
             return self.clips[self.train]
         return films
 
+    @property
+    def tested_clips(self) -> IntArray | None:
+        """The number of the clip of each tested row; None where no two rows share one."""
+        return None if self.clips is None else self.clips[self.test]
+
     def key_of(self, *fields: str) -> tuple[bytes, ...]:
         """Return a hash of the rows of each field, as a key of what depends on them alone."""
         key = []

@@ -216,7 +216,9 @@ class Cell:
         by_fold = []
         for fold in folds:
             y = fold.predictions.y
-            by_fold.append(expected_random(y, fold.codes, n_units, share, further))
+            clips = fold.predictions.clips
+            expected = expected_random(y, fold.codes, n_units, share, further, clips)
+            by_fold.append(expected)
 
         def compute(weights: FloatArray) -> MetricValues:
             values = pooled(weights)
@@ -278,7 +280,12 @@ class Cell:
         for t in self.tested:
             one_unit = np.zeros(len(t.rows), dtype=np.intp)
             expected = expected_random(
-                t.predictions.y, one_unit, 1, self.share, self.further_metrics
+                t.predictions.y,
+                one_unit,
+                1,
+                self.share,
+                self.further_metrics,
+                t.predictions.clips,
             )
             values_of_tests.append(_at_weight_one(expected))
         return values_of_tests
@@ -503,19 +510,21 @@ def expected_random(
     n_units: int,
     share: float,
     further_metrics: Sequence[str] = (),
+    clips: IntArray | None = None,
 ) -> Statistics:
     """Return the expected metrics of calling a random share positive, under weights of units.
 
-    Metrics of own code are, as F1, those of the expected counts.
+    Metrics of own code are, as F1, those of the expected counts. AP is that of one score for all.
     """
     size = np.bincount(codes, minlength=n_units)
     positive = np.bincount(codes, weights=y, minlength=n_units)
+    all_tied = GroupedStats(Predictions.of(y, np.zeros(len(y)), clips=clips), codes)
 
     def compute(weights: FloatArray) -> MetricValues:
         order = RandomOrder(
             prevalence=divide(weights @ positive, weights @ size),
-            n=np.maximum((weights > 0) @ size, 1).astype(np.float64),
             share=share,
+            ap=all_tied.under(weights).average_precision,
         )
         values = {}
         for name in (*MARGIN_METRICS, *further_metrics):

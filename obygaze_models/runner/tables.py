@@ -33,9 +33,9 @@ from obygaze_features.core.files import (
 from obygaze_features.core.notebook import data_frame, short_repr
 from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
-from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.leakage import Leak, numbers_of
 from obygaze_models.evaluation.metrics import BRIER, PREVALENCE, ranking_metric
-from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.evaluation.predictions import IntArray, Predictions
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.runner.rows import (
     RUN_TABLES,
@@ -103,11 +103,13 @@ def prediction_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[Predict
 class ClipNumbers:
     """The clips that some runs tested: a number for each, and its film.
 
-    A clip has the ids of its film and its own. Other data may have clips of the same name.
+    A clip has the ids of its film and its own. Other data may have clips of the same name. `clips`
+    has the number of the clip that each is about, where several rows are.
     """
 
     number_of: Mapping[tuple[str, str], int]
     films: NDArray[np.str_]
+    clips: IntArray
 
     @classmethod
     def of(
@@ -126,7 +128,12 @@ class ClipNumbers:
         ordered = sorted(set(about.values()))
         films = np.array([film for film, _ in ordered], dtype=np.str_)
         numbers = {name: number for number, name in enumerate(ordered)}
-        return cls({row: numbers[name] for row, name in about.items()}, films)
+        clip_of_row: dict[str, str] = {}
+        for run in runs:
+            clip_of_row |= run.about.get("clip_of_row", {})
+        clips = [f"{film} {clip_of_row.get(name, name)}" for film, name in ordered]
+        number_of = {row: numbers[name] for row, name in about.items()}
+        return cls(number_of, films, numbers_of(clips))
 
 
 def _clip_of(row: PredictionRow) -> tuple[str, str]:
@@ -207,6 +214,7 @@ def _cell(
             np.array([row["y"] for row in of_fit], dtype=np.bool_),
             np.array([row["score"] for row in of_fit], dtype=np.float64),
             np.array([row["decision"] for row in of_fit], dtype=np.bool_),
+            clips.clips[numbers],
         )
         fold = ScoredFold(
             fit[0],

@@ -6,15 +6,16 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
 from support import experiments
 from support.cli import call_obygaze
 from support.experiments import (
@@ -61,11 +62,16 @@ from obygaze_features.store.recipe import space_id_of
 from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.verifying import verify
 from obygaze_models.evaluation.error_analysis import analyse_success
+from obygaze_models.evaluation.metrics import average_precision
+from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concept_report import concept_quality, shift_test
+from obygaze_models.models.erasure import fit_eraser
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.scores import expected_random
 from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.summary import cells_of
 
@@ -197,13 +203,11 @@ def test_audits_of_a_manifest_count_clips(labelled: list[Labelled]) -> None:
         else:
             assert audit_annotations(several, **groups).to_json() == expected
     if {"HN", "S"} & set(levels):
-        audited = audit_levels(several)
-        assert [level.n_clips for level in audited.annotators[0].levels] == [
+        of_all, *_ = audit_levels(several).annotators
+        assert [level.n_clips for level in of_all.levels] == [
             levels.count(level) for level in LEVELS[1:]
         ]
-        assert [level.n_films for level in audited.annotators[0].levels] == [
-            level.n_films for level in audit_levels(single).annotators[0].levels
-        ]
+        assert of_all == audit_levels(single).annotators[0]
     assert compute_stats(several).different_clips == len(labelled)
 
 
@@ -711,7 +715,38 @@ def test_annotators_who_place_a_clip_apart_are_refused_at_import(
     assert not (tmp_path / "films.toml").exists()
 
 
-def test_an_interval_is_not_narrower_since_annotators_agree(tmp_path: Path) -> None:
+@given(
+    st.integers(1, 3).flatmap(
+        lambda n_rows: st.lists(
+            st.tuples(st.integers(0, 2), st.tuples(*[st.booleans()] * n_rows)),
+            min_size=1,
+            max_size=5,
+        )
+    )
+)
+def test_an_order_is_of_clips_whatever_their_annotators_say(
+    clips: list[tuple[int, tuple[bool, ...]]],
+) -> None:
+    """Average precision is that of each order of the clips, and its mean over all orders."""
+    y = np.array([labels for _, labels in clips])
+    scores = np.array([float(score) for score, _ in clips])
+    numbers = np.broadcast_to(np.arange(len(y))[:, None], y.shape)
+    assume(y.any())
+    found = []
+    for order in permutations(range(len(y))):
+        in_order = 10 * scores + np.array(order)
+        of_rows = np.broadcast_to(in_order[:, None], y.shape)
+        found.append(average_precision_score(y.ravel(), of_rows.ravel()))
+    of_rows = np.broadcast_to(scores[:, None], y.shape)
+    predictions = Predictions.of(y.ravel(), of_rows.ravel(), clips=numbers.ravel())
+    assert average_precision(predictions) == pytest.approx(np.mean(found))
+    if len(set(scores.tolist())) == 1:
+        one_unit = np.zeros(y.size, dtype=np.intp)
+        at_random = expected_random(y.ravel(), one_unit, 1, 0.5, clips=numbers.ravel())
+        assert at_random(np.ones((1, 1)))["ap"] == pytest.approx(np.mean(found))
+
+
+def test_values_are_the_same_since_annotators_agree(tmp_path: Path) -> None:
     """Of a nearly perfect AUC the interval is that of the number of clips."""
     single = films(8, 20)
     rows = []
@@ -722,16 +757,25 @@ def test_an_interval_is_not_narrower_since_annotators_agree(tmp_path: Path) -> N
     several = Manifest(single.name, single.header, tuple(rows), ("annotator",))
     X = planted(single, strength=2)
     store = experiments.store_of(tmp_path / "store", single, X)
-    one_pair = ('grid.models=["ridge"]', "report.concepts=false", *ONE_PAIR)
+    one_pair = (*ONE_PAIR, 'grid.models=["ridge"]', 'grid.baselines=["random"]')
     intervals = []
+    precisions = []
     for manifest in (single, several):
         run = run_on(tmp_path, quick("honest", *one_pair), manifest, {"x": store})
         for row in run.results:
             is_asked = (row["model"], row["metric"]) == ("ridge", "auc")
             if is_asked and not row["film"] and not row["against_model"]:
                 intervals.append((row["value"], row["low"], row["high"]))
+        of_run = {}
+        for (*_, model), cell in run.tested_cells.items():
+            (rows,) = [rows for rows in cells_of(run) if rows.model == model]
+            assert cell.value["ap"] == pytest.approx(rows.value("ap"), nan_ok=True)
+            of_run[model] = rows.value("ap")
+        precisions.append(of_run)
     of_clips, of_rows = intervals
     assert of_clips[0] > 0.95 and of_rows == pytest.approx(of_clips)
+    assert {"ridge", "random"} <= precisions[0].keys()
+    assert precisions[1] == pytest.approx(precisions[0])
 
 
 def test_runs_are_compared_on_clips_whoever_labelled_them(tmp_path: Path) -> None:
@@ -956,6 +1000,9 @@ def test_too_few_clips_are_too_few_however_many_annotators_agree(n_rows: int) ->
     assert [factor.name for factor in of_all.factors] == ["dark"]
     assert alba.left_out == {"dark": "2 of 24 clips are with it"}
     assert cove.note == "4 clips, 5 are needed for 1 factors"
+    X = np.random.default_rng(0).normal(size=(52, 4))[clips]
+    with pytest.raises(FixTraining, match="got 2 and 50"):
+        fit_eraser(X, (clips < 2)[:, None].astype(int), ["Look"], clips)
 
 
 @pytest.mark.parametrize("has_times", [True, False])
@@ -1125,6 +1172,31 @@ def test_rows_of_one_clip_have_one_score(tmp_path: Path) -> None:
             scores_of.setdefault(clip, set()).add(row["score"])
     assert scores_of.keys() == vectors.keys()
     assert {len(scores) for scores in scores_of.values()} == {1}
+
+
+def test_rows_of_one_clip_have_one_margin_of_each_concept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, several = one_and_several(Layout(4, True, False, 0))
+    # The last rows of a product are rounded in another way, if their number is odd.
+    several = several.with_clips(several.clips[:-1])
+    random = np.random.default_rng(0)
+    X = np.repeat(random.normal(size=(60, 257)), 3, axis=0).astype(np.float32)[:-1]
+    store = experiments.store_of(tmp_path / "store", several, X)
+    ranked: list[tuple[Any, Any]] = []
+
+    def quality(margins: Any, *args: Any, clips: Any, **options: Any) -> Any:
+        ranked.append((margins, clips))
+        return concept_quality(margins, *args, clips=clips, **options)
+
+    monkeypatch.setattr("obygaze_models.models.concept_report.concept_quality", quality)
+    changes = ('grid.models=["pcbm-lr"]', "models.pcbm-lr.tolerance=0.1")
+    protocol = quick("honest", *ONE_PAIR, *changes, replicates=2)
+    run_on(tmp_path, protocol, several, {"x": store})
+    ((margins, clips),) = ranked
+    assert len(np.unique(clips)) == 60
+    for clip in np.unique(clips):
+        assert len(np.unique(margins[clips == clip], axis=0)) == 1
 
 
 def test_equal_features_are_tied_whatever_their_scores_were_rounded_to() -> None:

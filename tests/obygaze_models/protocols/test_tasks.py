@@ -332,8 +332,7 @@ def test_rows_of_annotators_are_counted_with_the_clips_they_contradict_each_othe
     assert rows_of_annotators(labels, table) == (
         "7 rows of 2 annotators about 4 clips; positive for one and negative for another: 1 clip"
         " (a=oui), where the one score of a clip is wrong for one of them, so that no model"
-        " reaches 1. The guess `random` orders rows, and a model gives all rows of a clip one"
-        " score: with such scores, guessing may have a slightly higher AP."
+        " reaches 1."
     )
     assert "2 of 7 rows have no value" in empty_labels({"a=oui": task}, labels, table)
     of_ada = ClipTable("made-up", clips[:4], ())
