@@ -819,8 +819,8 @@ class Store:
     ) -> Segments:
         """Return the windows of segments of films, from a store of windows.
 
-        The times of a segment are in seconds from the first picture of its film. A segment without
-        a window that has features is missing, with the reason.
+        The times of a segment are in seconds from the beginning of its film's file. A segment
+        without a window that has features is missing, with the reason.
 
         Args:
             segments: clips or segments of a manifest, each with its film and its times.
