@@ -644,7 +644,7 @@ class Store:
 
     def match(self, clips: Sequence[Clip]) -> Matched:
         """Return the rows that clips of a manifest have here; see `identity.match`."""
-        matched = match(clips, self.table, self.record, self.location)
+        matched = match(clips, self)
         if matched.n_by_ids:
             warnings.warn(
                 f"{self.location}: {count(matched.n_by_ids, 'clip')} of the manifest matched by"

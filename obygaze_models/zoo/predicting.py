@@ -438,7 +438,7 @@ def _asked_clips(
     else:
         of_store = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
         films = {**dict(of_store), **films}
-        known = identities_of(ids, store.table, store.record)
+        known = identities_of(ids, store)
         identities = dict(zip(ids, known, strict=True))
         for clip in identities.keys() & of_manifest.keys():
             in_store = identities[clip]
