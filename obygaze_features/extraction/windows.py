@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from obygaze_features.manifest.same_clip import TOLERANCE_S
 from obygaze_features.manifest.windows import CutFilm, Grid
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
@@ -169,7 +170,7 @@ class _Sweep:
         self.job = job
         self.most_bytes = most_bytes
         # When each picture begins, and when the last one ends.
-        self.bounds_s = np.append(index.times_s, index.times_s[-1] + index.last_s)
+        self.bounds_s = np.append(index.times_s, film_of("", "", index).end_s)
         # Pictures that were decoded together, as each kind of view sees them.
         self.parts: deque[_DecodedPart] = deque()
 
@@ -415,7 +416,8 @@ def film_of(movie_id: str, video: str, index: FrameIndex) -> CutFilm:
     # The rate in the header is exact where it fits; the mean one is rounded by the last time.
     for rate in (index.rate, mean_rate):
         furthest = np.abs(times_s * rate - np.arange(index.frames)).max()
-        if furthest < JITTER:
+        # The times of windows in a manifest and in a store are equal.
+        if furthest < min(JITTER, TOLERANCE_S * rate):
             duration_s = index.frames / rate
             return CutFilm(movie_id, video, index.frames, rate, duration_s, begins_s)
     return CutFilm(movie_id, video, index.frames, 0.0, index.duration_s, begins_s)
