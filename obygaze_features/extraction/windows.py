@@ -26,6 +26,7 @@ from obygaze_features.video.index import (
     sample,
     span_of,
 )
+from obygaze_features.video.packets import ends_early
 from obygaze_features.video.pool import DecodePool, in_order
 from obygaze_features.video.sound import SAMPLE_BYTES, SoundView
 from obygaze_features.video.worker import ClipView, DecodeJob, DecodeResult
@@ -308,8 +309,12 @@ class _Sweep:
         return DecodeResult(self.job, clips)
 
     def _decoded_alone(self, window: _Window) -> DecodeResult:
-        job = self._job(window.ranks, window.samples)
-        alone = self.pool.submit(replace(job, start_s=window.span_s[0])).result()
+        start_s, end_s = window.span_s
+        views = tuple(window.samples)
+        job = replace(self.job, views=views, start_s=start_s, end_s=end_s)
+        if self.grid.window:
+            job = replace(job, ranks=window.ranks.tolist())
+        alone = self.pool.submit(job).result()
         clips = {
             view: replace(clip, span_s=window.span_s)
             for view, clip in alone.clips.items()
@@ -328,6 +333,8 @@ class _Sweep:
             rows = np.searchsorted(part.ranks, inside)
             clip = part.result.clips.get(_pictures(view, len(part.ranks)))
             if clip is None or clip.is_incomplete or clip.substituted[rows].any():
+                return None
+            if clip.damaged and ends_early(self.index, window.ranks, window.span_s[1]):
                 return None
             pieces.append((clip.shared_pictures, rows))
         if len(pieces) == 1:

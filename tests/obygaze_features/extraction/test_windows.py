@@ -541,6 +541,39 @@ def test_a_window_is_the_clip_of_its_times(
             assert seen.span_s == pytest.approx((clip.start_s, clip.end_s), abs=0.002)
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["mkv_variable_rate", "avi_h264_b"])
+def test_windows_of_a_damaged_film_fail_as_its_clips(
+    kind: str, seed: int, tmp_path: Path, pool: DecodePool
+) -> None:
+    """The end of a window may be where pictures are missing."""
+    rng = np.random.default_rng(seed)
+    made = film_of(kind, tmp_path)
+    data = bytearray(made.path.read_bytes())
+    for _ in range(3):
+        at = int(rng.integers(len(data) // 10, len(data) - 200))
+        data[at : at + 150] = rng.bytes(150)
+    made.path.write_bytes(data)
+    view = PictureView(6)
+    grid = Grid(seconds=round(float(rng.uniform(0.1, 0.4)), 3), every=0.3)
+    films = tmp_path / "films"
+    manifest, results = swept(films, grid, (view,), pool, tmp_path)
+    reasons = []
+    for of in ("windows", "clips"):
+        for clip, result in zip(manifest, results, strict=True):
+            times = {"start_s": clip.start_s, "end_s": clip.end_s}
+            try:
+                if of == "windows":
+                    seen = result.clip(view).check()
+                else:
+                    seen = decode_clip(made.path, view, **times)
+                reasons.append(seen.pictures.tobytes())
+            except BadVideo as error:
+                reasons.append(error.reason)
+    assert reasons[: len(manifest)] == reasons[len(manifest) :]
+    assert {"damaged", "truncated"} & {*map(str, reasons)}
+
+
 def test_a_manifest_of_an_earlier_version_fits_films_that_begin_with_their_file(
     short_films: Path, tmp_path: Path
 ) -> None:
