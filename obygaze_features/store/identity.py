@@ -74,16 +74,18 @@ def identities_of(ids: Sequence[str], store: "Store") -> list[Identity]:
     rows = store.table.find(ids)
     known = np.flatnonzero(rows >= 0)
     identities = [Identity(clip_id) for clip_id in ids]
-    of_rows = _identities_of_rows(rows[known], store)
+    of_rows = identities_of_rows(rows[known], store)
     for place, identity in zip(known.tolist(), of_rows, strict=True):
         identities[place] = identity
     return identities
 
 
-def _identities_of_rows(rows: Rows, store: "Store") -> list[Identity]:
+def identities_of_rows(rows: Rows, store: "Store") -> list[Identity]:
     """Return what a store says about the clips of some rows; windows have times in its arrays."""
     identities = [identity_of(row, store.record) for row in store.table.some(rows)]
-    if any(store.record.array(name) is None for name in TIMES_OF_WINDOWS):
+    arrays = [store.record.array(name) for name in TIMES_OF_WINDOWS]
+    # A stranger's arrays of these names may be anything.
+    if any(array is None or array.shape for array in arrays):
         return identities
     has_times = np.flatnonzero(store.table.codes_of(rows) == OK_CODE)
     start_s, end_s = (store.read(name, rows[has_times]) for name in TIMES_OF_WINDOWS)
@@ -127,7 +129,7 @@ def match(clips: Sequence[Clip], store: "Store") -> Matched:
     known = np.flatnonzero(rows >= 0)
     n_by_ids = 0
     contradictions = {}
-    of_rows = _identities_of_rows(rows[known], store)
+    of_rows = identities_of_rows(rows[known], store)
     for place, there in zip(known.tolist(), of_rows, strict=True):
         here = Identity.of_clip(clips[place])._replace(clip_id=there.clip_id)
         compared = compare_clips(here, there)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.experiments import ONE_PAIR, films, planted, store_of, store_of_windows
-from support.stores import made_store
+from support.stores import a_recipe, made_store
 
 import obygaze as og
 from obygaze.audits.annotations import audit_annotations
@@ -20,7 +20,7 @@ from obygaze.audits.cooccurrence import audit_cooc
 from obygaze.audits.levels import audit_levels
 from obygaze.audits.reliability import audit_reliability
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.same_clip import (
@@ -33,7 +33,8 @@ from obygaze_features.manifest.same_clip import (
     places_of,
 )
 from obygaze_features.manifest.windows import CutFilm, Grid
-from obygaze_features.store.changing import subset
+from obygaze_features.store import open_store
+from obygaze_features.store.changing import join, subset
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.rows import Row
 from obygaze_models.runner.inputs import gather
@@ -330,6 +331,31 @@ def test_windows_are_known_by_the_times_of_their_store(
                 FixInput, match=r"times: 0\.5 s to 1\.5 s and 1 s to 2 s"
             ):
                 windows.match(list(cut))
+
+
+@pytest.mark.parametrize("every", [1.0, 1.01, 0.5, 2.0])
+def test_imported_windows_are_joined_only_with_those_of_their_times(
+    tmp_path: Path, every: float
+) -> None:
+    """The recipe of an import does not say how films were cut; its arrays do."""
+    numbers = np.arange(9)
+    rows = [Row(f"lake:{number:06d}", "lake") for number in numbers]
+    for name, step in (("one", 1.0), ("two", every)):
+        start_s = numbers * step
+        values = {"clip": np.ones((9, 2), np.float32), "start_s": start_s}
+        made_store(
+            tmp_path / name,
+            rows,
+            {**values, "end_s": start_s + 1.0},
+            recipe=a_recipe(backbone={"name": name}),
+        )
+    stores = [tmp_path / "one", tmp_path / "two"]
+    if every == 1:
+        join(stores, tmp_path / "both", workspace=tmp_path)
+        assert open_store(tmp_path / "both").matrix("clip").values.shape == (9, 4)
+        return
+    with pytest.raises(Mismatch, match="not the same clip: times: "):
+        join(stores, tmp_path / "both", workspace=tmp_path)
 
 
 def test_rows_of_annotators_in_a_manifest_are_one_clip() -> None:
