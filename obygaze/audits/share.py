@@ -458,6 +458,8 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
             problem = other_clip(row.cells, clip)
             if problem:
                 row.add("clip_id", problem)
+            elif row["movie_id"] != clip.movie_id:
+                row.add("movie_id", "the film of this drawn clip is not known")
             if row.cells.get("basis") == IN_SAMPLE:
                 row.add("basis", "the model was trained on this drawn clip")
         if score is not None:

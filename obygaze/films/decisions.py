@@ -1,6 +1,5 @@
 """What models say of clips: out-of-fold scores of a run, and why a bottleneck decided so."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
@@ -12,7 +11,11 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.same_clip import Identity, compare_clips
+from obygaze_features.manifest.same_clip import (
+    Identity,
+    compare_clips,
+    known_film,
+)
 from obygaze_features.store import Store
 from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.models.common import as_float32
@@ -21,8 +24,8 @@ from obygaze_models.runner.summary import (
     CellRows,
     cells_of,
     compared_metric,
+    ranks_nothing,
     value_text,
-    without_value,
 )
 from obygaze_models.runner.tables import Run
 from obygaze_models.zoo.info import TrainingClips
@@ -129,8 +132,8 @@ def cell_facts(run: Run, number: int, rows: str = "clips") -> dict[str, Any]:
 def _ranking_text(run: Run, cell: CellRows, rows: str) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
-    if not math.isfinite(cell.value(metric)):
-        return without_value(label_of(cell.model), cell, metric)
+    if not cell.is_ranked(metric):
+        return ranks_nothing(label_of(cell.model), cell)
     films = count(cell.n_films, "film")
     value = value_text(cell, metric)
     ranked = f"the {cell.n_clips} test {rows} of {films}"
@@ -193,6 +196,9 @@ class Explainer:
         label = info.classes[-1]
         if label != info.task:
             label = f"{label} ({info.task})"
+        # A tree adds shares of clips, other heads add to a logit.
+        is_logit = hasattr(bottleneck.head_, "decision_function")
+        meaning = "a sum of 0 is 50 %" if is_logit else "the sum is the probability"
         # A hybrid bottleneck also reads the features themselves.
         rest = parts[0, -1] if parts.shape[1] > n else None
         return {
@@ -200,6 +206,7 @@ class Explainer:
             "class": label,
             "concepts": concepts,
             "base": base,
+            "sum": meaning,
             "probability": probabilities[0, -1],
             "rest": rest,
             "training": training_text(
@@ -219,8 +226,11 @@ def training_text(model: SavedModel, clip: Clip, manifest: Manifest) -> str:
             "The model was trained on this clip: this explains the model, it does not"
             " test it."
         )
-    if clip.movie_id not in training.films:
-        return ""
+    film = known_film(clip.movie_id)
+    if film not in training.films:
+        if film and not training.lacks_films:
+            return ""
+        return "It is not known whether the model was trained on clips of this film."
     if listed is None:
         return "The model was trained on this film, perhaps on this clip."
     return "The model was trained on other clips of this film."

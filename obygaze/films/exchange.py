@@ -68,10 +68,10 @@ from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
+    LEVELS,
     Clip,
     Header,
     Manifest,
-    Windows,
     ascii_id,
     by_film,
     own_columns,
@@ -83,9 +83,10 @@ from obygaze_features.manifest.times import (
     IN_A_ROW,
     film_rate,
     frames_between,
+    require_times_of_windows,
     times_of_films,
 )
-from obygaze_features.manifest.vocabulary import canonical_level, concepts
+from obygaze_features.manifest.vocabulary import concepts
 
 Format = Literal["csv", "elan", "vtt"]
 FORMATS = get_args(Format)
@@ -190,6 +191,10 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
         violations=violations,
     )
     makers = [name for name in ("model", "store", "seed") if name in table.columns]
+    scored = [name for name in table.columns if _SCORE.fullmatch(name)]
+    if not scored:
+        # Concept vectors have nothing else.
+        scored = [name for name in table.columns if name.startswith("margin:")]
     line_of: dict[tuple[str, str], int] = {}
     clip_of_id = _clips_by_id(manifest)
     marked: dict[Marked, None] = {}
@@ -206,15 +211,12 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
         earlier = line_of.setdefault((row["clip_id"], who), row.line)
         if earlier != row.line:
             row.add("clip_id", f"{who} has this clip in line {earlier}, too")
-        scores = [
-            f"{name} {_short(cell)}"
-            for name, cell in row.cells.items()
-            if _SCORE.fullmatch(name)
-        ]
+        scores = [f"{name} {_short(row[name])}" for name in scored if row[name]]
         # Whether the model has seen the clip, or others of its film.
         facts = [row.cells.get("basis", ""), *scores]
         decision = row.cells.get("decision", "")
-        level = canonical_level(decision) or ""
+        # Words that are like levels, as `sure` and `not sure`, may be those of another column.
+        level = decision if decision in LEVELS else ""
         if decision and not level:
             facts.insert(0, f"decision {decision}")
         mark = (clip.clip_id, who, level, (), ", ".join(filter(None, facts)))
@@ -406,7 +408,7 @@ def export_segments(
         if table is not None or fps is not None:
             raise FixUsage("--predictions and --fps are for elan and vtt")
         marked = read_manifest(manifest, workspace=workspace)
-        _require_times_of_windows(marked)
+        require_times_of_windows(marked)
         # Windows have the rate of their film, which is no column of their manifest.
         columns = with_columns_of(marked.clips, marked.columns)
         cells = replace(marked, columns=columns).cells_by_column()
@@ -453,20 +455,6 @@ def export_segments(
         changed,
         of_rates,
     )
-
-
-def _require_times_of_windows(manifest: Manifest) -> None:
-    """Raise an error for windows without times: as rows of a table they would be whole films."""
-    if not isinstance(manifest.clips, Windows):
-        return
-    films = {clip.movie_id for clip in manifest if clip.start_s is None}
-    if films:
-        raise FixInput(
-            "windows of so many pictures have no times where the frame rate varies:"
-            f" {few(sorted(films), 5)}",
-            where=manifest.name,
-            hint="obygaze manifest windows --seconds cuts films by time",
-        )
 
 
 def _changed_since_run(predictions: Path, manifest: Manifest) -> str:

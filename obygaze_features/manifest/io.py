@@ -41,6 +41,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     ascii_id,
+    require_text,
 )
 from obygaze_features.manifest.same_clip import are_equal_times
 from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN, named_file
@@ -371,12 +372,13 @@ def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
 
 
 def _check_columns(manifest: Manifest) -> None:
-    """Raise an error if a clip has a value in a column that would not be written."""
+    """Raise an error if a clip has a value in a column that would not be read as it is."""
     if isinstance(manifest.clips, Windows):
         return
     written = frozenset(manifest.columns)
     for clip in manifest:
         for column, value in clip.extra.items():
+            require_text(clip, column, value)
             if value and column not in written:
                 raise FixInput(
                     f"clip {clip.clip_id!r} has {value!r} in the column {column!r}, which is none"

@@ -431,6 +431,15 @@ class Manifest:
             column: The name of the column; one of that name is replaced.
             values: Its cells by clip id; a clip without a value gets an empty cell.
         """
+        if column in CLIP_COLUMNS:
+            raise FixUsage(
+                f"{column} is a field of each clip, not an extra column",
+                where=self.name,
+                hint=f"manifest.with_clips(...), of dataclasses.replace(clip, {column}=...)",
+            )
+        for clip_id, cell in values.items():
+            # An id that no clip has is an error that names similar ones.
+            require_text(self[clip_id], column, cell)
         clips = tuple(
             replace(clip, extra={**clip.extra, column: values.get(clip.clip_id, "")})
             for clip in self.clips
@@ -543,6 +552,15 @@ class Manifest:
         whole = ["scene", *(FOLD_PREFIX + split for split in self.folds)]
         return frame.astype(
             {**dict.fromkeys(whole, "Int64"), "start_s": float, "end_s": float}
+        )
+
+
+def require_text(clip: Clip, column: str, cell: object) -> None:
+    """Raise an error for a cell that is no text: the NaN of pandas would become the word `nan`."""
+    if not isinstance(cell, str):
+        raise FixInput(
+            f"clip {clip.clip_id!r} has {cell!r} in the column {column!r}, expected text",
+            hint='"" where there is no value, else str(VALUE)',
         )
 
 

@@ -1,6 +1,7 @@
 """Data sets of one's own: what an own function returns is checked at the door."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +47,13 @@ def _checked(returned: ImportedManifest, note: str, name: str) -> ImportedManife
     """Return a manifest with a note; an error where its files could not be read back."""
     header = returned.manifest.header
     noted = structs.replace(header, notes=(*header.notes, note))
-    clips = returned.manifest.clips
-    columns = with_columns_of(clips, returned.manifest.columns)
-    manifest = Manifest(name, noted, clips, columns)
+    columns = with_columns_of(returned.manifest.clips, returned.manifest.columns)
+    # A clip may be without a column that others have.
+    blank = dict.fromkeys(columns, "")
+    clips = []
+    for clip in returned.manifest.clips:
+        clips.append(replace(clip, extra={**blank, **clip.extra}))
+    manifest = Manifest(name, noted, tuple(clips), columns)
     check_manifest(manifest)
     return returned._replace(
         manifest=manifest,

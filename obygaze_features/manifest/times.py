@@ -178,6 +178,20 @@ def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
     return spans
 
 
+def require_times_of_windows(manifest: Manifest) -> None:
+    """Raise an error for windows without times: elsewhere each would be its whole film."""
+    if not isinstance(manifest.clips, Windows):
+        return
+    films = {clip.movie_id for clip in manifest if clip.start_s is None}
+    if films:
+        raise FixInput(
+            "windows of so many pictures have no times where the frame rate varies:"
+            f" {few(sorted(films), 5)}",
+            where=manifest.name,
+            hint="obygaze manifest windows --seconds cuts films by time",
+        )
+
+
 def film_rate(
     clips: Iterable[Clip],
     rate_of_video: Callable[[str], Fraction | float | None] | None = None,

@@ -116,16 +116,7 @@ def match(clips: Sequence[Clip], store: "Store") -> Matched:
 
     A clip that has the id of another clip in the store is an error: their films or times differ.
     """
-    table = store.table
-    ids = [clip.clip_id for clip in clips]
-    rows = table.find(ids)
-    absent = np.flatnonzero(rows < 0).tolist()
-    if absent:
-        ids_alone = [unannotated_id(clips[place]) for place in absent]
-        rows[absent] = table.find(ids_alone)
-        for place, clip_id in zip(absent, ids_alone, strict=True):
-            if rows[place] >= 0:
-                ids[place] = clip_id
+    rows, ids = _rows_and_ids(clips, store.table)
     known = np.flatnonzero(rows >= 0)
     n_by_ids = 0
     contradictions = {}
@@ -141,22 +132,48 @@ def match(clips: Sequence[Clip], store: "Store") -> Matched:
     return Matched(rows, ids, n_by_ids)
 
 
+def _rows_and_ids(clips: Sequence[Clip], table: RowTable) -> tuple[Rows, list[str]]:
+    """Return the row and the id of each clip in a store, as `Matched` has them."""
+    ids = [clip.clip_id for clip in clips]
+    rows = table.find(ids)
+    absent = np.flatnonzero(rows < 0).tolist()
+    if absent:
+        ids_alone = [unannotated_id(clips[place]) for place in absent]
+        rows[absent] = table.find(ids_alone)
+        for place, clip_id in zip(absent, ids_alone, strict=True):
+            if rows[place] >= 0:
+                ids[place] = clip_id
+    return rows, ids
+
+
 def replaced_videos(clips: Iterable[Clip], folder: str, table: RowTable) -> list[str]:
     """Return the videos whose files have another length than those whose features a store has.
 
-    A file that is not there says nothing, nor does a store that does not know its files.
+    A file that is not there says nothing, nor does a store that does not know its files. A segment
+    has the features of the windows of its film.
 
     Args:
         clips: The clips of a manifest.
         folder: The folder of their videos; "" if it is not known.
         table: The rows of the store.
     """
-    video_of_id = {clip.clip_id: clip.video for clip in clips if clip.video and folder}
-    rows = table.find([*video_of_id])
+    with_video = [clip for clip in clips if clip.video and folder]
+    rows, _ = _rows_and_ids(with_video, table)
+    videos: dict[int, str] = {}
+    for clip, row in zip(with_video, rows.tolist(), strict=True):
+        if row >= 0:
+            videos[row] = clip.video
+    segments = [with_video[place] for place in np.flatnonzero(rows < 0)]
+    for film, video in {clip.movie_id: clip.video for clip in segments}.items():
+        if film in table.films.runs_of_film:
+            of_film = table.films.rows_of([film])
+            is_window = np.char.startswith(table.clip_ids_of(of_film), f"{film}:")
+            videos |= dict.fromkeys(of_film[is_window].tolist(), video)
     lengths_of_video: dict[str, set[int]] = {}
-    for row in table.some(rows[rows >= 0]):
+    numbers = np.array([*videos], dtype=np.int64)
+    for number, row in zip(videos, table.some(numbers), strict=True):
         if row.is_ok and row.video_bytes is not None:
-            lengths = lengths_of_video.setdefault(video_of_id[row.clip_id], set())
+            lengths = lengths_of_video.setdefault(videos[number], set())
             lengths.add(row.video_bytes)
     replaced = []
     for video, lengths in lengths_of_video.items():

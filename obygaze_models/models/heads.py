@@ -8,13 +8,14 @@ import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import Corrupt
 from obygaze_models.models.common import (
+    FixTraining,
     Floats,
     Ints,
     column_scales,
@@ -152,6 +153,8 @@ def liblinear_logistic(C: float, penalty: Penalty) -> Any:
     """Return liblinear's logistic regression, unfitted, for this version of scikit-learn."""
     from sklearn.linear_model import LogisticRegression
 
+    if penalty not in get_args(Penalty):
+        raise FixTraining(f"penalty must be l1 or l2, got {penalty!r}")
     parameter = inspect.signature(LogisticRegression).parameters.get("penalty")
     if parameter is None or parameter.default == "deprecated":
         kind: dict[str, Any] = {"l1_ratio": 1.0 if penalty == "l1" else 0.0}

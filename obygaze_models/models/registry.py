@@ -67,6 +67,8 @@ WITHOUT_SCORES = (
 UNTRAINED = ("random", "all_positive")
 PERCEPTRON = "mlp"
 ZERO_SHOT = "zero-shot"
+# What predictions call the part of a hybrid bottleneck that reads the features themselves.
+RESIDUAL = "residual"
 # The setting that names the sentences of a model.
 TEXTS = "texts"
 # The solvers of support vector machines. From so many clips on, the second needs less time
@@ -386,6 +388,10 @@ def build(
         return estimator(**parameters)
     residual = None
     if "residual_C" in values:
+        if RESIDUAL in (concepts or ()):
+            raise FixInput(
+                f"{kind} has a part of this name, so that no concept can be called {RESIDUAL!r}"
+            )
         residual = estimator_class("ResidualHead")(values["residual_C"])
     return estimator(
         build_bank(values, concepts, seed=seed),

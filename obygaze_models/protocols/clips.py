@@ -26,6 +26,8 @@ from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import (
     FOLD_PREFIX,
     KEEPS_LEVELS,
+    LEVELS,
+    UNKNOWN_FILM,
     Clip,
     Manifest,
     require_numbers,
@@ -232,6 +234,14 @@ def without_pictures(stores: Mapping[str, "Store"] | None) -> list[str]:
 def clip_table(manifest: Manifest, data: Data) -> ClipTable:
     """Return the clips of a manifest that a protocol uses."""
     data = with_view(data, manifest)
+    for clip in manifest:
+        # No file has another level, but a manifest in memory may have.
+        if clip.level not in ("", *LEVELS):
+            raise FixInput(
+                f"clip {clip.clip_id!r} has the unknown level {clip.level!r}, expected"
+                f" {', '.join(LEVELS)}",
+                where=manifest.name,
+            )
     is_rated = any(clip.level not in ("", "EN") for clip in manifest)
     has_concepts = any(clip.concepts for clip in manifest)
     if data.view == "visual" and is_rated and not has_concepts:
@@ -452,6 +462,17 @@ def empty_labels(
             sentence += f": {n_left_out} left out, and {n_kept} {kept}"
         sentences.append(sentence)
     return " ".join(sentences)
+
+
+def unknown_films(table: ClipTable) -> str:
+    """Return a sentence on clips of unknown films; "" if there are none."""
+    n_unknown = int(np.sum(table.films == UNKNOWN_FILM))
+    if not n_unknown:
+        return ""
+    return (
+        f"The films of {n_unknown} of {count(len(table), table.counted_as)} are not known: they"
+        " count as one film, and clips of a film may be on both sides of a split."
+    )
 
 
 def unknown_words(

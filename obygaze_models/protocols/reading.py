@@ -24,7 +24,7 @@ from obygaze_features.manifest.expression import (
     plain_value,
 )
 from obygaze_features.manifest.model import LEVELS
-from obygaze_models.evaluation.metrics import METRICS
+from obygaze_models.evaluation.metrics import METRICS, metric_name
 from obygaze_models.models.registry import (
     BANK,
     BASELINES,
@@ -411,13 +411,16 @@ def _check_every_task_is_run(
 def _check_labels(document: Document, protocol: Protocol) -> None:
     """Check that no two columns of a table have one name: that of FILE.py:NAME is NAME."""
     columns = {
-        "report.metrics": protocol.further_metrics,
+        "report.metrics": (*METRICS, *protocol.further_metrics),
         "grid.baselines": (*protocol.models, *protocol.grid.baselines),
     }
     for key, names in columns.items():
         name_of: dict[str, str] = {}
         for name in dict.fromkeys(names):
-            other = name_of.setdefault(label_of(name), name)
+            shown = label_of(name)
+            if key == "report.metrics":
+                shown = metric_name(name).casefold()
+            other = name_of.setdefault(shown, name)
             if other != name:
                 problem = (
                     f"{name} has the name of {other} in tables; rename one of them"

@@ -72,9 +72,9 @@ def compare(
 ) -> ComparedRuns:
     """Show runs side by side: what differs in them, and by how much.
 
-    The settings and inputs that are not the same in all runs come first. Then each cell has a
-    value for each run, and the difference of each run to the first one, computed on the clips that
-    both tested. A difference of AP or AUC has an interval over films, and a p that allows for all
+    The settings and inputs that are not the same in all runs come first. Then each cell has a value
+    for each run, and the difference of each run to the first one, computed on the clips that all of
+    them tested. A difference of AP or AUC has an interval over films, and a p that allows for all
     differences that are shown. Cells of runs with one store each, or with one model each, are
     compared whatever the stores or the models are called. The models and stores of one run are
     compared in its report.

@@ -592,9 +592,12 @@ def _warnings(
                 "values nor differences are of one quantity (docs/reports.md)."
             )
     for cell in cells.values():
-        if cell.problem and cell.is_model:
-            name = pair_name(cell.train, cell.test)
-            yield f"{name}: nothing is compared, as {cell.problem}."
+        n_sides = sum(side is not None for side in cell.sides)
+        if not cell.is_model or cell.is_compared or n_sides < 2:
+            continue
+        no_value = f"not all of them have a value of {metric_name(metric)}"
+        name = pair_name(cell.train, cell.test)
+        yield f"{name}: nothing is compared, as {cell.problem or no_value}."
 
 
 def _test_sets(cell: Cell) -> set[bytes]:

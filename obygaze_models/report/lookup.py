@@ -20,7 +20,6 @@ from obygaze_models.protocols.schedule import Pair
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.labels import RunLabels, labels_since
 from obygaze_models.runner.rows import ResultRow
-from obygaze_models.runner.scores import RANDOM
 from obygaze_models.runner.summary import (
     CellRows,
     Gain,
@@ -30,9 +29,14 @@ from obygaze_models.runner.summary import (
     compared_metric,
     difference_row,
     gain_of,
-    on_same_clips,
 )
-from obygaze_models.runner.tables import RUN_AGAIN, RUN_FILE, Run, read_folder
+from obygaze_models.runner.tables import (
+    RUN_AGAIN,
+    RUN_FILE,
+    Run,
+    at_random,
+    read_folder,
+)
 
 # Baselines that read labels of the test clips: no model has to be better than these.
 CEILINGS = {"oracle": "true concepts"}
@@ -125,14 +129,18 @@ class ReportRun(Run):
         chance = RANKING_METRICS[self.ranking].chance
         if chance is not None:
             return chance
-        for baseline in self.baselines:
-            is_on_store = baseline.store in ("", cell.store)
-            if baseline.model != RANDOM or pair_of_cell(baseline) != pair_of_cell(cell):
-                continue
-            shared = on_same_clips(self, [cell, baseline]) if is_on_store else []
-            if shared and shared[0].n_clips == cell.n_clips:
-                return shared[1].value(self.ranking)
-        return cell.share_positive
+        return self._of_random_order[pair_of_cell(cell), cell.tested]
+
+    @cached_property
+    def _of_random_order(self) -> dict[tuple[Pair, str], float]:
+        """What a random order has, by tasks and tested clips, whether it is a baseline or not."""
+        values = {}
+        for cell in self.all_cells:
+            if cell.name in self.tested_cells:
+                in_random_order = at_random(self.tested_cells[cell.name])
+                value = in_random_order.value[self.ranking]
+                values[pair_of_cell(cell), cell.tested] = value
+        return values
 
     @cached_property
     def differences(self) -> list[ResultRow]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -233,11 +232,11 @@ def _scale(run: ReportRun) -> Iterator[str]:
     name = metric_name(run.ranking)
     yield from why_this_model(run, run.all_cells)
     chance = run.chance(cell)
-    if math.isfinite(chance):
+    if cell.is_ranked(run.ranking):
         text = f"Clips in random order have {name} {short(chance)}"
         if RANKING_METRICS[run.ranking].chance is None:
             text += (
-                " (the share of positive clips in a film, more where a film has few)"
+                " (the share of positive clips in a fold, more where a fold has few)"
             )
         yield f"{text}; in perfect order they have 1."
     if cell.has_interval(run.ranking):

@@ -735,7 +735,8 @@ def section_of_errors(run: ReportRun) -> Section:
     if cell is None:
         return section
     rows: list[Cells | Heading] = []
-    view = view_text(run)
+    # Without labels, or with others than those of the run, nobody knows what these were.
+    view = view_text(run) if run.clips else ""
     errors = surest_errors(run, cell)
     for clip_id, movie_id, is_positive, score in errors[:MOST_ERRORS]:
         clip = run.clips.get(clip_id, Clip(clip_id, movie_id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from numbers import Integral
@@ -10,14 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.errors import FixUsage, near
+from obygaze_features.core.errors import FixUsage, ObygazeWarning, near
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import View
 from obygaze_features.store import Store, open_store
 from obygaze_models.models.registry import DEFAULT_TASK
-from obygaze_models.protocols.clips import clip_table, task_labels, with_view
+from obygaze_models.protocols.clips import (
+    clip_table,
+    task_labels,
+    unknown_films,
+    unknown_words,
+    with_view,
+)
 from obygaze_models.protocols.reading import checked_task, load_protocol
 from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.protocols.tasks import one_task
@@ -38,7 +45,7 @@ class Dataset(NamedTuple):
 
     def __repr__(self) -> str:
         n_films = len(set(self.groups.tolist()))
-        shape = f"{len(self.X)} clips x {self.X.shape[1]}"
+        shape = f"{len(self.X)} rows x {self.X.shape[1]}"
         return short_repr(
             "Dataset", shape, f"{n_films} films", f"{self.y.sum()} positive"
         )
@@ -91,6 +98,9 @@ def dataset(
         chosen = _task_of(task)
     table = clip_table(clips, data)
     labels = task_labels(name, chosen, table)
+    words = unknown_words({name: chosen}, [name], table, clips)
+    for remark in filter(None, (unknown_films(table), words)):
+        warnings.warn(remark, ObygazeWarning, stacklevel=2)
     features = read_store("features", opened, table, data, of_frames=False)
     rows = np.flatnonzero(features.present & (labels >= 0))
     return Dataset(

@@ -25,7 +25,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_features.manifest.model import UNKNOWN_FILM, Manifest
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, read_texts
 from obygaze_features.store.joining import (
     JOINED,
@@ -49,6 +49,7 @@ from obygaze_models.protocols.clips import (
     labels_sha256,
     rows_of_annotators,
     task_labels,
+    unknown_films,
     unknown_words,
     with_view,
     without_pictures,
@@ -159,7 +160,7 @@ def gather(
         "left out": _shares_left_out(features, labels, protocol),
         **table.remarks,
         **_remarks_on_media(table, manifest, stores),
-        "unknown films": _remark_on_films(table),
+        "unknown films": unknown_films(table),
         "annotators": rows_of_annotators(labels, table),
         "models of concepts": left_out,
         "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
@@ -229,17 +230,6 @@ def _remarks_on_media(
             f" {_named(of_pictures)} are made of pictures, and do not contain them."
         )
     return remarks
-
-
-def _remark_on_films(table: ClipTable) -> str:
-    """Return a sentence on clips of unknown films; "" if there are none."""
-    n_unknown = int(np.sum(table.films == UNKNOWN_FILM))
-    if not n_unknown:
-        return ""
-    return (
-        f"The films of {n_unknown} of {count(len(table), table.counted_as)} are not known: they"
-        " count as one film, and clips of a film may be on both sides of a split."
-    )
 
 
 def _named(names: Sequence[str]) -> str:

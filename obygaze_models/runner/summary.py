@@ -529,7 +529,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     value = value_text(cell, metric)
     model = _model_on_store(run, cell)
     if not cell.is_ranked(metric):
-        return without_value(model, cell, metric)
+        return ranks_nothing(model, cell)
     text = f"{where}, {model} ranks clips ({cell.tasks}) with {metric_name(metric)} {value}"
     guess = best_guess(run, cell, cells, metric)
     if guess is None:
@@ -690,10 +690,11 @@ def joined_stores(run: Run) -> list[str]:
     return [name for name, facts in run.about["stores"].items() if "parts" in facts]
 
 
-def without_value(model: str, cell: CellRows, metric: str) -> str:
-    """Return a sentence on a cell without a value of a metric that ranks clips."""
-    name = metric_name(metric)
-    return f"{model} has no {name} ({cell.tasks}): no fold tests clips of both classes."
+def ranks_nothing(model: str, cell: CellRows) -> str:
+    """Return a sentence on a cell without folds in which clips can be ranked."""
+    return (
+        f"{model} ranks no clips ({cell.tasks}): no fold tests clips of both classes."
+    )
 
 
 def why_this_model(run: Run, cells: Sequence[CellRows]) -> list[str]:

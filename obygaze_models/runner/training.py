@@ -9,6 +9,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,7 +23,7 @@ from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest, unannotated_id
-from obygaze_features.manifest.same_clip import Times
+from obygaze_features.manifest.same_clip import Times, clips_of_rows
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
 from obygaze_features.store.joining import joined_parts, part_names
@@ -180,8 +181,8 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
     rated = np.isin(table.levels, RATED)
     n_of_concept: Counter[str] = Counter()
-    for clip in manifest:
-        n_of_concept.update(clip.concepts)
+    for rows in clips_of_rows(manifest.clips):
+        n_of_concept.update(set(chain.from_iterable(row.concepts for row in rows)))
     tasks = {}
     left_out = []
     for name, modality in manifest.header.concepts.items():
@@ -256,7 +257,11 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
     table = inputs.table
     (name,) = protocol.model_names
     models = [cell for cell in cells_of(run) if cell.is_model]
+    of_concepts = store.vectors
     if name == CAV:
+        # A concept that is no task has no metrics, and no vector.
+        of_tasks = replace(table, concept_names=tuple(protocol.tasks))
+        of_concepts = replace(of_concepts.reading(features), table=of_tasks)
         settings = {
             **default_settings("pcbm-lr"),
             "tolerance": PUBLISHED_TOLERANCE,
@@ -267,8 +272,8 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         classes = []
         rows = NO_ROWS
         held = nothing_held_out(table, NO_ROWS)
-        clips_of_vectors = store.vectors.clips_to_find_on(held)
-        part_scaling, vectors = store.vectors.with_scaled_parts(clips_of_vectors)
+        clips_of_vectors = of_concepts.clips_to_find_on(held)
+        part_scaling, vectors = of_concepts.with_scaled_parts(clips_of_vectors)
         margins = vectors.margins(settings, held)
         estimator: Any = margins.bank
         found_on = margins.found_on
@@ -299,7 +304,7 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         columns = {task: f"{prefix}:{classes[-1]}"}
     if len(found_on):
         # The clips that are a positive or a negative example of some concept.
-        targets = store.vectors.targets(settings["against"])
+        targets = of_concepts.targets(settings["against"])
         targets = targets[features.row_of[found_on]]
         columns_found = findable(targets, table.clip_numbers[found_on])
         used = (targets[:, columns_found] >= 0).any(axis=1)

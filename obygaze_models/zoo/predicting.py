@@ -25,12 +25,13 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
-from obygaze_features.manifest.model import Clip, is_only_watched, unannotated_id
+from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.manifest.same_clip import Identity, of_any_row
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.identity import identities_of, replaced_videos
 from obygaze_features.store.records import UNKNOWN_FILM
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
+from obygaze_models.models.registry import RESIDUAL
 from obygaze_models.zoo.info import ModelInfo, TrainingClips
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
@@ -329,6 +330,8 @@ def predict(
     listed: list[str | Clip] | None = None
     if isinstance(clips, str | os.PathLike):
         listed = [*clip_ids(clips)]
+    elif isinstance(clips, Manifest):
+        listed = list(clips.without_watched())
     elif clips is not None:
         listed = list(clips)
     of_films: Iterable[Clip] = ()
@@ -340,7 +343,7 @@ def predict(
         require_same_grid(opened, table)
         of_films = table
         if listed is None:
-            listed = [clip for clip in table if not is_only_watched(clip)]
+            listed = list(table.without_watched())
         else:
             ids = [c.clip_id if isinstance(c, Clip) else c for c in listed]
             listed = [table[clip_id] for clip_id in ids]
@@ -434,12 +437,14 @@ def _asked_clips(
     films = {clip_id: clip.movie_id for clip_id, clip in of_manifest.items()}
     ids = [str(clip) for clip in matrix.clip_ids]
     if model.info.features.rule:
-        identities = {clip: Identity.of_clip(of_manifest[clip]) for clip in ids}
+        identities = {clip: Identity.of_clip(of_manifest[clip]) for clip in films}
     else:
         of_store = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
         films = {**dict(of_store), **films}
-        known = identities_of(ids, store)
-        identities = dict(zip(ids, known, strict=True))
+        trained_on = model.clips.row_of if model.clips else {}
+        known_ids = list(set(ids) | (films.keys() & trained_on))
+        known = identities_of(known_ids, store)
+        identities = dict(zip(known_ids, known, strict=True))
         for clip in identities.keys() & of_manifest.keys():
             in_store = identities[clip]
             # Times of the store may be unknown, and so may its films.
@@ -448,12 +453,17 @@ def _asked_clips(
             )
         if model.clips is not None:
             identities |= _about_training_clips(model.clips, identities, store)
-    trained_ids = films.keys() & (model.clips.row_of if model.clips else {})
+    trained_films = set()
+    for clip, identity in identities.items():
+        found = model.clips.find(clip, identity) if model.clips else None
+        # Another data set may have the ids of training clips for clips of other films.
+        if found is not None and found[1].sameness.is_same:
+            trained_films.add(films[clip])
     return _AskedClips(
         store.location,
         identities,
         {clip: films[clip] for clip in ids},
-        {films[clip] for clip in trained_ids},
+        trained_films,
         store.seal == model.info.features.seal,
     )
 
@@ -753,5 +763,5 @@ def _explain(
     if hasattr(model.estimator, "contributions"):
         _, parts = model.estimator.contributions(X)
     margins = dict(zip(names, project(X).T.copy(), strict=False))
-    of_parts = (*names, "residual")
+    of_parts = (*names, RESIDUAL)
     return margins, dict(zip(of_parts, parts.T.copy(), strict=False))

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import itertools
 import shlex
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
@@ -21,9 +24,13 @@ from support.experiments import store_of
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.reliability import audit_reliability
 from obygaze.films.sampling import values_of_films
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.parts import Part
+from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.expression import parse, plain_value, with_quotes
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Header, Manifest
+from obygaze_features.manifest.own import read_own
 from obygaze_features.manifest.own_labels import column_words, counted_words, own_tasks
 from obygaze_models.protocols.clips import (
     ClipTable,
@@ -38,8 +45,9 @@ from obygaze_models.protocols.reading import (
     protocol_names,
 )
 from obygaze_models.protocols.schedule import splits_of_task
-from obygaze_models.protocols.schema import Splits, Task
+from obygaze_models.protocols.schema import Data, Splits, Task
 from obygaze_models.protocols.tasks import with_tasks
+from obygaze_models.runner.datasets import dataset
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.training import training_protocol
 
@@ -588,13 +596,20 @@ def test_a_word_that_only_other_clips_have_is_said_so(
 @given(
     positive=st.lists(st.sampled_from(("sad", "clam", "4.0")), min_size=1),
     negative=st.lists(st.sampled_from(("calm", "joie")), max_size=2),
+    n_unknown=st.integers(0, 2),
 )
-def test_a_run_says_which_words_of_its_tasks_no_clip_has(
-    tmp_path_factory: pytest.TempPathFactory, positive: list[str], negative: list[str]
+def test_a_run_and_a_dataset_say_what_is_known_of_no_clip(
+    tmp_path_factory: pytest.TempPathFactory,
+    positive: list[str],
+    negative: list[str],
+    n_unknown: int,
 ) -> None:
-    """A misspelt word of a protocol made its clips negative."""
+    """A misspelt word made its clips negative; clips of unknown films were one group."""
     cells = ["sad", "calm", "4"] * 2
-    clips = [Clip(f"c{n}", f"f{n}", extra={"mood": v}) for n, v in enumerate(cells)]
+    films = ["unknown"] * n_unknown + [f"f{n}" for n in range(6 - n_unknown)]
+    clips = []
+    for number, (film, cell) in enumerate(zip(films, cells, strict=True)):
+        clips.append(Clip(f"c{number}", film, extra={"mood": cell}))
     header = Header("m", {"Look": "visual"})
     manifest = Manifest("m", header, tuple(clips), ("mood",))
     task = Task(
@@ -608,8 +623,103 @@ def test_a_run_says_which_words_of_its_tasks_no_clip_has(
     folder = tmp_path_factory.mktemp("stores")
     store = store_of(folder / "s", manifest, np.eye(6, dtype=np.float32))
     remarks = gather(protocol, manifest, "m.toml", {"s": store}).table.remarks
-    said = remarks.get("unknown words", "")
-    for word in ("clam", "joie"):
-        assert (f"no clip has '{word}'" in said) == (word in [*positive, *negative])
-    assert "4.0" not in said
-    assert "Look" not in said
+    described = {"positive": task.positive, "negative": task.negative}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dataset(store, manifest, described)
+    by_dataset = " ".join(str(warning.message) for warning in caught)
+    for said in (" ".join(remarks.values()), by_dataset):
+        for word in ("clam", "joie"):
+            assert (f"no clip has '{word}'" in said) == (word in [*positive, *negative])
+        assert "4.0" not in said
+        assert "Look" not in said
+        unknown = f"The films of {n_unknown} of 6 clips are not known"
+        assert (unknown in said) == bool(n_unknown)
+
+
+# What pandas has where a cell is empty, and numbers.
+NO_TEXTS = (float("nan"), None, pd.NA, pd.NaT, 4, 2.5, True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    cells=st.lists(st.sampled_from(("sad", "calm", "", *NO_TEXTS)), min_size=2),
+    data=st.data(),
+)
+def test_a_cell_is_a_text_on_every_way_into_a_manifest(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[Any], data: st.DataObject
+) -> None:
+    """The NaN of pandas was the word `nan`: its clips were negatives."""
+    clips = [Clip(f"c{number}", "film") for number in range(len(cells))]
+    manifest = Manifest("m", Header("m"), tuple(clips))
+    given_cells = {f"c{number}": cell for number, cell in enumerate(cells)}
+    as_clips = []
+    for clip in clips:
+        cell = given_cells[clip.clip_id]
+        # A reader may leave out an empty cell.
+        is_left_out = cell == "" if isinstance(cell, str) else False
+        extra = {} if is_left_out and data.draw(st.booleans()) else {"mood": cell}
+        as_clips.append(replace(clip, extra=extra))
+    reader = own_reader(Manifest("m", Header("m"), tuple(as_clips), ("mood",)))
+    ways = {
+        "with_column": lambda: manifest.with_column("mood", given_cells),
+        "own reader": lambda: read_own(reader, [], "m").manifest,
+    }
+    for way, call in ways.items():
+        if all(isinstance(cell, str) for cell in cells):
+            path = tmp_path_factory.mktemp("m") / "m.toml"
+            made = call()
+            write_manifest(made, path)
+            for found in (made, read_manifest(path)):
+                moods = [found[clip_id].extra["mood"] for clip_id in given_cells]
+                assert moods == cells, way
+        else:
+            with pytest.raises(FixInput, match="in the column 'mood', expected text"):
+                call()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    levels=st.lists(
+        st.sampled_from(("EN", "S", "", "s", "sure", float("nan"))), min_size=2
+    )
+)
+def test_no_clip_is_left_out_for_a_level_that_is_unknown(levels: list[Any]) -> None:
+    """A clip of the level `s` of a manifest in memory was in no class."""
+    clips = [Clip(f"c{n}", "film", level=level) for n, level in enumerate(levels)]
+    manifest = Manifest("m", Header("m"), tuple(clips))
+    try:
+        table = clip_table(manifest, Data(view="raw"))
+        found = task_labels("t", Task(classes={"EN": 0, "S": 1}), table).tolist()
+    except FixInput as error:
+        is_unknown = not {*levels} <= {"EN", "S", ""}
+        assert ("unknown level" in error.message) == is_unknown
+        assert is_unknown or not {"EN", "S"} <= {*levels}
+        return
+    assert found == [{"EN": 0, "S": 1, "": -1}[level] for level in levels]
+
+
+def own_reader(manifest: Manifest) -> Part:
+    """A part of own code that reads this manifest."""
+
+    class Reader(Part):
+        def load_function(self) -> Any:
+            return lambda files, *, name: ImportedManifest(manifest)
+
+    return Reader("mine.py:read", "mine.py 0123", "mine", "read")
+
+
+@settings(max_examples=30, deadline=None)
+@given(column=st.sampled_from((*CLIP_COLUMNS, "mood")), clip_id=st.sampled_from("abx"))
+def test_a_value_of_a_new_column_is_lost_by_an_error_only(
+    column: str, clip_id: str
+) -> None:
+    """`level` is a field of a clip, which a column of this name did not change."""
+    clips = (Clip("a", "film", level="EN"), Clip("b", "film", level="EN"))
+    manifest = Manifest("m", Header("m"), clips)
+    try:
+        made = manifest.with_column(column, {clip_id: "S"})
+    except (FixUsage, NotFound):
+        assert column in CLIP_COLUMNS or clip_id == "x"
+        return
+    assert made[clip_id].values(column) == ("S",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +23,20 @@ LENGTHS = st.sampled_from([3, 5, None])
 
 @st.composite
 def some_rows(draw: st.DrawFn) -> list[tuple[Clip, Row]]:
-    """Clips of three films, each with its row; of some rows the file is not known."""
+    """Clips of three films, each with its row; of some rows the file is not known.
+
+    Some clips are those of an annotator, of whom the store knows nothing.
+    """
     drawn = []
     for number in range(draw(st.integers(1, 8))):
         film = draw(st.sampled_from(["alba", "brug", "cirk"]))
         video = draw(st.sampled_from([f"{film}.mp4", f"{film}.mp4", ""]))
         clip = Clip(f"{film}-{number}", film, number, video)
+        if draw(st.booleans()):
+            extra = {"annotator": "ada"}
+            clip = replace(clip, clip_id=f"{clip.clip_id}.ada", extra=extra)
         status = draw(st.sampled_from([OK, OK, FAILED]))
-        row = Row(clip.clip_id, film, status=status, video_bytes=draw(LENGTHS))
+        row = Row(f"{film}-{number}", film, status=status, video_bytes=draw(LENGTHS))
         drawn.append((clip, row))
     return drawn
 
@@ -62,3 +69,35 @@ def test_a_video_is_named_whose_file_is_another_one(
         found = replaced_videos(clips, str(folder), store.table)
         assert sorted(found) == sorted(expected)
         assert replaced_videos(clips, "", store.table) == []
+
+
+@settings(deadline=None, max_examples=amount(20, 200))
+@given(
+    lengths=st.fixed_dictionaries(dict.fromkeys(["alba", "brug"], LENGTHS)),
+    in_store=st.fixed_dictionaries(dict.fromkeys(["alba", "brug"], LENGTHS)),
+    n_segments=st.integers(0, 3),
+)
+def test_a_segment_has_the_file_of_the_windows_of_its_film(
+    lengths: dict[str, int | None], in_store: dict[str, int | None], n_segments: int
+) -> None:
+    rows = []
+    for film, length in in_store.items():
+        for number in range(4):
+            rows.append(Row(f"{film}:{number:06d}", film, video_bytes=length))
+    clips = []
+    for film in ("alba", "brug", "cirk"):
+        for number in range(n_segments):
+            clips.append(Clip(f"{film}-ada-{number}", film, None, f"{film}.mp4"))
+    expected = []
+    for film, length in lengths.items():
+        if n_segments and None not in (length, in_store[film]):
+            expected += [f"{film}.mp4"] if length != in_store[film] else []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for film, length in lengths.items():
+            if length is not None:
+                (folder / f"{film}.mp4").write_bytes(b"x" * length)
+        vectors = np.ones((len(rows), 2), np.float32)
+        store = made_store(folder / "store", rows, {"clip": vectors})
+        found = replaced_videos(clips, str(folder), store.table)
+        assert sorted(found) == sorted(expected)

@@ -30,7 +30,11 @@ def places(n_clips: int, seed: int = 5) -> NDArray[np.int64]:
 
 
 def token_store(
-    path: Path, manifest: Manifest, concepts: Sequence[str], seed: int = 2
+    path: Path,
+    manifest: Manifest,
+    concepts: Sequence[str],
+    seed: int = 2,
+    n_frames: int = GRID[0],
 ) -> Store:
     """A store: tokens of noise, and of the k-th concept a patch along the k-th dimension.
 
@@ -50,7 +54,7 @@ def token_store(
     backbone = {
         "name": "toy",
         "card_sha256": "ab" * 32,
-        "geometry": {"grid": list(GRID)},
+        "geometry": {"grid": list(GRID), "frames": n_frames},
     }
     rows = [Row(clip.clip_id, clip.movie_id) for clip in manifest]
     arrays = (

@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.audits.maps.stores import MAPS, RANDOM_PREFIX, map_names, real_steps
+from obygaze.audits.maps.stores import (
+    MAPS,
+    RANDOM_PREFIX,
+    frames_of_step,
+    map_names,
+    real_steps,
+)
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.tables import TableRow, read_table
@@ -205,6 +211,7 @@ def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
     """Return for each clip of a file which share of each place of its maps is in boxes."""
     table = read_table(path, required=("clip_id", "x0", "y0", "x1", "y1"))
     shape = store.array(MAPS).shape[1:]
+    joined = frames_of_step(store)
     boxes: dict[str, list[list[Box]]] = {}
     for row in table.rows:
         try:
@@ -213,11 +220,11 @@ def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
                 raise ValueError(f"the store of maps has no clip {clip!r}")
             x0, x1 = _ends(row, "x0", "x1")
             y0, y1 = _ends(row, "y0", "y1")
-            steps = _steps(row.cells.get("frame", ""), shape[0])
+            steps = _steps(row.cells.get("frame", ""), shape[0], joined)
         except ValueError as error:
             hint = (
                 "shares of the picture from 0 to 1, "
-                f"frames from 0 to {shape[0] - 1}, its clip ids"
+                f"frames from 0 to {shape[0] * joined - 1}, its clip ids"
             )
             raise FixInput(
                 f"line {row.line}: {error}", where=str(path), hint=hint
@@ -280,11 +287,19 @@ def _ends(row: TableRow, first: str, last: str) -> tuple[float, float]:
     return low, high
 
 
-def _steps(frame: str, n_frames: int) -> slice:
-    """Return the frame of a box, or all of them where none is named."""
+def _steps(frame: str, n_steps: int, joined: int) -> slice:
+    """Return the step of the frame of a box, or all of them where none is named.
+
+    Args:
+        frame: The number of the frame, counted from 0.
+        n_steps: The steps of the maps.
+        joined: How many frames a step is of.
+    """
     if not frame:
         return slice(None)
     number = int(frame)
+    n_frames = n_steps * joined
     if not 0 <= number < n_frames:
         raise ValueError(f"frame must be from 0 to {n_frames - 1}, got {number}")
-    return slice(number, number + 1)
+    step = number // joined
+    return slice(step, step + 1)

@@ -53,6 +53,13 @@ def token_grid(store: Store) -> tuple[int, int, int]:
     return grid[0], grid[1], grid[2]
 
 
+def frames_of_step(store: Store) -> int:
+    """Return how many frames of a clip a step of its maps is of: some models join frames."""
+    n_steps = store.array(MAPS).shape[1]
+    geometry = store.recipe.to_json()["backbone"]["geometry"]
+    return int(geometry.get("frames", n_steps)) // n_steps
+
+
 def map_names(store: Store) -> list[str]:
     """Return the directions of a store of maps, the random ones last."""
     facts = store.recipe.to_json().get(MAPS)

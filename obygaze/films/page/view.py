@@ -74,6 +74,7 @@ def open_site(
         manifest_of_folder,
         warn_of_other_videos,
     )
+    from obygaze_features.manifest.times import require_times_of_windows
     from obygaze_models.runner.experiments import named_manifest
     from obygaze_models.runner.tables import read_run
 
@@ -101,6 +102,7 @@ def open_site(
             note(f"made the manifest {clips.name} of {made_of} in {manifest}")
     else:
         clips, _ = named_manifest(manifest, workspace)
+        require_times_of_windows(clips)
     if manifest is not None:
         warn_of_other_videos(Path(manifest), clips)
     if scored and clips.name != scored.about["manifest"]["name"]:
@@ -187,12 +189,12 @@ def _with_predictions(
         segments=table_path(segments, root) if segments else None,
     )
     _ = shown.ids_in_store  # an error for a store of other clips
-    if run and features:
+    if features:
         folder = site.manifest.header.video_root
         replaced = replaced_videos(site.manifest, folder, features.table)
         if replaced:
             warnings.warn(
-                f"these videos have other files than those that {run.folder.name} was made with:"
+                f"these videos have other files than those of the features in {features.location}:"
                 f" {few(replaced)}",
                 ObygazeWarning,
                 stacklevel=3,

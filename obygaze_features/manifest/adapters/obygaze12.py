@@ -160,7 +160,7 @@ def _read_split(
         # Without clips the table of clips has violations; there is nothing to compare with.
         if clips:
             _compare(row, clips.get(row["id"]), levels)
-    return {row["id"]: row["fold"] for row in table.rows}
+    return {row["id"]: row["fold"] for row in table.rows if row["id"] in clips}
 
 
 def _compare(row: TableRow, clip: Clip | None, levels: Sequence[str]) -> None:

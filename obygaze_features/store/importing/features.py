@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -207,6 +207,10 @@ def import_features(
     """Make a store from features in another format."""
     here = Workspace.of(workspace)
     target = new_store(here, path)
+    if pool not in (None, *get_args(Pool)):
+        raise FixUsage(
+            f"unknown pool {pool!r}", hint=f"one of {', '.join(get_args(Pool))}"
+        )
     if manifest is not None:
         manifest = read_manifest(manifest, workspace=workspace).without_watched()
     backbone = backbone.strip()

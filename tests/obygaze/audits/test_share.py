@@ -181,7 +181,8 @@ def write_scores(path: Path, manifest: Manifest, **changes: Any) -> Path:
             own = known.get(f"{film}-{clip}")
             start = 2.0 * clip + changes.get("moved", 0)
             score = float(own is not None and own.level == "S")
-            row = {"clip_id": f"{film}-{clip}", "movie_id": film, "start_s": start}
+            named = changes.get("named", film)
+            row = {"clip_id": f"{film}-{clip}", "movie_id": named, "start_s": start}
             row |= {"end_s": start + 2, "basis": changes.get("basis", "unseen")}
             rows.append({**row, changes.get("column", "score:S"): score})
     if changes.get("without"):
@@ -215,6 +216,8 @@ def test_right_scores_give_the_share_of_all_clips(tmp_path: Path) -> None:
     [
         ({"moved": 1}, "the predictions are not of these clips"),
         ({"basis": "in-sample"}, "the predictions are not of these clips"),
+        # As a store has it that was imported without a manifest: all films had a mean score of 0.
+        ({"named": "unknown"}, "the predictions are not of these clips"),
         ({"size": SIZE + 1}, "scores of 21 clips of the film f0"),
         (
             {"without": [f"f{i // 4}-{i % 4}" for i in range(8)]},

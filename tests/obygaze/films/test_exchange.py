@@ -676,14 +676,29 @@ def test_predictions_of_a_run_with_other_labels_are_said(
     assert not any("of the run" in one or "the run run" in one for one in done.warnings)
 
 
-def test_a_decision_that_is_no_level_is_kept(tmp_path: Path) -> None:
-    """Levels of decisions were there, and those of other classes were lost."""
+def test_margins_are_the_scores_of_concept_vectors(tmp_path: Path) -> None:
+    """Subtitles of them had the basis alone; a bottleneck has a score beside its margins."""
     path = tmp_path / "scores.csv"
-    path.write_text("clip_id,decision,score\na-0,S,0.5\na-1,violent,0.25\n", "utf-8")
+    of_vectors = "clip_id,basis,margin:Look\na-0,unseen,0.5\na-1,unseen,\n"
+    of_bottleneck = "clip_id,p:S,margin:Look\na-0,0.5,0.25\na-1,0.75,0.25\n"
+    for table, comments in (
+        (of_vectors, ["unseen, margin:Look 0.5", "unseen"]),
+        (of_bottleneck, ["p:S 0.5", "p:S 0.75"]),
+    ):
+        path.write_text(table, "utf-8")
+        ((film,), _) = films_of(films_for_predictions(), path)
+        assert [one.comment for one in film.segments] == comments
+
+
+@pytest.mark.parametrize("word", ["violent", "sure", "not sure", "s"])
+def test_a_decision_that_is_no_level_is_kept(tmp_path: Path, word: str) -> None:
+    """Other classes were lost, and those of `certainty=sure` became the levels S and NS."""
+    path = tmp_path / "scores.csv"
+    path.write_text(f"clip_id,decision,score\na-0,S,0.5\na-1,{word},0.25\n", "utf-8")
     ((film,), _) = films_of(films_for_predictions(), path)
     assert [(one.level, one.comment) for one in film.segments] == [
         ("S", "score 0.5"),
-        ("", "decision violent, score 0.25"),
+        ("", f"decision {word}, score 0.25"),
     ]
 
 

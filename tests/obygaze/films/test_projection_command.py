@@ -582,16 +582,21 @@ def test_a_manifest_of_windows_is_exported_before_marks_are_projected_on_it(
     assert [row["level"] for row in levels["merged"]] == ["HN", "EN"]
 
 
-def test_windows_without_times_are_not_exported_as_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command", ["manifest export csv cut -o made", "view cut --export made"]
+)
+def test_windows_without_times_are_neither_rows_of_a_table_nor_on_the_page(
+    tmp_path: Path, command: str
+) -> None:
+    """Each would be its whole film, in times and pictures."""
     films = (CutFilm("a", "a.mp4", 50, 25.0, 2.0), CutFilm("b", "b.mp4", 50, 0.0, 2.0))
     windows = Windows(films, Grid(window=16, stride=16))
     header = Header("cut", unit="window", grid=windows.grid)
     write_manifest(
         Manifest("cut", header, windows), tmp_path / "manifests" / "cut.toml"
     )
-    words = ("manifest", "export", "csv", "cut", "-o", "cut.csv")
-    done = call_obygaze(*words, cwd=tmp_path)
-    assert (done.code, (tmp_path / "cut.csv").exists()) == (1, False)
+    done = call_obygaze(*command.split(), cwd=tmp_path)
+    assert (done.code, (tmp_path / "made").exists()) == (1, False)
     assert "no times where the frame rate varies: b" in done.stderr
 
 

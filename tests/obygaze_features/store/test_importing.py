@@ -345,6 +345,11 @@ def test_pooling_keeps_the_maximum_or_the_mean_over_all_vectors(tmp_path: Path) 
     pooled = saved(tmp_path / "g.npz", clip_id=IDS, tokens=tokens, pooled=X)
     with pytest.raises(FixInput, match="'pooled' exists already"):
         import_features("npz", pooled, tmp_path / "c", pool="also")
+    # It was the maximum.
+    unknown: Any = "average"
+    with pytest.raises(FixUsage, match="unknown pool 'average'") as raised:
+        import_features("npz", file, tmp_path / "e", pool=unknown)
+    assert raised.value.hint == "one of none, also, only, also-mean, only-mean"
 
 
 def test_of_several_arrays_none_is_pooled_unless_it_is_named(tmp_path: Path) -> None:

@@ -138,6 +138,14 @@ def test_a_setting_that_cannot_be_is_an_error(
         build(kind, settings)
 
 
+def test_no_concept_is_called_as_the_part_beside_the_concepts() -> None:
+    """Its contribution to a decision was that of the part."""
+    names = ["Look", "residual"]
+    with pytest.raises(FixInput, match="no concept can be called 'residual'"):
+        build("pcbm-h", concepts=names)
+    assert build("pcbm-lr", concepts=names).part("bank").concepts == names
+
+
 def test_a_repr_is_one_short_line() -> None:
     assert repr(build("pcbm-dt", {"max_depth": 3}).head) == "TreeHead(max_depth=3)"
     many = build(

@@ -10,6 +10,7 @@ import pytest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank, concept_targets
 from obygaze_models.models.frames import FrameProbe
+from obygaze_models.models.heads import LogisticHead
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.models.mlp import MLPProbe
 
@@ -21,6 +22,7 @@ Y = np.arange(40) % 2
     ("estimator", "words"),
     [
         (LogisticProbe(class_weight="even"), "unknown class_weight 'even'"),  # type: ignore[arg-type]
+        (LogisticHead(penalty="L1"), "penalty must be l1 or l2, got 'L1'"),  # type: ignore[arg-type]
         (FrameProbe("sum"), "unknown pooling 'sum'"),  # type: ignore[arg-type]
         (MLPProbe(keep="first"), "keep must be one of best, last"),  # type: ignore[arg-type]
         (MLPProbe(min_epochs=9, max_epochs=3), "max_epochs must be at least"),

@@ -126,11 +126,20 @@ def test_training_concept_vectors_names_only_concepts_that_clips_have(
             names = (*names, "Voice")
         clips.append(replace(clip, concepts=names))
     has_voice = sum("Voice" in clip.concepts for clip in clips)
-    with pytest.warns(ObygazeWarning, match="Voice") as caught:
-        protocol = training_protocol("cav", "EN_S", manifest.with_clips(clips))
-    assert f"Voice ({has_voice} clips, not visual)" in str(caught[-1].message)
-    assert "Look" not in str(caught[-1].message)
-    assert not {"Voice", "Look"} & set(protocol.tasks)
+    rows = []
+    for clip in clips:
+        for name in ("ada", "ben"):
+            row = replace(clip, extra={"annotator": name})
+            rows.append(replace(row, clip_id=f"{clip.clip_id}.{name}"))
+    of_annotators = replace(manifest.with_clips(rows), columns=("annotator",))
+    for asked in (manifest.with_clips(clips), of_annotators):
+        with pytest.warns(ObygazeWarning, match="Voice") as caught:
+            protocol = training_protocol("cav", "EN_S", asked)
+        said = [str(one.message) for one in caught]
+        (about_voice,) = [text for text in said if "No vector" in text]
+        assert f"Voice ({has_voice} clips, not visual)" in about_voice
+        assert "Look" not in about_voice
+        assert not {"Voice", "Look"} & set(protocol.tasks)
 
 
 def test_a_concept_of_clips_that_are_not_sure_has_no_vector(manifest: Manifest) -> None:

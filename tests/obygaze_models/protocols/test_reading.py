@@ -407,6 +407,7 @@ def test_folds_of_a_manifest_are_named_by_tasks():
         'report.metrics=["a.py:later", "b.py:later"]',
         'grid.baselines=["a.py:later", "b.py:later"]',
         'grid.baselines=["a.py:ridge"]',
+        *(f'report.metrics=["a.py:{name}"]' for name in ("AP", "ap", "precision")),
     ],
 )
 def test_two_parts_of_one_name_are_refused(change: str) -> None:

@@ -412,6 +412,17 @@ def test_runs_without_a_cell_in_common_say_so(tmp_path: Path) -> None:
     ]
 
 
+def test_models_without_a_value_of_the_metric_are_named(tmp_path: Path) -> None:
+    """Margins have no Brier score, and the table would be empty without a word."""
+    runs = [made_run(tmp_path / "a", [cell()]), made_run(tmp_path / "b", [cell()])]
+    compared = compare_runs(runs, "brier")
+    assert [len(table.rows) for table in compared.tables()] == []
+    assert compared.warnings == [
+        "EN_S: nothing is compared, as not all of them have a value of Brier."
+    ]
+    assert compare_runs(runs, "auc").warnings == []
+
+
 def test_an_own_metric_has_values_and_no_code_is_run(tmp_path: Path) -> None:
     name = "own.py:metric"
     runs: list[Run] = []

@@ -555,7 +555,7 @@ def test_a_model_without_a_value_has_a_sentence_without_a_number(
         [*rows("ridge", nothing, []), *rows("random", GUESS, [0.5] * 12)],
     )
     assert answer(run) == (
-        "ridge has no AP (EN_S): no fold tests clips of both classes."
+        "ridge ranks no clips (EN_S): no fold tests clips of both classes."
     )
 
 
@@ -565,7 +565,7 @@ def test_a_model_whose_folds_have_one_class_each_ranks_nothing(tmp_path: Path) -
     found = rows("ridge", one_class, [])
     run = run_of(tmp_path, [fit("ridge")], found)
     assert answer(run) == (
-        "ridge has no AP (EN_S): no fold tests clips of both classes."
+        "ridge ranks no clips (EN_S): no fold tests clips of both classes."
     )
 
 

@@ -7,6 +7,7 @@ import io
 import json
 import re
 import shutil
+import tempfile
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 from support.cli import call_obygaze
 from support.experiments import VISUAL, films, planted, store_of, write_workspace
 from support.saved_models import write_model_json
+from support.seeds import amount
 from support.stores import made_store
 from support.tables import the_cell
 
@@ -268,6 +270,27 @@ def test_margins_of_concept_vectors_are_those_of_vectors_without_the_film(
         )
 
 
+@pytest.mark.filterwarnings("ignore:No vector is found")
+@pytest.mark.parametrize("n_films", [1, 2])
+def test_a_concept_that_no_film_can_test_has_no_vector(
+    tmp_path: Path, store: Store, n_films: int
+) -> None:
+    """It was said to have none, and the model had one: of a single film, with no metric."""
+    with_look = sorted({clip.movie_id for clip in TRAINED if "Look" in clip.concepts})
+    clips = []
+    for clip in TRAINED:
+        names = clip.concepts
+        if clip.movie_id not in with_look[:n_films]:
+            names = tuple(name for name in names if name != "Look")
+        clips.append(replace(clip, concepts=names))
+    manifest = TRAINED.with_clips(clips)
+    model, _ = kept(tmp_path, store, "cav", task="EN_S", manifest=manifest)
+    tested = [name for name in VISUAL if name != "Look" or n_films > 1]
+    assert model.info.concepts == tuple(tested)
+    assert model.clips is not None
+    assert [*model.clips.scores] == [f"margin:{name}" for name in tested]
+
+
 def test_a_model_without_a_list_counts_every_clip_of_its_films(
     tmp_path: Path, store: Store, ridge: SavedModel
 ) -> None:
@@ -332,6 +355,39 @@ def test_a_clip_with_the_id_of_a_training_clip_and_another_film_is_refused(
     # Clips that no training clip is called as are predicted, of whatever film.
     unseen = [clip for clip in LEVEL if FILM[clip] == LAST]
     assert set(predict(ridge, other, unseen).basis) == {"unseen"}
+
+
+@settings(deadline=None, max_examples=amount(15, 100))
+@given(data=st.data())
+def test_a_film_is_seen_by_its_training_clips_not_by_ids_that_they_have(
+    trained: Path, data: st.DataObject
+) -> None:
+    """Another lab calls a film otherwise, or has the ids of training clips for other films."""
+    model = load_model(trained)
+    assert model.clips is not None
+    of_unknown_films = tuple(("", *times) for _, *times in model.clips.places)
+    known = replace(model.clips, places=of_unknown_films)
+    model = replace(model, clips=known)
+    numbers = st.integers(0, len(known) - 1)
+    seen = set()
+    rows = []
+    for number in data.draw(st.lists(numbers, unique=True, max_size=6)):
+        _, start_s, end_s = known.places[number]
+        assert start_s is not None and end_s is not None
+        film = data.draw(st.sampled_from(["lake", "pier", "sea"]))
+        later_s = data.draw(st.sampled_from([0.0, 100.0]))
+        if not later_s:
+            seen.add(film)
+        times = {"start_s": start_s + later_s, "end_s": end_s + later_s}
+        rows.append(Row(known.clip_ids[number], film, **times))
+    asked = {f"new-{film}": film for film in ("lake", "pier", "sea")}
+    rows += [Row(clip, film, start_s=0.0, end_s=2.5) for clip, film in asked.items()]
+    vectors = np.zeros((len(rows), X.shape[1]), np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        store = made_store(Path(folder) / "theirs", rows, {"clip": vectors})
+        found = predict(model, store, [*asked])
+    for clip, basis in zip(found.clip_ids, found.basis, strict=True):
+        assert basis == ("film-seen" if asked[clip] in seen else "unseen")
 
 
 def test_a_clip_with_the_id_of_a_training_clip_and_other_times_is_refused(

@@ -126,7 +126,7 @@ DARK.addEventListener("change", showSheet);
 function explain(why) {
   $("why-probability").textContent = `Probability of ${why.class}: ${(100 * why.probability).toFixed(1)} %`;
   const sentences = [
-    `Model ${why.model}. It starts from ${why.base.toFixed(2)}, and each concept adds to that or takes away; a sum of 0 is 50 %.`,
+    `Model ${why.model}. It starts from ${why.base.toFixed(2)}, and each concept adds to that or takes away; ${why.sum}.`,
     why.rest !== null && `What no concept explains adds ${why.rest.toFixed(2)}.`,
     why.training,
   ];

@@ -434,6 +434,18 @@ function showHere() {
   fill($("here"), ...lines);
 }
 
+// The seconds of a stretch that bars cover, in the order of their starts: where several do, once.
+function secondsOf(bars, from, to) {
+  let seconds = 0;
+  let reached = from;
+  for (const bar of bars) {
+    const end = Math.min(bar.end, to);
+    seconds += Math.max(end - Math.max(bar.start, reached), 0);
+    reached = Math.max(end, reached);
+  }
+  return seconds;
+}
+
 // How much of the visible time each row has of each level.
 function showStatistics() {
   if (!$("statistics").open) return;
@@ -442,7 +454,7 @@ function showStatistics() {
   for (const lane of state.lanes.filter((one) => one.kind === "level")) {
     const bars = lane.bars.filter((bar) => bar.start < to && bar.end > from);
     for (const [level, ofLevel] of Map.groupBy(bars, (bar) => bar.level)) {
-      const seconds = ofLevel.reduce((sum, bar) => sum + Math.min(bar.end, to) - Math.max(bar.start, from), 0);
+      const seconds = secondsOf(ofLevel, from, to);
       const share = `${((100 * seconds) / (to - from)).toFixed(1)} %`;
       const cells = [levelText(level), ofLevel.length, clock(seconds, 1), share];
       rows.push(el("tr", {}, el("th", { scope: "row" }, lane.label), ...cells.map((cell) => el("td", {}, String(cell)))));

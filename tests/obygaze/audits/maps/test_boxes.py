@@ -85,6 +85,28 @@ def test_boxes_of_a_file(made: tuple[Path, Path], tmp_path: Path) -> None:
     assert mask[0] == pytest.approx(np.array(rows), abs=1e-12)
 
 
+@pytest.mark.parametrize("joined", [1, 2, 4])
+def test_a_box_is_on_the_step_that_its_frame_is_part_of(
+    tmp_path: Path, joined: int
+) -> None:
+    """As the sheets have the frames of a clip, so that a person counts them."""
+    manifest = films(1, 3)
+    store = token_store(
+        tmp_path / "tokens", manifest, VISUAL[:1], n_frames=GRID[0] * joined
+    )
+    ids = [clip.clip_id for clip in manifest]
+    maps = [np.zeros((1, *GRID), dtype=np.float16)] * 3
+    written = write_maps(tmp_path / "maps", store, ids, ["a"], {}, maps)
+    path = tmp_path / "b.csv"
+    for frame in range(GRID[0] * joined):
+        path.write_text(f"clip_id,x0,y0,x1,y1,frame\n{ids[0]},0,0,1,1,{frame}\n")
+        (cover,) = read_boxes(path, open_store(written.path)).values()
+        at_step = cover.any(axis=(1, 2))
+        assert np.repeat(at_step, joined).nonzero()[0].min() <= frame
+        assert frame <= np.repeat(at_step, joined).nonzero()[0].max()
+        assert at_step.sum() == 1
+
+
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [

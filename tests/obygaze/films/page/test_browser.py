@@ -290,6 +290,36 @@ def test_statistics_of_the_visible_time(browser: Any, tmp_path: Path) -> None:
     ] in lines
 
 
+def test_a_second_that_several_marks_or_windows_cover_counts_once(
+    browser: Any, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(7)
+    write_video(tmp_path / "lake.mp4", numbers=range(250), options={"g": "50"})
+    marks = []
+    covered = {level: np.zeros(250, dtype=bool) for level in ("S", "HN")}
+    for first, last in np.sort(rng.integers(0, 250, (12, 2)), axis=1).tolist():
+        level = str(rng.choice(["S", "HN"]))
+        marks.append(segment(first, last, "ada", level))
+        covered[level][first : last + 1] = True
+    path = write_segments(tmp_path / "marks.csv", marks)
+    windows = []
+    for clip in film_clips("lake", "lake.mp4"):
+        windows.append(replace(clip, end_s=min(float(clip.end_s or 0) + 2, 10)))
+    with served(site(tmp_path, windows, segments=path)) as server:
+        open_lake(browser, server)
+        browser.execute_script("document.getElementById('statistics').open = true")
+        rows = wait(lambda: text(browser, "#statistics-rows"))
+    shown = {}
+    for line in rows.split("\n"):
+        row, level, _, time, share = line.split("\t")
+        shown[row, level.split()[0]] = (time, share)
+    for level, pictures in covered.items():
+        seconds = pictures.mean() * 10
+        expected = (f"0:00:{seconds:04.1f}", f"{10 * seconds:.1f} %")
+        assert shown["ada", level] == expected
+    assert shown["clips: annotated level", "EN"] == ("0:00:10.0", "100.0 %")
+
+
 def test_a_film_of_three_hours_is_drawn(browser: Any, tmp_path: Path) -> None:
     """5,000 clips and 20,000 marks."""
     names = [f"annotator{k:02d}" for k in range(20)]

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
@@ -239,7 +240,11 @@ def test_a_run_is_not_shown_beside_other_clips_of_the_same_ids(tmp_path: Path) -
             open_site(run="first", workspace=tmp_path)
 
 
-def test_a_film_that_was_replaced_since_a_run_is_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("run", ["first", None])
+def test_a_film_that_was_replaced_since_it_had_features_is_said(
+    tmp_path: Path, run: str | None
+) -> None:
+    """Scores, similar clips and why a model decided so are of the film before."""
     clips = clips_of()
     ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
     about = {**MANIFEST, "name": "films"}
@@ -253,10 +258,12 @@ def test_a_film_that_was_replaced_since_a_run_is_said(tmp_path: Path) -> None:
     row = Row(clip.clip_id, clip.movie_id, video_bytes=4)
     made_store(tmp_path / "stores" / "s", [row], {"clip": np.ones((1, 2), np.float32)})
     (tmp_path / "lake.mp4").write_bytes(b"film")
-    assert open_site(run="first", store="s", workspace=tmp_path).run
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_site("films", run=run, store="s", workspace=tmp_path)
     (tmp_path / "lake.mp4").write_bytes(b"another film")
-    with pytest.warns(ObygazeWarning, match="files than those that first .*: lake.mp4"):
-        open_site(run="first", store="s", workspace=tmp_path)
+    with pytest.warns(ObygazeWarning, match="files than those of the .*: lake.mp4"):
+        open_site("films", run=run, store="s", workspace=tmp_path)
 
 
 def test_features_of_other_clips_of_the_same_ids_are_not_shown(tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.experiments import films, planted, write_workspace
 
 from obygaze.films.decisions import training_text
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import UNKNOWN_FILM, Clip, Header, Manifest
 from obygaze_models.runner.experiments import train
 from obygaze_models.zoo import predict
 from obygaze_models.zoo.info import TrainingClips
@@ -29,6 +30,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Site:
     changes = ["report.replicates=20", "model.tolerance=0.01"]
     options: dict[str, Any] = {"task": "EN_S", "output": "mine", "changes": changes}
     train("pcbm-lr", "sig", "made-up", workspace=root, **options)
+    options["output"] = "tree"
+    train("pcbm-dt", "sig", "made-up", workspace=root, **options)
     train(
         "ridge",
         "sig",
@@ -43,7 +46,9 @@ def logit(probability: float) -> float:
     return float(np.log(probability / (1 - probability)))
 
 
-def test_what_concepts_add_sums_up_to_the_probability(page: Site) -> None:
+@pytest.mark.parametrize("model", ["mine", "tree"])
+def test_what_concepts_add_sums_up_to_the_probability(page: Site, model: str) -> None:
+    page = open_site("made-up", model=model, store="sig", workspace=page.workspace.root)
     assert page.explainer is not None
     clips = [clip.clip_id for clip in MANIFEST][:6]
     told = predict(
@@ -52,7 +57,12 @@ def test_what_concepts_add_sums_up_to_the_probability(page: Site) -> None:
     for row, clip in enumerate(clips):
         why = page.clip(clip)["explanation"]
         total = why["base"] + sum(one["adds"] for one in why["concepts"])
-        assert total == pytest.approx(logit(why["probability"]), abs=1e-6)
+        # What the page says of the sum is what the sum is.
+        assert why["sum"] in ("a sum of 0 is 50 %", "the sum is the probability")
+        if why["sum"] == "the sum is the probability":
+            assert total == pytest.approx(why["probability"], abs=1e-6)
+        else:
+            assert total == pytest.approx(logit(why["probability"]), abs=1e-6)
         assert why["probability"] == pytest.approx(told.scores[row, -1])
 
 
@@ -67,6 +77,15 @@ def test_what_the_model_has_seen_of_a_clip_is_said(page: Site) -> None:
         for of_model in (model, replace(model, clips=None))
         for clip in (seen, Clip("new", seen.movie_id), Clip("new", "brug"))
     }
+    unknown = Clip("new", UNKNOWN_FILM)
+    not_known = training_text(model, unknown, MANIFEST)
+    assert not_known.startswith("It is not known whether the model was trained on")
+    facts = model.info.training
+    facts = structs.replace(facts, films=(*facts.films, UNKNOWN_FILM))
+    lacking = replace(model, info=structs.replace(model.info, training=facts))
+    # A film that nobody knows was not trained on, though a training clip is of one.
+    for clip in (unknown, Clip("new", "brug")):
+        assert training_text(lacking, clip, MANIFEST) == not_known
     assert said == {
         "The model was trained on this clip",
         "The model was trained on other clips of this film.",
