@@ -285,7 +285,7 @@ def _identities(
     """Return what is known of the clips of rows; of rows that nobody has, the id alone."""
     known = [Identity(clip_id) for clip_id in ids]
     if store is not None:
-        known = identities_of(ids, store.table, store.record)
+        known = identities_of(ids, store)
     if manifest is None:
         return known
     identities = []

@@ -146,6 +146,7 @@ def make_windows(
     # PyAV is loaded only where films are read, and not by the help of the command.
     from obygaze_features.extraction.windows import film_of
     from obygaze_features.video.film import film_index
+    from obygaze_features.video.index import CLOCK_SET_BACK
     from obygaze_features.video.pool import DecodePool, in_order
     from obygaze_features.video.worker import DecodeJob
 
@@ -163,37 +164,30 @@ def make_windows(
             details=[f"{error.where}: {error.message}" for error in errors],
         )
     cut = []
-    late = []
     for movie_id, video in sorted(videos.items()):
         index, _ = film_index(folder / video, indexes)
+        if grid.seconds and not index.has_clock:
+            raise FixInput(
+                CLOCK_SET_BACK,
+                where=str(folder / video),
+                hint="--window and --stride count pictures",
+            )
         film = film_of(movie_id, video, index)
         refuse_short(grid, film)
         cut.append(film)
-        first_s = float(index.times_s[0])
-        if first_s > film.duration_s / film.n_frames:
-            late.append(f"{movie_id} {first_s:.2f} s")
-    if not any(grid.n_windows(film.n_frames, film.duration_s) for film in cut):
+    windows = Windows(tuple(cut), grid)
+    if not len(windows):
         raise FixInput(
             "no film holds a whole window",
             where=str(films),
         )
-    notes = source.notes
-    if late:
-        # Clips of the film, and players, count from the beginning of the file.
-        sentence = (
-            f"The first picture is shown after the file begins: {few(late)}. The times of windows"
-            " count from it: in a player, and beside labels with its times, each is so much later."
-        )
-        warnings.warn(sentence, ObygazeWarning, stacklevel=2)
-        notes = (*notes, sentence)
     header = structs.replace(
         source,
         unit="window",
         grid=grid,
-        notes=notes,
         video_root=folder.resolve().as_posix(),
     )
-    return Manifest(name, header, Windows(tuple(cut), grid))
+    return Manifest(name, header, windows)
 
 
 def refuse_short(grid: Grid, film: CutFilm) -> None:

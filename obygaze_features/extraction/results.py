@@ -31,8 +31,10 @@ from obygaze_features.store.placing import before_of
 
 # What makes all clips of a table have such times.
 OF_MAPPING = 'times = "m:ss" in its mapping, if 1:05 is a minute'
-# How the reason of a row begins whose film is silent, and whose times are not those of its film.
+# How the reason of a row begins whose film is silent, or shows no picture yet, and whose times are
+# not those of its film.
 NO_SOUND = "no-sound:"
+NO_PICTURES = "outside: the window "
 WRONG_TIMES = ("too-long: the part ", "outside: the part ")
 # Gets the number of a row, and whether it failed.
 Watch = Callable[[int, bool], object]
@@ -175,7 +177,9 @@ def next_steps(
     n_without_file = sum(why.startswith(NO_FILE) for why in failures.values())
     n_with_wrong_times = sum(why.startswith(WRONG_TIMES) for why in failures.values())
     n_silent = sum(why.startswith(NO_SOUND) for why in failures.values())
-    n_others = len(failures) - n_without_file - n_with_wrong_times - n_silent
+    n_early = sum(why.startswith(NO_PICTURES) for why in failures.values())
+    n_without = n_silent + n_early
+    n_others = len(failures) - n_without_file - n_with_wrong_times - n_without
     is_of_all = n_with_wrong_times == len(plan.clips)
     of_mapping = f" ({OF_MAPPING})" if is_of_all else ""
     advice = (
@@ -195,13 +199,17 @@ def next_steps(
             "without sound that can be read: no features here; the others can be used",
         ),
         (
+            n_early,
+            "before the first picture of a film: no features here; the others can be used",
+        ),
+        (
             n_others,
             "failed: correct their files, then the same command and --retry-failed",
         ),
     )
     steps += [f"{count(n_clips, 'clip')} {what}" for n_clips, what in advice if n_clips]
     is_whole = all(state.seal and state.ok for state in states)
-    if is_whole and len(failures) == n_silent and not without_video:
+    if is_whole and len(failures) == n_without and not without_video:
         steps.append(f"next: {_next_command(plan, manifest)}")
     return steps
 

@@ -80,7 +80,7 @@ def search(
     hits = Hits(map(Hit, clip_ids, movie_ids, cosines.tolist()))
     if out is not None:
         manifest = store.find_manifest(here)
-        identities = identities_of(clip_ids, store.table, store.record)
+        identities = identities_of(clip_ids, store)
         columns = {
             "clip_id": clip_ids,
             "movie_id": movie_ids,

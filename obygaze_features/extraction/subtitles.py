@@ -192,8 +192,8 @@ def _of_films(
             if span is None:
                 reason = "no-words: the place of the clip in its film is not known"
                 failures[clip.clip_id] = Failure(FAILED, reason)
-            elif too_long := _too_long(length_s, *span):
-                failures[clip.clip_id] = too_long
+            elif outside := _outside(length_s, *span):
+                failures[clip.clip_id] = outside
             else:
                 texts[clip.clip_id] = _words_in(utterances, span)
     return ClipTexts(RULE_OF_CUES, texts, failures, unused=unused)
@@ -224,12 +224,20 @@ def _spans_in_film(
     return times.spans, length_s
 
 
-def _too_long(
+def _outside(
     length_s: float, start_s: float | None, end_s: float | None
 ) -> Failure | None:
-    """Return the failure of a clip that ends too long after its film, as for its pictures."""
-    problem = overshoot(length_s, start_s, end_s) if length_s else None
-    return None if problem is None else Failure(FAILED, f"too-long: {problem}")
+    """Return the failure of a clip that is not in its film, as for its pictures."""
+    if not length_s:
+        return None
+    problem = overshoot(length_s, start_s, end_s)
+    if problem is not None:
+        return Failure(FAILED, f"too-long: {problem}")
+    begins_s = start_s or 0.0
+    if begins_s < length_s:
+        return None
+    problem = f"the part begins at {begins_s:g} s, the film ends at {length_s:.2f} s"
+    return Failure(FAILED, f"outside: {problem}")
 
 
 def _check_within(cues: Iterable[Cue], film: str, length_s: float) -> None:
@@ -292,9 +300,9 @@ def _of_videos(manifest: Manifest) -> ClipTexts:
         streams.update(dict.fromkeys(_ids(clips), embedded.stream))
         videos.update(dict.fromkeys(_ids(clips), source))
         for clip in clips:
-            too_long = _too_long(embedded.length_s, clip.start_s, clip.end_s)
-            if too_long:
-                failures[clip.clip_id] = too_long
+            outside = _outside(embedded.length_s, clip.start_s, clip.end_s)
+            if outside:
+                failures[clip.clip_id] = outside
             else:
                 span = bounds_of(clip.start_s, clip.end_s)
                 texts[clip.clip_id] = _words_in(utterances, span)

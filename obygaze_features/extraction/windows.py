@@ -13,13 +13,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from obygaze_features.manifest.same_clip import TOLERANCE_S
 from obygaze_features.manifest.windows import CutFilm, Grid
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import film_index
-from obygaze_features.video.index import FrameIndex, Ints, SampledRanks, sample
+from obygaze_features.video.index import (
+    FrameIndex,
+    Ints,
+    SampledRanks,
+    remark_on_pictures,
+    sample,
+    span_of,
+)
+from obygaze_features.video.packets import ends_early
 from obygaze_features.video.pool import DecodePool, in_order
-from obygaze_features.video.sound import SAMPLE_BYTES, DecodedSound, SoundView
+from obygaze_features.video.sound import SAMPLE_BYTES, SoundView
 from obygaze_features.video.worker import ClipView, DecodeJob, DecodeResult
 
 # The pictures of a part: about as many as this, but at least those up to the next key frame, if
@@ -103,12 +112,13 @@ def _replaced(video: str, index: FrameIndex, film: CutFilm | None) -> BadVideo |
         return None
     now = film_of(film.movie_id, film.video, index)
     picture_s = now.duration_s / now.n_frames
+    begins_there = abs(now.begins_s - film.begins_s) < picture_s
     is_as_long = abs(now.duration_s - film.duration_s) < picture_s
-    if now.n_frames == film.n_frames and is_as_long:
+    if now.n_frames == film.n_frames and begins_there and is_as_long:
         return None
     return BadVideo(
-        f"the film had {film.n_frames} pictures in {film.duration_s:g} s when it was cut into"
-        f" windows, has {now.n_frames} in {now.duration_s:g} s",
+        f"the film had {film.n_frames} pictures from {film.begins_s:g} s to {film.end_s:g} s when"
+        f" it was cut into windows, has {now.n_frames} from {now.begins_s:g} s to {now.end_s:g} s",
         path=video,
         stage="decode",
         reason="replaced",
@@ -120,7 +130,7 @@ class _Window:
     """A window of a film.
 
     Args:
-        ranks: Its pictures.
+        ranks: Its pictures; none if it ends before the first one.
         samples: The pictures that each view sees.
         needed: All pictures that a view sees, sorted.
         span_s: Its start and its end.
@@ -160,11 +170,8 @@ class _Sweep:
         self.pool = pool
         self.job = job
         self.most_bytes = most_bytes
-        # When the film begins on the clock of clips.
-        self.zero_s = float(index.times_s[0])
-        self.clock_s = index.times_s - self.zero_s
         # When each picture begins, and when the last one ends.
-        self.bounds_s = np.append(self.clock_s, self.clock_s[-1] + index.last_s)
+        self.bounds_s = np.append(index.times_s, film_of("", "", index).end_s)
         # Pictures that were decoded together, as each kind of view sees them.
         self.parts: deque[_DecodedPart] = deque()
 
@@ -176,8 +183,8 @@ class _Sweep:
         decoded = self._decoded_parts(windows, size)
         for window in windows:
             if not window.samples:
-                # Only its sound is wanted.
-                yield DecodeResult(self.job, {})
+                # It has no picture, or only its sound is wanted.
+                yield DecodeResult(self.job, {}, self._outside(window))
                 continue
             first = int(window.needed[0])
             last = int(window.needed[-1])
@@ -196,7 +203,7 @@ class _Sweep:
             return
         bytes_of_second = sum(view.rate for view in views) * SAMPLE_BYTES
         most_bytes = min(SOUND_BYTES, self.most_bytes // _SHARE_OF_A_PART)
-        spans_s = [self._span_on_clip_clock(window.number) for window in windows]
+        spans_s = [self._span_s(window.number) for window in windows]
         pieces = cut_spans(spans_s, most_bytes / bytes_of_second)
 
         def submit(piece: Sequence[tuple[float, float]]) -> Future[DecodeResult]:
@@ -220,27 +227,23 @@ class _Sweep:
                     failures[view] = result.error
                 continue
             try:
-                part = sound.sound(view).part(*self._span_on_clip_clock(window.number))
-                sounds[view] = self._sound_on_film_clock(part, window.number)
+                sounds[view] = sound.sound(view).part(*self._span_s(window.number))
             except BadVideo as error:
                 failures[view] = error
         return replace(result, error=None, sounds=sounds, failures=failures)
 
-    def _span_on_clip_clock(self, number: int) -> tuple[float, float]:
-        start_s, end_s = self.grid.span_s(number, 0.0, self.bounds_s)
-        return start_s + self.zero_s, end_s + self.zero_s
+    def _span_s(self, number: int) -> tuple[float, float]:
+        return self.grid.span_s(number, 0.0, times_s=self.bounds_s)
 
-    def _sound_on_film_clock(self, sound: DecodedSound, number: int) -> DecodedSound:
-        """Return the sound of a window on the clock of its film, as its pictures are."""
-        start_s, end_s = self.grid.span_s(number, 0.0, self.bounds_s)
-        first_s, last_s = sound.bounds_s
-        return replace(
-            sound,
-            start_s=start_s,
-            end_s=end_s,
-            missing_s=sound.missing_s - self.zero_s,
-            damaged_s=sound.damaged_s - self.zero_s,
-            bounds_s=(first_s - self.zero_s, last_s - self.zero_s),
+    def _outside(self, window: _Window) -> BadVideo | None:
+        """Return the error of a window that ends before the first picture."""
+        if len(window.ranks):
+            return None
+        return BadVideo(
+            f"the window ends at {window.span_s[1]:g} s, before the first picture",
+            path=self.job.path,
+            stage="decode",
+            reason="outside",
         )
 
     def _decoded_parts(
@@ -281,16 +284,18 @@ class _Sweep:
         return replace(self.job, ranks=ranks.tolist(), views=tuple(views))
 
     def _window(self, number: int, views: tuple[ClipView, ...]) -> _Window:
-        ranks = self.grid.ranks(self.clock_s, number)
-        span = int(ranks[0]), int(ranks[-1]) + 1
-        samples = {
-            view: sample(self.index, span, view.count, view.sampling, ranks)
-            for view in views
-            if isinstance(view, PictureView)
-        }
+        ranks = ranks_of_window(self.grid, self.index, number)
+        samples = {}
+        if len(ranks):
+            span = int(ranks[0]), int(ranks[-1]) + 1
+            samples = {
+                view: sample(self.index, span, view.count, view.sampling, ranks)
+                for view in views
+                if isinstance(view, PictureView)
+            }
         needed = [np.zeros(0, np.int64)]
         needed += [sampled.index for sampled in samples.values()]
-        span_s = self.grid.span_s(number, 0.0, self.bounds_s)
+        span_s = self._span_s(number)
         return _Window(ranks, samples, np.unique(np.concatenate(needed)), span_s)
 
     def _result(self, window: _Window) -> DecodeResult:
@@ -304,10 +309,16 @@ class _Sweep:
         return DecodeResult(self.job, clips)
 
     def _decoded_alone(self, window: _Window) -> DecodeResult:
-        start_s = window.span_s[0] + self.zero_s
-        job = replace(self._job(window.ranks, window.samples), start_s=start_s)
+        start_s, end_s = window.span_s
+        views = tuple(window.samples)
+        job = replace(self.job, views=views, start_s=start_s, end_s=end_s)
+        if self.grid.window:
+            job = replace(job, ranks=window.ranks.tolist())
         alone = self.pool.submit(job).result()
-        clips = {view: self._placed(clip, window) for view, clip in alone.clips.items()}
+        clips = {
+            view: replace(clip, span_s=window.span_s)
+            for view, clip in alone.clips.items()
+        }
         return replace(alone, clips=clips)
 
     def _clip(self, window: _Window, view: PictureView) -> DecodedClip | None:
@@ -323,6 +334,8 @@ class _Sweep:
             clip = part.result.clips.get(_pictures(view, len(part.ranks)))
             if clip is None or clip.is_incomplete or clip.substituted[rows].any():
                 return None
+            if clip.damaged and ends_early(self.index, window.ranks, window.span_s[1]):
+                return None
             pieces.append((clip.shared_pictures, rows))
         if len(pieces) == 1:
             pictures, rows = pieces[0]
@@ -337,7 +350,7 @@ class _Sweep:
             rows = np.arange(len(pictures))
         times_s = self.index.times_s
         mask = sampled.mask
-        clip = DecodedClip(
+        return DecodedClip(
             path=Path(self.job.path),
             shared_pictures=pictures,
             rows=rows[inverse],
@@ -349,15 +362,9 @@ class _Sweep:
             total=len(window.ranks),
             damaged=False,
             is_incomplete=False,
+            span_s=window.span_s,
+            remark=remark_on_pictures(self.index, *window.span_s),
         )
-        return self._placed(clip, window)
-
-    def _placed(self, clip: DecodedClip, window: _Window) -> DecodedClip:
-        """Return the pictures of a window on the clock of its film."""
-        zero = self.index.times_s[0]
-        total = len(window.ranks)
-        times = {"time_s": clip.time_s - zero, "asked_s": clip.asked_s - zero}
-        return replace(clip, **times, span_s=window.span_s, total=total)
 
 
 def cut_spans(
@@ -394,14 +401,30 @@ def _pictures(view: PictureView, count: int) -> PictureView:
     return replace(view, count=count, sampling="even")
 
 
+def ranks_of_window(grid: Grid, index: FrameIndex, window: int) -> Ints:
+    """Return the numbers of a window's pictures; none if it ends before the first one.
+
+    A window of seconds has those of the clip with its times.
+    """
+    if grid.seconds:
+        span_s = grid.span_s(window, 0.0)
+        return np.arange(*span_of(index.times_s, *span_s, index.last_s))
+    first = window * grid.stride
+    return np.arange(first, first + grid.window)
+
+
 def film_of(movie_id: str, video: str, index: FrameIndex) -> CutFilm:
     """Return a film as the table of films has it: with its rate, if that is constant."""
+    # Some pictures of a damaged beginning have times before that of the file.
+    begins_s = max(float(index.times_s[0]), 0.0)
     times_s = index.times_s - index.times_s[0]
     length_s = float(times_s[-1])
     mean_rate = (index.frames - 1) / length_s if length_s > 0 else index.rate
     # The rate in the header is exact where it fits; the mean one is rounded by the last time.
     for rate in (index.rate, mean_rate):
         furthest = np.abs(times_s * rate - np.arange(index.frames)).max()
-        if furthest < JITTER:
-            return CutFilm(movie_id, video, index.frames, rate, index.frames / rate)
-    return CutFilm(movie_id, video, index.frames, 0.0, index.duration_s)
+        # The times of windows in a manifest and in a store are equal.
+        if furthest < min(JITTER, TOLERANCE_S * rate):
+            duration_s = index.frames / rate
+            return CutFilm(movie_id, video, index.frames, rate, duration_s, begins_s)
+    return CutFilm(movie_id, video, index.frames, 0.0, index.duration_s, begins_s)

@@ -63,7 +63,8 @@ def film_columns(
         rows_of_annotators = {unannotated_id(clip): clip for clip in manifest}
     clips = []
     for identity, movie_id in zip(identities, movie_ids, strict=True):
-        clip = Clip(identity.clip_id, movie_id)
+        start_s, end_s = identity.in_either or (None, None)
+        clip = Clip(identity.clip_id, movie_id, start_s=start_s, end_s=end_s)
         listed = rows_of_annotators.get(clip.clip_id)
         if manifest is not None and clip.clip_id in manifest:
             listed = manifest[clip.clip_id]

@@ -234,7 +234,7 @@ class Windows(FilmRows[Clip]):
         start_s = None
         end_s = None
         if film.fps or self.grid.seconds:
-            start_s, end_s = self.grid.span_s(window, film.fps)
+            start_s, end_s = self.grid.span_s(window, film.fps, film.begins_s)
         return Clip(
             clip_id=window_id(film.movie_id, window),
             movie_id=film.movie_id,

@@ -1,7 +1,7 @@
 """Windows of whole films: a grid cuts every film, and the rows are computed, not stored.
 
-Time zero of a film is when its first picture is shown. Only whole windows count: pictures after
-the last one belong to no window.
+Windows of seconds count on the clock of clips, from the beginning of the file; those of pictures
+from the first picture. Only whole windows count: pictures after the last one belong to no window.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-    Ints = NDArray[np.int64]
 
+# Tables of earlier versions have no `begins_s`.
 CUT_COLUMNS = (
     "movie_id",
     "video",
     "n_frames",
     "fps",
     "duration_s",
+    "begins_s",
     "first_row",
     "n_rows",
 )
@@ -76,54 +77,45 @@ class Grid:
             n: v if n in ("window", "stride") else float(v) for n, v in values.items()
         }
 
-    def n_windows(self, n_frames: int, duration_s: float) -> int:
-        """Return the number of whole windows of a film."""
+    def n_windows(self, n_frames: int, end_s: float) -> int:
+        """Return the number of whole windows of a film, from the end of its last picture."""
         if self.seconds:
-            left = duration_s - self.seconds + ROUNDING_S
+            left = end_s - self.seconds + ROUNDING_S
             n_steps = left / self.every
         else:
             left = n_frames - self.window
             n_steps = left // self.stride
         if n_steps >= MAX_WINDOWS:
-            problem = f"a film of {duration_s:g} s would have more than {MAX_WINDOWS:,} windows"
+            problem = (
+                f"a film of {end_s:g} s would have more than {MAX_WINDOWS:,} windows"
+            )
             raise FixUsage(problem, where=str(self))
         return 0 if left < 0 else 1 + math.floor(n_steps)
 
-    def ranks(self, times_s: Floats, window: int) -> Ints:
-        """Return the numbers of a window's pictures, from the times of all pictures of the film."""
-        import numpy as np
-
-        if self.seconds:
-            bounds = window * self.every + np.array([0, self.seconds])
-            first, stop = np.searchsorted(times_s, bounds - ROUNDING_S).tolist()
-            # With no picture in that time, the one on the screen.
-            return (
-                np.arange(first, stop)
-                if first < stop
-                else np.array([max(first - 1, 0)])
-            )
-        return window * self.stride + np.arange(self.window)
-
     def span_s(
-        self, window: int, fps: float, times_s: Floats | None = None
+        self,
+        window: int,
+        fps: float,
+        begins_s: float = 0.0,
+        times_s: Floats | None = None,
     ) -> tuple[float, float]:
         """Return start and end of a window in seconds; exact for pictures with their `times_s`.
 
-        The times end with the end of the last picture.
+        The first picture is shown at `begins_s`. The times end with the end of the last picture.
         """
         if self.seconds:
             return window * self.every, window * self.every + self.seconds
         first = window * self.stride
         if times_s is not None:
             return float(times_s[first]), float(times_s[first + self.window])
-        return first / fps, (first + self.window) / fps
+        return begins_s + first / fps, begins_s + (first + self.window) / fps
 
 
 @dataclass(frozen=True)
 class CutFilm:
     """A film to cut: its video, its number of pictures, and its length.
 
-    `fps` is its exact rate, 0 if the rate varies.
+    `fps` is its exact rate, 0 if the rate varies; `begins_s` is when its first picture is shown.
     """
 
     movie_id: str
@@ -131,6 +123,12 @@ class CutFilm:
     n_frames: int
     fps: float
     duration_s: float
+    begins_s: float = 0.0
+
+    @property
+    def end_s(self) -> float:
+        """When the last picture ends."""
+        return self.begins_s + self.duration_s
 
 
 @dataclass(frozen=True)
@@ -147,9 +145,7 @@ class FilmRows(Sequence[Row]):
     @cached_property
     def first_rows(self) -> tuple[int, ...]:
         """The first row of each film, and the number of all rows."""
-        sizes = [
-            self.grid.n_windows(film.n_frames, film.duration_s) for film in self.films
-        ]
+        sizes = [self.grid.n_windows(film.n_frames, film.end_s) for film in self.films]
         return tuple(accumulate(sizes, initial=0))
 
     @property
@@ -165,7 +161,7 @@ class FilmRows(Sequence[Row]):
             picture_s = film.duration_s / film.n_frames
             last = after - first - 1
             if self.grid.seconds:
-                left_s = film.duration_s - self.grid.span_s(last, 0)[1]
+                left_s = film.end_s - self.grid.span_s(last, 0)[1]
             else:
                 seen = last * self.grid.stride + self.grid.window
                 left_s = (film.n_frames - seen) * picture_s
@@ -209,6 +205,7 @@ class FilmRows(Sequence[Row]):
                 f.n_frames,
                 f.fps or "",
                 f.duration_s,
+                f.begins_s,
                 first,
                 after - first,
             )

@@ -38,7 +38,7 @@ from obygaze_features.store.finding import (
     find_copies,
     text_of_copies,
 )
-from obygaze_features.store.identity import identity_of
+from obygaze_features.store.identity import identities_of_rows, identity_of
 from obygaze_features.store.joining import (
     DTYPES_OF_PARTS,
     JOINED_ARRAY,
@@ -679,6 +679,7 @@ def _clips_of(
     A row of a clip that one of the stores lists as withdrawn is withdrawn.
     """
     withdrawals = Withdrawals.of(stores)
+    identities = [identities_of_rows(np.arange(len(store)), store) for store in stores]
     rows_of_clip: dict[str, list[_Merged]] = {}
     had_features: dict[str, None] = {}
     by_ids: dict[str, None] = {}
@@ -688,7 +689,7 @@ def _clips_of(
             for other in known:
                 first = stores[other.place]
                 compared = compare_clips(
-                    identity_of(other.row, first.record), identity_of(row, store.record)
+                    identities[other.place][other.number], identities[place][number]
                 )
                 if compared.contradiction:
                     raise Mismatch(

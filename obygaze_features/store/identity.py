@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,17 +16,21 @@ from obygaze_features.manifest.same_clip import (
     compare_clips,
     known_film,
 )
-from obygaze_features.store.decoding import Rows
+from obygaze_features.store.decoding import OK_CODE, Rows
 from obygaze_features.store.records import (
     WITHOUT_MANIFEST,
     ManifestMark,
-    StoreRecord,
     film_of_id,
 )
 from obygaze_features.store.rows import Row
 from obygaze_features.store.table import RowTable
 
+if TYPE_CHECKING:
+    from obygaze_features.store.reading import Store
+
 SHOWN_CLIPS = 20
+# The arrays that a store of windows has beside those of features.
+TIMES_OF_WINDOWS = ("start_s", "end_s")
 
 
 class OfManifest(Protocol):
@@ -65,17 +69,30 @@ def identity_of(row: Row, source: OfManifest | None = None) -> Identity:
     )
 
 
-def identities_of(
-    ids: Sequence[str], table: RowTable, record: StoreRecord
-) -> list[Identity]:
+def identities_of(ids: Sequence[str], store: "Store") -> list[Identity]:
     """Return what a store says about the clips of some ids: the id alone where it has no row."""
-    rows = table.find(ids)
-    row_of = {row.clip_id: row for row in table.some(rows[rows >= 0])}
-    identities = []
-    for clip_id in ids:
-        row = row_of.get(clip_id)
-        known = Identity(clip_id) if row is None else identity_of(row, record)
-        identities.append(known)
+    rows = store.table.find(ids)
+    known = np.flatnonzero(rows >= 0)
+    identities = [Identity(clip_id) for clip_id in ids]
+    of_rows = identities_of_rows(rows[known], store)
+    for place, identity in zip(known.tolist(), of_rows, strict=True):
+        identities[place] = identity
+    return identities
+
+
+def identities_of_rows(rows: Rows, store: "Store") -> list[Identity]:
+    """Return what a store says about the clips of some rows; windows have times in its arrays."""
+    identities = [identity_of(row, store.record) for row in store.table.some(rows)]
+    arrays = [store.record.array(name) for name in TIMES_OF_WINDOWS]
+    # A stranger's arrays of these names may be anything.
+    if any(array is None or array.shape for array in arrays):
+        return identities
+    has_times = np.flatnonzero(store.table.codes_of(rows) == OK_CODE)
+    start_s, end_s = (store.read(name, rows[has_times]) for name in TIMES_OF_WINDOWS)
+    for place, *times in zip(
+        has_times.tolist(), start_s.tolist(), end_s.tolist(), strict=True
+    ):
+        identities[place] = identities[place]._replace(in_either=(times[0], times[1]))
     return identities
 
 
@@ -94,25 +111,24 @@ class Matched(NamedTuple):
     n_by_ids: int
 
 
-def match(
-    clips: Sequence[Clip], table: RowTable, record: StoreRecord, where: str
-) -> Matched:
+def match(clips: Sequence[Clip], store: "Store") -> Matched:
     """Return which rows of a store the clips of a manifest are.
 
     A clip that has the id of another clip in the store is an error: their films or times differ.
     """
-    rows, ids = _rows_and_ids(clips, table)
+    rows, ids = _rows_and_ids(clips, store.table)
     known = np.flatnonzero(rows >= 0)
     n_by_ids = 0
     contradictions = {}
-    for place, row in zip(known.tolist(), table.some(rows[known]), strict=True):
-        here = Identity.of_clip(clips[place])._replace(clip_id=row.clip_id)
-        compared = compare_clips(here, identity_of(row, record))
+    of_rows = identities_of_rows(rows[known], store)
+    for place, there in zip(known.tolist(), of_rows, strict=True):
+        here = Identity.of_clip(clips[place])._replace(clip_id=there.clip_id)
+        compared = compare_clips(here, there)
         if compared.contradiction:
-            contradictions[row.clip_id] = compared.contradiction
+            contradictions[there.clip_id] = compared.contradiction
         n_by_ids += compared.sameness is UNKNOWN
     if contradictions:
-        raise another_clip(contradictions, "store", where)
+        raise another_clip(contradictions, "store", store.location)
     return Matched(rows, ids, n_by_ids)
 
 

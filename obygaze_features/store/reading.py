@@ -644,7 +644,7 @@ class Store:
 
     def match(self, clips: Sequence[Clip]) -> Matched:
         """Return the rows that clips of a manifest have here; see `identity.match`."""
-        matched = match(clips, self.table, self.record, self.location)
+        matched = match(clips, self)
         if matched.n_by_ids:
             warnings.warn(
                 f"{self.location}: {count(matched.n_by_ids, 'clip')} of the manifest matched by"
@@ -819,8 +819,8 @@ class Store:
     ) -> Segments:
         """Return the windows of segments of films, from a store of windows.
 
-        The times of a segment are in seconds from the first picture of its film. A segment without
-        a window that has features is missing, with the reason.
+        The times of a segment are in seconds from the beginning of its film's file. A segment
+        without a window that has features is missing, with the reason.
 
         Args:
             segments: clips or segments of a manifest, each with its film and its times.

@@ -84,7 +84,7 @@ class DecodedClip:
     when the one asked for is shown. `substituted` marks pictures that damage has affected; one that
     cannot be decoded at all is black with index -1. `mask` marks the real ones: if a rule found too
     few, the other rows are black with index -1. `is_incomplete` tells that the file is broken and
-    lacks pictures of the clip. `span_s` is the time of a window in its film, `remark` what else a
+    lacks pictures of the clip. `span_s` is the time of a window, `remark` what else a
     reader should know.
     """
 

@@ -175,14 +175,25 @@ class IndexedFilm:
         before_gaps = gaps(times_s)
         if ((first <= before_gaps) & (before_gaps < stop - 1)).any():
             return True
-        steps = np.diff(times_s[first:stop])
-        step = float(np.median(steps)) if len(steps) else 1 / index.rate
+        ranks = np.arange(first, stop)
         if start_s is not None and first - 1 in before_gaps:
             missing_s = float(times_s[first]) - start_s
-            if missing_s > step / 2:
+            if missing_s > _step_of(index, ranks) / 2:
                 return True
         until_s = self.declared_s if end_s is None else min(self.declared_s, end_s)
-        return until_s - float(times_s[stop - 1]) >= GAP * step
+        return ends_early(index, ranks, until_s)
+
+
+def _step_of(index: FrameIndex, ranks: Ints) -> float:
+    """Return the time from picture to picture of a part."""
+    steps = np.diff(index.times_s[ranks])
+    return float(np.median(steps)) if len(steps) else 1 / index.rate
+
+
+def ends_early(index: FrameIndex, ranks: Ints, until_s: float) -> bool:
+    """Return whether pictures may be missing after those of a part of a broken film."""
+    last_s = float(index.times_s[ranks[-1]])
+    return until_s - last_s >= GAP * _step_of(index, ranks)
 
 
 def read_packets(

@@ -384,7 +384,7 @@ def _n_clips_in(model: SavedModel, store: Store, manifest: Manifest) -> int:
     if there and there != manifest.header.grid.to_json():
         return 0
     try:
-        matched = match(manifest.clips, store.table, store.record, store.location)
+        matched = match(manifest.clips, store)
     except FixInput:
         return 0
     return int((matched.rows >= 0).sum())

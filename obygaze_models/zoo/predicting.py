@@ -443,7 +443,7 @@ def _asked_clips(
         films = {**dict(of_store), **films}
         trained_on = model.clips.row_of if model.clips else {}
         known_ids = list(set(ids) | (films.keys() & trained_on))
-        known = identities_of(known_ids, store.table, store.record)
+        known = identities_of(known_ids, store)
         identities = dict(zip(known_ids, known, strict=True))
         for clip in identities.keys() & of_manifest.keys():
             in_store = identities[clip]

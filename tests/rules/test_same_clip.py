@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.experiments import ONE_PAIR, films, planted, store_of
-from support.stores import made_store
+from support.experiments import ONE_PAIR, films, planted, store_of, store_of_windows
+from support.stores import a_recipe, made_store
 
 import obygaze as og
 from obygaze.audits.annotations import audit_annotations
@@ -20,9 +20,9 @@ from obygaze.audits.cooccurrence import audit_cooc
 from obygaze.audits.levels import audit_levels
 from obygaze.audits.reliability import audit_reliability
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.same_clip import (
     OTHER,
     OTHER_ANNOTATOR,
@@ -32,7 +32,9 @@ from obygaze_features.manifest.same_clip import (
     compare_clips,
     places_of,
 )
-from obygaze_features.store.changing import subset
+from obygaze_features.manifest.windows import CutFilm, Grid
+from obygaze_features.store import open_store
+from obygaze_features.store.changing import join, subset
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.rows import Row
 from obygaze_models.runner.inputs import gather
@@ -268,6 +270,92 @@ def test_runs_say_how_many_clips_are_the_same_by_their_ids_alone(
     assert ("taken for those of one by their ids alone" in said) == (not is_known)
     ids = [{row["clip_id"] for row in run.predictions} for run in runs]
     assert (f"two: {len(ids[0] & ids[1])} clips taken" in said) == (not is_known)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_windows_are_known_by_the_times_of_their_store(
+    tmp_path: Path, seed: int
+) -> None:
+    """A model of clips scores windows: some are its training clips, others have time in common.
+
+    The manifest of that name may cut the films otherwise by now.
+    """
+    rng = np.random.default_rng(seed)
+    clips = []
+    for film in ("alba", "brug", "cirk"):
+        for number in range(12):
+            start_s = round(float(4 * number + rng.choice([0, 0, 0.4])), 2)
+            end_s = round(float(start_s + rng.choice([1, 1, 1.7, 2])), 2)
+            level = str(rng.choice(["EN", "S"]))
+            name = f"{film}-{number}"
+            clips.append(Clip(name, film, level=level, start_s=start_s, end_s=end_s))
+    manifest = Manifest("films", Header("Films"), tuple(clips))
+    seconds = {film: rng.normal(size=(50, 4)) for film in manifest.films}
+    windows = store_of_windows(tmp_path / "stores" / "windows", seconds)
+    X = rng.normal(size=(36, 4))
+    recipe = windows.recipe.of_clips
+    store = store_of(tmp_path / "stores" / "x", manifest, X, recipe=recipe)
+    changes = [*DRAWN, "report.replicates=2"]
+    protocol = training_protocol("ridge", "EN_S", manifest, changes)
+    inputs = gather(protocol, manifest, "made-up", {"x": store})
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    model = load_model(fit_final(inputs, run, tmp_path / "model"))
+    same = []
+    n_overlapping = 0
+    for film in manifest.films:
+        spans = [(c.start_s, c.end_s) for c in clips if c.movie_id == film]
+        for second in range(50):
+            span = (second, second + 1)
+            if span in spans:
+                same.append(f"{film}:{second:06d}")
+            else:
+                shared = [start < second + 1 and second < end for start, end in spans]
+                n_overlapping += any(shared)
+    name = windows.record.manifest.name
+    for every in (1.0, 0.5):
+        grid = Grid(seconds=1.0, every=every)
+        films = tuple(CutFilm(film, "", 1250, 25.0, 50.0) for film in seconds)
+        header = Header("Films", unit="window", grid=grid)
+        cut = Manifest(name, header, Windows(films, grid))
+        path = tmp_path / "manifests" / f"{name}.toml"
+        write_manifest(cut, path, force=True)
+        found = predict(model, windows, workspace=tmp_path)
+        assert sorted(found.renamed) == sorted(same)
+        assert found.n_overlapping == n_overlapping
+        starts = [int(clip_id[-6:]) for clip_id in found.clip_ids]
+        assert found.films["start_s"] == starts
+        if every == 1:
+            assert len(windows.match(list(cut)).rows) == 150
+        else:
+            with pytest.raises(
+                FixInput, match=r"times: 0\.5 s to 1\.5 s and 1 s to 2 s"
+            ):
+                windows.match(list(cut))
+
+
+@pytest.mark.parametrize("every", [1.0, 1.01, 0.5, 2.0])
+def test_imported_windows_are_joined_only_with_those_of_their_times(
+    tmp_path: Path, every: float
+) -> None:
+    """The recipe of an import does not say how films were cut; its arrays do."""
+    numbers = np.arange(9)
+    rows = [Row(f"lake:{number:06d}", "lake") for number in numbers]
+    for name, step in (("one", 1.0), ("two", every)):
+        start_s = numbers * step
+        values = {"clip": np.ones((9, 2), np.float32), "start_s": start_s}
+        made_store(
+            tmp_path / name,
+            rows,
+            {**values, "end_s": start_s + 1.0},
+            recipe=a_recipe(backbone={"name": name}),
+        )
+    stores = [tmp_path / "one", tmp_path / "two"]
+    if every == 1:
+        join(stores, tmp_path / "both", workspace=tmp_path)
+        assert open_store(tmp_path / "both").matrix("clip").values.shape == (9, 4)
+        return
+    with pytest.raises(Mismatch, match="not the same clip: times: "):
+        join(stores, tmp_path / "both", workspace=tmp_path)
 
 
 def test_rows_of_annotators_in_a_manifest_are_one_clip() -> None:

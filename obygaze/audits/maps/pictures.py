@@ -16,6 +16,7 @@ from obygaze_features.extraction.recipes import (
     decoder_recipe,
     sampling_recipe,
 )
+from obygaze_features.extraction.windows import ranks_of_window
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store import Store
@@ -102,5 +103,5 @@ def _decode(
     if grid is None or clip.window is None:
         return decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
     index, _ = film_index(Path(clip.video), indexes)
-    ranks = grid.ranks(index.times_s - index.times_s[0], clip.window).tolist()
+    ranks = ranks_of_window(grid, index, clip.window).tolist()
     return decode_clip(clip.video, view, ranks=ranks, indexes=indexes)

@@ -33,11 +33,11 @@ from obygaze_features.extraction.windows import (
 )
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
+from obygaze_features.manifest.same_clip import TOLERANCE_S
 from obygaze_features.manifest.windows import CutFilm, Grid
 from obygaze_features.store import layout, open_store
 from obygaze_features.store.filling import Filling
 from obygaze_features.video import (
-    DecodedClip,
     DecodeJob,
     DecodePool,
     PictureView,
@@ -49,6 +49,7 @@ from obygaze_features.video.decode import decode_views
 from obygaze_features.video.film import film_index
 from obygaze_features.video.index import FrameIndex
 from obygaze_features.video.resize import Resize
+from obygaze_features.video.sound import SoundView, decode_sounds
 from obygaze_features.video.worker import DecodeResult
 
 ALL = PictureView(250)
@@ -64,6 +65,8 @@ SWEPT = (
     ("ts_h264_open_groups", OVERLAPPING),
     ("mkv_h264_short_groups", APART),
     ("mkv_h264_short_groups", OF_SECONDS),
+    # Its last packet says that it lasts a millisecond.
+    ("mkv_mpeg4_without_times", Grid(10, 10)),
 )
 
 
@@ -75,7 +78,6 @@ def pictures_of(
     grid: Grid, window: int, numbers: list[int], times: list[float]
 ) -> list[int]:
     """The numbers that a window should have, by plain loops over the times of the pictures."""
-    times = [t - times[0] for t in times]
     if grid.seconds:
         start = window * grid.every - 1e-6
         end = start + grid.seconds
@@ -136,6 +138,10 @@ def test_a_window_holds_exactly_its_pictures(
     for window, result in enumerate(results):
         expected = pictures_of(grid, window, made.numbers, times)
         assert read_numbers(result.clips[view].pictures) == sampled(expected, 4), window
+        clip = manifest.clips[window]
+        if clip.start_s is not None:
+            span_s = pytest.approx((clip.start_s, clip.end_s), abs=TOLERANCE_S)
+            assert result.clips[view].span_s == span_s
 
 
 @pytest.mark.parametrize("kind", ["mkv_h264_short_groups", "avi_packed_b"])
@@ -307,11 +313,11 @@ def index_of(times_s: list[float], keys: tuple[int, ...] = (0,)) -> FrameIndex:
 
 def test_a_film_of_a_single_picture_has_the_rate_of_its_file() -> None:
     film = sweeps.film_of("a", "a.mp4", index_of([3.0]))
-    assert film == CutFilm("a", "a.mp4", 1, 10.0, 0.1)
+    assert film == CutFilm("a", "a.mp4", 1, 10.0, 0.1, 3.0)
 
 
-@pytest.mark.parametrize(("late_s", "fps"), [(0.02, 10.0), (0.03, 0.0)])
-def test_the_rate_is_constant_if_no_picture_is_a_quarter_of_one_late(
+@pytest.mark.parametrize(("late_s", "fps"), [(0.015, 10.0), (0.03, 0.0)])
+def test_the_rate_is_constant_if_no_picture_is_late_by_what_times_may_differ(
     late_s: float, fps: float
 ) -> None:
     times = [0.1 * n for n in range(20)]
@@ -319,33 +325,6 @@ def test_the_rate_is_constant_if_no_picture_is_a_quarter_of_one_late(
     film = sweeps.film_of("a", "a.mp4", index_of(times))
     assert (film.fps, film.n_frames) == (fps, 20)
     assert film.duration_s == pytest.approx(2.0)
-
-
-def test_times_of_a_window_are_on_the_clock_of_its_film() -> None:
-    """The first picture of the film is shown at 3 s of its file."""
-    index = index_of([3 + 0.1 * n for n in range(12)])
-    sweep = sweeps._Sweep(Grid(4, 4), index, None, DecodeJob("a.mp4", ()))
-    window = sweep._window(1, (PictureView(4),))
-    times_s = index.times_s[4:8]
-    rows = np.arange(4)
-    clip = DecodedClip(
-        path=Path("a.mp4"),
-        shared_pictures=np.zeros((4, 2, 2, 3), np.uint8),
-        rows=rows,
-        index=rows + 4,
-        time_s=times_s,
-        asked_s=times_s,
-        substituted=np.zeros(4, np.bool_),
-        mask=np.ones(4, np.bool_),
-        total=12,
-        damaged=False,
-        is_incomplete=False,
-    )
-    placed = sweep._placed(clip, window)
-    assert placed.time_s == pytest.approx([0.4, 0.5, 0.6, 0.7])
-    assert placed.asked_s == pytest.approx([0.4, 0.5, 0.6, 0.7])
-    assert placed.span_s == pytest.approx((0.4, 0.8))
-    assert placed.total == 4
 
 
 def test_the_data_set_of_windows_has_the_name_of_the_folder(tmp_path: Path) -> None:
@@ -384,8 +363,8 @@ def test_the_manifest_is_a_table_of_films(films: Path, tmp_path: Path) -> None:
     manifest = read_manifest(tmp_path / "manifests" / "w.toml")
     # 330 pictures: whole windows begin at 0, 8, ... 312, those of 331 too.
     assert (tmp_path / "manifests" / "w.csv").read_text() == (
-        "movie_id,video,n_frames,fps,duration_s,first_row,n_rows\n"
-        "tt1,tt1.mkv,330,25.0,13.2,0,40\ntt2,tt2.mp4,331,25.0,13.24,40,40\n"
+        "movie_id,video,n_frames,fps,duration_s,begins_s,first_row,n_rows\n"
+        "tt1,tt1.mkv,330,25.0,13.2,0.0,0,40\ntt2,tt2.mp4,331,25.0,13.24,0.0,40,40\n"
     )
     assert len(manifest) == 80 and manifest.films == ("tt1", "tt2")
     clip = manifest["tt2:000039"]
@@ -515,20 +494,119 @@ def test_the_end_of_each_film_is_counted(grid: Grid, seconds: dict[str, float]) 
     assert Windows(films, grid).seconds_without == pytest.approx(seconds)
 
 
-def test_a_film_whose_pictures_begin_late_is_named(
+@pytest.mark.parametrize("suffix", [".mkv", ".mp4", ".ts"])
+def test_a_window_is_the_clip_of_its_times(
+    suffix: str, tmp_path: Path, pool: DecodePool
+) -> None:
+    """Also in films whose sound begins with the file, and whose pictures begin later."""
+    rng = np.random.default_rng([ord(letter) for letter in suffix])
+    late = int(rng.integers(1, 80))
+    folder = tmp_path / "films"
+    folder.mkdir()
+    ticks = range(late, late + 90)
+    path = folder / f"late{suffix}"
+    write_video(path, numbers=range(90), ticks=ticks, size=(128, 96), audio=True)
+    first_s = float(film_index(path, tmp_path / "indexes")[0].times_s[0])
+    assert first_s == pytest.approx(late / 25, abs=0.05)
+    seconds = round(float(rng.uniform(0.1, 1.5)), 2)
+    every = round(float(rng.uniform(0.1, 1.0)), 2)
+    views = PictureView(4), SoundView(16000)
+    for grid in (Grid(seconds=seconds, every=every), Grid(window=12, stride=7)):
+        manifest, results = swept(folder, grid, views, pool, tmp_path)
+        n_windows = (90 - 12) // 7 + 1
+        if grid.seconds:
+            n_windows = int((first_s + 90 / 25 - seconds) / every) + 1
+        assert len(results) == len(manifest) == n_windows
+        for clip, result in zip(manifest, results, strict=True):
+            times = {"start_s": clip.start_s, "end_s": clip.end_s}
+            heard = result.sound(views[1])
+            (sound,) = decode_sounds(path, [views[1]], **times).values()
+            assert np.array_equal(heard.samples, sound.samples)
+            span_s = pytest.approx((sound.start_s, sound.end_s))
+            assert (heard.start_s, heard.end_s) == span_s
+            if clip.end_s < first_s:
+                with pytest.raises(BadVideo, match="before the first picture"):
+                    decode_clip(path, views[0], **times)
+                assert result.failures[views[0]].reason == "outside"
+                continue
+            seen = result.clips[views[0]]
+            expected = decode_clip(path, views[0], **times)
+            begin = max(round((clip.start_s - first_s) * 25 + 0.49), 0)
+            stop = round((clip.end_s - first_s) * 25 + 0.49)
+            numbers = list(range(begin, stop))
+            assert read_numbers(seen.pictures) == sampled(numbers, 4)
+            assert np.array_equal(seen.pictures, expected.pictures)
+            assert np.array_equal(seen.time_s, expected.time_s)
+            assert seen.remark == expected.remark
+            assert seen.span_s == pytest.approx((clip.start_s, clip.end_s), abs=0.002)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["mkv_variable_rate", "avi_h264_b"])
+def test_windows_of_a_damaged_film_fail_as_its_clips(
+    kind: str, seed: int, tmp_path: Path, pool: DecodePool
+) -> None:
+    """The end of a window may be where pictures are missing."""
+    rng = np.random.default_rng(seed)
+    made = film_of(kind, tmp_path)
+    data = bytearray(made.path.read_bytes())
+    for _ in range(3):
+        at = int(rng.integers(len(data) // 10, len(data) - 200))
+        data[at : at + 150] = rng.bytes(150)
+    made.path.write_bytes(data)
+    view = PictureView(6)
+    grid = Grid(seconds=round(float(rng.uniform(0.1, 0.4)), 3), every=0.3)
+    films = tmp_path / "films"
+    manifest, results = swept(films, grid, (view,), pool, tmp_path)
+    reasons = []
+    for of in ("windows", "clips"):
+        for clip, result in zip(manifest, results, strict=True):
+            times = {"start_s": clip.start_s, "end_s": clip.end_s}
+            try:
+                if of == "windows":
+                    seen = result.clip(view).check()
+                else:
+                    seen = decode_clip(made.path, view, **times)
+                reasons.append(seen.pictures.tobytes())
+            except BadVideo as error:
+                reasons.append(error.reason)
+    assert reasons[: len(manifest)] == reasons[len(manifest) :]
+    assert {"damaged", "truncated"} & {*map(str, reasons)}
+
+
+def test_a_manifest_of_an_earlier_version_fits_films_that_begin_with_their_file(
     short_films: Path, tmp_path: Path
 ) -> None:
-    """Its sound begins with the file, its pictures two seconds later."""
+    """It has no column for when pictures begin; of one that begins late, no window is wrong."""
     folder = tmp_path / "films"
     shutil.copytree(short_films, folder)
-    late = range(50, 114)
     path = folder / "late.mkv"
+    late = range(50, 114)
     write_video(path, numbers=range(64), ticks=late, size=(64, 48), audio=True)
-    words = ("manifest", "windows", folder, "-o", "w", "--seconds", "1")
-    done = call_obygaze(*words, cwd=tmp_path).ok()
-    assert "shown after the file begins: late 2.00 s." in done.stderr
-    (note,) = read_manifest(tmp_path / "manifests" / "w.toml").header.notes
-    assert note in done.stderr
+    windows(tmp_path, folder, "--seconds", "1")
+    table = tmp_path / "manifests" / "w.csv"
+    first_row = 0
+    lines = ["movie_id,video,n_frames,fps,duration_s,first_row,n_rows"]
+    for row in table.read_text().splitlines()[1:]:
+        film = row.split(",")[:5]
+        n_rows = int(float(film[-1]))
+        lines.append(",".join([*film, str(first_row), str(n_rows)]))
+        first_row += n_rows
+    table.write_text("\n".join(lines) + "\n")
+    manifest = read_manifest(table.with_suffix(".toml"))
+    done = call_obygaze("-C", tmp_path, "extract", "run", "w", "-b", "descriptors")
+    assert done.code == 3
+    store = open_store(tmp_path / "stores" / "w.descriptors")
+    reasons = {row.movie_id: row.reason for row in store.rows}
+    assert "from 0 s to 2.56 s when it was cut" in reasons.pop("late")
+    assert len(store) == len(manifest)
+    assert not any(reasons.values())
+    windows(tmp_path, folder, "--seconds", "1", "--force")
+    words = ("extract", "run", "w", "-b", "descriptors", "--retry-failed")
+    done = call_obygaze("-C", tmp_path, *words)
+    # The pictures begin at 2 s.
+    assert "2 clips before the first picture of a film" in done.stderr
+    assert "8 ok, 2 failed" in done.stdout
 
 
 def test_films_without_a_video_are_named(short_films: Path, tmp_path: Path) -> None:
@@ -678,8 +756,8 @@ def test_a_film_that_was_replaced_or_cannot_be_read(
     status = open_store(tmp_path / "stores" / "w.descriptors").status()
     assert status.counts == {"ok": 0, "failed": 40}
     reason = status.reasons[0].sentence
-    assert "the film had 330 pictures in 13.2 s when it was cut" in reason
-    assert reason.endswith("has 200 in 8 s")
+    assert "the film had 330 pictures from 0 s to 13.2 s when it was cut" in reason
+    assert reason.endswith("has 200 from 0 s to 8 s")
     assert "not a video" in status.reasons[20].sentence
 
 
@@ -696,13 +774,11 @@ def test_a_film_that_became_faster_is_another_one(tmp_path: Path) -> None:
     assert run(tmp_path).code == 1
     status = open_store(tmp_path / "stores" / "w.descriptors").status()
     assert status.counts == {"ok": 0, "failed": 4}
-    assert "100 pictures in 4 s" in status.reasons[0].sentence
+    assert "100 pictures from 0 s to 4 s" in status.reasons[0].sentence
 
 
 def test_clips_alone_have_no_span(films: Path) -> None:
-    clip: DecodedClip = decode_clip(
-        films / "tt1.mkv", PictureView(2), ranks=[5, 6, 7, 8]
-    )
+    clip = decode_clip(films / "tt1.mkv", PictureView(2), ranks=[5, 6, 7, 8])
     assert read_numbers(clip.pictures) == [5, 7] and clip.span_s is None
 
 

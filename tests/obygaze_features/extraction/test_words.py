@@ -223,7 +223,12 @@ def test_a_clip_behind_the_end_of_its_film_has_no_words(
     workspace: Path, encoder: Path, kind: str
 ) -> None:
     """As its pictures and its sound; one that ends a little after the film has those before."""
-    spans = {"in": (10, 15.5), "across": (14, 19), "behind": (20, 25)}
+    spans = {
+        "in": (10, 15.5),
+        "across": (14, 19),
+        "behind": (20, 25),
+        "near": (15.6, 16),
+    }
     clips = [
         Clip(name, "lake", start_s=start_s, end_s=end_s)
         for name, (start_s, end_s) in spans.items()
@@ -244,7 +249,9 @@ def test_a_clip_behind_the_end_of_its_film_has_no_words(
     end = r"ends at {} s, the film at 15\.\d\d s"
     assert re.fullmatch(f"too-long: the part {end.format(19)}", made.failed["across"])
     assert re.fullmatch(f"too-long: the part {end.format(25)}", made.failed["behind"])
-    assert [*made.failed] == ["across", "behind"]
+    begin = r"outside: the part begins at 15\.6 s, the film ends at 15\.\d\d s"
+    assert re.fullmatch(begin, made.failed["near"])
+    assert sorted(made.failed) == ["across", "behind", "near"]
 
 
 def test_a_long_text_is_the_mean_of_its_pieces_by_their_tokens(

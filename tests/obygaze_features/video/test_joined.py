@@ -7,6 +7,10 @@ from pathlib import Path
 import pytest
 from support.videos import read_number, read_numbers, remux, write_video
 
+from obygaze_features.core.errors import FixInput
+from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.cut_films import make_windows
+from obygaze_features.manifest.windows import Grid
 from obygaze_features.video import PictureView, decode_clip
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.film import film_index, open_film, probe
@@ -51,6 +55,9 @@ def test_a_part_of_a_film_whose_clock_is_set_back_is_refused(
                 film, PictureView(4), start_s=start_s, end_s=end_s, indexes=indexes
             )
         assert caught.value.reason == "clock"
+    words = {"workspace": Workspace(tmp_path), "name": "w"}
+    with pytest.raises(FixInput, match="the clock of the file is set back"):
+        make_windows(tmp_path, Grid(seconds=1, every=1), **words)
     info = probe(film)
     assert not info.index.timed and info.index.jump == 60
     assert "set back after picture 60; pictures counted" in str(info)
