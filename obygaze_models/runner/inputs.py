@@ -91,7 +91,15 @@ class Inputs:
             "labels": labels_sha256(self.table, self.labels),
             # Which of the concepts are visual says the header alone.
             "concepts": self.table.concept_names,
-            "stores": {store.name: store.origin["sha256"] for store in self.stores},
+            # The answer is about the first store, and a joined one is scaled part by part.
+            "stores": [
+                [
+                    store.name,
+                    store.origin["sha256"],
+                    [part.width for part in store.parts],
+                ]
+                for store in self.stores
+            ],
             "obygaze": __version__,
             "parts": used_parts(self.protocol),
         }
