@@ -190,9 +190,11 @@ def _copies(
                 continue
             copy = _copy_of_store(path, withdrawals)
             if copy is not None:
-                copies.append(copy)
-                if copy.remark in ("", NO_SEAL):
+                if not copy.remark:
                     seals.add(seal_at(path))
+                if not (copy.remark or copy.withdrawal) and _holds_more(path):
+                    copy = copy._replace(remark=NO_SEAL)
+                copies.append(copy)
     seals.discard("")
     for path, kind in others:
         remark = _remark_on(path, kind, withdrawals, seals)
@@ -282,6 +284,14 @@ def _copy_of_store(path: Path, withdrawals: Withdrawals) -> Copy | None:
     return None if remark is None else Copy(path, kind, remark=remark)
 
 
+def _holds_more(path: Path) -> bool:
+    """Return whether a finished store holds a file that obygaze did not write."""
+    with suppress(ObygazeError, OSError):
+        names = {*open_store(path).record.files, STORE_JSON, CARD}
+        return bool(added_to(path, names))
+    return False
+
+
 def _copy_of_finished(
     store: Store, path: Path, kind: str, withdrawals: Withdrawals
 ) -> Copy | None:
@@ -309,11 +319,10 @@ def _copy_of_finished(
         has_windows = bool(store.recipe.grid) and bool(shown)
         return Copy(path, kind, remark=WINDOWS) if has_windows else None
     is_unchanging = BEFORE in path.name or path.name.endswith(NEXT)
-    is_hidden = path.name.startswith(".")
-    has_no_others = n_withdrawn == store.record.rows.ok
-    if is_unchanging or path.is_symlink() or is_hidden or has_no_others:
-        added = added_to(path, {*store.record.files, STORE_JSON, CARD})
-        return Copy(path, kind, remark=NO_SEAL if added else "")
+    if is_unchanging or path.is_symlink() or path.name.startswith("."):
+        return Copy(path, kind)
+    if n_withdrawn == store.record.rows.ok:
+        return Copy(path, kind)
     lines = []
     for reason, names in names_of_reason.items():
         # A word without a slash would be the name of a store of the workspace.
