@@ -222,6 +222,13 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
         mark = (clip.clip_id, who, level, (), ", ".join(filter(None, facts)))
         marked[mark] = None
     violations.raise_if_any("the predictions are not of these clips")
+    if {"movie_id", "start_s"}.isdisjoint(table.columns):
+        warnings.warn(
+            f"{predictions.name} has neither films nor times: its clips are taken for those of"
+            f" {manifest.name} by their ids alone",
+            ObygazeWarning,
+            stacklevel=2,
+        )
     return list(marked)
 
 

@@ -2,16 +2,19 @@
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage
 from obygaze_features.core.files import parse_json, taken
+from obygaze_features.core.leftovers import read_hidden
 
 # Longer than the header of any table, and than what is before or after the data of any file.
 _MARK_BYTES = 10_000_000
+# What a report writes into the folder of its run.
+_REPORT = r"report\.html|tables/[^/]+\.(csv|tex)|figures/[^/]+\.(svg|png|pdf)"
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,47 @@ class OwnFolder:
             return "" if is_own else f"it does not have {marked_part} of one"
 
         return cls(kind, refusal)
+
+    @classmethod
+    def described(cls, kind: str, document: str, further_files: str = "") -> Self:
+        """Return a kind of folders, each with a document of obygaze that lists the other files.
+
+        Args:
+            kind: The name of the kind.
+            document: The name of the document, such as `run.json`.
+            further_files: A regular expression of files that obygaze adds later.
+        """
+
+        def refusal(folder: Path) -> str:
+            if not made_by_obygaze(folder / document):
+                return f"it has no {document} of obygaze"
+            listed = parse_json((folder / document).read_bytes()).get("files")
+            names = {document}
+            if isinstance(listed, dict):
+                names.update(listed)
+            added = added_to(folder, names, further_files)
+            return f"it also holds {added!r}" if added else ""
+
+        return cls(kind, refusal)
+
+
+def added_to(folder: Path, names: Container[str], further_files: str = "") -> str:
+    """Return the first file in a folder that has none of some names; "" if there is none.
+
+    Files that a killed command left do not count.
+
+    Args:
+        folder: The folder.
+        names: The names, relative to the folder.
+        further_files: A regular expression of further names.
+    """
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        is_folder = path.is_dir() and not path.is_symlink()
+        is_known = name in names or re.fullmatch(further_files, name)
+        if not (is_folder or is_known or read_hidden(path)):
+            return name
+    return ""
 
 
 def made_by_obygaze(document: Path) -> bool:
@@ -100,3 +144,7 @@ def check_file(path: Path, expected: OwnFolder) -> None:
             expected,
             expected.refusal(path) if path.is_file() else "it is not a regular file",
         )
+
+
+RUN = OwnFolder.described("run", "run.json", _REPORT)
+MODEL = OwnFolder.described("model", "model.json")

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from obygaze_features.core import own_results
 from obygaze_features.core.errors import ObygazeError, ObygazeWarning
 from obygaze_features.core.leftovers import hidden_of
-from obygaze_features.core.own_results import made_by_obygaze
+from obygaze_features.core.own_results import added_to, made_by_obygaze
 from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.same_clip import (
     OTHER,
@@ -31,6 +32,7 @@ from obygaze_features.store.importing.reader import FOREIGN_DAMAGE
 from obygaze_features.store.layout import (
     BEFORE,
     BLOCKS,
+    CARD,
     CLIPS_CSV,
     FILMS_CSV,
     NEXT,
@@ -78,7 +80,7 @@ OTHERS = "the same ids, with other films or times: look at it"
 UNREADABLE = "it cannot be read: look at it"
 WINDOWS = "windows of its film, some of which may show it: look at it"
 ORIGINAL = "features of the store are from it: look at it"
-NO_SEAL = "nothing in it says that obygaze wrote it: look at it"
+NO_SEAL = "nothing says that obygaze wrote all of it: look at it"
 ARCHIVES = "archives (.zip, .tar) are not looked into: look at yours"
 # By what is known of its clips, the surest first; None is said of windows of a film.
 _REMARKS = {SAME: "", UNKNOWN: BY_IDS, OTHER: OTHERS, None: WINDOWS}
@@ -189,9 +191,11 @@ def _copies(
                 continue
             copy = _copy_of_store(path, withdrawals)
             if copy is not None:
-                copies.append(copy)
                 if not copy.remark:
                     seals.add(seal_at(path))
+                if not (copy.remark or copy.withdrawal) and _holds_more(path):
+                    copy = copy._replace(remark=NO_SEAL)
+                copies.append(copy)
     seals.discard("")
     for path, kind in others:
         remark = _remark_on(path, kind, withdrawals, seals)
@@ -236,7 +240,7 @@ def _candidates(root: Path, originals: Set[str]) -> Iterator[tuple[Path, str]]:
         elif path.name in originals and path != root:
             yield path, IMPORTED
         if kinds:
-            if kinds[0] == RUN and _says_who_wrote_it(path, RUN):
+            if kinds[0] == RUN and made_by_obygaze(path / _FILE_OF_FOLDER[RUN]):
                 # Tables of its report, which are removed with it.
                 folders[:] = [name for name in folders if name != TABLES_OF_RUN]
             yield path, kinds[0]
@@ -279,6 +283,14 @@ def _copy_of_store(path: Path, withdrawals: Withdrawals) -> Copy | None:
     if remark in ("", BY_IDS) and not is_ours:
         remark = NO_SEAL
     return None if remark is None else Copy(path, kind, remark=remark)
+
+
+def _holds_more(path: Path) -> bool:
+    """Return whether a finished store holds a file that obygaze did not write."""
+    with suppress(ObygazeError, OSError):
+        names = {*open_store(path).record.files, STORE_JSON, CARD}
+        return bool(added_to(path, names))
+    return False
 
 
 def _copy_of_finished(
@@ -371,10 +383,13 @@ def _table_of_export(path: Path) -> Path:
 
 
 def _says_who_wrote_it(path: Path, kind: str) -> bool:
-    """Return whether a file or folder says that obygaze wrote it; tables and pages never do."""
+    """Return whether obygaze wrote all of a file or folder; tables and pages never say it."""
     if kind == EXPORT:
-        return read_origin(_table_of_export(path)) is not None
-    return kind in (RUN, MODEL) and made_by_obygaze(path / _FILE_OF_FOLDER[kind])
+        is_ours = read_origin(_table_of_export(path)) is not None
+        return is_ours and not added_to(path, (EXPORTED_TABLE, CARD))
+    if kind == RUN:
+        return not own_results.RUN.refusal(path)
+    return kind == MODEL and not own_results.MODEL.refusal(path)
 
 
 def _remark_on_result(

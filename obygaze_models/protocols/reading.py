@@ -126,6 +126,7 @@ def parse_protocol(
     models = _read_models(document)
     protocol = document.check(Protocol)
     if protocol is not None:
+        protocol = _without_words_on_changed_tasks(protocol, overrides)
         protocol = replace(protocol, models=models)
         _check_parts(document, protocol)
         for name, task in protocol.tasks.items():
@@ -137,6 +138,28 @@ def parse_protocol(
             _check_every_task_is_run(document, protocol, in_file, asked)
     document.raise_if_any("the protocol is not valid")
     return cast(Protocol, protocol)
+
+
+def _without_words_on_changed_tasks(
+    protocol: Protocol, changed_keys: Iterable[str]
+) -> Protocol:
+    """Return a protocol without what it asks and a paper prints of a task that was changed."""
+    changed: set[str] = set()
+    for key in changed_keys:
+        section, *names = key.split(".")
+        if section == "tasks":
+            changed.update(names[:1] or protocol.tasks)
+    printed = []
+    for value in protocol.paper:
+        if changed.isdisjoint((value.train, value.test)):
+            printed.append(value)
+    questions = []
+    for question in protocol.report.questions:
+        if not changed.isdisjoint((question.train, question.test)):
+            question = replace(question, text="")
+        questions.append(question)
+    report = replace(protocol.report, questions=tuple(questions))
+    return replace(protocol, paper=tuple(printed), report=report)
 
 
 def _parse_change(change: str) -> tuple[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import LIKE_IDS, FixInput, FixUsage, NotFound, near
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
@@ -19,6 +20,7 @@ from obygaze_features.store.joining import (
     JoinedPart,
     joined_parts,
     part_names,
+    part_slices,
 )
 from obygaze_features.store.reading import NOT_IN_STORE
 from obygaze_features.store.recipe import IMPORTED
@@ -126,7 +128,7 @@ def read_stores(
         features.append(read_store(name, store, table, data, of_frames))
     for place, of_store in enumerate(features):
         if of_store.parts:
-            features[place] = _with_names_of_parts(of_store, features)
+            features[place] = _with_names_of_parts(of_store, features, table.ids)
     if protocol.fit.choose_store:
         return _with_common_clips(features, table)
     return features
@@ -207,18 +209,32 @@ def read_store(
 
 
 def _with_names_of_parts(
-    features: Features, all_features: Sequence[Features]
+    features: Features, all_features: Sequence[Features], clip_ids: Sequence[str]
 ) -> Features:
     """Return joined features that name their parts as the stores of the run are named.
 
-    A part whose store is not in the run has the title of its recipe.
+    A part whose store is not in the run has the title of its recipe. A store that has other numbers
+    than its part is an error: it was changed since the join, and a gain over it would be another.
     """
     names = part_names(features.parts)
+    columns = part_slices(features.parts)
     for place, part in enumerate(features.parts):
         for other in all_features:
             of_store = (other.origin["fingerprint"], other.origin["array"])
-            if of_store == (part.fingerprint, part.array):
-                names[place] = other.name
+            if of_store != (part.fingerprint, part.array):
+                continue
+            names[place] = other.name
+            clips = np.flatnonzero(features.present & other.present)
+            of_part = features.of(clips)[:, columns[place]]
+            is_other = (of_part != other.of(clips)).any(axis=1)
+            if is_other.any():
+                differing = [clip_ids[row] for row in clips[is_other]]
+                raise FixInput(
+                    f"{features.name} was joined from other numbers than {other.name} has:"
+                    f" {few(differing, 3)} ({len(differing)} of {len(clips)} clips)",
+                    where=features.origin["location"],
+                    hint="obygaze store join again, with the stores as they are now",
+                )
     return replace(features, origin={**features.origin, "parts": names})
 
 

@@ -85,6 +85,11 @@ class Inputs:
     @cached_property
     def identity(self) -> str:
         """The hash of everything that the numbers depend on."""
+        # The answer is about the first store, and a joined one is scaled part by part.
+        stores = []
+        for store in self.stores:
+            widths = [part.width for part in store.parts]
+            stores.append([store.name, store.origin["sha256"], widths])
         parts: dict[str, Any] = {
             "protocol": self.protocol.sha256,
             "manifest": manifest_sha256(self.manifest),
@@ -92,7 +97,7 @@ class Inputs:
             "labels": labels_sha256(self.table, self.labels),
             # Which of the concepts are visual says the header alone.
             "concepts": self.table.concept_names,
-            "stores": {store.name: store.origin["sha256"] for store in self.stores},
+            "stores": stores,
             "obygaze": __version__,
             "parts": used_parts(self.protocol),
         }

@@ -31,7 +31,12 @@ from obygaze_features.core.files import (
     write_then_rename,
 )
 from obygaze_features.core.notebook import data_frame, short_repr
-from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
+from obygaze_features.core.own_results import (
+    RUN,
+    check_folder,
+    check_name,
+    made_by_obygaze,
+)
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_models.evaluation.leakage import Leak, numbers_of
 from obygaze_models.evaluation.metrics import BRIER, PREVALENCE, ranking_metric
@@ -383,12 +388,6 @@ class Run:
         return data_frame(columns)
 
 
-def _not_a_run(folder: Path) -> str:
-    if made_by_obygaze(folder / RUN_FILE):
-        return ""
-    return f"it has no {RUN_FILE} of obygaze"
-
-
 def _workspace_of(folder: Path) -> Path:
     """Return the folder that paths in run.json are relative to: that with the folder `runs`."""
     return Path(os.path.abspath(folder)).parent.parent  # noqa: PTH100 - links stay
@@ -409,12 +408,13 @@ def stated_place(place: str, folder: Path) -> str:
     return absolute.as_posix()
 
 
-RUN = OwnFolder("run", _not_a_run)
-
-
 def check_run_folder(folder: Path, identity: str, *, force: bool) -> None:
-    """Raise an error if the folder is another run or not a run; the same run may be repeated."""
-    check_folder(folder, RUN, force=force or is_same_run(folder, identity))
+    """Raise an error if the folder is another run or holds more; the same run may be repeated."""
+    if is_same_run(folder, identity):
+        # What is added to it stays.
+        check_name(folder)
+    else:
+        check_folder(folder, RUN, force=force)
 
 
 def is_same_run(folder: Path, identity: str) -> bool:

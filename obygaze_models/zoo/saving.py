@@ -29,7 +29,7 @@ from obygaze_features.core.files import (
     write_then_rename,
 )
 from obygaze_features.core.notebook import short_repr
-from obygaze_features.core.own_results import OwnFolder, check_folder, made_by_obygaze
+from obygaze_features.core.own_results import MODEL, check_folder
 from obygaze_features.core.parts import find_part, trusted_names
 from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace
@@ -379,21 +379,6 @@ def score_columns(estimator: Any, info: ModelInfo) -> list[str]:
         *(f"{kind}:{name}" for name in named),
         *(f"margin:{name}" for name in info.concepts),
     ]
-
-
-def _refusal(folder: Path) -> str:
-    """Return why a folder is not a saved model, or what else it holds; "" if it is one."""
-    if not made_by_obygaze(folder / MODEL_FILE):
-        return f"it has no {MODEL_FILE} of obygaze"
-    more = []
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if not is_of_model(f"{name}/a.py" if path.is_dir() else name):
-            more.append(name)
-    return f"it also holds {more[0]!r}" if more else ""
-
-
-MODEL = OwnFolder("model", _refusal)
 
 
 def is_of_model(name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from obygaze_features.core.console import few, human, table
 from obygaze_features.core.errors import AlreadyThere, NotFound, ObygazeError
 from obygaze_features.core.files import parse_json, write_then_rename
-from obygaze_features.core.own_results import check_folder
+from obygaze_features.core.own_results import MODEL, check_folder
 from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.store.files import Files, FolderFiles
@@ -29,7 +29,6 @@ from obygaze_models.zoo.saving import (
     CARD_FILE,
     CODE,
     MAX_BYTES,
-    MODEL,
     MODEL_FILE,
     SavedModel,
     distrust_of,

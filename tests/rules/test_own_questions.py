@@ -375,7 +375,10 @@ def test_each_task_of_each_shipped_protocol_is_run() -> None:
 def test_what_is_printed_and_asked_of_a_task_is_not_said_of_another_of_its_name(
     tmp_path: Path,
 ) -> None:
-    """`FILE.toml:a` may be another task than the `a` of the protocol that is run."""
+    """`FILE.toml:a` may be another task than the `a` of the protocol that is run.
+
+    So may be the `a` that `--set` changes.
+    """
     lines = [
         'schema = "obygaze-protocol/1"',
         "[tasks.a]",
@@ -410,6 +413,16 @@ def test_what_is_printed_and_asked_of_a_task_is_not_said_of_another_of_its_name(
         (question,) = found.report.questions
         assert (question.text == "Are they happy?") is is_same
         assert bool(found.paper) is is_same
+    for change in (
+        "tasks.a.positive=mood == fear",
+        "tasks={a={positive='mood==fear'}}",
+    ):
+        for words in ([], ["a"]):
+            protocol = load_protocol(ours, [change], words)
+            found = with_tasks(protocol, words, manifest)
+            assert "happy" not in str(found.report.questions)
+            assert not found.paper
+    assert load_protocol(ours, ["tasks.b.positive=mood == fear"], ["a", "b"]).paper
 
 
 @settings(max_examples=30, deadline=None)

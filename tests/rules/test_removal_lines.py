@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,7 @@ from obygaze_features.store import Row, open_store
 from obygaze_features.store.changing import subset
 from obygaze_features.store.exporting import export_features
 
+MADE = {"created_by": "obygaze 0.1.0"}
 TABLE = "clip_id,movie_id,level,score\nlake-1,lake,S,.5\n"
 # What a person has, in the names that obygaze gives, with the same clip in it.
 THEIRS = {
@@ -27,15 +30,38 @@ THEIRS = {
     "zarr": {"zarr/data.zarr/mine": "mine", "zarr/films.csv": TABLE},
 }
 
+# Folders that obygaze writes, and what it adds to them later.
+OURS = {
+    "runs/ours": {
+        "run.json": json.dumps({**MADE, "files": {"predictions.csv": ""}}),
+        "predictions.csv": TABLE,
+        "report.html": "",
+        "tables/errors.csv": TABLE,
+        "figures/films.svg": "",
+    },
+    "models/ours": {
+        "model.json": json.dumps(
+            {**MADE, "files": {"training-clips.csv": [], "code/mine.py": []}}
+        ),
+        "training-clips.csv": TABLE,
+        "code/mine.py": "",
+    },
+}
+ADDED = ("notes.txt", "scores.csv", "thesis/notes.txt", "tables/notes.txt", ".notes")
+
 
 @settings(max_examples=40, deadline=None)
 @given(
     theirs=st.lists(st.sampled_from(sorted(THEIRS)), unique=True),
     folder=st.sampled_from((".", "deep/er")),
     features=st.sampled_from(("theirs.npz", "theirs.h5")),
+    added=st.dictionaries(
+        st.sampled_from((*OURS, "table", "stores/films", "stores/of-lake")),
+        st.sampled_from(ADDED),
+    ),
 )
 def test_no_line_removes_what_a_person_wrote(
-    theirs: list[str], folder: str, features: str
+    theirs: list[str], folder: str, features: str, added: dict[str, str]
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
@@ -43,12 +69,16 @@ def test_no_line_removes_what_a_person_wrote(
         values = {"clip": np.ones((2, 4), np.float32)}
         made_store(place, [Row("lake-1", "lake"), Row("pier-1", "pier")], values)
         for written in theirs:
-            for path, text in THEIRS[written].items():
-                (root / folder / path).parent.mkdir(parents=True, exist_ok=True)
-                (root / folder / path).write_text(text)
+            _write(root / folder, THEIRS[written])
         (root / folder).mkdir(parents=True, exist_ok=True)
         _write_features(root / folder / features)
         export_features(open_store(place), root / "ours.npz", "npz")
+        export_features(open_store(place), root / "table", "parquet")
+        subset(place, root / "stores" / "of-lake", films=["lake"])
+        for ours, files in OURS.items():
+            _write(root / ours, files)
+        for ours, path in added.items():
+            _write(root / ours, {path: "mine"})
         made = subset(
             place, without=["lake"], reason="asked", workspace=Workspace(root)
         )
@@ -56,12 +86,22 @@ def test_no_line_removes_what_a_person_wrote(
         for copy in made.copies:
             removed += [Path(word) for word in shlex.split(copy.command)[2:]]
         before = next(root.glob("stores/films.before-*"))
-        assert sorted(removed) == sorted([root / "ours.npz", before])
+        whole = {root / ours for ours in (*OURS, "table", "stores/of-lake")}
+        whole -= {root / ours for ours in added}
+        if "stores/films" not in added:
+            whole.add(before)
+        assert sorted(removed) == sorted([root / "ours.npz", *whole])
         # They are listed, to be looked at.
         listed = {copy.path for copy in made.copies}
         assert root / folder / features in listed
         assert len(listed) >= 3 + ("scores.csv" in theirs)
         assert "archives (.zip, .tar) are not looked into" in str(made)
+
+
+def _write(folder: Path, files: Mapping[str, str]) -> None:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
 
 
 def _write_features(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import http.server
+import itertools
 import json
 import shlex
 import subprocess
@@ -729,6 +730,27 @@ def test_predictions_of_other_clips_are_refused(
     with pytest.raises(FixInput, match="1 problem") as caught:
         films_of(films_for_predictions(), path)
     assert list(caught.value.details) == [f"{path}{problem}"]
+
+
+@pytest.mark.parametrize("columns", itertools.product((True, False), repeat=2))
+def test_predictions_that_only_ids_give_to_clips_say_so(
+    tmp_path: Path, columns: tuple[bool, bool]
+) -> None:
+    """A manifest may have been made anew, with other clips of the same ids."""
+    cells = {"clip_id": "a-1", "score": "0.5"}
+    has_films, has_times = columns
+    if has_films:
+        cells["movie_id"] = "a"
+    if has_times:
+        cells |= {"start_s": "10", "end_s": "20"}
+    path = tmp_path / "scores.csv"
+    path.write_text(f"{','.join(cells)}\n{','.join(cells.values())}\n")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        films_of(films_for_predictions(), path)
+    said = [str(one.message) for one in caught]
+    assert len(said) == (not has_films and not has_times)
+    assert all("by their ids alone" in one for one in said)
 
 
 @pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])

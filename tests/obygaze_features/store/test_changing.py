@@ -267,6 +267,7 @@ def test_the_search_for_copies_is_silent_on_other_files_and_a_run_is_one_copy(
     run = workspace.root / "runs" / "x"
     (run / "tables").mkdir(parents=True)
     facts = {"created_by": "obygaze 1", "store": {"seal": open_store(store).seal}}
+    facts["files"] = {"predictions.csv": ""}
     (run / "run.json").write_text(json.dumps(facts))
     table = f"clip_id,movie_id,score\n{clip},{FILM},0.5\n"
     for name in ("predictions.csv", "tables/errors.csv"):
@@ -921,15 +922,17 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
     shutil.rmtree(part)
     subset(store, root / "deep" / "er" / "nested", films=[FILM])
     table = f"clip_id,movie_id,score\nclip 9,{FILM},.5\n"
-    by_us = '{"created_by": "obygaze 1"}'
+    by_us = {"created_by": "obygaze 1"}
+    run_json = json.dumps({**by_us, "files": {"predictions.csv": ""}})
+    model_json = json.dumps({**by_us, "files": {"training-clips.csv": ""}})
     for folder, files in {
-        "sent/model": {"model.json": by_us, "training-clips.csv": table},
-        "sent/run": {"run.json": by_us, "predictions.csv": table},
+        "sent/model": {"model.json": model_json, "training-clips.csv": table},
+        "sent/run": {"run.json": run_json, "predictions.csv": table},
         "sent/page": {"data.js": 'const EXPORTED = {"clip": "clip 9"}'},
         "scores": {"scores.csv": table},
         # Rows of an annotator, of a manifest that has several.
         "annotated": {
-            "run.json": by_us,
+            "run.json": run_json,
             "predictions.csv": table.replace("clip 9", "clip 9.ada"),
         },
         # These have nothing of it.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 from support.experiments import films, planted, quick, store_of
+from support.joined_stores import joined_stores
 
 from obygaze_features import __version__
 from obygaze_features.core.errors import AlreadyThere
@@ -114,13 +115,33 @@ def test_equal_inputs_are_one_run_and_code_that_is_not_used_is_no_input(
     unused = replace(inputs, protocol=protocol)  # such code need not be there
     parts = {"protocol": protocol.sha256, "manifest": manifest_sha256(manifest)}
     parts |= {
-        "stores": {"x": inputs.stores[0].origin["sha256"]},
+        "stores": [["x", inputs.stores[0].origin["sha256"], []]],
         "obygaze": __version__,
         "parts": {},
         "labels": labels_sha256(inputs.table, inputs.labels),
         "concepts": inputs.table.concept_names,
     }
     assert unused.identity == sha256_bytes(canonical_json(parts))
+
+
+def test_stores_in_another_order_and_the_numbers_of_a_joined_one_are_another_run(
+    tmp_path: Path,
+) -> None:
+    """The answer is about the first store, and only a joined one is scaled part by part."""
+    manifest = films(2, 10)
+    X = planted(manifest)
+    stores = joined_stores(tmp_path, manifest, {"seen": X, "heard": -X})
+    joined = stores["joined"]
+    values = joined.matrix("clip", clips=[clip.clip_id for clip in manifest]).values
+    identities = set()
+    for named in (
+        {"x": stores["seen"], "y": stores["heard"]},
+        {"y": stores["heard"], "x": stores["seen"]},
+        {"x": joined},
+        {"x": store_of(tmp_path / "alike", manifest, values)},
+    ):
+        identities.add(gather(quick("honest"), manifest, "", named).identity)
+    assert len(identities) == 4
 
 
 def test_another_modality_of_a_concept_is_another_run_also_in_the_raw_view(

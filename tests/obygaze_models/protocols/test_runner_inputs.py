@@ -364,6 +364,11 @@ class TestOnDisk:
         (tmp_path / "a" / "notes.txt").write_text("mine")
         run_protocol(inputs, tmp_path / "a", n_jobs=1)
         assert (tmp_path / "a" / "figures" / "mine.json").read_text() == "years"
+        with pytest.raises(AlreadyThere, match=r"also holds 'figures/mine\.json'"):
+            run_protocol(other, tmp_path / "a", n_jobs=1)
+        (tmp_path / "a" / "figures" / "mine.json").unlink()
+        (tmp_path / "a" / "notes.txt").rename(tmp_path / "notes.txt")
+        (tmp_path / "a" / "report.html").write_text("of these numbers")
         with pytest.raises(AlreadyThere, match="another run has this name"):
             run_protocol(other, tmp_path / "a", n_jobs=1)
         assert (tmp_path / "a" / "results.csv").read_bytes() == before
@@ -423,6 +428,28 @@ class TestOnDisk:
         write_run(tmp_path / "a", second, {"results.csv": []}, force=True)
         assert read_run(tmp_path / "a").about["identity"] == "second"
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+    @pytest.mark.parametrize("added", ["notes.txt", "audits/scores.csv"])
+    def test_no_run_replaces_what_a_person_added_to_another_one(
+        self, tmp_path: Path, added: str
+    ) -> None:
+        about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "files": {}}
+        first, second = ({**about, "identity": name} for name in ("first", "second"))
+        tables = {"results.csv": [], "predictions.csv": []}
+        folder = tmp_path / "a"
+        write_run(folder, first, tables)
+        of_report = ("report.html", "tables/errors.csv", "figures/films.svg")
+        for name in (*of_report, added):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text("mine")
+        with pytest.raises(AlreadyThere, match=f"it also holds '{added}'"):
+            write_run(folder, second, tables, force=True)
+        write_run(folder, first, tables)
+        assert read_run(folder).about["identity"] == "first"
+        assert (folder / added).read_text() == "mine"
+        (folder / added).unlink()
+        write_run(folder, second, tables, force=True)
+        assert {path.name for path in folder.iterdir()} == {"run.json", *tables}
 
     @pytest.mark.parametrize(
         ("name", "force"), [("results.csv", False), ("thesis.txt", True)]

@@ -465,3 +465,38 @@ def test_an_own_class_is_not_saved_for_joined_features(workspace: Path) -> None:
             workspace=workspace,
         )
     assert not (workspace / "runs" / "bayes").exists()
+
+
+# ---- over time ----
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_part_that_was_changed_after_the_join_is_refused(
+    tmp_path: Path, seed: int
+) -> None:
+    """Its numbers, where both have them: what one of the two lacks changes nothing."""
+    rng = np.random.default_rng(seed)
+    stores = joined_stores(tmp_path / "before", MANIFEST, senses())
+    changed, lacking = np.split(rng.permutation(len(MANIFEST))[: 4 * seed], 2)
+    X = senses()["heard"]
+    X[changed, rng.integers(X.shape[1])] += 0.25
+    X[lacking] += 1
+    ids = MANIFEST.clip_ids
+    stores["heard"] = store_of(
+        tmp_path / "after",
+        MANIFEST,
+        X,
+        failed=[ids[row] for row in lacking],
+        recipe=recipe_of("heard"),
+    )
+    protocol = fusion(*ONLY_RIDGE)
+    if not len(changed):
+        assert len(gather(protocol, MANIFEST, "", stores).stores) == 3
+        return
+    n_both = len(MANIFEST) - len(lacking)
+    said = f"joined from other numbers than heard has: {ids[min(changed)]}.*"
+    with pytest.raises(
+        FixInput, match=rf"{said}\({len(changed)} of {n_both} clips\)"
+    ) as refused:
+        gather(protocol, MANIFEST, "", stores)
+    assert "obygaze store join again" in refused.value.hint
