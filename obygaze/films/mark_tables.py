@@ -34,7 +34,8 @@ from obygaze_features.manifest.frame_rate import (
 )
 from obygaze_features.manifest.model import LEVELS, Clip, own_columns
 from obygaze_features.manifest.model import WATCHED as WATCHED
-from obygaze_features.manifest.spans import file_of
+from obygaze_features.manifest.same_clip import TOLERANCE_S
+from obygaze_features.manifest.spans import Span, file_of, span_in_film
 from obygaze_features.manifest.times import frames_between, spans_in_films
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
@@ -443,7 +444,11 @@ def _frames_of(
     has_times = all(row.cells.get(name) for name in TIME_COLUMNS)
     is_of_frames = not has_times and row.cells.keys() >= {*FRAME_COLUMNS}
     if rates is None or is_of_frames or has_frames(row):
-        return row.frames()
+        frames = row.frames()
+        if rates is not None:
+            times_s = span_in_film(clip_of_row(row, f"line {row.line}"))
+            check_times(row, frames, rates.get(row["movie_id"]), times_s)
+        return frames
     start = row.matching("start_s", FILM_SECONDS, "a time in seconds")
     end = row.matching("end_s", FILM_SECONDS, "a time in seconds")
     if start is None or end is None:
@@ -459,6 +464,31 @@ def _frames_of(
         )
         return None
     return first, last
+
+
+def check_times(
+    row: TableRow,
+    frames: tuple[int, int] | None,
+    rate: Fraction | None,
+    times_s: Span | None,
+) -> None:
+    """Add that the frames of a row are not at its times in the film, at the rate of the marks.
+
+    The frames may be those of another copy, or one of the two was corrected and the other was not.
+    """
+    if frames is None or rate is None or times_s is None:
+        return
+    first, last = frames
+    of_frames = (float(first / rate), float((last + 1) / rate))
+    # Either may be rounded to the other.
+    most_apart_s = float(1 / rate) + TOLERANCE_S
+    if any(abs(a - b) > most_apart_s for a, b in zip(of_frames, times_s, strict=True)):
+        shown = [f"{start:.6g} s to {end:.6g} s" for start, end in (of_frames, times_s)]
+        row.add(
+            FRAME_COLUMNS[0],
+            f"the frames {first} to {last} are {shown[0]} at the rate of the marks,"
+            f" {frame_rate_text(rate)}, and the times are {shown[1]}: empty those that are wrong",
+        )
 
 
 def _concepts_of(row: TableRow) -> tuple[str, ...]:
