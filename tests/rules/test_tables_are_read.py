@@ -28,6 +28,7 @@ from obygaze_features.core.tables import header_of, number_of_cell, read_table
 from obygaze_features.manifest.adapters.csv_table import read as read_clips
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import export_features, import_features, open_store
 
 # Words of people, without what would make a cell a number.
@@ -334,6 +335,48 @@ def test_frames_of_a_table_are_times_or_refused(
     for clip, (first, _) in zip(manifest, pairs, strict=True):
         expected = (12 / 24, 37 / 24) if first else (None, None)
         assert (clip.start_s, clip.end_s) == expected
+
+
+@pytest.mark.parametrize("column", ["video", "video_name"])
+@pytest.mark.parametrize("n_files", [1, 3])
+def test_frames_are_in_no_file_that_a_table_names(
+    tmp_path: Path, column: str, n_files: int
+) -> None:
+    """`video_name` names the file of a clip as `video` does: times in the film are not in it."""
+    header = ["clip_id", "movie_id", column, "start_frame", "end_frame", "framerate"]
+    rows = []
+    for number in range(3):
+        frames = [f"{100 * number}", f"{100 * number + 99}"]
+        rows.append([f"c{number}", "m", f"{number % n_files}.mp4", *frames, "25"])
+    path = written(tmp_path, [header, *rows], ("utf-8", ",", ""), "\n")
+    if n_files < 3:
+        with pytest.raises(FixInput) as caught:
+            read_clips(path)
+        assert "does not say where in 0.mp4 the clip is" in caught.value.details[0]
+        return
+    # A clip alone in its file is all of it.
+    clips = read_clips(path).manifest.clips
+    assert [(clip.start_s, clip.end_s) for clip in clips] == [(None, None)] * 3
+
+
+def test_times_in_a_file_that_is_named_are_said_so_and_no_join_names_one(
+    tmp_path: Path,
+) -> None:
+    """Times in a film became times in the files of a column that says nothing of times."""
+    header = ["clip_id", "movie_id", "start_s", "end_s"]
+    rows = [["c0", "m", "60", "70"], ["c1", "m", "70", "80"]]
+    form = ("utf-8", ",", "")
+    named = [[*header, "video_name"], *([*row, "x.mp4"] for row in rows)]
+    read = read_clips(written(tmp_path, named, form, "\n"))
+    assert "times in the file that video_name names" in read.notes[0]
+    films = read_clips(written(tmp_path, [header, *rows], form, "\n"))
+    assert films.notes == ()
+    names = [["clip_id", "video_name", "mood"], ["c0", "x.mp4", "joy"]]
+    joined = join(films.manifest, written(tmp_path, names, form, "\n"))
+    assert joined.manifest.columns == ("mood",)
+    assert any("have their own: video_name" in text for text in joined.warnings)
+    spans = [span_in_film(clip) for clip in joined.manifest]
+    assert spans == [(60.0, 70.0), (70.0, 80.0)]
 
 
 def test_times_and_labels_that_may_be_thousands_are_named(tmp_path: Path) -> None:
