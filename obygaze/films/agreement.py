@@ -334,8 +334,8 @@ def measure_agreement(
             "a label that several annotators gave together says nothing of their agreement:"
             f" {few(together, 3)}",
             where=", ".join(map(str, table_names(segments))),
-            hint=f"leave such rows out: obygaze manifest show NAME --where {where} -o rows.csv, then"
-            " obygaze manifest agree rows.csv --clips rows.csv",
+            hint=f"leave such rows out: obygaze manifest show NAME --where {where} -o rows.csv,"
+            " then obygaze manifest agree rows.csv --clips rows.csv",
         )
     pairs = pairs_of(projected.projection, projected.spans)
     if not any(pair.n for pair in pairs):
