@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import experiments
 from support.cli import call_obygaze
@@ -45,6 +45,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest, unannotated_
 from obygaze_features.manifest.overview import summarize
 from obygaze_features.manifest.same_clip import (
     Identity,
+    clips_of_rows,
     compare_clips,
     rows_of_clips,
 )
@@ -641,6 +642,37 @@ def test_a_table_of_clips_or_windows_has_rows_of_annotators(
     stats = compute_stats(again)
     assert (stats.clips, stats.different_clips) == (6, 3)
     assert {unannotated_id(row) for row in again} == {form.format(n) for n in range(3)}
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=NO_FIXTURES)
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(1, 4), st.integers(1, 3)),
+        min_size=2,
+        max_size=6,
+        unique_by=lambda row: row[0],
+    )
+)
+@example(rows=[(1, 1), (2, 2), (3, 1)])
+def test_a_clip_whose_id_ends_like_the_name_of_its_annotator_is_no_other_clip(
+    rows: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    """`juno.1` of the annotator 1 and `juno.2` of 2 were the clip `juno` of both."""
+    table = tmp_path / "t.csv"
+    lines = ["clip_id,movie_id,annotator"]
+    lines += [f"juno.{clip},juno,{annotator}" for clip, annotator in rows]
+    table.write_text("\n".join(lines), "utf-8")
+    n_named = sum(clip == annotator for clip, annotator in rows)
+    if 0 < n_named < len(rows):
+        with pytest.raises(FixInput, match="cannot be imported") as caught:
+            read(table)
+        assert "some ids end with the name of their annotator" in str(
+            caught.value.details
+        )
+        return
+    clips = read(table).manifest.clips
+    # As an export writes the rows of all annotators of the clip `juno`.
+    assert len(clips_of_rows(clips)) == (1 if n_named else len(rows))
 
 
 def test_a_prediction_of_a_clip_is_one_cue_whoever_labelled_it(tmp_path: Path) -> None:

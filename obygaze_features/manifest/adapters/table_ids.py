@@ -166,6 +166,7 @@ def name_by_annotator(
     """
     ids = [values["clip_id"] for values in cells]
     if len(set(ids)) == len(ids):
+        _refuse_some_named(rows, cells)
         return
     if all(values.get("annotator") for values in cells):
         for values in cells:
@@ -186,6 +187,29 @@ def name_by_annotator(
             problem = problem or f"{already}; if rows are of several annotators, {way}"
             row.add("clip_id", problem)
             values["clip_id"] += f".{row.line}"
+
+
+def _refuse_some_named(
+    rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]
+) -> None:
+    """Add violations where only some ids end with their annotators: they are ids of clips.
+
+    The clips `juno.1` of the annotator 1 and `juno.2` of 2 would be the clip `juno` of both.
+    """
+    named = []
+    others = []
+    for row, values in zip(rows, cells, strict=True):
+        annotator = ascii_id(values.get("annotator", ""))
+        if annotator:
+            is_named = values["clip_id"].endswith(f".{annotator}")
+            (named if is_named else others).append(row)
+    if others:
+        for row in named:
+            row.add(
+                "clip_id",
+                "some ids end with the name of their annotator, and others do not: give the"
+                " annotators other names",
+            )
 
 
 def changed_ids(
