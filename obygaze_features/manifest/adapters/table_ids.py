@@ -196,8 +196,8 @@ def _refuse_some_named(
 
     The clips `juno.1` of the annotator 1 and `juno.2` of 2 would be the clip `juno` of both.
     """
-    named = []
-    others = []
+    named: list[TableRow] = []
+    others: list[TableRow] = []
     for row, values in zip(rows, cells, strict=True):
         annotator = ascii_id(values.get("annotator", ""))
         if annotator:
