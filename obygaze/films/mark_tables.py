@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from obygaze.films.film_rates import FilmRates, Fps, unknown_rate
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import (
     CsvTable,
@@ -129,8 +130,12 @@ class ReadMark(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """Return text on one line, without characters that cannot be printed."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    """Return text on one line, without characters that cannot be printed.
+
+    Accents are in their letters, so that a name is one however it was typed.
+    """
+    printable = "".join(c if c.isprintable() else " " for c in composed(text))
+    return " ".join(printable.split())
 
 
 def concept_of(word: str) -> str:

@@ -724,6 +724,47 @@ def test_a_level_that_two_annotators_gave_together_is_one_of_each() -> None:
     assert [one.annotator for one in audit.single] == ["ada", "ben"]
 
 
+NAMES = {"Zoë B": ("Zoe\u0308 B", "Zoë  B", "Zoe\u0308\u00a0B"), "ben": ("ben",)}
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=NO_FIXTURES)
+@given(
+    levels=st.lists(
+        st.tuples(st.sampled_from(LEVELS), st.sampled_from(LEVELS)),
+        min_size=4,
+        max_size=8,
+    ),
+    data=st.data(),
+)
+def test_an_annotator_is_one_however_the_name_is_written(
+    levels: list[tuple[str, str]], data: st.DataObject, tmp_path: Path
+) -> None:
+    """Who typed on a Mac and under Windows was two people, who agreed with nobody."""
+    found = []
+    for is_plain in (True, False):
+        lines = ["clip_id,movie_id,annotator,level,concepts,framerate,start_s,end_s"]
+        for number, pair in enumerate(levels):
+            # The name of the film, too.
+            film = "Amélie" if is_plain or number % 2 else "Ame\u0301lie"
+            for name, level in zip(NAMES, pair, strict=True):
+                written = name if is_plain else data.draw(st.sampled_from(NAMES[name]))
+                times = f"{number},{number + 1}"
+                lines.append(f"c{number},{film},{written},{level},Look,25,{times}")
+        table = tmp_path / "typed.csv"
+        table.write_text("\n".join(lines), "utf-8")
+        manifest = read(table).manifest
+        write_manifest(manifest, tmp_path / "rows.toml", force=True)
+        agreed = measure_agreement(
+            tmp_path / "rows.toml", clips=tmp_path / "rows.toml", permutations=9
+        )
+        reliability = audit_reliability(manifest, column="level").to_json()
+        audited = None
+        if any(clip.level != "EN" for clip in manifest):
+            audited = audit_levels(manifest).to_json()
+        found.append((agreed.to_json(), reliability, audited, manifest.films))
+    assert found[0] == found[1]
+
+
 def test_annotators_who_gave_a_label_together_are_no_third_one(tmp_path: Path) -> None:
     """`ada|ben` was compared with `ada`, and alpha of two who agree was near 0."""
     table = tmp_path / "rows.csv"
