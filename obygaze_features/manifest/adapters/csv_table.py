@@ -217,7 +217,7 @@ def _read(
         video_root=folder.resolve().as_posix() if is_linked else "",
         sources=(source,),
     )
-    warnings = []
+    warnings = table.unnamed
     for hidden in hidden_columns(table, chosen.columns, chosen.id):
         warnings.append(
             f"the column {hidden!r} of the table is left out, because {hidden} is something else"

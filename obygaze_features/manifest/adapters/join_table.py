@@ -215,7 +215,7 @@ def join(
             cells[clip_id] = _joined(rows.get(table_id, ()), column)
         joined = joined.with_column(name, cells)
     left_out = [name for name in plan if name in of_manifest and name != key]
-    warnings = _warnings(rows, id_in_table, left_out, key)
+    warnings = [*read.unnamed, *_warnings(rows, id_in_table, left_out, key)]
     for column, number in read.maybe_thousands.items():
         warnings.append(thousands_text(column, number))
     hidden = hidden_columns(read, mapped, form)
