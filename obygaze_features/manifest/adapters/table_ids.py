@@ -207,8 +207,8 @@ def _refuse_some_named(
         for row in named:
             row.add(
                 "clip_id",
-                "some ids end with the name of their annotator, and others do not: give the"
-                " annotators other names",
+                "some ids end with the name of their annotator, and others do not: write all in one"
+                " way, or give the annotators other names",
             )
 
 
