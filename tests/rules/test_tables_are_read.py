@@ -111,6 +111,20 @@ def test_a_table_is_read_as_it_was_meant(
     assert [[row[name] for name in header] for row in read.rows] == rows
 
 
+@pytest.mark.parametrize("form", [form for form in FORMS if form[0] != "cp1252"])
+def test_a_column_is_one_on_a_mac_and_elsewhere(
+    tmp_path: Path, form: tuple[str, str, str]
+) -> None:
+    """Two labs had two columns of one name, and each was empty for the other lab."""
+    decomposed = "Gro\u0308\u00dfe"
+    rows = [["clip_id", "movie_id", decomposed, "Fila"], ["c0", "a", "3", "x"]]
+    path = written(tmp_path, rows, form, "\n")
+    for name in ("Größe", decomposed):
+        assert read_clips(path).manifest.columns == ("Größe", "Fila")
+        read = read_clips(path, {"comment": name}).manifest
+        assert read["c0"].extra["comment"] == "3"
+
+
 @SLOW
 @given(
     title=st.sampled_from(
