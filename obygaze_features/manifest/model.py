@@ -35,6 +35,7 @@ from obygaze_features.core.notebook import (
 from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_with
 from obygaze_features.manifest.expression import (
     CONCEPTS,
+    IDS,
     NUMBER,
     Expression,
     parse,
@@ -375,7 +376,9 @@ class Manifest:
                 known.update(dict.fromkeys(clip.plain_values(column)))
             asked = {plain_value(value, column) for value in values}
             not_asked: dict[str, list[str]] = defaultdict(list)
-            for word in known.keys() - asked:
+            # Ids are as they are.
+            words: Collection[str] = () if column in IDS else known.keys() - asked
+            for word in words:
                 not_asked[without_spelling(word)].append(repr(word))
             for value in dict.fromkeys(values):
                 others = not_asked[without_spelling(value)]
