@@ -9,7 +9,6 @@ from typing import Annotated
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
-from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import is_workbook
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
@@ -182,10 +181,7 @@ def _read(
     if chosen.id:
         add_ids(table.rows, cells, chosen.id, sources)
     for values in cells:
-        # Of one name, accents may be in their letters or behind them.
-        given_ids.append(
-            {column: composed(values[column]).strip() for column in NEEDED}
-        )
+        given_ids.append({column: values[column].strip() for column in NEEDED})
         for column in NEEDED:
             values[column] = as_id(values[column])
         values.setdefault("scene", _scene_in(values["clip_id"], values["movie_id"]))

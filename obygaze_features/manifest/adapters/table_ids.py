@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.tables import CsvTable, TableRow, whole_number
 from obygaze_features.manifest.adapters.table_mapping import FRAMES, NEEDED
 from obygaze_features.manifest.adapters.table_times import SPAN_COLUMNS
@@ -129,7 +130,8 @@ def check_clip_ids(
         movie_id = values["movie_id"]
         for column in NEEDED:
             id_ = values[column]
-            given_name = given[column]
+            # Of one name, accents may be in their letters or behind them.
+            given_name = composed(given[column])
             first_given = given_names.setdefault((column, id_), given_name)
             if first_given != given_name:
                 row.add(
