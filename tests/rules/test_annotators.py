@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support import experiments
 from support.cli import call_obygaze
@@ -655,7 +655,6 @@ def test_a_table_of_clips_or_windows_has_rows_of_annotators(
         unique_by=lambda row: row[0],
     )
 )
-@example(rows=[(1, 1), (2, 2), (3, 1)])
 def test_a_clip_whose_id_ends_like_the_name_of_its_annotator_is_no_other_clip(
     rows: list[tuple[int, int]], tmp_path: Path
 ) -> None:
