@@ -351,6 +351,32 @@ def test_frames_of_a_table_are_times_or_refused(
         assert (clip.start_s, clip.end_s) == expected
 
 
+@SLOW
+@given(
+    rates=st.lists(
+        st.tuples(st.sampled_from("ab"), st.sampled_from(("25", "25.0", "23.976"))),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_frames_of_a_film_are_counted_at_one_rate(
+    tmp_path: Path, rates: list[tuple[str, str]]
+) -> None:
+    """One wrong rate put a clip four minutes later, in which nobody had seen anything."""
+    header = ["clip_id", "movie_id", "start_frame", "end_frame", "framerate"]
+    rows = [[f"c{n}", film, "0", "249", rate] for n, (film, rate) in enumerate(rates)]
+    path = written(tmp_path, [header, *rows], ("utf-8", ",", ""), "\n")
+    rates_of_film: dict[str, set[float]] = {}
+    for film, rate in rates:
+        rates_of_film.setdefault(film, set()).add(float(rate))
+    if all(len(of_film) == 1 for of_film in rates_of_film.values()):
+        assert len(read_clips(path).manifest) == len(rates)
+        return
+    with pytest.raises(FixInput) as caught:
+        read_clips(path)
+    assert "is not that of the film's other rows" in str(caught.value.details)
+
+
 @pytest.mark.parametrize("column", ["video", "video_name"])
 @pytest.mark.parametrize("n_files", [1, 3])
 def test_frames_are_in_no_file_that_a_table_names(

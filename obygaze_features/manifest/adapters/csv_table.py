@@ -4,6 +4,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -56,7 +57,7 @@ from obygaze_features.manifest.adapters.table_times import (
     is_short,
 )
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
-from obygaze_features.manifest.frame_rate import known_frame_rate
+from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.io import as_id, clips_of_table, toml_string
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
@@ -465,6 +466,7 @@ def _add_times_of_frames(
     # Annotators may have several rows of a clip.
     files = {(video, c["clip_id"]) for video, c in zip(named, cells, strict=True)}
     n_clips_of_file = Counter(video for video, _ in files)
+    rate_of_film: dict[str, Fraction] = {}
     for row, values, video in zip(rows, cells, named, strict=True):
         frames = {}
         for column in FRAMES:
@@ -485,6 +487,10 @@ def _add_times_of_frames(
                 " of rates), or start_s and end_s",
             )
         elif not video and rate is not None:
+            of_others = rate_of_film.setdefault(values["movie_id"], rate)
+            if of_others != rate:
+                shown = frame_rate_text(of_others)
+                row.add(RATE_COLUMN, f"is not that of the film's other rows, {shown}")
             values.update(frames)
             numbers = replace(row, cells=frames).frames()
             if numbers is not None:
