@@ -35,7 +35,6 @@ from obygaze_features.core.notebook import (
 from obygaze_features.core.schema_check import Record, Sha256, one_of, problem_with
 from obygaze_features.manifest.expression import (
     CONCEPTS,
-    IDS,
     NUMBER,
     Expression,
     parse,
@@ -377,7 +376,8 @@ class Manifest:
             asked = {plain_value(value, column) for value in values}
             not_asked: dict[str, list[str]] = defaultdict(list)
             # Ids are as they are.
-            words: Collection[str] = () if column in IDS else known.keys() - asked
+            is_id = column in CLIP_COLUMNS[:2]
+            words: Collection[str] = () if is_id else known.keys() - asked
             for word in words:
                 not_asked[without_spelling(word)].append(repr(word))
             for value in dict.fromkeys(values):
