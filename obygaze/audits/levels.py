@@ -198,7 +198,7 @@ def audit_levels(
     clips_of: dict[str, list[Clip]] = {}
     for clip in clips:
         # A label that several annotators gave together is one of each.
-        names = clip.values("annotator") if "annotator" in clip.extra else ()
+        names = clip.plain_values("annotator") if "annotator" in clip.extra else ()
         for name in names:
             clips_of.setdefault(name, []).append(clip)
     annotators = [_levels_of(ALL, clips)]

@@ -35,7 +35,12 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.expression import CONCEPTS, is_labelled, quoted_word
+from obygaze_features.manifest.expression import (
+    CONCEPTS,
+    is_labelled,
+    plain_value,
+    quoted_word,
+)
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     Clip,
@@ -233,7 +238,7 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
     for rows_of_clip in clips_of_rows(clips):
         cells = _cells(rows_of_clip[0])
         for clip in rows_of_clip:
-            annotator = clip.extra.get("annotator", "").strip()
+            annotator = plain_value(clip.extra.get("annotator", ""), "annotator")
             if not annotator or annotator in cells:
                 got = (
                     f"{annotator!r} again" if annotator else "one without an annotator"

@@ -388,7 +388,9 @@ def _with_marks(
             is_own = name in drawn.header.concepts
             concepts[name if is_own else concept_of(name)] = None
         clips.append(replace(clip, level=level, concepts=tuple(concepts)))
-    pairs = pairs_of(projected.projection, projected.spans)
+    # The projection is on all drawn clips, also on those that were withdrawn since.
+    spans = [span for span in projected.spans if span.clip_id in drawn]
+    pairs = pairs_of(projected.projection, spans)
     shared = [pair for pair in pairs if pair.n]
     measured = agreement(shared, permutations=0) if shared else None
     return drawn.with_clips(clips), projected.warnings, measured

@@ -50,6 +50,7 @@ from obygaze_features.core.console import few, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import read_manifest
+from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.model import LEVELS, own_columns
 from obygaze_features.manifest.own_labels import label_columns
 
@@ -323,6 +324,19 @@ def measure_agreement(
     share = as_threshold(threshold)
     _refuse_ratings(segments, workspace)
     projected = project_tables(segments, clips, every, fps, share, workspace)
+    together = [name for name in projected.projection.by_annotator if "|" in name]
+    if together:
+        tests = " and ".join(
+            f"annotator == {quoted_word(name)}" for name in together[0].split("|")
+        )
+        where = shlex.quote(f"not ({tests})")
+        raise FixInput(
+            "a label that several annotators gave together says nothing of their agreement:"
+            f" {few(together, 3)}",
+            where=", ".join(map(str, table_names(segments))),
+            hint=f"leave such rows out: obygaze manifest show NAME --where {where} -o rows.csv,"
+            " then obygaze manifest agree rows.csv --clips rows.csv",
+        )
     pairs = pairs_of(projected.projection, projected.spans)
     if not any(pair.n for pair in pairs):
         tables = ", ".join(map(str, table_names(segments)))

@@ -17,6 +17,7 @@ from obygaze.films.mark_tables import (
     NO_TIMES,
     TIME_COLUMNS,
     Marks,
+    check_times,
     clip_of_row,
     has_frames,
 )
@@ -27,13 +28,12 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import clock
-from obygaze_features.manifest.same_clip import TOLERANCE_S, clips_of_rows
+from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     RATE_COLUMN,
     FilmTimes,
-    Span,
     spans_in_films,
     times_of_films,
 )
@@ -99,7 +99,7 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         _check_rate(row, marks)
         if has_frames(row):
             frames = row.frames()
-            _check_times(row, frames, marks.rates.get(film), said_s.get(clip_id))
+            check_times(row, frames, marks.rates.get(film), said_s.get(clip_id))
         elif film in marked_films:
             marks.rate_of(film)
             frames = _frames_of_clip(row, times)
@@ -139,32 +139,6 @@ def _check_rate(row: TableRow, marks: Marks) -> None:
     if written and rate_of_marks not in (None, known_frame_rate(written)):
         shown = frame_rate_text(rate_of_marks)
         row.add(RATE_COLUMN, f"{written} is not that of the marks of the film, {shown}")
-
-
-def _check_times(
-    row: TableRow,
-    frames: tuple[int, int] | None,
-    rate: Fraction | None,
-    times_s: Span | None,
-) -> None:
-    """Add that the frames of a clip are not at its times in the film, at the rate of the marks.
-
-    The frames may be those of another copy, and nobody knows which of the two are right.
-    """
-    if frames is None or rate is None or times_s is None:
-        return
-    first, last = frames
-    of_frames = (float(first / rate), float((last + 1) / rate))
-    # Either may be rounded to the other.
-    most_apart_s = float(1 / rate) + TOLERANCE_S
-    if any(abs(a - b) > most_apart_s for a, b in zip(of_frames, times_s, strict=True)):
-        shown = [f"{start:.6g} s to {end:.6g} s" for start, end in (of_frames, times_s)]
-        row.add(
-            FRAME_COLUMNS[0],
-            f"the frames {first} to {last} are {shown[0]} at the rate of the marks,"
-            f" {frame_rate_text(rate)}, and the times are {shown[1]}: leave out the frames, if"
-            " they are those of another copy",
-        )
 
 
 def _frames_of_clip(row: TableRow, times: FilmTimes) -> tuple[int, int] | None:

@@ -805,9 +805,10 @@ class _Importer:
         if unknown:
             self.warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
         modality_of = dict.fromkeys(sorted(marked_concepts), "unknown")
-        own = {**modalities_of(paths), **given}
-        modality_of.update({name: own[name] for name in own if name in modality_of})
         modality_of.update(concepts())
+        for name, modality in {**modalities_of(paths), **given}.items():
+            if name in modality_of and modality != "unknown":
+                modality_of[name] = modality
         sources = tuple(map(source_of, paths))
         header = Header(name, modality_of, unit="segment", sources=sources)
         columns = (*EXTRA, TITLE) if self.title_of_film else EXTRA

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from obygaze.films.film_rates import FilmRates, Fps, unknown_rate
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import (
     CsvTable,
@@ -34,7 +35,8 @@ from obygaze_features.manifest.frame_rate import (
 )
 from obygaze_features.manifest.model import LEVELS, Clip, own_columns
 from obygaze_features.manifest.model import WATCHED as WATCHED
-from obygaze_features.manifest.spans import file_of
+from obygaze_features.manifest.same_clip import TOLERANCE_S
+from obygaze_features.manifest.spans import Span, file_of, span_in_film
 from obygaze_features.manifest.times import frames_between, spans_in_films
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
@@ -128,8 +130,12 @@ class ReadMark(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """Return text on one line, without characters that cannot be printed."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    """Return text on one line, without characters that cannot be printed.
+
+    Accents are in their letters, so that a name is one however it was typed.
+    """
+    printable = "".join(c if c.isprintable() else " " for c in composed(text))
+    return " ".join(printable.split())
 
 
 def concept_of(word: str) -> str:
@@ -443,7 +449,11 @@ def _frames_of(
     has_times = all(row.cells.get(name) for name in TIME_COLUMNS)
     is_of_frames = not has_times and row.cells.keys() >= {*FRAME_COLUMNS}
     if rates is None or is_of_frames or has_frames(row):
-        return row.frames()
+        frames = row.frames()
+        if rates is not None:
+            times_s = span_in_film(clip_of_row(row, f"line {row.line}"))
+            check_times(row, frames, rates.get(row["movie_id"]), times_s)
+        return frames
     start = row.matching("start_s", FILM_SECONDS, "a time in seconds")
     end = row.matching("end_s", FILM_SECONDS, "a time in seconds")
     if start is None or end is None:
@@ -459,6 +469,31 @@ def _frames_of(
         )
         return None
     return first, last
+
+
+def check_times(
+    row: TableRow,
+    frames: tuple[int, int] | None,
+    rate: Fraction | None,
+    times_s: Span | None,
+) -> None:
+    """Add that the frames of a row are not at its times in the film, at the rate of the marks.
+
+    The frames may be those of another copy, or one of the two was corrected and the other was not.
+    """
+    if frames is None or rate is None or times_s is None:
+        return
+    first, last = frames
+    of_frames = (float(first / rate), float((last + 1) / rate))
+    # Either may be rounded to the other.
+    most_apart_s = float(1 / rate) + TOLERANCE_S
+    if any(abs(a - b) > most_apart_s for a, b in zip(of_frames, times_s, strict=True)):
+        shown = [f"{start:.6g} s to {end:.6g} s" for start, end in (of_frames, times_s)]
+        row.add(
+            FRAME_COLUMNS[0],
+            f"the frames {first} to {last} are {shown[0]} at the rate of the marks,"
+            f" {frame_rate_text(rate)}, and the times are {shown[1]}: empty those that are wrong",
+        )
 
 
 def _concepts_of(row: TableRow) -> tuple[str, ...]:

@@ -161,6 +161,17 @@ class CsvTable:
         has_notes = any(row.cells.get("") for row in self.rows)
         return tuple(name for name in dict.fromkeys(self.columns) if name or has_notes)
 
+    @property
+    def unnamed(self) -> list[str]:
+        """A sentence on columns without a name, if they have more than the numbers of rows."""
+        for row in self.rows:
+            text = row.cells.get("", "").strip()
+            if text and whole_number(text) is None:
+                return [
+                    f"columns without a name are left out, such as {text!r} in line {row.line}"
+                ]
+        return []
+
 
 def whole_number(text: str) -> int | None:
     """Return the integer in a cell, or None: no decimals, exponent, blanks or non-ASCII digits."""

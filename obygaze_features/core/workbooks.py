@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, first_line, near
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import READ_SPREADSHEETS, require_file
 from obygaze_features.core.lazy import need
 
@@ -200,8 +201,8 @@ def header_index(
 
 
 def column_name(cell: str) -> str:
-    """Return the text of a header cell as the name of a column: one line, single blanks."""
-    return " ".join(cell.split())
+    """Return the text of a header cell as the name of a column: one line, accents in letters."""
+    return " ".join(composed(cell).split())
 
 
 def _sheet(worksheet: Any, outlines: Mapping[str, _Outline]) -> Sheet:

@@ -23,6 +23,7 @@ import keyword
 import operator
 import re
 import shlex
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -154,6 +155,16 @@ def plain_value(word: str, column: str) -> str:
     if is_number and "." in plain and "e" not in plain.lower():
         return plain.rstrip("0").rstrip(".")
     return plain
+
+
+def without_spelling(word: str) -> str:
+    """Return a word without what people write in several ways.
+
+    These are capitals, blanks, accents, and the two kinds of apostrophes.
+    """
+    decomposed = unicodedata.normalize("NFKD", "".join(word.split()))
+    letters = [mark for mark in decomposed if not unicodedata.combining(mark)]
+    return "".join(letters).casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
 
 
 class _Parser:

@@ -83,7 +83,7 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
     columns = dict.fromkeys((ANNOTATOR,))
     for manifest in manifests:
         columns.update(dict.fromkeys(manifest.columns))
-    warnings = _of_one_source(manifests)
+    warnings = [*_of_one_source(manifests), *_of_other_concepts(manifests, header)]
     splits = [name for name in columns if name.startswith(FOLD_PREFIX)]
     for split in splits:
         # One film may be in two folds: each manifest has its own.
@@ -156,6 +156,22 @@ def _of_one_source(manifests: Sequence[Manifest]) -> list[str]:
                     f"{first} and {manifest.name} were both made of {source.file}, and their"
                     " rows count as those of two annotators"
                 )
+    return sentences
+
+
+def _of_other_concepts(manifests: Sequence[Manifest], merged: Header) -> list[str]:
+    """Return a sentence on each manifest whose labelled rows were not asked for all concepts."""
+    sentences = []
+    for manifest in manifests:
+        missing = [
+            name for name in merged.concepts if name not in manifest.header.concepts
+        ]
+        n_labelled = sum(bool(clip.level or clip.concepts) for clip in manifest)
+        if missing and n_labelled:
+            sentences.append(
+                f"{manifest.name} does not have the concepts {few(missing, 3)}, so that its labels"
+                f" say that no clip has them: {count(n_labelled, 'row')}"
+            )
     return sentences
 
 

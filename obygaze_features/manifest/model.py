@@ -39,6 +39,7 @@ from obygaze_features.manifest.expression import (
     Expression,
     parse,
     plain_value,
+    without_spelling,
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
@@ -363,17 +364,34 @@ class Manifest:
         return selected
 
     def unknown_values(self, expression: Expression) -> list[str]:
-        """Return a sentence on each value of an expression that no clip has in that column."""
+        """Return a sentence on each value of an expression that no clip has in that column.
+
+        Another one is on a value that the column also has in a spelling that is not asked for.
+        """
         sentences = []
         for column, values in expression.values.items():
             known: dict[str, None] = {}
             for clip in self.clips:
                 known.update(dict.fromkeys(clip.plain_values(column)))
+            asked = {plain_value(value, column) for value in values}
+            not_asked: dict[str, list[str]] = defaultdict(list)
+            # Ids are as they are.
+            is_id = column in CLIP_COLUMNS[:2]
+            words: Collection[str] = () if is_id else known.keys() - asked
+            for word in words:
+                not_asked[without_spelling(word)].append(repr(word))
             for value in dict.fromkeys(values):
+                others = not_asked[without_spelling(value)]
                 if plain_value(value, column) not in known:
                     sentences.append(
                         f"{self.name}: no clip has {value!r} in the column {column}"
                         f"{near(value, known)}"
+                    )
+                elif others:
+                    sentences.append(
+                        f"{self.name}: the column {column} has {few(sorted(others))} beside"
+                        f" {value!r}, and they count as different: write them alike if they mean"
+                        " the same"
                     )
         return sentences
 

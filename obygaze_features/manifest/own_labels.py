@@ -2,13 +2,12 @@
 
 import re
 import shlex
-import unicodedata
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from obygaze_features.core.console import count
-from obygaze_features.manifest.expression import NUMBER
+from obygaze_features.manifest.expression import NUMBER, without_spelling
 from obygaze_features.manifest.model import Clip, Manifest, own_columns, unannotated_id
 
 # What `manifest project` writes of the mark that made a level: how much of a clip it covers.
@@ -157,16 +156,6 @@ def spellings_of(words: Iterable[str]) -> list[list[str]]:
     for word in words:
         groups.setdefault(without_spelling(word), []).append(word)
     return [group for group in groups.values() if len(group) > 1]
-
-
-def without_spelling(word: str) -> str:
-    """Return a word without what people write in several ways.
-
-    These are capitals, blanks, accents, and the two kinds of apostrophes.
-    """
-    decomposed = unicodedata.normalize("NFKD", "".join(word.split()))
-    letters = [mark for mark in decomposed if not unicodedata.combining(mark)]
-    return "".join(letters).casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
 
 
 def has_numbers(cells: Sequence[str]) -> bool:

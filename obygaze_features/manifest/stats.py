@@ -453,13 +453,13 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
             dot.set(edgecolor="white", zorder=2, clip_on=False)
     for level in levels:
         mean = stats.concepts_per_clip.get(level)
-        note = "" if mean is None else f", {mean:.2f} concepts a {stats.unit}"
+        note = "" if mean is None else f", {mean:.2f} concepts a {stats._counted[:-1]}"
         label = f"{level} {LEVEL_NAMES[level]}{note}"
         axes.scatter([], [], s=46, color=LEVEL_COLORS[level], label=label)
     label_rows(axes, names, upwards=True)
     axes.set_xlim(left=0)
     draw_grid(axes)
-    axes.set_xlabel(f"% of {stats.unit}s with the concept", color=COLORS["muted"])
+    axes.set_xlabel(f"% of {stats._counted} with the concept", color=COLORS["muted"])
     axes.set_title("Concepts over levels")
     if levels:
         axes.figure.legend(loc="outside lower left", fontsize=7.5)

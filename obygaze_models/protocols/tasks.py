@@ -26,6 +26,7 @@ from obygaze_features.manifest.expression import (
     parse,
     plain_value,
     quoted_word,
+    without_spelling,
 )
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -41,7 +42,6 @@ from obygaze_features.manifest.own_labels import (
     has_numbers,
     limit_of,
     spellings_of,
-    without_spelling,
 )
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import with_view

@@ -47,6 +47,7 @@ from obygaze_features.manifest.model import Clip, Header, Manifest, unannotated_
 from obygaze_features.manifest.overview import summarize
 from obygaze_features.manifest.same_clip import (
     Identity,
+    clips_of_rows,
     compare_clips,
     rows_of_clips,
 )
@@ -257,7 +258,9 @@ def test_what_was_watched_is_no_clip(tmp_path: Path, labelled: list[Labelled]) -
     for manifest in (watched, several) if len(several.films) > 1 else ():
         path = here.new_manifest("films")
         write_manifest(manifest, path, force=True)
-        assign_folds(path, kind="grouped", k=2)
+        report = str(assign_folds(path, kind="grouped", k=2))
+        has_more_rows = len(clips_of_rows(several.clips)) < len(several)
+        assert f"fold  {'rows' if has_more_rows else 'clips'}" in report
         fold_of_clip = {}
         for clip in read_manifest(path):
             if clip.fold("grouped") is not None:
@@ -650,6 +653,36 @@ def test_a_table_of_clips_or_windows_has_rows_of_annotators(
     assert {unannotated_id(row) for row in again} == {form.format(n) for n in range(3)}
 
 
+@settings(max_examples=40, deadline=None, suppress_health_check=NO_FIXTURES)
+@given(
+    rows=st.lists(
+        st.tuples(st.integers(1, 4), st.integers(1, 3)),
+        min_size=2,
+        max_size=6,
+        unique_by=lambda row: row[0],
+    )
+)
+def test_a_clip_whose_id_ends_like_the_name_of_its_annotator_is_no_other_clip(
+    rows: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    """`juno.1` of the annotator 1 and `juno.2` of 2 were the clip `juno` of both."""
+    table = tmp_path / "t.csv"
+    lines = ["clip_id,movie_id,annotator"]
+    lines += [f"juno.{clip},juno,{annotator}" for clip, annotator in rows]
+    table.write_text("\n".join(lines), "utf-8")
+    n_named = sum(clip == annotator for clip, annotator in rows)
+    if 0 < n_named < len(rows):
+        with pytest.raises(FixInput, match="cannot be imported") as caught:
+            read(table)
+        assert "some ids end with the name of their annotator" in str(
+            caught.value.details
+        )
+        return
+    clips = read(table).manifest.clips
+    # As an export writes the rows of all annotators of the clip `juno`.
+    assert len(clips_of_rows(clips)) == (1 if n_named else len(rows))
+
+
 def test_a_prediction_of_a_clip_is_one_cue_whoever_labelled_it(tmp_path: Path) -> None:
     """Of a store, which has a clip once, and of a run, which has all rows."""
     rows = [
@@ -697,6 +730,60 @@ def test_a_level_that_two_annotators_gave_together_is_one_of_each() -> None:
     header = Header("made up", {"Look": "visual"})
     audit = audit_levels(Manifest("films", header, tuple(clips), ("annotator",)))
     assert [one.annotator for one in audit.single] == ["ada", "ben"]
+
+
+NAMES = {"Zoë B": ("Zoe\u0308 B", "Zoë  B", "Zoe\u0308\u00a0B"), "ben": ("ben",)}
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=NO_FIXTURES)
+@given(
+    levels=st.lists(
+        st.tuples(st.sampled_from(LEVELS), st.sampled_from(LEVELS)),
+        min_size=4,
+        max_size=8,
+    ),
+    data=st.data(),
+)
+def test_an_annotator_is_one_however_the_name_is_written(
+    levels: list[tuple[str, str]], data: st.DataObject, tmp_path: Path
+) -> None:
+    """Who typed on a Mac and under Windows was two people, who agreed with nobody."""
+    found = []
+    for is_plain in (True, False):
+        lines = ["clip_id,movie_id,annotator,level,concepts,framerate,start_s,end_s"]
+        for number, pair in enumerate(levels):
+            # The name of the film, too.
+            film = "Amélie" if is_plain or number % 2 else "Ame\u0301lie"
+            for name, level in zip(NAMES, pair, strict=True):
+                written = name if is_plain else data.draw(st.sampled_from(NAMES[name]))
+                times = f"{number},{number + 1}"
+                lines.append(f"c{number},{film},{written},{level},Look,25,{times}")
+        table = tmp_path / "typed.csv"
+        table.write_text("\n".join(lines), "utf-8")
+        manifest = read(table).manifest
+        write_manifest(manifest, tmp_path / "rows.toml", force=True)
+        agreed = measure_agreement(
+            tmp_path / "rows.toml", clips=tmp_path / "rows.toml", permutations=9
+        )
+        reliability = audit_reliability(manifest, column="level").to_json()
+        audited = None
+        if any(clip.level != "EN" for clip in manifest):
+            audited = audit_levels(manifest).to_json()
+        found.append((agreed.to_json(), reliability, audited, manifest.films))
+    assert found[0] == found[1]
+
+
+def test_annotators_who_gave_a_label_together_are_no_third_one(tmp_path: Path) -> None:
+    """`ada|ben` was compared with `ada`, and alpha of two who agree was near 0."""
+    table = tmp_path / "rows.csv"
+    lines = ["clip_id,movie_id,annotator,level,framerate,start_s,end_s"]
+    for number, who in enumerate(("ada|ben", "ada", "ben", "cy d|ben")):
+        lines.append(f"c{number},alba,{who},S,25,{number},{number + 1}")
+    table.write_text("\n".join(lines), "utf-8")
+    with pytest.raises(FixInput, match=r"together .*: ada\|ben, cy d\|ben") as caught:
+        measure_agreement(table, clips=table)
+    tests = "not (annotator == ada and annotator == ben)"
+    assert f"--where '{tests}'" in (caught.value.hint or "")
 
 
 def test_annotators_who_place_a_clip_apart_are_refused_at_import(

@@ -8,7 +8,7 @@ concepts the names of the papers.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -413,7 +413,7 @@ def test_a_place_is_read_from_frames_or_from_times(
     written: str,
     wrong: int | None,
 ) -> None:
-    """Rows of one table may have either; of a clip that has both, they must agree."""
+    """Rows of one table may have either; of a row that has both, they must agree."""
     rate = RATES[written]
     frames = [
         (100 * n + start, 100 * n + start + length)
@@ -446,20 +446,25 @@ def test_a_place_is_read_from_frames_or_from_times(
     assert [(one.start_frame, one.end_frame) for one in spans] == frames
     if wrong is None or wrong >= len(places) or ways[wrong] != "both":
         return
-    # As those of a copy with other pictures a second.
+    # As those of a copy with other pictures a second, or after only the times were corrected.
     first, last = frames[wrong]
-    path = folder / "clips.csv"
-    with path.open(newline="") as file:
-        header, *rows = csv.reader(file)
-    rows[wrong][header.index("start_frame")] = str(first + 1000)
-    rows[wrong][header.index("end_frame")] = str(last + 1000)
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
-    with pytest.raises(FixInput) as caught:
-        read_clip_spans(path, marks)
-    (problem,) = caught.value.details
-    assert f"the frames {first + 1000} to {last + 1000} are" in problem
-    assert f"and the times are {float(first / rate):.6g} s to" in problem
+    readers: dict[str, Callable[[Path], object]] = {
+        "clips": lambda path: read_clip_spans(path, marks),
+        "marks": lambda path: read_marks(path, fps=written),
+    }
+    for name, reader in readers.items():
+        path = folder / f"{name}.csv"
+        with path.open(newline="") as file:
+            header, *rows = csv.reader(file)
+        rows[wrong][header.index("start_frame")] = str(first + 1000)
+        rows[wrong][header.index("end_frame")] = str(last + 1000)
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows([header, *rows])
+        with pytest.raises(FixInput) as caught:
+            reader(path)
+        (problem,) = caught.value.details
+        assert f"the frames {first + 1000} to {last + 1000} are" in problem
+        assert f"and the times are {float(first / rate):.6g} s to" in problem
 
 
 WORDS_OF_LOOK = ("look", "Gaze", "Look", "LOOK")

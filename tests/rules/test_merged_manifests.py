@@ -160,6 +160,32 @@ def test_a_concept_has_one_modality() -> None:
         merged_manifest([paris, with_header("nice", view="visual")], "all")
 
 
+@settings(max_examples=30)
+@given(drawn_manifests(), st.data())
+def test_a_manifest_that_did_not_ask_for_a_concept_is_named(
+    manifests: list[Manifest], data: st.DataObject
+) -> None:
+    """Its rows were negatives of a concept that nobody had looked for in them."""
+    asked = []
+    expected = []
+    for manifest in manifests:
+        has_mirror = data.draw(st.booleans())
+        concepts = {**CONCEPTS, "Mirror": "visual"} if has_mirror else CONCEPTS
+        header = Header("made up", concepts)
+        asked.append(replace(manifest, header=header))
+        labelled = [row for row in manifest if row.level or row.concepts]
+        if labelled and not has_mirror:
+            expected.append((manifest.name, len(labelled)))
+    if not any("Mirror" in one.header.concepts for one in asked):
+        expected = []
+    warnings = merged_manifest(asked, "all").warnings
+    found = [text for text in warnings if "does not have the concepts Mirror" in text]
+    assert len(found) == len(expected)
+    for text, (name, n_rows) in zip(found, expected, strict=True):
+        assert text.startswith(f"{name} does not")
+        assert f": {n_rows} row" in text
+
+
 def test_terms_and_sources_of_both_are_kept() -> None:
     paris = with_header("paris", licence="CC0-1.0", notes=("a", "b"), video_root="/p")
     nice = with_header("nice", licence="CC-BY-4.0", notes=("b", "c"), video_root="/n")

@@ -547,6 +547,37 @@ def test_a_word_that_a_column_does_not_have_is_refused_in_an_expression(
         assert not unknown
 
 
+SAD_WORDS = ("sad", "Sad", "SAD", "so sad", "sosad", "été", "Ete")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    cells=st.lists(st.sampled_from(SAD_WORDS), min_size=1, max_size=6),
+    asked=st.lists(st.sampled_from(SAD_WORDS), min_size=1, max_size=3, unique=True),
+)
+@example(cells=["sad", "Sad"], asked=["sad"])
+def test_another_spelling_of_an_asked_word_is_named(
+    cells: list[str], asked: list[str]
+) -> None:
+    """`--where 'mood == sad'` left out the clips that have `Sad`, and a share was too small."""
+    clips = [Clip(f"c{n}", "f", extra={"mood": cell}) for n, cell in enumerate(cells)]
+    manifest = Manifest("m", Header("m"), tuple(clips), ("mood",))
+    words = ", ".join(f'"{word}"' for word in asked)
+    expression = parse(f"mood in {{{words}}}")
+    sentences = manifest.unknown_values(expression)
+    alike = [SAD_WORDS[:3], SAD_WORDS[3:5], SAD_WORDS[5:]]
+    expected = 0
+    for word in asked:
+        (group,) = [one for one in alike if word in one]
+        others = (set(cells) & set(group)) - set(asked)
+        if word in cells and others:
+            expected += 1
+            listed = ", ".join(map(repr, sorted(others)))
+            assert any(f"has {listed} beside {word!r}" in text for text in sentences)
+    n_unknown = len(set(asked) - set(cells))
+    assert len(sentences) == n_unknown + expected
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     numbers=st.lists(st.integers(0, 5), min_size=9, max_size=12),

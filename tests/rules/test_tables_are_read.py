@@ -28,6 +28,7 @@ from obygaze_features.core.tables import header_of, number_of_cell, read_table
 from obygaze_features.manifest.adapters.csv_table import read as read_clips
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import export_features, import_features, open_store
 
 # Words of people, without what would make a cell a number.
@@ -108,6 +109,20 @@ def test_a_table_is_read_as_it_was_meant(
         assert clip_ids(path) == [row[0] for row in rows]
     assert list(read.columns) == header
     assert [[row[name] for name in header] for row in read.rows] == rows
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form[0] != "cp1252"])
+def test_a_column_is_one_on_a_mac_and_elsewhere(
+    tmp_path: Path, form: tuple[str, str, str]
+) -> None:
+    """Two labs had two columns of one name, and each was empty for the other lab."""
+    decomposed = "Gro\u0308\u00dfe"
+    rows = [["clip_id", "movie_id", decomposed, "Fila"], ["c0", "a", "3", "x"]]
+    path = written(tmp_path, rows, form, "\n")
+    for name in ("Größe", decomposed):
+        assert read_clips(path).manifest.columns == ("Größe", "Fila")
+        read = read_clips(path, {"comment": name}).manifest
+        assert read["c0"].extra["comment"] == "3"
 
 
 @SLOW
@@ -334,6 +349,102 @@ def test_frames_of_a_table_are_times_or_refused(
     for clip, (first, _) in zip(manifest, pairs, strict=True):
         expected = (12 / 24, 37 / 24) if first else (None, None)
         assert (clip.start_s, clip.end_s) == expected
+
+
+@SLOW
+@given(
+    rates=st.lists(
+        st.tuples(st.sampled_from("ab"), st.sampled_from(("25", "25.0", "23.976"))),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_frames_of_a_film_are_counted_at_one_rate(
+    tmp_path: Path, rates: list[tuple[str, str]]
+) -> None:
+    """One wrong rate put a clip four minutes later, in which nobody had seen anything."""
+    header = ["clip_id", "movie_id", "start_frame", "end_frame", "framerate"]
+    rows = [[f"c{n}", film, "0", "249", rate] for n, (film, rate) in enumerate(rates)]
+    path = written(tmp_path, [header, *rows], ("utf-8", ",", ""), "\n")
+    rates_of_film: dict[str, set[float]] = {}
+    for film, rate in rates:
+        rates_of_film.setdefault(film, set()).add(float(rate))
+    if all(len(of_film) == 1 for of_film in rates_of_film.values()):
+        assert len(read_clips(path).manifest) == len(rates)
+        return
+    with pytest.raises(FixInput) as caught:
+        read_clips(path)
+    assert "is not that of the film's other rows" in str(caught.value.details)
+
+
+@pytest.mark.parametrize("column", ["video", "video_name"])
+@pytest.mark.parametrize("n_files", [1, 3])
+def test_frames_are_in_no_file_that_a_table_names(
+    tmp_path: Path, column: str, n_files: int
+) -> None:
+    """`video_name` names the file of a clip as `video` does: times in the film are not in it."""
+    header = ["clip_id", "movie_id", column, "start_frame", "end_frame", "framerate"]
+    rows = []
+    for number in range(3):
+        frames = [f"{100 * number}", f"{100 * number + 99}"]
+        rows.append([f"c{number}", "m", f"{number % n_files}.mp4", *frames, "25"])
+    path = written(tmp_path, [header, *rows], ("utf-8", ",", ""), "\n")
+    if n_files < 3:
+        with pytest.raises(FixInput) as caught:
+            read_clips(path)
+        assert "does not say where in 0.mp4 the clip is" in caught.value.details[0]
+        return
+    # A clip alone in its file is all of it.
+    clips = read_clips(path).manifest.clips
+    assert [(clip.start_s, clip.end_s) for clip in clips] == [(None, None)] * 3
+
+
+def test_times_in_a_file_that_is_named_are_said_so_and_no_join_names_one(
+    tmp_path: Path,
+) -> None:
+    """Times in a film became times in the files of a column that says nothing of times."""
+    header = ["clip_id", "movie_id", "start_s", "end_s"]
+    rows = [["c0", "m", "60", "70"], ["c1", "m", "70", "80"]]
+    form = ("utf-8", ",", "")
+    named = [[*header, "video_name"], *([*row, "x.mp4"] for row in rows)]
+    read = read_clips(written(tmp_path, named, form, "\n"))
+    assert "times in the file that video_name names" in read.notes[0]
+    films = read_clips(written(tmp_path, [header, *rows], form, "\n"))
+    assert films.notes == ()
+    names = [["clip_id", "video_name", "mood"], ["c0", "x.mp4", "joy"]]
+    joined = join(films.manifest, written(tmp_path, names, form, "\n"))
+    assert joined.manifest.columns == ("mood",)
+    assert any("have their own: video_name" in text for text in joined.warnings)
+    spans = [span_in_film(clip) for clip in joined.manifest]
+    assert spans == [(60.0, 70.0), (70.0, 80.0)]
+
+
+@SLOW
+@given(
+    notes=st.lists(
+        st.sampled_from(("", "see p. 3", "?", "12")), min_size=1, max_size=4
+    ),
+    place=st.sampled_from((0, 2)),
+    form=st.sampled_from(FORMS),
+)
+def test_notes_beside_a_table_are_named_as_left_out(
+    tmp_path: Path, notes: list[str], place: int, form: tuple[str, str, str]
+) -> None:
+    """Numbers alone are those of the rows, as some programs write them."""
+    rows = [["clip_id", "movie_id"]]
+    rows += [[f"c{n}", "Nähe"] for n in range(len(notes))]
+    for row, note in zip(rows, ["", *notes], strict=True):
+        row.insert(place, note)
+    path = written(tmp_path, rows, form, "\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        imported = read_clips(path)
+        joined = join(imported.manifest, path)
+    first = next((note for note in notes if note not in ("", "12")), "")
+    for said in (imported.warnings, joined.warnings):
+        found = [text for text in said if "without a name" in text]
+        assert len(found) == bool(first)
+        assert all(f"such as {first!r}" in text for text in found)
 
 
 def test_times_and_labels_that_may_be_thousands_are_named(tmp_path: Path) -> None:

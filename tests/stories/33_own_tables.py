@@ -599,7 +599,7 @@ def test_how_far_two_people_agree_on_a_rating(ws: Workspace) -> None:
     )
     typed += " --map end_s=End --map annotator=Rater --id '{Film}-{count}'"
     failed = ws(typed, code=1)
-    assert "--map times=m:ss or --map times=h:mm" in failed.err
+    assert "s with --map times=m:ss, " in failed.err
     ws(f"{typed} --map times=m:ss")
     counts = "Rating 0: 18, 1: 24, 2: 24, 3: 30"
     assert counts in ws("manifest stats long").text

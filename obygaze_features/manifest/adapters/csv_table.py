@@ -4,6 +4,7 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -56,12 +57,13 @@ from obygaze_features.manifest.adapters.table_times import (
     is_short,
 )
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
-from obygaze_features.manifest.frame_rate import known_frame_rate
+from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.io import as_id, clips_of_table, toml_string
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
+    NAME_COLUMN,
     TARGETS,
     Clip,
     Header,
@@ -69,7 +71,12 @@ from obygaze_features.manifest.model import (
     own_columns,
 )
 from obygaze_features.manifest.own_labels import OF_PROJECTION, counted_words
-from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN, span_in_film
+from obygaze_features.manifest.spans import (
+    FILM_TIMES,
+    RATE_COLUMN,
+    span_in_file,
+    span_in_film,
+)
 from obygaze_features.manifest.vocabulary import LEVELS, concepts
 
 # How the last row of a table is called if it is a row of totals.
@@ -207,7 +214,7 @@ def _read(
         video_root=folder.resolve().as_posix() if is_linked else "",
         sources=(source,),
     )
-    warnings = []
+    warnings = table.unnamed
     for hidden in hidden_columns(table, chosen.columns, chosen.id):
         warnings.append(
             f"the column {hidden!r} of the table is left out, because {hidden} is something else"
@@ -233,16 +240,22 @@ def _read(
 
 
 def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
-    """Return which columns are kept under their own name, and whether times may be there."""
+    """Return where times are, which columns keep their name, and whether times may be there."""
+    notes = []
+    if any(span_in_file(clip) and not clip.video for clip in clips):
+        notes.append(
+            f"start_s and end_s are times in the file that {NAME_COLUMN} names; times in the film"
+            " are film_start_s and film_end_s"
+        )
     if not kept:
-        return ()
+        return tuple(notes)
     named = []
     for column in kept:
         words = counted_words(clips, column)
         if column in OF_PROJECTION:
             words = "how the level was found, no label"
         named.append(f"{column} ({words})" if words else column)
-    notes = [f"columns kept under their own name: {few(named, 12)}"]
+    notes.append(f"columns kept under their own name: {few(named, 12)}")
     has_place = (
         clip.video or clip.end_s is not None or span_in_film(clip) for clip in clips
     )
@@ -449,10 +462,12 @@ def _add_times_of_frames(
     Where a file is named, they may be pictures of another one; a clip alone in its file is the
     whole file.
     """
+    named = [values.get("video") or values.get(NAME_COLUMN, "") for values in cells]
     # Annotators may have several rows of a clip.
-    files = {(values.get("video", ""), values["clip_id"]) for values in cells}
+    files = {(video, c["clip_id"]) for video, c in zip(named, cells, strict=True)}
     n_clips_of_file = Counter(video for video, _ in files)
-    for row, values in zip(rows, cells, strict=True):
+    rate_of_film: dict[str, Fraction] = {}
+    for row, values, video in zip(rows, cells, named, strict=True):
         frames = {}
         for column in FRAMES:
             if column in values:
@@ -461,7 +476,6 @@ def _add_times_of_frames(
         has_frames = len(frames) == len(FRAMES) and any(frames.values())
         if values["start_s"] or values["end_s"] or not has_frames:
             continue
-        video = values.get("video", "")
         rate = known_frame_rate(values.get(RATE_COLUMN, "").strip())
         if video and n_clips_of_file[video] > 1:
             problem = f"does not say where in {video} the clip is; start_s and end_s do"
@@ -473,6 +487,10 @@ def _add_times_of_frames(
                 " of rates), or start_s and end_s",
             )
         elif not video and rate is not None:
+            of_others = rate_of_film.setdefault(values["movie_id"], rate)
+            if of_others != rate:
+                shown = frame_rate_text(of_others)
+                row.add(RATE_COLUMN, f"is not that of the film's other rows, {shown}")
             values.update(frames)
             numbers = replace(row, cells=frames).frames()
             if numbers is not None:

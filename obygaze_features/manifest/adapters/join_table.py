@@ -47,7 +47,12 @@ from obygaze_features.manifest.io import (
     read_manifest,
     update_manifest,
 )
-from obygaze_features.manifest.model import CLIP_COLUMNS, Manifest, unannotated_id
+from obygaze_features.manifest.model import (
+    CLIP_COLUMNS,
+    NAME_COLUMN,
+    Manifest,
+    unannotated_id,
+)
 from obygaze_features.manifest.same_clip import (
     UNKNOWN,
     Identity,
@@ -193,7 +198,9 @@ def join(
         )
     used = {"", *targets, *targets.values(), *columns_of_form(form)}
     plan = {**targets, **{name: name for name in read.columns if name not in used}}
-    added = {name: column for name, column in plan.items() if name not in CLIP_COLUMNS}
+    # Times would become those in another file.
+    of_manifest = (*CLIP_COLUMNS, NAME_COLUMN)
+    added = {name: column for name, column in plan.items() if name not in of_manifest}
     taken = [name for name in added if name in manifest.columns]
     if taken and not force:
         raise AlreadyThere(
@@ -207,8 +214,8 @@ def join(
         for clip_id, table_id in id_in_table.items():
             cells[clip_id] = _joined(rows.get(table_id, ()), column)
         joined = joined.with_column(name, cells)
-    left_out = [name for name in plan if name in CLIP_COLUMNS and name != key]
-    warnings = _warnings(rows, id_in_table, left_out, key)
+    left_out = [name for name in plan if name in of_manifest and name != key]
+    warnings = [*read.unnamed, *_warnings(rows, id_in_table, left_out, key)]
     for column, number in read.maybe_thousands.items():
         warnings.append(thousands_text(column, number))
     hidden = hidden_columns(read, mapped, form)
@@ -388,7 +395,7 @@ def _warnings(
         listed = few([*named, *unknown[3:]], 3)
         warnings.append(f"not {noun} of the manifest: {listed}")
     if left_out:
-        warnings.append(f"left out, every manifest has them: {', '.join(left_out)}")
+        warnings.append(f"left out, manifests have their own: {', '.join(left_out)}")
     if "level" in left_out:
         warnings.append("--map NAME=COLUMN joins the levels under a name of your own")
     return warnings

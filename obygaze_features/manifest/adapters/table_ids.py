@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.tables import CsvTable, TableRow, whole_number
 from obygaze_features.manifest.adapters.table_mapping import FRAMES, NEEDED
 from obygaze_features.manifest.adapters.table_times import SPAN_COLUMNS
@@ -129,7 +130,8 @@ def check_clip_ids(
         movie_id = values["movie_id"]
         for column in NEEDED:
             id_ = values[column]
-            given_name = given[column]
+            # Of one name, accents may be in their letters or behind them.
+            given_name = composed(given[column])
             first_given = given_names.setdefault((column, id_), given_name)
             if first_given != given_name:
                 row.add(
@@ -166,6 +168,7 @@ def name_by_annotator(
     """
     ids = [values["clip_id"] for values in cells]
     if len(set(ids)) == len(ids):
+        _refuse_some_named(rows, cells)
         return
     if all(values.get("annotator") for values in cells):
         for values in cells:
@@ -186,6 +189,29 @@ def name_by_annotator(
             problem = problem or f"{already}; if rows are of several annotators, {way}"
             row.add("clip_id", problem)
             values["clip_id"] += f".{row.line}"
+
+
+def _refuse_some_named(
+    rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]
+) -> None:
+    """Add violations where only some ids end with their annotators: they are ids of clips.
+
+    The clips `juno.1` of the annotator 1 and `juno.2` of 2 would be the clip `juno` of both.
+    """
+    named: list[TableRow] = []
+    others: list[TableRow] = []
+    for row, values in zip(rows, cells, strict=True):
+        annotator = ascii_id(values.get("annotator", ""))
+        if annotator:
+            is_named = values["clip_id"].endswith(f".{annotator}")
+            (named if is_named else others).append(row)
+    if others:
+        for row in named:
+            row.add(
+                "clip_id",
+                "some ids end with the name of their annotator, and others do not: write all in one"
+                " way, or give the annotators other names",
+            )
 
 
 def changed_ids(

@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import is_workbook, require_file, write_new
 from obygaze_features.core.schema_check import (
     Document,
@@ -172,7 +173,9 @@ def chosen_mapping(
     if not is_workbook(table):
         mapping = replace(mapping, sheet="")
     given = {name: value for name, value in options.items() if value}
-    joined = {**mapping.columns, **columns}
+    joined = {}
+    for target, column in {**mapping.columns, **columns}.items():
+        joined[target] = composed(column)
     # No column of a manifest, but typed as one.
     times = columns.get("times", "times")
     if times != "times":

@@ -73,8 +73,12 @@ def add_unclear(rows: Iterable[TableRow], column: str, cells: Sequence[str]) -> 
         cells: The cell of each row.
     """
     first = next(filter(is_short, cells), "")
-    minutes, hours = (f"--map times={form}" for form in SHORT_TIMES)
-    problem = f"{first!r} may be minutes or hours: {minutes} or {hours}"
+    # A spreadsheet may show it as 0:01:00.
+    ways = []
+    for form in SHORT_TIMES:
+        seconds = in_seconds(first, has_decimal_comma=True, short=form)
+        ways.append(f"{seconds.removesuffix('.0')} s with --map times={form}")
+    problem = f"{first!r} may be minutes or hours: {', '.join(ways)}"
     for row, cell in zip(rows, cells, strict=True):
         if is_short(cell):
             row.add(column, problem)

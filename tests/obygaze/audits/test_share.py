@@ -136,6 +136,13 @@ def test_withdrawn_clips_are_left_out_and_said(tmp_path: Path) -> None:
     assert found.shares[0].share == pytest.approx((0 + 0.5 + 0) / 3)
     assert "Left out, because they were withdrawn: 1 clip." in limits(found)
     assert "have no mark" not in limits(found)
+    tables = []
+    for who in ("ada", "ben"):
+        tables.append(write_marks(tmp_path / f"{who}.csv", who, ["f0-0", "f1-0"]))
+    marked = audit(tmp_path, manifest, marks=tables)
+    assert marked.agreement is not None
+    # Of 3 films with 4 clips each.
+    assert [pair["n"] for pair in marked.agreement["pairs"]] == [3, 4, 4]
 
 
 def write_marks(path: Path, who: str, in_s: list[str]) -> Path:

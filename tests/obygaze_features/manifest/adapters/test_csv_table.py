@@ -220,7 +220,8 @@ def test_a_table_that_excel_wrote(tmp_path: Path) -> None:
         (
             ";0:01:10;",
             ";1:10;",
-            "'1:10' may be minutes or hours: --map times=m:ss or --map times=h:mm",
+            "'1:10' may be minutes or hours: 70 s with --map times=m:ss,"
+            " 4200 s with --map times=h:mm",
         ),
         (
             "Amélie 2",

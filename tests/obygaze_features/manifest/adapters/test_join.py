@@ -49,7 +49,7 @@ def test_values_of_all_rows_of_a_clip_are_joined_once_each(tmp_path: Path) -> No
     assert [warning.partition(": ")[2] for warning in warnings] == [
         "without a row: 1 of 3 clips",
         "not clips of the manifest: tt9-001",
-        "left out, every manifest has them: movie_id",
+        "left out, manifests have their own: movie_id",
     ]
     assert joined.where("fear in emotions and annotator == A1").clip_ids == ("tt1-001",)
 

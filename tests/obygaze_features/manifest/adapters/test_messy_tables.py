@@ -167,7 +167,7 @@ def test_forms_and_cells_that_make_no_id_are_refused(
         (
             "start_s,end_s",
             "1:10,1:20",
-            "may be minutes or hours: --map times=",
+            "70 s with --map times=m:ss, 4200 s with",
         ),
         ("start_s,end_s", "soon,later", "'soon' is not a time"),
         ("level", "S,,", "expected 3 cells as in the header, got 5"),

@@ -48,7 +48,7 @@ def test_a_mapping_says_what_a_time_of_two_numbers_is(
     path = table_of(tmp_path, CLOCKS)
     with pytest.raises(FixInput) as caught:
         read(path)
-    clause = "--map times=m:ss or --map times=h:mm"
+    clause = "65 s with --map times=m:ss, 3900 s with --map times=h:mm"
     # 0:00 is zero in both; the other start is 1:05, in line 3.
     assert caught.value.details == (
         f"{path}:3: column 'start_s': '1:05' may be minutes or hours: {clause}",
