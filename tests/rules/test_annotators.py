@@ -71,6 +71,8 @@ from obygaze_models.models.concept_report import concept_quality, shift_test
 from obygaze_models.models.erasure import fit_eraser
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.page import chapter_of
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.scores import expected_random
@@ -849,8 +851,10 @@ def test_values_are_the_same_since_annotators_agree(tmp_path: Path) -> None:
     one_pair = (*ONE_PAIR, 'grid.models=["ridge"]', 'grid.baselines=["random"]')
     intervals = []
     precisions = []
-    for manifest in (single, several):
+    for manifest, most in ((single, "1"), (several, "at most 1")):
         run = run_on(tmp_path, quick("honest", *one_pair), manifest, {"x": store})
+        limits = " ".join(chapter_of(ReportRun.of(run)).limits)
+        assert f"; in perfect order they have {most}." in limits
         for row in run.results:
             is_asked = (row["model"], row["metric"]) == ("ridge", "auc")
             if is_asked and not row["film"] and not row["against_model"]:
