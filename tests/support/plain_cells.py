@@ -19,7 +19,7 @@ from obygaze_models.runner.summary import CellRows, cells_of
 from obygaze_models.runner.tables import Run
 from support.plain_fits import fits_differ, plain_folds, rows_by_fold, sizes_differ
 from support.random_protocols import Experiment, about
-from support.ties import ap_by_places
+from support.ties import ap_of_clips
 
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
@@ -30,8 +30,10 @@ def differences(one: Experiment, run: Run) -> list[str]:
     """Return everything in which a run differs from the plain computation."""
     found = []
     tests = defaultdict(list)
+    about = {clip.clip_id: clip.extra.get("about", clip.clip_id) for clip in one.clips}
     for row in run.predictions:
-        tests[row["train"], row["test"], row["model"], row["store"]].append(row)
+        name = (row["train"], row["test"], row["model"], row["store"])
+        tests[name].append(row | {"about": about[row["clip_id"]]})
     within_films = defaultdict(list)
     for row in run.results:
         if row["film"]:
@@ -214,7 +216,7 @@ def film_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
         "auc": _auc_within([rows]),
     }
     if y.any():
-        found["ap"] = ap_by_places(y, score)
+        found["ap"] = ap_of_clips(y, score, [row["about"] for row in rows])
     if not is_margin:
         found["brier"] = float(np.mean((score - y) ** 2))
     return {name: float(value) for name, value in found.items()}
@@ -225,6 +227,7 @@ def plain_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
     y = np.array([row["y"] for row in rows])
     score = np.array([row["score"] for row in rows])
     called = np.array([int(row["decision"]) for row in rows])
+    about = [row["about"] for row in rows]
     options: dict[str, Any] = {"labels": [0, 1], "zero_division": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -235,7 +238,7 @@ def plain_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
             "precision": metrics.precision_score(y, called, zero_division=0),
             "recall": metrics.recall_score(y, called, zero_division=0),
             "accuracy": metrics.accuracy_score(y, called),
-            "ap": ap_by_places(y, score) if y.any() else math.nan,
+            "ap": ap_of_clips(y, score, about) if y.any() else math.nan,
             "auc": metrics.roc_auc_score(y, score)
             if 0 < y.sum() < len(y)
             else math.nan,

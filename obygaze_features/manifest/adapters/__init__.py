@@ -162,7 +162,7 @@ class SavedManifest:
         if overlaps:
             notes.append(overlaps)
         quoted = shlex.quote(name)
-        if stats.unit == "segment":
+        if stats.unit == "segment" and any(stats.levels.values()):
             labels = shlex.quote(f"{self.path.stem}-levels.csv")
             # Clips much longer than the segments would mix those of several levels.
             lengths = [
