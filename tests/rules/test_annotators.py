@@ -9,6 +9,7 @@ from importlib import import_module
 from itertools import combinations, permutations, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,11 +71,14 @@ from obygaze_models.models.concept_report import concept_quality, shift_test
 from obygaze_models.models.erasure import fit_eraser
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.page import chapter_of
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.scores import expected_random
 from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.summary import cells_of
+from obygaze_models.runner.tables import ClipNumbers
 
 ANNOTATORS = ("ada", "ben", "cleo")
 LENGTH_S = 6.0
@@ -847,8 +851,10 @@ def test_values_are_the_same_since_annotators_agree(tmp_path: Path) -> None:
     one_pair = (*ONE_PAIR, 'grid.models=["ridge"]', 'grid.baselines=["random"]')
     intervals = []
     precisions = []
-    for manifest in (single, several):
+    for manifest, most in ((single, "1"), (several, "at most 1")):
         run = run_on(tmp_path, quick("honest", *one_pair), manifest, {"x": store})
+        limits = " ".join(chapter_of(ReportRun.of(run)).limits)
+        assert f"; in perfect order they have {most}." in limits
         for row in run.results:
             is_asked = (row["model"], row["metric"]) == ("ridge", "auc")
             if is_asked and not row["film"] and not row["against_model"]:
@@ -903,6 +909,64 @@ def test_runs_are_compared_on_clips_whoever_labelled_them(tmp_path: Path) -> Non
         assert (of_one.n_clips, of_other.n_clips) == (n_clips, n_clips)
         if name == "ada":
             assert (of_other.value, of_other.difference) == (of_one.value, 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    CLIPS,
+    st.lists(
+        st.lists(st.sampled_from(ANNOTATORS), unique=True, min_size=1),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_a_clip_has_one_place_in_runs_of_some_of_its_annotators(
+    labelled: list[Labelled], annotators_of_runs: list[list[str]]
+) -> None:
+    """`c.ben` was the first row of its clip in one run, and `c.ada` in another one.
+
+    Together they had two places in the order of a comparison, and in turn two values.
+    """
+    several = manifest_of(labelled, by_annotator=True)
+    runs: Any = []
+    # For each clip, the annotators that a run says are about one clip.
+    together: dict[str, list[set[str]]] = {}
+    for annotators in annotators_of_runs:
+        rows = [
+            clip
+            for name in annotators
+            for clip in several
+            if clip.extra["annotator"] == name
+        ]
+        if not rows:
+            continue
+        table = clip_table(several.with_clips(rows), Data(view="raw"))
+        predictions = [
+            {"movie_id": clip.movie_id, "clip_id": clip.clip_id} for clip in rows
+        ]
+        about = {"clip_of_row": dict(table.clip_of)}
+        runs.append(SimpleNamespace(predictions=predictions, about=about))
+        for clip_id in {unannotated_id(clip) for clip in rows}:
+            names = {
+                clip.extra["annotator"]
+                for clip in rows
+                if unannotated_id(clip) == clip_id
+            }
+            groups = together.setdefault(clip_id, [])
+            for group in [group for group in groups if group & names]:
+                groups.remove(group)
+                names |= group
+            groups.append(names)
+    assume(runs)
+    found = ClipNumbers.of(runs)
+    rows_of_place: dict[int, set[str]] = {}
+    for (_, row_id), number in found.number_of.items():
+        rows_of_place.setdefault(int(found.clips[number]), set()).add(row_id)
+    expected = []
+    for clip_id, groups in together.items():
+        for names in groups:
+            expected.append({f"{clip_id}.{name}" for name in names})
+    assert sorted(map(sorted, rows_of_place.values())) == sorted(map(sorted, expected))
 
 
 class Layout(NamedTuple):
