@@ -28,6 +28,8 @@ from obygaze_features.core.tables import header_of, number_of_cell, read_table
 from obygaze_features.manifest.adapters.csv_table import read as read_clips
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.listing import manifest_columns
+from obygaze_features.manifest.model import Clip, Header, Manifest, clock
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import export_features, import_features, open_store
 
@@ -349,6 +351,42 @@ def test_frames_of_a_table_are_times_or_refused(
     for clip, (first, _) in zip(manifest, pairs, strict=True):
         expected = (12 / 24, 37 / 24) if first else (None, None)
         assert (clip.start_s, clip.end_s) == expected
+
+
+@settings(parent=SLOW, max_examples=40)
+@given(
+    starts=st.lists(st.integers(0, 7_000_000), min_size=1, max_size=3, unique=True),
+    column=st.sampled_from(("start_s", "end_s", "start", "end")),
+    later_ms=st.sampled_from((0, 2, 40, 1000, 60_000)),
+    form=st.sampled_from(FORMS),
+)
+def test_a_time_that_is_corrected_in_a_shown_table_is_read_or_refused(
+    tmp_path: Path,
+    starts: list[int],
+    column: str,
+    later_ms: int,
+    form: tuple[str, str, str],
+) -> None:
+    """`manifest show -o` writes clock times beside seconds: who corrected one had the old times."""
+    clips = []
+    for number, start_ms in enumerate(starts):
+        times = (start_ms / 1000, start_ms / 1000 + 900)
+        clips.append(Clip(f"lake-{number}", "lake", start_s=times[0], end_s=times[1]))
+    shown = manifest_columns(Manifest("m", Header("d"), tuple(clips)))
+    rows = [[str(cell) for cell in row] for row in zip(*shown.values(), strict=True)]
+    name = "start_s" if column.startswith("start") else "end_s"
+    corrected_s = getattr(clips[-1], name) + later_ms / 1000
+    is_clock = column != name
+    new_cell = clock(corrected_s, 3) if is_clock else repr(corrected_s)
+    rows[-1][[*shown].index(column)] = new_cell
+    path = written(tmp_path, [[*shown], *rows], form, "\n")
+    try:
+        *_, last = read_clips(path).manifest
+    except FixInput:
+        assert later_ms
+        return
+    assert not later_ms
+    assert getattr(last, name) == pytest.approx(corrected_s, abs=0.0006)
 
 
 @SLOW

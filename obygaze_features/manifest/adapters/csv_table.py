@@ -53,6 +53,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
 from obygaze_features.manifest.adapters.table_times import (
     SPAN_COLUMNS,
     add_unclear,
+    check_clocks,
     in_seconds,
     is_short,
 )
@@ -179,6 +180,7 @@ def _read(
             )
         )
     _check_times(table.rows, cells)
+    check_clocks(table.rows, cells)
     if chosen.id:
         add_ids(table.rows, cells, chosen.id, sources)
     for values in cells:
