@@ -256,7 +256,7 @@ def read_mark_table(path: Path, data: bytes | None = None) -> Marks:
     """
     violations = Violations(path)
     table = _read(path, violations, data)
-    rates = _rates_of_films(table.rows, FilmRates())
+    rates = rates_of_rows(table.rows)
     try:
         segments = [segment_of(row, rates) for row in table.rows]
     except FixUsage as error:
@@ -277,7 +277,7 @@ def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
     violations = Violations(path)
     table = _read(path, violations)
     refuse_other_columns(table, columns, violations)
-    rates = _rates_of_films(table.rows, FilmRates())
+    rates = rates_of_rows(table.rows)
     segments = []
     for row in table.rows:
         if row["level"] != WATCHED:
@@ -401,6 +401,11 @@ def clip_of_row(row: TableRow, clip_id: str) -> Clip:
 
 def _seconds(cell: str) -> float | None:
     return float(cell) if FILM_SECONDS.fullmatch(cell) else None
+
+
+def rates_of_rows(rows: Iterable[TableRow]) -> dict[str, Fraction]:
+    """Return the frame rate of each film, as far as its rows say it."""
+    return _rates_of_films(rows, FilmRates())
 
 
 def _rates_of_films(
