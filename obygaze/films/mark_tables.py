@@ -35,9 +35,12 @@ from obygaze_features.manifest.frame_rate import (
 )
 from obygaze_features.manifest.model import LEVELS, Clip, own_columns
 from obygaze_features.manifest.model import WATCHED as WATCHED
-from obygaze_features.manifest.same_clip import TOLERANCE_S
 from obygaze_features.manifest.spans import Span, file_of, span_in_film
-from obygaze_features.manifest.times import frames_between, spans_in_films
+from obygaze_features.manifest.times import (
+    frames_between,
+    frames_elsewhere,
+    spans_in_films,
+)
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 SEGMENT_COLUMNS = (
@@ -482,23 +485,12 @@ def check_times(
     rate: Fraction | None,
     times_s: Span | None,
 ) -> None:
-    """Add that the frames of a row are not at its times in the film, at the rate of the marks.
-
-    The frames may be those of another copy, or one of the two was corrected and the other was not.
-    """
+    """Add that the frames of a row are not at its times in the film, at the rate of the marks."""
     if frames is None or rate is None or times_s is None:
         return
-    first, last = frames
-    of_frames = (float(first / rate), float((last + 1) / rate))
-    # Either may be rounded to the other.
-    most_apart_s = float(1 / rate) + TOLERANCE_S
-    if any(abs(a - b) > most_apart_s for a, b in zip(of_frames, times_s, strict=True)):
-        shown = [f"{start:.6g} s to {end:.6g} s" for start, end in (of_frames, times_s)]
-        row.add(
-            FRAME_COLUMNS[0],
-            f"the frames {first} to {last} are {shown[0]} at the rate of the marks,"
-            f" {frame_rate_text(rate)}, and the times are {shown[1]}: empty those that are wrong",
-        )
+    problem = frames_elsewhere(frames, rate, times_s)
+    if problem:
+        row.add(FRAME_COLUMNS[0], problem)
 
 
 def _concepts_of(row: TableRow) -> tuple[str, ...]:

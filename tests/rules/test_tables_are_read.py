@@ -12,6 +12,7 @@ import io
 import re
 import tempfile
 import warnings
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -25,8 +26,10 @@ from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import header_of, number_of_cell, read_table
+from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest.adapters.csv_table import read as read_clips
 from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.listing import manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest, clock
@@ -351,6 +354,53 @@ def test_frames_of_a_table_are_times_or_refused(
     for clip, (first, _) in zip(manifest, pairs, strict=True):
         expected = (12 / 24, 37 / 24) if first else (None, None)
         assert (clip.start_s, clip.end_s) == expected
+
+
+FRAME_COLUMNS = ("start_frame", "end_frame")
+
+
+@settings(parent=SLOW, max_examples=40)
+@given(
+    rate=st.sampled_from((Fraction(24000, 1001), Fraction(25), Fraction(30))),
+    first=st.integers(0, 200_000),
+    column=st.sampled_from((*FRAME_COLUMNS, "start_s", "end_s")),
+    later=st.sampled_from((0, 3, 25, 1000)),
+    way=st.sampled_from(("in its film", "linked", "a file of its own")),
+)
+def test_frames_or_times_that_are_corrected_in_an_exported_table_are_read_or_refused(
+    tmp_path: Path, rate: Fraction, first: int, column: str, later: int, way: str
+) -> None:
+    """Who corrected frames in Excel had the old times in films, players and stores."""
+    frames = {"start_frame": first, "end_frame": first + 1999}
+    times = {
+        "start_s": float(first / rate),
+        "end_s": float((first + 2000) / rate),
+    }
+    if column in frames:
+        frames[column] += later
+    else:
+        times[column] += float(later / rate)
+    extra = {name: str(frame) for name, frame in frames.items()}
+    extra["framerate"] = frame_rate_text(rate)
+    video = ""
+    start_s, end_s = times["start_s"], times["end_s"]
+    if way == "linked":
+        video = "lake.mp4"
+        extra["video_name"] = ""
+    if way == "a file of its own":
+        video = "lake-1.mp4"
+        extra |= {"film_start_s": repr(start_s), "film_end_s": repr(end_s)}
+        start_s = end_s = None
+    clip = Clip("a-1", "lake", None, video, start_s, end_s, extra=extra)
+    edited = Manifest("m", Header("d"), (clip,), tuple(extra))
+    path = write_table(tmp_path / "edited.csv", edited.cells_by_column(), force=True)
+    if later:
+        with pytest.raises(FixInput) as refused:
+            read_clips(path)
+        assert "empty those that are wrong" in refused.value.details[0]
+        return
+    (back,) = read_clips(path).manifest
+    assert span_in_film(back) == (times["start_s"], times["end_s"])
 
 
 @settings(parent=SLOW, max_examples=40)

@@ -37,7 +37,6 @@ from obygaze_features.manifest.adapters.table_ids import (
 )
 from obygaze_features.manifest.adapters.table_mapping import (
     CONSTANT,
-    FRAMES,
     NEEDED,
     SEPARATORS,
     TableMapping,
@@ -74,6 +73,7 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.own_labels import OF_PROJECTION, counted_words
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
+    FRAMES,
     RATE_COLUMN,
     span_in_file,
     span_in_film,
