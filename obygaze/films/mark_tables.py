@@ -391,6 +391,7 @@ def _in_films(rows: Sequence[TableRow]) -> tuple[TableRow, ...]:
 def clip_of_row(row: TableRow, clip_id: str) -> Clip:
     """Return the clip of a row, without times where its cells are none."""
     start_s, end_s = (_seconds(row.cells.get(name, "")) for name in TIME_COLUMNS)
+    concepts = row.cells.get("concepts", "")
     return Clip(
         clip_id=clip_id,
         movie_id=row["movie_id"],
@@ -398,6 +399,8 @@ def clip_of_row(row: TableRow, clip_id: str) -> Clip:
         video=row.cells.get("video", ""),
         start_s=start_s,
         end_s=end_s,
+        level=row.cells.get("level", ""),
+        concepts=tuple(concepts.split("|")) if concepts else (),
         extra=row.cells,
     )
 

@@ -34,14 +34,16 @@ from obygaze.audits.eat import audit_eat
 from obygaze.audits.levels import audit_levels
 from obygaze.audits.reliability import audit_reliability
 from obygaze.films.agreement import measure_agreement
+from obygaze.films.clip_spans import read_clip_spans
 from obygaze.films.exchange import export_segments
+from obygaze.films.mark_tables import Marks, Segment
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.planning import ChosenBackbone, plan_stores
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.folds import assign_folds
-from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.io import read_manifest, rows_to_csv, write_manifest
 from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, unannotated_id
 from obygaze_features.manifest.overview import summarize
@@ -227,6 +229,29 @@ def with_watched(manifest: Manifest, names: tuple[str, ...] = ANNOTATORS) -> Man
     return replace(manifest, clips=(*rows, *of_clips), columns=columns)
 
 
+def check_spans(folder: Path, several: Manifest, watched: Manifest) -> None:
+    """Marks are projected on clips: a film that was watched was one more, with all its marks."""
+    marks = [Segment(film, "ada", 0, 10**6, "S") for film in several.films]
+    of_films = Marks(tuple(marks), dict.fromkeys(several.films, Fraction(25)))
+    expected = [
+        (clip.clip_id, 250 * clip.scene, 250 * clip.scene + 249)
+        for clip in several
+        if clip.scene is not None
+    ]
+    for manifest in (several, watched):
+        clips = []
+        for clip in manifest:
+            if clip.scene is not None:
+                start_s = 10.0 * clip.scene
+                clip = replace(clip, start_s=start_s, end_s=start_s + 10)
+            clips.append(clip)
+        table = folder / "spans.csv"
+        table.write_bytes(rows_to_csv(manifest.with_clips(clips)))
+        spans = read_clip_spans(table, of_films)
+        found = [(span.clip_id, span.start_frame, span.end_frame) for span in spans]
+        assert found == expected
+
+
 @pytest.mark.usefixtures("no_intervals")
 @settings(max_examples=25, deadline=None, suppress_health_check=NO_FIXTURES)
 @given(CLIPS)
@@ -254,6 +279,7 @@ def test_what_was_watched_is_no_clip(tmp_path: Path, labelled: list[Labelled]) -
     assert [*plans[0].clips] == [*plans[1].clips]
     n_watched = len(watched) - len(several)
     assert plans[0].notes == [f"not extracted: {n_watched} rows of what was watched"]
+    check_spans(tmp_path, several, watched)
     folds = {}
     for manifest in (watched, several) if len(several.films) > 1 else ():
         path = here.new_manifest("films")
