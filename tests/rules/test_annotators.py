@@ -214,6 +214,32 @@ def test_audits_of_a_manifest_count_clips(labelled: list[Labelled]) -> None:
     assert compute_stats(several).different_clips == len(labelled)
 
 
+@pytest.mark.parametrize(
+    ("ids", "names", "n_clips"),
+    [
+        ("lake-1.A lake-2.A lake-1.B lake-2.B", "A A B B", 2),
+        # The annotators were given other names, and their ids kept those of before.
+        ("lake-1.ada lake-2.ada lake-1.ben lake-2.ben", "A A B B", 4),
+        ("1 2 3 4", "A A B B", 4),
+        ("1 2 3 4", "A A A A", 4),
+    ],
+)
+def test_an_import_says_that_no_clip_has_rows_of_two_annotators(
+    tmp_path: Path, ids: str, names: str, n_clips: int
+) -> None:
+    """Each of two people's rows was a clip, and nothing said that they are about the same ones."""
+    lines = ["clip_id,movie_id,annotator,rating"]
+    for clip_id, name in zip(ids.split(), names.split(), strict=True):
+        lines.append(f"{clip_id},lake,{name},1")
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(lines) + "\n", "utf-8")
+    saved = read(table).save("films", workspace=tmp_path)
+    assert compute_stats(saved.manifest).different_clips == n_clips
+    are_apart = n_clips == 4 and len(set(names.split())) == 2
+    said = [note for note in saved.notes if "no clip has rows of two of the 2" in note]
+    assert len(said) == are_apart
+
+
 def with_watched(manifest: Manifest, names: tuple[str, ...] = ANNOTATORS) -> Manifest:
     """The manifest with rows that say which films its annotators watched, all of each."""
     rows = []
