@@ -463,9 +463,10 @@ def _check_frames(
     row: TableRow, clip: Clip, times_in_film: tuple[float | None, float | None]
 ) -> None:
     """Add that the frames of a clip in its film are not at its times there."""
-    start_s, end_s = times_in_film
-    if start_s is None and not named_file(clip):
-        start_s, end_s = clip.start_s, clip.end_s
+    times_s = times_in_film
+    if None in times_s and not named_file(clip):
+        times_s = (clip.start_s, clip.end_s)
+    start_s, end_s = times_s
     first, last = (number_of_cell(clip.extra.get(name)) for name in FRAMES)
     rate = known_frame_rate(clip.extra.get(RATE_COLUMN, ""))
     if rate is None or first is None or last is None:
