@@ -26,6 +26,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
+from obygaze_features.manifest.adapters.table_times import check_clocks
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import clock, is_only_watched
 from obygaze_features.manifest.same_clip import clips_of_rows
@@ -79,6 +80,7 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         if not is_only_watched(clip):
             clips.append(clip)
             rows.append(row)
+    check_clocks(rows, [row.cells for row in rows])
     # Rows of annotators must be about the same clips.
     first_row_of: dict[str, str] = {}
     for first, *others in clips_of_rows(clips):

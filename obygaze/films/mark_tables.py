@@ -29,6 +29,7 @@ from obygaze_features.core.tables import (
     read_table,
     whole_number,
 )
+from obygaze_features.manifest.adapters.table_times import check_clocks
 from obygaze_features.manifest.frame_rate import (
     frame_rate_text,
     known_frame_rate,
@@ -356,6 +357,7 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
         missing = next(name for name in FRAME_COLUMNS if name not in columns)
         violations.add(1, missing, MISSING_FRAMES)
         return CsvTable(table.columns, ())
+    check_clocks(table.rows, [row.cells for row in table.rows])
     if "video" in columns and not all(map(has_frames, table.rows)):
         return replace(table, rows=_in_films(table.rows))
     return table
