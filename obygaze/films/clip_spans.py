@@ -217,8 +217,8 @@ def where_films_end(marks: Marks, known: Collection[str] = ()) -> list[str]:
         return []
     return [
         "the tables do not say how long a film is, so the clips of --every end at its last segment"
-        f" ({few(ends, 3)}), without a rest that is shorter than a clip; of films that a manifest"
-        " is linked to, they end with the video"
+        f" ({few(ends, 3)}), without a rest that is shorter than a clip; of films that manifests"
+        " are linked to, they end with the video, if its copies are equally long"
     ]
 
 
