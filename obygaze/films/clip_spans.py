@@ -26,8 +26,9 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
+from obygaze_features.manifest.adapters.table_times import check_clocks
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
-from obygaze_features.manifest.model import clock
+from obygaze_features.manifest.model import clock, is_only_watched
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.times import (
@@ -71,7 +72,15 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         violations.add(1, missing, MISSING_FRAMES)
     violations.raise_if_any("the clips cannot be read")
     marked_films = {segment.movie_id for segment in marks.segments}
-    clips = [clip_of_row(row, row["clip_id"]) for row in table.rows]
+    clips = []
+    rows = []
+    for row in table.rows:
+        clip = clip_of_row(row, row["clip_id"])
+        # What an annotator has watched is no clip.
+        if not is_only_watched(clip):
+            clips.append(clip)
+            rows.append(row)
+    check_clocks(rows, [row.cells for row in rows])
     # Rows of annotators must be about the same clips.
     first_row_of: dict[str, str] = {}
     for first, *others in clips_of_rows(clips):
@@ -88,7 +97,7 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
     spans = []
     n_placed = 0
     n_unplaced = 0
-    for row in table.rows:
+    for row in rows:
         for column in CLIP_NAMES:
             row.matching(column, NAME, NAME_FORM)
         clip_id = row.unique("clip_id", line_of)
@@ -203,8 +212,8 @@ def where_films_end(marks: Marks, known: Collection[str] = ()) -> list[str]:
         return []
     return [
         "the tables do not say how long a film is, so the clips of --every end at its last segment"
-        f" ({few(ends, 3)}), without a rest that is shorter than a clip; of films that a manifest"
-        " is linked to, they end with the video"
+        f" ({few(ends, 3)}), without a rest that is shorter than a clip; of films that manifests"
+        " are linked to, they end with the video, if its copies are equally long"
     ]
 
 

@@ -29,6 +29,8 @@ from obygaze_features.manifest.times import FilmTimes, exact_seconds, times_of_f
 
 # Rates that differ by less are the same, written with other digits.
 SAME_WITHIN = Fraction(1, 1000)
+# Copies of a film end together if their ends are not farther apart: sound may be a little longer.
+MOST_APART_S = 1.0
 # 24 and 23.976 differ by a thousandth, 23.81 and 1000/42 by less.
 OTHER_RATE = Fraction(1, 2000)
 
@@ -153,10 +155,16 @@ class FilmRates:
             compare_with_video(film, picture, video, rate, where)
 
     def n_frames(self, film: str, rate: Fraction) -> int:
-        """Return how many frames the video of a film has; 0 where that is not known."""
-        for video in self._videos_of_rate(film, rate):
-            return round(exact_seconds(rate_and_length(video)[1]) * rate)
-        return 0
+        """Return how many frames the video of a film has; 0 where that is not known.
+
+        Of copies that end at other times, nobody knows which one was marked.
+        """
+        lengths_s = [
+            rate_and_length(video)[1] for video in self._videos_of_rate(film, rate)
+        ]
+        if not lengths_s or max(lengths_s) - min(lengths_s) > MOST_APART_S:
+            return 0
+        return round(exact_seconds(lengths_s[0]) * rate)
 
     def _videos_of_rate(self, film: str, rate: Fraction) -> list[Path]:
         """Return the videos of a film that have a rate."""

@@ -12,6 +12,7 @@ import io
 import re
 import tempfile
 import warnings
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +26,13 @@ from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import header_of, number_of_cell, read_table
+from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest.adapters.csv_table import read as read_clips
 from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.listing import manifest_columns
+from obygaze_features.manifest.model import Clip, Header, Manifest, clock
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import export_features, import_features, open_store
 
@@ -349,6 +354,89 @@ def test_frames_of_a_table_are_times_or_refused(
     for clip, (first, _) in zip(manifest, pairs, strict=True):
         expected = (12 / 24, 37 / 24) if first else (None, None)
         assert (clip.start_s, clip.end_s) == expected
+
+
+FRAME_COLUMNS = ("start_frame", "end_frame")
+
+
+@settings(parent=SLOW, max_examples=40)
+@given(
+    rate=st.sampled_from((Fraction(24000, 1001), Fraction(25), Fraction(30))),
+    first=st.integers(0, 200_000),
+    column=st.sampled_from((*FRAME_COLUMNS, "start_s", "end_s")),
+    later=st.sampled_from((0, 3, 25, 1000)),
+    way=st.sampled_from(("in its film", "linked", "a file of its own")),
+)
+def test_frames_or_times_that_are_corrected_in_an_exported_table_are_read_or_refused(
+    tmp_path: Path, rate: Fraction, first: int, column: str, later: int, way: str
+) -> None:
+    """Who corrected frames in Excel had the old times in films, players and stores."""
+    frames = {"start_frame": first, "end_frame": first + 1999}
+    times = {
+        "start_s": float(first / rate),
+        "end_s": float((first + 2000) / rate),
+    }
+    if column in frames:
+        frames[column] += later
+    else:
+        times[column] += float(later / rate)
+    extra = {name: str(frame) for name, frame in frames.items()}
+    extra["framerate"] = frame_rate_text(rate)
+    video = ""
+    start_s, end_s = times["start_s"], times["end_s"]
+    if way == "linked":
+        video = "lake.mp4"
+        extra["video_name"] = ""
+    if way == "a file of its own":
+        video = "lake-1.mp4"
+        extra |= {"film_start_s": repr(start_s), "film_end_s": repr(end_s)}
+        start_s = end_s = None
+    clip = Clip("a-1", "lake", None, video, start_s, end_s, extra=extra)
+    edited = Manifest("m", Header("d"), (clip,), tuple(extra))
+    path = write_table(tmp_path / "edited.csv", edited.cells_by_column(), force=True)
+    if later:
+        with pytest.raises(FixInput) as refused:
+            read_clips(path)
+        assert "empty those that are wrong" in refused.value.details[0]
+        return
+    (back,) = read_clips(path).manifest
+    assert span_in_film(back) == (times["start_s"], times["end_s"])
+
+
+@settings(parent=SLOW, max_examples=40)
+@given(
+    starts=st.lists(st.integers(0, 7_000_000), min_size=1, max_size=3, unique=True),
+    column=st.sampled_from(("start_s", "end_s", "start", "end")),
+    later_ms=st.sampled_from((0, 2, 40, 1000, 60_000)),
+    form=st.sampled_from(FORMS),
+)
+def test_a_time_that_is_corrected_in_a_shown_table_is_read_or_refused(
+    tmp_path: Path,
+    starts: list[int],
+    column: str,
+    later_ms: int,
+    form: tuple[str, str, str],
+) -> None:
+    """`manifest show -o` writes clock times beside seconds: who corrected one had the old times."""
+    clips = []
+    for number, start_ms in enumerate(starts):
+        times = (start_ms / 1000, start_ms / 1000 + 900)
+        clips.append(Clip(f"lake-{number}", "lake", start_s=times[0], end_s=times[1]))
+    shown = manifest_columns(Manifest("m", Header("d"), tuple(clips)))
+    rows = [[str(cell) for cell in row] for row in zip(*shown.values(), strict=True)]
+    name = "start_s" if column.startswith("start") else "end_s"
+    corrected_s = getattr(clips[-1], name) + later_ms / 1000
+    is_clock = column != name
+    new_cell = clock(corrected_s, 3) if is_clock else repr(corrected_s)
+    rows[-1][[*shown].index(column)] = new_cell
+    path = written(tmp_path, [[*shown], *rows], form, "\n")
+    try:
+        *_, last = read_clips(path).manifest
+    except FixInput:
+        assert later_ms
+        return
+    assert not later_ms
+    assert getattr(last, name) == pytest.approx(corrected_s, abs=0.0006)
 
 
 @SLOW

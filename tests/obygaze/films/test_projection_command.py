@@ -615,3 +615,28 @@ def test_clips_of_films_with_a_rate_have_times_beside_films_without(
     assert of_alba.endswith(",50,50,0.0,2.0")
     assert of_brug.endswith(",50,50,,")
     assert "without times, the frame rate is not known: brug" in done.stderr
+
+
+@pytest.mark.parametrize("corrected", ["", "clips", "segments"])
+def test_a_clock_time_that_was_corrected_in_a_shown_table_is_refused(
+    tmp_path: Path, corrected: str
+) -> None:
+    """`manifest show -o` writes it beside the seconds, which alone were read."""
+    columns = "movie_id,start_s,end_s,start,end"
+    row = "lake,10.0,20.0,0:00:10.000,0:00:20.000"
+    tables = {
+        "clips": f"clip_id,{columns}\nlake-1,{row}\n",
+        "segments": f"annotator,level,framerate,{columns}\nada,S,25,{row}\n",
+    }
+    for name, text in tables.items():
+        if name == corrected:
+            text = text.replace("0:00:10.000", "0:00:14.000")
+        (tmp_path / f"{name}.csv").write_text(text, "utf-8")
+    words = ("manifest", "project", "segments.csv", "--clips", "clips.csv", "--json")
+    done = call_obygaze(*words, cwd=tmp_path)
+    if not corrected:
+        assert done.ok().json()["merged"][0]["ratio"] == [250, 250]
+        return
+    assert done.code == 1
+    expected = f"{corrected}.csv:2: column 'start': 0:00:14.000 is not the time in start_s, 10 s"
+    assert expected in done.stderr
