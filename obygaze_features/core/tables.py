@@ -552,7 +552,7 @@ def _with_decimal_points(
 
 
 def maybe_thousands(cells: Iterable[str]) -> str:
-    """Return the first number of a column if all commas in it may be those of thousands, else ""."""
+    """Return the first number with a comma if all commas may be those of thousands, else ""."""
     with_comma = [cell.strip() for cell in cells if "," in cell]
     if with_comma and all(map(MAYBE_THOUSANDS.fullmatch, with_comma)):
         return with_comma[0]
