@@ -422,54 +422,6 @@ def test_times_in_a_file_that_is_named_are_said_so_and_no_join_names_one(
     assert spans == [(60.0, 70.0), (70.0, 80.0)]
 
 
-@SLOW
-@given(
-    notes=st.lists(
-        st.sampled_from(("", "see p. 3", "?", "12")), min_size=1, max_size=4
-    ),
-    place=st.sampled_from((0, 2)),
-    form=st.sampled_from(FORMS),
-)
-def test_notes_beside_a_table_are_named_as_left_out(
-    tmp_path: Path, notes: list[str], place: int, form: tuple[str, str, str]
-) -> None:
-    """Numbers alone are those of the rows, as some programs write them."""
-    rows = [["clip_id", "movie_id"]]
-    rows += [[f"c{n}", "Nähe"] for n in range(len(notes))]
-    for row, note in zip(rows, ["", *notes], strict=True):
-        row.insert(place, note)
-    path = written(tmp_path, rows, form, "\n")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        imported = read_clips(path)
-        joined = join(imported.manifest, path)
-    first = next((note for note in notes if note not in ("", "12")), "")
-    for said in (imported.warnings, joined.warnings):
-        found = [text for text in said if "without a name" in text]
-        assert len(found) == bool(first)
-        assert all(f"such as {first!r}" in text for text in found)
-
-
-def test_times_and_labels_that_may_be_thousands_are_named(tmp_path: Path) -> None:
-    """English Excel writes 1,200 in a table with tabs; 23,976 is a rate."""
-    path = tmp_path / "t.tsv"
-    path.write_text(
-        "clip_id\tmovie_id\tstart_s\tend_s\tframerate\tviews\n"
-        'a\tm\t856\t861\t"23,976"\t12\nb\tm\t"1,200"\t"1,210"\t"23,976"\t"1,500"\n'
-    )
-    imported = read_clips(path)
-    named = [line for line in imported.warnings if " was read as " in line]
-    assert [line.split(" was ")[0] for line in named] == [
-        "1,200 in the column start_s",
-        "1,210 in the column end_s",
-        "1,500 in the column views",
-    ]
-    labels = tmp_path / "labels.tsv"
-    labels.write_text('clip_id\tseen\na\t"1,500"\nb\t856\n')
-    joined = join(imported.manifest, labels)
-    assert any("1,500 in the column seen was read as" in w for w in joined.warnings)
-
-
 def store_of_numbers(folder: Path, table: list[list[str]], form: str) -> Imported:
     """The import of a table as features."""
     if form == "xlsx":
@@ -573,3 +525,51 @@ def test_a_formula_may_give_an_empty_text(tmp_path: Path) -> None:
             copy.writestr(name, data.replace(b"</f><v>S</v>", b"</f><v></v>"))
     (row,) = read_table(saved, required=("clip_id",)).rows
     assert row["level"] == ""
+
+
+@SLOW
+@given(
+    notes=st.lists(
+        st.sampled_from(("", "see p. 3", "?", "12")), min_size=1, max_size=4
+    ),
+    place=st.sampled_from((0, 2)),
+    form=st.sampled_from(FORMS),
+)
+def test_notes_beside_a_table_are_named_as_left_out(
+    tmp_path: Path, notes: list[str], place: int, form: tuple[str, str, str]
+) -> None:
+    """Numbers alone are those of the rows, as some programs write them."""
+    rows = [["clip_id", "movie_id"]]
+    rows += [[f"c{n}", "Nähe"] for n in range(len(notes))]
+    for row, note in zip(rows, ["", *notes], strict=True):
+        row.insert(place, note)
+    path = written(tmp_path, rows, form, "\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        imported = read_clips(path)
+        joined = join(imported.manifest, path)
+    first = next((note for note in notes if note not in ("", "12")), "")
+    for said in (imported.warnings, joined.warnings):
+        found = [text for text in said if "without a name" in text]
+        assert len(found) == bool(first)
+        assert all(f"such as {first!r}" in text for text in found)
+
+
+def test_times_and_labels_that_may_be_thousands_are_named(tmp_path: Path) -> None:
+    """English Excel writes 1,200 in a table with tabs; 23,976 is a rate."""
+    path = tmp_path / "t.tsv"
+    path.write_text(
+        "clip_id\tmovie_id\tstart_s\tend_s\tframerate\tviews\n"
+        'a\tm\t856\t861\t"23,976"\t12\nb\tm\t"1,200"\t"1,210"\t"23,976"\t"1,500"\n'
+    )
+    imported = read_clips(path)
+    named = [line for line in imported.warnings if " was read as " in line]
+    assert [line.split(" was ")[0] for line in named] == [
+        "1,200 in the column start_s",
+        "1,210 in the column end_s",
+        "1,500 in the column views",
+    ]
+    labels = tmp_path / "labels.tsv"
+    labels.write_text('clip_id\tseen\na\t"1,500"\nb\t856\n')
+    joined = join(imported.manifest, labels)
+    assert any("1,500 in the column seen was read as" in w for w in joined.warnings)
