@@ -1,5 +1,6 @@
 """Features in a table: a row for each clip; the columns of numbers are the array `clip`."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.errors import FixUsage, ObygazeWarning
 from obygaze_features.core.files import is_workbook
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import (
@@ -96,7 +97,8 @@ def open_table(
     if doubtful:
         first, *others = doubtful
         too = f"; {count(len(others), 'other column')} too" if others else ""
-        notes.append(f"{thousands_text(first, thousands[first])}{too}")
+        text = f"{path}: {thousands_text(first, thousands[first])}{too}"
+        warnings.warn(text, ObygazeWarning, stacklevel=2)
     if left_out:
         notes.append(f"columns that are no features were left out: {few(left_out, 5)}")
     return Reader(
