@@ -100,7 +100,7 @@ def describe(
     ]
     last_lines = [
         f"size: {human(facts['n_bytes'])}",
-        *_maker_lines(store),
+        *_maker_lines(store, unit),
         *_lines_of_origins(store, title_of_seal),
         *map(_change_text, store.record.replaces),
         f"licence: {facts['licence'] or 'not stated'}",
@@ -121,16 +121,16 @@ def describe(
     )
 
 
-def _maker_lines(store: Store) -> list[str]:
-    """Return what made the clips, one line for each maker."""
+def _maker_lines(store: Store, unit: str) -> list[str]:
+    """Return what made the rows, one line for each maker."""
     makers = store.record.makers
     if len(makers) == 1:
         return [f"made by {maker_text(makers[0])}"]
-    clips_of_maker = Counter(row.maker for row in store.rows) if makers else {}
+    rows_of_maker = Counter(row.maker for row in store.rows) if makers else {}
     lines = []
     for number, maker in enumerate(makers):
-        clips = count(clips_of_maker[number], "clip")
-        lines.append(f"made by {clips}: {maker_text(maker)}")
+        size = count(rows_of_maker[number], unit)
+        lines.append(f"made by {size}: {maker_text(maker)}")
     return lines
 
 
