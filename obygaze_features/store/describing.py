@@ -278,7 +278,7 @@ class StoreList:
     def __str__(self) -> str:
         if not self.stores:
             return ""
-        headers = ("name", "backbone", "clips", "ok", "arrays", "state", "size")
+        headers = ("name", "backbone", "rows", "ok", "arrays", "state", "size")
         rows = []
         for facts in self.stores:
             row = dict.fromkeys(headers, "")
@@ -286,7 +286,7 @@ class StoreList:
             row["state"] = facts["state"]
             if "seal_sha256" in facts:
                 row["backbone"] = facts["backbone"]
-                row["clips"] = facts["n_clips"]
+                row["rows"] = facts["n_clips"]
                 row["ok"] = facts["counts"]["ok"]
                 row["arrays"] = " ".join(facts["feature_arrays"])
                 row["size"] = human(facts["n_bytes"])
