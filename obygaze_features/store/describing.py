@@ -129,8 +129,10 @@ def _maker_lines(store: Store, unit: str) -> list[str]:
     rows_of_maker = Counter(row.maker for row in store.rows) if makers else {}
     lines = []
     for number, maker in enumerate(makers):
-        size = count(rows_of_maker[number], unit)
-        lines.append(f"made by {size}: {maker_text(maker)}")
+        # Of what computed an array first, the rows name it beside the others.
+        if rows_of_maker[number]:
+            size = count(rows_of_maker[number], unit)
+            lines.append(f"made by {size}: {maker_text(maker)}")
     return lines
 
 
