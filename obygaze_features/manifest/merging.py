@@ -234,27 +234,26 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
         notes.update(dict.fromkeys(header.notes))
         sources.update(dict.fromkeys(header.sources))
     datasets = {header.dataset for header in headers}
-    citations = [header.citation for header in headers]
     return Header(
         dataset=first.dataset if len(datasets) == 1 else name,
         concepts=modality_of,
         unit=first.unit,
         view=first.view,
-        licence=_licence_of(manifests),
-        citation="; ".join(dict.fromkeys(filter(None, citations))),
+        licence=_said_of_labels(manifests, "licence"),
+        citation=_said_of_labels(manifests, "citation"),
         notes=tuple(notes),
         sources=tuple(sources),
     )
 
 
-def _licence_of(manifests: Sequence[Manifest]) -> str:
-    """Return the licence of all labels, or what is known of those of each manifest."""
-    licences = {manifest.header.licence for manifest in manifests}
-    if len(licences) == 1:
-        return licences.pop()
+def _said_of_labels(manifests: Sequence[Manifest], key: str) -> str:
+    """Return the licence or the citation of all labels, or what each manifest says of its own."""
+    said_by = {manifest.name: getattr(manifest.header, key) for manifest in manifests}
+    values = set(said_by.values())
+    if len(values) == 1:
+        return str(values.pop())
     return "; ".join(
-        f"{manifest.name}: {manifest.header.licence or 'not stated'}"
-        for manifest in manifests
+        f"{name}: {value or 'not stated'}" for name, value in said_by.items()
     )
 
 

@@ -123,13 +123,13 @@ class Changed:
     @classmethod
     def of(cls, written: Written, **more: Any) -> Self:
         """Return what was written, with its size."""
-        files = [path for path in written.path.rglob("*") if path.is_file()]
+        record = open_store(written.path).record
         return cls(
             path=written.path,
             seal=written.seal,
-            n_clips=len(open_store(written.path)),
-            n_files=len(files),
-            n_bytes=sum(path.stat().st_size for path in files),
+            n_clips=record.rows.total,
+            n_files=len(record.files),
+            n_bytes=record.n_bytes,
             warnings=written.warnings,
             **more,
         )
@@ -148,7 +148,8 @@ class Changed:
         if self.clips:
             lines.append(
                 "what was pushed or published has them until it is sent again:"
-                f" obygaze store push {self.path.name} TARGET, with --publish if it was published"
+                f" obygaze store push {self.path.name} TARGET, with --publish --creator NAME if it"
+                " was published"
             )
         return "\n".join(lines)
 
