@@ -107,10 +107,13 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
         header = structs.replace(header, video_root="".join(roots))
     rows: dict[str, tuple[Clip, Manifest]] = {}
     all_rows = []
+    renamed = []
     for manifest in manifests:
         for clip in manifest:
             row = original(clip) if is_unlinked else clip
             row = _annotated(row, manifest, columns)
+            if row.clip_id != clip.clip_id:
+                renamed.append(row.clip_id)
             if not is_only_watched(row):
                 all_rows.append((row, manifest))
             earlier, of_manifest = rows.setdefault(row.clip_id, (row, manifest))
@@ -127,6 +130,11 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
     except FixInput as error:
         error.where = where
         raise
+    if renamed:
+        n_rows = count(len(renamed), "row")
+        sentences.append(
+            f"{n_rows} with a new id, which ends with the annotator: {renamed[0]}"
+        )
     manifest = Manifest(name, header, tuple(clips), tuple(columns))
     return ImportedManifest(manifest, tuple(warnings), tuple(sentences))
 

@@ -311,7 +311,8 @@ def _seals_before(path: Path, withdrawals: Withdrawals) -> set[str]:
     """Return the seals of what another store was before the same clips were withdrawn from it."""
     with suppress(ObygazeError, OSError):
         store = open_store(path)
-        for row in store.rows if store.record.rows.withdrawn else ():
+        rows = store.rows if store.record.rows.withdrawn else []
+        for row in rows:
             if row.status == WITHDRAWN and withdrawals.reason(row, store.record):
                 return _seals_with_clips(store)
     return set()
