@@ -123,13 +123,13 @@ class Changed:
     @classmethod
     def of(cls, written: Written, **more: Any) -> Self:
         """Return what was written, with its size."""
-        record = open_store(written.path).record
+        files = [path for path in written.path.rglob("*") if path.is_file()]
         return cls(
             path=written.path,
             seal=written.seal,
-            n_clips=record.rows.total,
-            n_files=len(record.files),
-            n_bytes=record.n_bytes,
+            n_clips=len(open_store(written.path)),
+            n_files=len(files),
+            n_bytes=sum(path.stat().st_size for path in files),
             warnings=written.warnings,
             **more,
         )

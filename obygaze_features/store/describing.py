@@ -99,7 +99,7 @@ def describe(
         *recipe_sentences(store.recipe),
     ]
     last_lines = [
-        f"size: {human(facts['n_bytes'])}",
+        f"size: {human(facts['n_bytes'])}, without store.json and README.md",
         *_maker_lines(store),
         *_lines_of_origins(store, title_of_seal),
         *map(_change_text, store.record.replaces),
