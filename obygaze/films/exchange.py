@@ -337,6 +337,8 @@ class ExportedSegments:
         left_out: What the files do not say of the manifest.
         changed: A sentence if predictions are those of a run with other labels or clips, else "".
         of_rates: A sentence if one given rate was used for several films.
+        terms: A sentence if an import of the files gets licence and citation from elsewhere, else
+            "".
     """
 
     files: tuple[Path, ...]
@@ -345,6 +347,7 @@ class ExportedSegments:
     left_out: tuple[str, ...] = ()
     changed: str = ""
     of_rates: tuple[str, ...] = ()
+    terms: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the files, and what is left out."""
@@ -374,6 +377,8 @@ class ExportedSegments:
             )
         if self.left_out:
             sentences.append(f"the files do not say: {', '.join(self.left_out)}")
+        if self.terms:
+            sentences.append(self.terms)
         if self.changed:
             sentences.append(self.changed.removesuffix("."))
         return sentences
@@ -428,7 +433,13 @@ def export_segments(
         left_out = _header_left_out(marked.header)
         if marked.header.unit != "clip":
             left_out += (f"that the rows are {marked.header.unit}s",)
-        return ExportedSegments((path,), left_out=left_out)
+        terms = ""
+        if not {"licence", "citation"}.isdisjoint(left_out):
+            terms = (
+                "send with the file its licence and its citation: manifest import csv reads the"
+                " lines licence and citation of a --mapping file"
+            )
+        return ExportedSegments((path,), left_out=left_out, terms=terms)
     without_times: list[str] = []
     left_out = ()
     changed = ""

@@ -107,10 +107,13 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
         header = structs.replace(header, video_root="".join(roots))
     rows: dict[str, tuple[Clip, Manifest]] = {}
     all_rows = []
+    renamed = []
     for manifest in manifests:
         for clip in manifest:
             row = original(clip) if is_unlinked else clip
             row = _annotated(row, manifest, columns)
+            if row.clip_id != clip.clip_id:
+                renamed.append(row.clip_id)
             if not is_only_watched(row):
                 all_rows.append((row, manifest))
             earlier, of_manifest = rows.setdefault(row.clip_id, (row, manifest))
@@ -127,6 +130,11 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
     except FixInput as error:
         error.where = where
         raise
+    if renamed:
+        n_rows = count(len(renamed), "row")
+        sentences.append(
+            f"{n_rows} with a new id, which ends with the annotator: {renamed[0]}"
+        )
     manifest = Manifest(name, header, tuple(clips), tuple(columns))
     return ImportedManifest(manifest, tuple(warnings), tuple(sentences))
 
@@ -234,27 +242,26 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
         notes.update(dict.fromkeys(header.notes))
         sources.update(dict.fromkeys(header.sources))
     datasets = {header.dataset for header in headers}
-    citations = [header.citation for header in headers]
     return Header(
         dataset=first.dataset if len(datasets) == 1 else name,
         concepts=modality_of,
         unit=first.unit,
         view=first.view,
-        licence=_licence_of(manifests),
-        citation="; ".join(dict.fromkeys(filter(None, citations))),
+        licence=_said_of_labels(manifests, "licence"),
+        citation=_said_of_labels(manifests, "citation"),
         notes=tuple(notes),
         sources=tuple(sources),
     )
 
 
-def _licence_of(manifests: Sequence[Manifest]) -> str:
-    """Return the licence of all labels, or what is known of those of each manifest."""
-    licences = {manifest.header.licence for manifest in manifests}
-    if len(licences) == 1:
-        return licences.pop()
+def _said_of_labels(manifests: Sequence[Manifest], key: str) -> str:
+    """Return the licence or the citation of all labels, or what each manifest says of its own."""
+    said_by = {manifest.name: getattr(manifest.header, key) for manifest in manifests}
+    values = set(said_by.values())
+    if len(values) == 1:
+        return str(values.pop())
     return "; ".join(
-        f"{manifest.name}: {manifest.header.licence or 'not stated'}"
-        for manifest in manifests
+        f"{name}: {value or 'not stated'}" for name, value in said_by.items()
     )
 
 

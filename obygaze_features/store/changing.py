@@ -149,7 +149,8 @@ class Changed:
         if self.clips:
             lines.append(
                 "what was pushed or published has them until it is sent again:"
-                f" obygaze store push {self.path.name} TARGET, with --publish if it was published"
+                f" obygaze store push {self.path.name} TARGET, with --publish --creator NAME if it"
+                " was published"
             )
         return "\n".join(lines)
 

@@ -170,12 +170,12 @@ def pull(
     _remove_copies(target)
     notes += rows_withdrawn_elsewhere(store, here, "in this copy")
     since: Sequence[Replaced] = ()
-    copies: Sequence[Copy] = ()
     # The new copy may have come here before this process, which was killed then.
     if seal_before not in ("", store.seal):
         since = store.record.changes_since(seal_before)
-        if any(change.withdrawn for change in since):
-            copies = find_copies(open_store(target), since, here)
+    # Each pull lists them, as the list of an earlier one may be lost.
+    withdrawn = changes_that_withdrew([store])
+    copies = find_copies(open_store(target), withdrawn, here) if withdrawn else []
     return Copied(
         place=str(target),
         seal=store.seal,

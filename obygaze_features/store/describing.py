@@ -71,7 +71,7 @@ def facts_of_store(store: Store) -> dict[str, Any]:
         "makers": msgspec.to_builtins(record.makers),
         "replaces": msgspec.to_builtins(record.replaces),
         "origins": msgspec.to_builtins(record.origins),
-        "n_bytes": sum(mark.n_bytes for mark in record.files.values()),
+        "n_bytes": record.n_bytes,
         "licence": terms.licence,
         "citation": terms.citation,
     }
@@ -99,7 +99,7 @@ def describe(
         *recipe_sentences(store.recipe),
     ]
     last_lines = [
-        f"size: {human(facts['n_bytes'])}",
+        f"size: {human(facts['n_bytes'])}, without store.json and README.md",
         *_maker_lines(store, unit),
         *_lines_of_origins(store, title_of_seal),
         *map(_change_text, store.record.replaces),
@@ -107,7 +107,7 @@ def describe(
         f"cite: {facts['citation'] or 'nothing was stated'}",
         f"fingerprint: {store.fingerprint} (of how they were made: only stores with the"
         " same fingerprint can be merged)",
-        f"seal: {store.seal} (of all files: only an exact copy has the same seal)",
+        f"seal: {store.seal} (of all files but README.md: only an exact copy has the same seal)",
         *_lines_of_absent(store),
     ]
     return "\n".join(

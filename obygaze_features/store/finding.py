@@ -1,6 +1,7 @@
 """Find what else of a workspace has withdrawn clips: stores, exports, runs, models, pages.
 
-What names a withdrawn clip is listed, whether or not the store that it was made of still exists.
+What names a withdrawn clip is listed, whether or not the store that it was made of still exists,
+and so is a run or a model that names a store which had the clip: it may have been trained on it.
 The list may have too much: whoever reads it decides. A withdrawal never takes more than its clips.
 """
 
@@ -53,6 +54,7 @@ from obygaze_features.store.named_clips import (
 from obygaze_features.store.placing import next_of, seal_at
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Replaced
+from obygaze_features.store.rows import WITHDRAWN
 from obygaze_features.store.withdrawals import Withdrawals
 
 # Tables of a store, or of one that is being made, in which the ids stand.
@@ -81,7 +83,12 @@ UNREADABLE = "it cannot be read: look at it"
 WINDOWS = "windows of its film, some of which may show it: look at it"
 ORIGINAL = "features of the store are from it: look at it"
 NO_SEAL = "nothing says that obygaze wrote all of it: look at it"
-ARCHIVES = "archives (.zip, .tar) are not looked into: look at yours"
+FROM_STORE = "computed from a store that had them: look at it"
+NOT_LOOKED_INTO = (
+    "archives (.zip, .tar) are not looked into, nor are models and runs that were pushed or copied"
+    " elsewhere, and a table of scores does not name its model: look at yours"
+)
+_LOOKED_AT_FIRST = (OTHERS, UNREADABLE, WINDOWS, ORIGINAL, NO_SEAL, FROM_STORE)
 # By what is known of its clips, the surest first; None is said of windows of a film.
 _REMARKS = {SAME: "", UNKNOWN: BY_IDS, OTHER: OTHERS, None: WINDOWS}
 
@@ -107,7 +114,7 @@ class Copy(NamedTuple):
 
         "" where a person looks first: only what obygaze wrote, and can write again, has a line.
         """
-        if self.remark in (OTHERS, UNREADABLE, WINDOWS, ORIGINAL, NO_SEAL):
+        if self.remark in _LOOKED_AT_FIRST:
             return ""
         if self.withdrawal:
             return self.withdrawal
@@ -136,7 +143,7 @@ def text_of_copies(copies: Sequence[Copy]) -> list[str]:
     if not copies:
         return []
     lines = [f"  {copy}" for copy in copies]
-    return ["the withdrawn features are still in:", *lines, ARCHIVES]
+    return ["the withdrawn features are still in:", *lines, NOT_LOOKED_INTO]
 
 
 def find_copies(
@@ -174,9 +181,10 @@ def _copies(
     roots = {workspace.root.resolve(): workspace.root}
     roots.setdefault(home.parent.resolve(), home.parent)
     others = []
-    # Of what has only ids, these tell that it was made of the store.
-    seals = {entry.seal for entry in store.record.replaces}
+    # A result that names one of them was made of a store that had the clips.
+    seals = _seals_with_clips(store)
     seals.update(origin.seal for origin in store.record.origins)
+    seals_without_clips = {store.seal}
     originals = set()
     if store.recipe.is_unknown:
         originals = {origin.place for origin in store.record.origins}
@@ -190,13 +198,16 @@ def _copies(
                 others.append((path, kind))
                 continue
             copy = _copy_of_store(path, withdrawals)
-            if copy is not None:
+            seals |= _seals_before(path, withdrawals)
+            if copy is None:
+                seals_without_clips.add(seal_at(path))
+            else:
                 if not copy.remark:
                     seals.add(seal_at(path))
                 if not (copy.remark or copy.withdrawal) and _holds_more(path):
                     copy = copy._replace(remark=NO_SEAL)
                 copies.append(copy)
-    seals.discard("")
+    seals -= {"", *seals_without_clips}
     for path, kind in others:
         remark = _remark_on(path, kind, withdrawals, seals)
         if remark in ("", BY_IDS) and not _says_who_wrote_it(path, kind):
@@ -283,6 +294,28 @@ def _copy_of_store(path: Path, withdrawals: Withdrawals) -> Copy | None:
     if remark in ("", BY_IDS) and not is_ours:
         remark = NO_SEAL
     return None if remark is None else Copy(path, kind, remark=remark)
+
+
+def _seals_with_clips(store: Store) -> set[str]:
+    """Return the seals of the earlier stores that a store replaced, up to its last withdrawal."""
+    seals: set[str] = set()
+    of_earlier: list[str] = []
+    for entry in store.record.replaces:
+        of_earlier.append(entry.seal)
+        if entry.withdrawn:
+            seals.update(of_earlier)
+    return seals
+
+
+def _seals_before(path: Path, withdrawals: Withdrawals) -> set[str]:
+    """Return the seals of what another store was before the same clips were withdrawn from it."""
+    with suppress(ObygazeError, OSError):
+        store = open_store(path)
+        rows = store.rows if store.record.rows.withdrawn else []
+        for row in rows:
+            if row.status == WITHDRAWN and withdrawals.reason(row, store.record):
+                return _seals_with_clips(store)
+    return set()
 
 
 def _holds_more(path: Path) -> bool:
@@ -401,7 +434,10 @@ def _remark_on_result(
     table = path / _TABLE_OF_FOLDER[kind]
     if table.is_file():
         remark = _remark_on_clips(clips_in_table(table), withdrawals)
-        return "" if remark == BY_IDS and names_a_seal else remark
+        if not names_a_seal:
+            return remark
+        # A run names the clips that it tested, and not those of its training.
+        return {BY_IDS: "", None: FROM_STORE}.get(remark, remark)
     if names_a_seal:
         return ""
     with suppress(msgspec.DecodeError, msgspec.ValidationError):

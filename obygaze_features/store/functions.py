@@ -410,9 +410,9 @@ def pull(
 
     From a web server, a bucket, the hub or a folder. The same command again continues an
     interrupted copy, and every file is checked as it arrives. If an older copy of the store has
-    this name, the new one takes its place. What was withdrawn since is not in it; the older copy
-    and what else has it are listed, each with the line that removes it. The text of README.md stays
-    as you edited it, and what you added to its head. `obygaze store subset URL` copies a part only.
+    this name, the new one takes its place. What was withdrawn is not in it; each pull lists the
+    older copy and what else has it, with the lines that remove it. The text of README.md stays as
+    you edited it, and what you added to its head. `obygaze store subset URL` copies a part only.
 
     Whoever can change the files at an address can make another store of them. #sha256=... at its
     end, or --expect, refuses any but the store that has this seal.

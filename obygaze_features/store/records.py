@@ -193,6 +193,11 @@ class StoreRecord(Record, frozen=True, kw_only=True):
         first = seals.index(seal) if seal in seals else 0
         return self.replaces[first:]
 
+    @property
+    def n_bytes(self) -> int:
+        """How long the listed files are together: all but store.json and README.md."""
+        return sum(mark.n_bytes for mark in self.files.values())
+
     def array(self, name: str) -> Array | None:
         """Return the array of a name; None if the store has none."""
         for array in self.arrays:

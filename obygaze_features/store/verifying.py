@@ -163,7 +163,7 @@ def verify(
         seal_sha256=opened.seal,
         how=HASHES if hashes else LENGTHS,
         is_expected=expect is not None or is_in_address,
-        n_bytes=sum(mark.n_bytes for mark in files.values()),
+        n_bytes=opened.record.n_bytes,
         is_imported=opened.recipe.is_unknown,
     )
     progress = progress or Quiet()
@@ -413,7 +413,7 @@ def compare_with_source(
             sentence += f": {count(n_clips, 'clip')} withdrawn since"
         elif seal in origins and all(entry.withdrawn for entry in since):
             # A part has obeyed, and cannot do more.
-            return CopyAndSource(f"{sentence}: what was withdrawn, it has no more")
+            return CopyAndSource(f"{sentence}: it no longer has what was withdrawn")
         return CopyAndSource(sentence, changes_of(since))
     if compared.seal in origins:
         return CopyAndSource(

@@ -32,7 +32,11 @@ from obygaze_features.store.identity import identities_of, replaced_videos
 from obygaze_features.store.records import UNKNOWN_FILM
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.models.registry import RESIDUAL
-from obygaze_models.zoo.info import ModelInfo, TrainingClips
+from obygaze_models.zoo.info import (
+    ModelInfo,
+    TrainingClips,
+    withdrawn_from_training,
+)
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
     read_affect_scores,
@@ -85,6 +89,7 @@ class Predicted:
     if windows were scored by a model of clips. `manifest` is the name of that of the clips; where
     films are not known, `same_name` is that of a manifest with them, which is called as the store.
     `replaced` are videos of the manifest with other files than those whose features were scored.
+    `withdrawn` says which clips were withdrawn that the model was trained on.
     """
 
     clip_ids: Sequence[str]
@@ -107,6 +112,7 @@ class Predicted:
     manifest: str = ""
     same_name: str = ""
     replaced: Sequence[str] = ()
+    withdrawn: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.clip_ids)
@@ -248,7 +254,7 @@ class PredictedFiles:
         """What could be taken for a prediction, or is missing, and what to do."""
         predicted = self.predicted
         counts = Counter(predicted.basis)
-        warnings: list[str | tuple[str, str]] = []
+        warnings: list[str | tuple[str, str]] = [*predicted.withdrawn]
         if predicted.refused:
             (reason,) = set(predicted.refused.values())
             text = f"no row for {few([*predicted.refused], 1)}: {reason}"
@@ -361,14 +367,16 @@ def predict(
         is_named = manifest is not None
         identities.append(Identity(clip) if is_named else asked.identities[clip])
     movie_ids = [asked.film_of[clip] for clip in predicted.clip_ids]
+    here = Workspace.of(workspace)
     return replace(
         predicted,
         films=film_columns(identities, movie_ids, table),
         found=found,
         windows=windows_for_clips(saved, opened, table),
         manifest="" if table is None else table.name,
-        same_name=_manifest_of_same_name(opened, predicted, Workspace.of(workspace)),
+        same_name=_manifest_of_same_name(opened, predicted, here),
         replaced=replaced,
+        withdrawn=withdrawn_from_training(saved.info, saved.clips, here),
     )
 
 

@@ -201,6 +201,38 @@ def test_terms_and_sources_of_both_are_kept() -> None:
     assert merged.manifest.header.licence == "paris: CC0-1.0; oslo: not stated"
 
 
+@settings(max_examples=30)
+@given(drawn_manifests(), st.data())
+def test_who_is_cited_for_all_labels_is_said_by_all(
+    manifests: list[Manifest], data: st.DataObject
+) -> None:
+    """A card said "Cite for the annotations: Lab B", though most were those of another lab."""
+    said = []
+    for manifest in manifests:
+        citation = data.draw(st.sampled_from(["", "Lab A, 2026", "Lab B"]))
+        header = Header("made up", CONCEPTS, citation=citation)
+        said.append(replace(manifest, header=header))
+    stated = {one.header.citation for one in said}
+    expected = stated.pop()
+    if stated:
+        of_each = [f"{one.name}: {one.header.citation}" for one in said]
+        expected = "; ".join(
+            f"{text}not stated" if text.endswith(": ") else text for text in of_each
+        )
+    assert merged_manifest(said, "all").manifest.header.citation == expected
+
+
+@settings(max_examples=30)
+@given(drawn_manifests())
+def test_a_merge_says_how_many_ids_are_new(manifests: list[Manifest]) -> None:
+    rows = [row for manifest in manifests for row in manifest]
+    merged = merged_manifest(manifests, "all")
+    ids = {row.clip_id for row in merged.manifest}
+    n_new = sum(row.clip_id not in ids for row in rows)
+    notes = [note for note in merged.notes if "with a new id" in note]
+    assert [note.partition(" ")[0] for note in notes] == ([f"{n_new}"] if n_new else [])
+
+
 def test_folds_of_one_manifest_are_left_out_and_named() -> None:
     """Two labs gave one film two folds of the same split, and it was tested on itself."""
     paris = with_header("paris").with_column("fold:grouped", {"c-1": "0"})
@@ -215,7 +247,7 @@ def test_a_row_that_two_manifests_have_is_a_clip_of_both() -> None:
     paris = with_header("paris").with_column("annotator", {"c-1": "ada"})
     merged = merged_manifest([paris, replace(paris, name="copy")], "all")
     assert len(merged.manifest) == 1
-    assert merged.notes == ("1 clip in several of the manifests",)
+    assert merged.notes[0] == "1 clip in several of the manifests"
     assert merged.warnings == ()
     # A time of 0 and none are not the same.
     (clip,) = paris

@@ -763,7 +763,10 @@ def test_what_files_do_not_say_of_a_manifest_is_said(tmp_path: Path, kind: str) 
     )
     seen = replace(clips, header=header).with_clips(marked)
     output = tmp_path / ("out.csv" if kind == "csv" else "out")
-    (told,) = export_segments(kind, seen, folder=output).warnings
+    told, *of_terms = export_segments(kind, seen, folder=output).warnings
+    assert ["--mapping" in sentence for sentence in of_terms] == [True] * (
+        kind == "csv"
+    )
     assert told == (
         "the files do not say: licence, that the levels are those of the visual view,"
         " the modality of mine"

@@ -57,7 +57,13 @@ from obygaze_features.store.copying import pull, push
 from obygaze_features.store.describing import describe, describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
-from obygaze_features.store.finding import NO_SEAL, ORIGINAL, OTHERS, UNREADABLE
+from obygaze_features.store.finding import (
+    FROM_STORE,
+    NO_SEAL,
+    ORIGINAL,
+    OTHERS,
+    UNREADABLE,
+)
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Maker, ManifestMark
@@ -935,9 +941,14 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
             "run.json": run_json,
             "predictions.csv": table.replace("clip 9", "clip 9.ada"),
         },
+        # It may have been trained on it.
+        "sent/run-on-others": {
+            "run.json": open_store(store).seal,
+            "predictions.csv": table.replace("clip 9", "clip 12"),
+        },
         # These have nothing of it.
         "none/run": {
-            "run.json": open_store(store).seal,
+            "run.json": run_json,
             "predictions.csv": table.replace("clip 9", "clip 12"),
         },
         "none/films": {"films.csv": table.replace("score", "level")},
@@ -960,6 +971,7 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         root / "deep" / "er" / "nested": "",
         root / "sent" / "model": "",
         root / "sent" / "run": "",
+        root / "sent" / "run-on-others": FROM_STORE,
         root / "sent" / "page": NO_SEAL,
         root / "scores" / "scores.csv": NO_SEAL,
         root / "annotated": "",
@@ -1033,7 +1045,7 @@ def test_a_part_of_a_part_is_known_to_its_first_source(
         )
     subset(tmp_path / "merged", without=[FILM], reason="asked", workspace=workspace)
     compared = compare_with_source(tmp_path / "merged", store)
-    assert compared.sentence.endswith(": what was withdrawn, it has no more")
+    assert compared.sentence.endswith(": it no longer has what was withdrawn")
     assert not compared.changes
 
 
