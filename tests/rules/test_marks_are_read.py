@@ -8,6 +8,7 @@ concepts the names of the papers.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
@@ -26,7 +27,8 @@ from obygaze.films.exchange import export_segments, import_segments
 from obygaze.films.mark_tables import SEGMENT_COLUMNS, read_marks
 from obygaze.films.marks import MarkTable, WatchedTable
 from obygaze.films.sampling import sample_clips
-from obygaze_features.core.errors import FixInput
+from obygaze.films.tiers import TierMapping
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters.csv_table import read as read_table
 from obygaze_features.manifest.adapters.table_mapping import TableMapping
 from obygaze_features.manifest.io import read_manifest, write_manifest
@@ -233,12 +235,28 @@ def elan_marks(drawn: Drawn, tables: list[Path], folder: Path) -> list[Mark]:
     found = []
     for number, table in enumerate(tables):
         export = export_segments("elan", table, folder=folder / str(number))
-        assert not export.warnings
+        assert export.left_out == columns_without(table, {"framerate"})
         for path in export.files:
             assert problems_of(path.read_bytes()) == []
             rate = drawn.rate_of_file(path)
-            found += marks_of_manifest(import_segments([path], "again", rate).manifest)
+            again = import_segments([path], "again").manifest
+            assert set(rates_of_manifest(again).values()) == {RATES[rate]}
+            found += marks_of_manifest(again)
+            other = next(one for one in RATES if one != rate)
+            with pytest.raises(FixUsage, match=f"the file has {re.escape(rate)}"):
+                import_segments([path], "again", other)
     return sorted(found)
+
+
+def columns_without(table: Path, kept: set[str]) -> tuple[str, ...]:
+    """Say which filled columns of a table have no place in a file of marks."""
+    with table.open(encoding="utf-8", newline="") as stream:
+        filled = {name for row in csv.DictReader(stream) for name in row if row[name]}
+    times = {"start_s", "end_s"}
+    lost = sorted(filled - {*SEGMENT_COLUMNS, "comment", "clip_id", *times, *kept})
+    # The rate is named last.
+    lost.sort(key=lambda name: name == "framerate")
+    return (f"the columns {', '.join(lost)}",) if lost else ()
 
 
 def check_all_ways(folder: Path, seed: int) -> None:
@@ -250,7 +268,12 @@ def check_all_ways(folder: Path, seed: int) -> None:
     assert marks_of_tables(drawn.tables) == sorted(drawn.marks_of_tables)
     assert read_marks(drawn.tables).rates == rates
     # A manifest of them.
-    imported = import_segments(drawn.tables, "marks").manifest
+    spoken = TierMapping(modalities=dict.fromkeys(CONCEPTS.values(), "speech"))
+    imported = import_segments(drawn.tables, "marks", mapping=spoken).manifest
+    # The name was that of the last concept with a modality.
+    assert imported.header.dataset == "marks"
+    for name in set().union(*(mark.concepts for mark in expected)):
+        assert imported.header.concepts[name] == "speech"
     write_manifest(imported, folder / "marks.toml")
     marks = read_manifest(folder / "marks.toml")
     assert marks_of_manifest(marks) == expected
@@ -274,7 +297,8 @@ def check_all_ways(folder: Path, seed: int) -> None:
     export = export_segments("vtt", marks, folder=folder / "vtt")
     not_watched = [mark for mark in expected if mark.level != WATCHED]
     assert export.n_watched == len(expected) - len(not_watched)
-    assert bool(export.warnings) == bool(export.n_watched)
+    *_, of_columns = export.left_out
+    assert (of_columns,) == columns_without(folder / "marks.csv", set())
     found = []
     for path in export.files:
         text = path.read_text("utf-8")
