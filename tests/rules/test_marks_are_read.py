@@ -24,6 +24,7 @@ from support.seeds import amount
 from obygaze.audits.share import audit_share
 from obygaze.films.clip_spans import read_clip_spans
 from obygaze.films.exchange import export_segments, import_segments
+from obygaze.films.labels import project_segments
 from obygaze.films.mark_tables import SEGMENT_COLUMNS, read_marks
 from obygaze.films.marks import MarkTable, WatchedTable
 from obygaze.films.sampling import sample_clips
@@ -489,6 +490,34 @@ def test_a_place_is_read_from_frames_or_from_times(
         (problem,) = caught.value.details
         assert f"the frames {first + 1000} to {last + 1000} are" in problem
         assert f"and the times are {float(first / rate):.6g} s to" in problem
+
+
+@pytest.mark.parametrize("has_titles", ["marks", "clips"])
+def test_clips_have_their_films_by_title_or_by_id(
+    tmp_path: Path, has_titles: str
+) -> None:
+    """Most clips of a table with titles were left out, as clips of films without segments."""
+    for name in ("marks", "clips"):
+        with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+            table = csv.writer(file)
+            columns = ["movie_id", "start_frame", "end_frame", "framerate"]
+            own = ["annotator", "level"] if name == "marks" else ["clip_id"]
+            table.writerow(columns + own)
+            for number, (title, film) in enumerate(FILMS.items()):
+                written = title if name == has_titles else film
+                cells = ["ada", "S"] if name == "marks" else [f"clip-{number}"]
+                table.writerow([written, 0, number, 25, *cells])
+    projected = project_segments(tmp_path / "marks.csv", clips=tmp_path / "clips.csv")
+    # Each mark covers its clip, and no clip is without a film.
+    assert [row.ratio for row in projected.projection.merged] == [
+        (n, n) for n in range(1, len(FILMS) + 1)
+    ]
+    assert projected.projection.unseen == ()
+    with pytest.raises(FixInput, match="no clip lies in a film with segments"):
+        (tmp_path / "clips.csv").write_text(
+            "clip_id,movie_id,start_frame,end_frame\na,Les Yeux 3,0,9\n"
+        )
+        project_segments(tmp_path / "marks.csv", clips=tmp_path / "clips.csv")
 
 
 WORDS_OF_LOOK = ("look", "Gaze", "Look", "LOOK")
