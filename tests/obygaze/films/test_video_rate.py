@@ -71,6 +71,17 @@ def test_an_export_takes_the_rate_of_the_linked_video(linked):
     assert "Try: --fps 25 if all films have it, --fps lake=25 for" in refused.stderr
 
 
+def test_files_of_elan_name_the_video_that_another_manifest_is_linked_to(linked):
+    """Of a table of marks they named none, and ELAN asked for the film."""
+    columns = "movie_id,annotator,start_s,end_s,level\n"
+    Path("own.csv").write_text(f"{columns}lake,ada,0.5,1.5,S\n", "utf-8")
+    import_segments("own.csv", "-o", "own").ok()
+    for name in ("own.csv", "own"):
+        call_obygaze("manifest", "export", "elan", name, "-o", f"elan-{name}").ok()
+        text = Path(f"elan-{name}/lake.eaf").read_text("utf-8")
+        assert 'RELATIVE_MEDIA_URL="../films/lake.mp4"' in text
+
+
 def test_a_video_that_was_replaced_has_its_own_rate(inside):
     """The rate was that of the file before, as long as the program ran."""
     for rate in (24, 30):
