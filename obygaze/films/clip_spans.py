@@ -27,9 +27,10 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import CsvTable, TableRow, read_table
+from obygaze_features.manifest.adapters.table_times import check_clocks
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.io import as_id
-from obygaze_features.manifest.model import clock
+from obygaze_features.manifest.model import clock, is_only_watched
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.times import (
@@ -74,7 +75,15 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
     violations.raise_if_any("the clips cannot be read")
     table = _with_films_of_marks(table, marks)
     marked_films = {segment.movie_id for segment in marks.segments}
-    clips = [clip_of_row(row, row["clip_id"]) for row in table.rows]
+    clips = []
+    rows = []
+    for row in table.rows:
+        clip = clip_of_row(row, row["clip_id"])
+        # What an annotator has watched is no clip.
+        if not is_only_watched(clip):
+            clips.append(clip)
+            rows.append(row)
+    check_clocks(rows, [row.cells for row in rows])
     # Rows of annotators must be about the same clips.
     first_row_of: dict[str, str] = {}
     for first, *others in clips_of_rows(clips):
@@ -91,7 +100,7 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
     spans = []
     n_placed = 0
     n_unplaced = 0
-    for row in table.rows:
+    for row in rows:
         for column in CLIP_NAMES:
             row.matching(column, NAME, NAME_FORM)
         clip_id = row.unique("clip_id", line_of)
@@ -183,11 +192,10 @@ def _frames_of_clip(row: TableRow, times: FilmTimes) -> tuple[int, int] | None:
 def equal_clips(
     marks: Marks, seconds: Fraction, n_frames: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[ClipSpan, ...]:
-    """Return clips of equal length that cover each film, or its marked part.
+    """Return clips of equal length from the beginning of each film to its end.
 
-    The clips begin at multiples of `seconds`, rounded to whole frames. The first holds the first
-    marked frame of a film of unknown length; a rest at the end that is shorter than a clip is left
-    out.
+    A film of unknown length ends with its last mark. The clips begin at multiples of `seconds`,
+    rounded to whole frames. A rest at the end that is shorter than a clip is left out.
 
     Args:
         marks: The marks.
@@ -195,21 +203,17 @@ def equal_clips(
         n_frames: The number of frames of films whose length is known.
     """
     clips: list[ClipSpan] = []
-    for film, (first, last) in _marked_parts(marks).items():
-        if film in n_frames:
-            first = 0
-            last = max(last, n_frames[film] - 1)
+    for film, last_marked in _last_marked_frames(marks).items():
+        last = max(last_marked, n_frames.get(film, 0) - 1)
         rate = marks.rate_of(film)
         frames_per_clip = seconds * rate
         if frames_per_clip < 1:
             raise FixUsage(
                 f"clips must have at least one frame, got {float(seconds):g} seconds"
             )
-        for number in count_from(int(first / frames_per_clip)):
+        for number in count_from():
             clip_start = round(number * frames_per_clip)
             next_start = round((number + 1) * frames_per_clip)
-            if next_start <= first:
-                continue  # rounded down, so that the next clip has the first marked frame
             if next_start - 1 > last:
                 break
             clip_id = f"{film}-{number + 1:04d}"
@@ -220,7 +224,7 @@ def equal_clips(
 def where_films_end(marks: Marks, known: Collection[str] = ()) -> list[str]:
     """Return a sentence on where films end for clips of equal length, if some are not known."""
     ends = []
-    for film, (_, last) in _marked_parts(marks).items():
+    for film, last in _last_marked_frames(marks).items():
         end_s = float((last + 1) / marks.rate_of(film))
         if film not in known:
             ends.append(f"{film} at {clock(end_s, 1)}")
@@ -228,8 +232,8 @@ def where_films_end(marks: Marks, known: Collection[str] = ()) -> list[str]:
         return []
     return [
         "the tables do not say how long a film is, so the clips of --every end at its last segment"
-        f" ({few(ends, 3)}), without a rest that is shorter than a clip; of films that a manifest"
-        " is linked to, they end with the video"
+        f" ({few(ends, 3)}), without a rest that is shorter than a clip; of films that manifests"
+        " are linked to, they end with the video, if its copies are equally long"
     ]
 
 
@@ -250,14 +254,10 @@ def rests_of_films(
     ]
 
 
-def _marked_parts(marks: Marks) -> Mapping[str, tuple[int, int]]:
-    """Return the first and the last frame of the segments of each film."""
-    parts: dict[str, tuple[int, int]] = {}
+def _last_marked_frames(marks: Marks) -> Mapping[str, int]:
+    """Return the last frame of the segments of each film."""
+    last: dict[str, int] = {}
     for segment in marks.segments:
-        span = (segment.start_frame, segment.end_frame)
-        first, last = parts.get(segment.movie_id, span)
-        parts[segment.movie_id] = (
-            min(first, segment.start_frame),
-            max(last, segment.end_frame),
-        )
-    return parts
+        film = segment.movie_id
+        last[film] = max(last.get(film, 0), segment.end_frame)
+    return last

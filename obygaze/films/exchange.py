@@ -201,6 +201,9 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
     if not scored:
         # Concept vectors have nothing else.
         scored = [name for name in table.columns if name.startswith("margin:")]
+    score_names = {name: name for name in scored}
+    if len(scored) == 1 and scored[0].startswith("score:"):
+        score_names[scored[0]] = "score"  # the decision names the task
     line_of: dict[tuple[str, str], int] = {}
     clip_of_id = _clips_by_id(manifest)
     marked: dict[Marked, None] = {}
@@ -217,7 +220,9 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
         earlier = line_of.setdefault((row["clip_id"], who), row.line)
         if earlier != row.line:
             row.add("clip_id", f"{who} has this clip in line {earlier}, too")
-        scores = [f"{name} {_short(row[name])}" for name in scored if row[name]]
+        scores = [
+            f"{score_names[name]} {_short(row[name])}" for name in scored if row[name]
+        ]
         # Whether the model has seen the clip, or others of its film.
         facts = [row.cells.get("basis", ""), *scores]
         decision = row.cells.get("decision", "")
@@ -859,8 +864,8 @@ class _Importer:
                 without.append(clip.clip_id)
         if without:
             self.warnings.append(
-                f"{count(len(without), 'segment')} without a level, which manifest project and"
-                f" agree refuse: {few(without, 3)}"
+                f"{count(len(without), 'segment')} without a level, which manifest project, agree"
+                f" and view --segments refuse: {few(without, 3)}"
             )
         notes = [
             f"{film}: {frame_rate_text(rate)} frames per second, as its video"

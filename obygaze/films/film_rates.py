@@ -29,6 +29,8 @@ from obygaze_features.manifest.times import FilmTimes, exact_seconds, times_of_f
 
 # Rates that differ by less are the same, written with other digits.
 SAME_WITHIN = Fraction(1, 1000)
+# Copies of a film end together if their ends are not farther apart: sound may be a little longer.
+MOST_APART_S = 1.0
 # 24 and 23.976 differ by a thousandth, 23.81 and 1000/42 by less.
 OTHER_RATE = Fraction(1, 2000)
 
@@ -153,15 +155,21 @@ class FilmRates:
             compare_with_video(film, picture, video, rate, where)
 
     def video_of(self, film: str, rate: Fraction) -> Path | None:
-        """Return the video of a film that has a rate; None where no manifest is linked to one."""
-        return next(iter(self._videos_of_rate(film, rate)), None)
+        """Return the video of a film that has a rate; None where manifests have none or several."""
+        videos = self._videos_of_rate(film, rate)
+        return videos[0] if len(videos) == 1 else None
 
     def n_frames(self, film: str, rate: Fraction) -> int:
-        """Return how many frames the video of a film has; 0 where that is not known."""
-        video = self.video_of(film, rate)
-        if video is None:
+        """Return how many frames the video of a film has; 0 where that is not known.
+
+        Of copies that end at other times, nobody knows which one was marked.
+        """
+        lengths_s = [
+            rate_and_length(video)[1] for video in self._videos_of_rate(film, rate)
+        ]
+        if not lengths_s or max(lengths_s) - min(lengths_s) > MOST_APART_S:
             return 0
-        return round(exact_seconds(rate_and_length(video)[1]) * rate)
+        return round(exact_seconds(lengths_s[0]) * rate)
 
     def _videos_of_rate(self, film: str, rate: Fraction) -> list[Path]:
         """Return the videos of a film that have a rate."""

@@ -28,15 +28,19 @@ from obygaze_features.core.tables import (
     read_table,
     whole_number,
 )
+from obygaze_features.manifest.adapters.table_times import check_clocks
 from obygaze_features.manifest.frame_rate import (
     frame_rate_text,
     known_frame_rate,
 )
 from obygaze_features.manifest.model import LEVELS, Clip
 from obygaze_features.manifest.model import WATCHED as WATCHED
-from obygaze_features.manifest.same_clip import TOLERANCE_S
 from obygaze_features.manifest.spans import Span, file_of, span_in_film
-from obygaze_features.manifest.times import frames_between, spans_in_films
+from obygaze_features.manifest.times import (
+    frames_between,
+    frames_elsewhere,
+    spans_in_films,
+)
 from obygaze_features.manifest.vocabulary import canonical_concept, canonical_level
 
 SEGMENT_COLUMNS = (
@@ -249,7 +253,7 @@ def read_mark_table(path: Path, data: bytes | None = None) -> Marks:
     """
     violations = Violations(path)
     table = _read(path, violations, data)
-    rates = _rates_of_films(table.rows, FilmRates())
+    rates = rates_of_rows(table.rows)
     try:
         segments = [segment_of(row, rates) for row in table.rows]
     except FixUsage as error:
@@ -270,7 +274,7 @@ def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
     violations = Violations(path)
     table = _read(path, violations)
     refuse_other_columns(table, columns, violations)
-    rates = _rates_of_films(table.rows, FilmRates())
+    rates = rates_of_rows(table.rows)
     segments = []
     for row in table.rows:
         if row["level"] != WATCHED:
@@ -346,6 +350,7 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
         missing = next(name for name in FRAME_COLUMNS if name not in columns)
         violations.add(1, missing, MISSING_FRAMES)
         return CsvTable(table.columns, ())
+    check_clocks(table.rows, [row.cells for row in table.rows])
     if "video" in columns and not all(map(has_frames, table.rows)):
         return replace(table, rows=_in_films(table.rows))
     return table
@@ -381,6 +386,7 @@ def _in_films(rows: Sequence[TableRow]) -> tuple[TableRow, ...]:
 def clip_of_row(row: TableRow, clip_id: str) -> Clip:
     """Return the clip of a row, without times where its cells are none."""
     start_s, end_s = (_seconds(row.cells.get(name, "")) for name in TIME_COLUMNS)
+    concepts = row.cells.get("concepts", "")
     return Clip(
         clip_id=clip_id,
         movie_id=row["movie_id"],
@@ -388,12 +394,19 @@ def clip_of_row(row: TableRow, clip_id: str) -> Clip:
         video=row.cells.get("video", ""),
         start_s=start_s,
         end_s=end_s,
+        level=row.cells.get("level", ""),
+        concepts=tuple(concepts.split("|")) if concepts else (),
         extra=row.cells,
     )
 
 
 def _seconds(cell: str) -> float | None:
     return float(cell) if FILM_SECONDS.fullmatch(cell) else None
+
+
+def rates_of_rows(rows: Iterable[TableRow]) -> dict[str, Fraction]:
+    """Return the frame rate of each film, as far as its rows say it."""
+    return _rates_of_films(rows, FilmRates())
 
 
 def _rates_of_films(
@@ -470,23 +483,12 @@ def check_times(
     rate: Fraction | None,
     times_s: Span | None,
 ) -> None:
-    """Add that the frames of a row are not at its times in the film, at the rate of the marks.
-
-    The frames may be those of another copy, or one of the two was corrected and the other was not.
-    """
+    """Add that the frames of a row are not at its times in the film, at the rate of the marks."""
     if frames is None or rate is None or times_s is None:
         return
-    first, last = frames
-    of_frames = (float(first / rate), float((last + 1) / rate))
-    # Either may be rounded to the other.
-    most_apart_s = float(1 / rate) + TOLERANCE_S
-    if any(abs(a - b) > most_apart_s for a, b in zip(of_frames, times_s, strict=True)):
-        shown = [f"{start:.6g} s to {end:.6g} s" for start, end in (of_frames, times_s)]
-        row.add(
-            FRAME_COLUMNS[0],
-            f"the frames {first} to {last} are {shown[0]} at the rate of the marks,"
-            f" {frame_rate_text(rate)}, and the times are {shown[1]}: empty those that are wrong",
-        )
+    problem = frames_elsewhere(frames, rate, times_s)
+    if problem:
+        row.add(FRAME_COLUMNS[0], problem)
 
 
 def _concepts_of(row: TableRow) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from obygaze.films.mark_tables import (
     Marks,
     Segment,
     plain,
+    rates_of_rows,
     read_watched,
     refuse_other_columns,
     segment_of,
@@ -148,18 +149,19 @@ class MarkTable:
             violations=violations,
         )
         refuse_other_columns(table, COLUMNS, violations)
+        rates = rates_of_rows(table.rows)
         marks: dict[str, Mark] = {}
         for row in table.rows:
             if row["annotator"] != self.annotator:
                 problem = f"expected {self.annotator}, got {row['annotator']!r}"
                 row.add("annotator", problem)
-            segment = segment_of(row)
+            segment = segment_of(row, rates)
             if segment is None:
                 continue
             mark = _mark_of(segment)
             mark |= {name: row.cells.get(name, "") for name in MORE_COLUMNS}
             mark["comment"] = segment.comment
-            # Whoever edits the table by hand changes pictures, and forgets the times.
+            # Whoever edits the table by hand may have emptied the times.
             rate = known_frame_rate(mark["framerate"])
             mark |= _times(segment.start_frame, segment.end_frame, rate)
             if not mark["mark"] or mark["mark"] in marks:  # a copy of a row

@@ -253,13 +253,11 @@ def read_table(
             # Excel ends lines with the delimiters of empty columns; such a column is not data.
             names = [name for name in header if name]
         rows: tuple[TableRow, ...] = ()
-        maybe_thousands: Mapping[str, str] = {}
+        thousands: Mapping[str, str] = {}
         if line and _check_header(line, names, required, collected):
             rows = tuple(_rows(records, header, is_strict, collected))
             if not is_strict and delimiter != ",":
-                with_points = _with_decimal_points(names, rows)
-                maybe_thousands = _maybe_thousands(names, rows, with_points)
-                rows = with_points
+                rows, thousands = _with_decimal_points(names, rows)
         # Without the required columns, rows cannot be checked; only the text itself is.
         deque(records, maxlen=0)
     if not line and not collected:
@@ -272,7 +270,7 @@ def read_table(
         collected.add(None, None, f"the table has no {content}")
     if violations is None:
         collected.raise_if_any("this table cannot be read")
-    return CsvTable(tuple(header), rows, delimiter, doubt, maybe_thousands)
+    return CsvTable(tuple(header), rows, delimiter, doubt, thousands)
 
 
 def header_of(path: Path) -> tuple[str, ...]:
@@ -528,36 +526,37 @@ def _rows(
 
 def _with_decimal_points(
     columns: Sequence[str], rows: tuple[TableRow, ...]
-) -> tuple[TableRow, ...]:
-    """Return rows in which the decimal commas of columns of numbers are points."""
+) -> tuple[tuple[TableRow, ...], Mapping[str, str]]:
+    """Return rows in which the decimal commas of columns of numbers are points.
+
+    Also return a number of each of these columns in which all commas may be those of thousands.
+    """
     of_numbers = []
+    thousands = {}
     for name in columns:
         cells = [row[name].strip() for row in rows if row[name].strip()]
         are_numbers = all(map(DECIMAL_NUMBER.fullmatch, cells))
-        if are_numbers and any("," in cell for cell in cells):
-            of_numbers.append(name)
+        if not are_numbers or not any("," in cell for cell in cells):
+            continue
+        of_numbers.append(name)
+        number = maybe_thousands(cells)
+        if number:
+            thousands[name] = number
     if not of_numbers:
-        return rows
+        return rows, thousands
     changed = []
     for row in rows:
         points = {name: row[name].replace(",", ".") for name in of_numbers}
         changed.append(replace(row, cells={**row.cells, **points}))
-    return tuple(changed)
+    return tuple(changed), thousands
 
 
-def _maybe_thousands(
-    columns: Sequence[str], written: Sequence[TableRow], read: Sequence[TableRow]
-) -> dict[str, str]:
-    """Return a number of each column whose decimal commas may all be those of thousands."""
-    found = {}
-    for name in columns:
-        changed = []
-        for row, row_with_points in zip(written, read, strict=True):
-            if row[name] != row_with_points[name]:
-                changed.append(row[name].strip())
-        if changed and all(map(MAYBE_THOUSANDS.fullmatch, changed)):
-            found[name] = changed[0]
-    return found
+def maybe_thousands(cells: Iterable[str]) -> str:
+    """Return the first number with a comma if all commas may be those of thousands, else ""."""
+    with_comma = [cell.strip() for cell in cells if "," in cell]
+    if with_comma and all(map(MAYBE_THOUSANDS.fullmatch, with_comma)):
+        return with_comma[0]
+    return ""
 
 
 def thousands_text(column: str, number: str) -> str:

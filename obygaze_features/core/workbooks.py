@@ -2,7 +2,8 @@
 
 calamine reads the cells. It keeps a sheet as one rectangle, so that a single cell far away would
 need all memory: the last cell is looked up in the XML of the file before. There are the errors of
-formulas too, such as #N/A, which calamine takes for empty cells.
+formulas too, such as #N/A, which calamine takes for empty cells, and formulas without a value, as
+some programs save them.
 """
 
 import datetime
@@ -51,10 +52,14 @@ class Sheet:
 
 
 class _Outline(NamedTuple):
-    """The last cell of a sheet, and the cells with the error of a formula, with its text."""
+    """The last cell of a sheet, and the cells with the error of a formula, with its text.
+
+    `without_value` has the cells with a formula that has no value.
+    """
 
     last: Position
     errors: dict[Position, str]
+    without_value: list[Position]
 
 
 def cell_name(row: int, column: int) -> str:
@@ -105,10 +110,10 @@ def read_sheet(path: Path, name: str = "") -> Sheet:
                     where=str(path),
                     hint=f"--sheet with one of {', '.join(map(repr, names))}",
                 )
-            return _sheet(workbook.get_sheet_by_name(name), outlines)
+            return _sheet(workbook.get_sheet_by_name(name), outlines, path)
         visible = calamine.SheetVisibleEnum.Visible
         sheets = [
-            _sheet(workbook.get_sheet_by_name(sheet.name), outlines)
+            _sheet(workbook.get_sheet_by_name(sheet.name), outlines, path)
             for sheet in worksheets
             if sheet.visible == visible
         ]
@@ -205,8 +210,16 @@ def column_name(cell: str) -> str:
     return " ".join(composed(cell).split())
 
 
-def _sheet(worksheet: Any, outlines: Mapping[str, _Outline]) -> Sheet:
+def _sheet(worksheet: Any, outlines: Mapping[str, _Outline], path: Path) -> Sheet:
     """Return the texts of a worksheet of calamine."""
+    outline = outlines.get(worksheet.name)
+    if outline is not None and outline.without_value:
+        cell = cell_name(*outline.without_value[0])
+        raise FixInput(
+            f"the formula in {cell} of the sheet {worksheet.name!r} has no value",
+            where=str(path),
+            hint="open the file in Excel or LibreOffice, which computes its formulas, and save it",
+        )
     rows = worksheet.to_python(skip_empty_area=False)
     # Who types 0:03 for three seconds gets three minutes, which Excel shows as 0:03. A column in
     # which no time has seconds is left as it is shown, so that its meaning is asked for.
@@ -221,8 +234,8 @@ def _sheet(worksheet: Any, outlines: Mapping[str, _Outline]) -> Sheet:
         for column, value in enumerate(cells):
             of_row.append(cell_text(value, has_seconds=column in with_seconds))
         texts.append(of_row)
-    if worksheet.name in outlines:
-        for (row, column), error in outlines[worksheet.name].errors.items():
+    if outline is not None:
+        for (row, column), error in outline.errors.items():
             # Two parts of a damaged file may not agree.
             if row < len(texts) and column < len(texts[row]):
                 texts[row][column] = error
@@ -326,11 +339,12 @@ def _relation_of(sheet: ElementTree.Element) -> str:
 
 
 def _outline_of_xlsx(archive: zipfile.ZipFile, member: str) -> _Outline:
-    """Return the last row and the last column of a sheet that have a cell, and its errors.
+    """Return the outline of a sheet.
 
     A cell without a name is the one after the cell before it; a row without a number likewise.
     """
     errors = {}
+    without_value = []
     last_row = 0
     last_column = 0
     row = column = -1
@@ -351,11 +365,17 @@ def _outline_of_xlsx(archive: zipfile.ZipFile, member: str) -> _Outline:
                 if len(element):
                     last_row = max(last_row, row)
                     last_column = max(last_column, column)
-                if element.get("t") == "e":
-                    errors[row, column] = element.findtext("{*}v", "")
+                kind = element.get("t")
+                value = element.findtext("{*}v", "")
+                if kind == "e":
+                    errors[row, column] = value
+                # The value of kind `str` may be the empty text.
+                has_formula = element.find("{*}f") is not None
+                if has_formula and not value and kind != "str":
+                    without_value.append((row, column))
             elif event == "end" and tag == "row":
                 element.clear()
-    return _Outline((last_row, last_column), errors)
+    return _Outline((last_row, last_column), errors, without_value)
 
 
 def _position(name: str) -> Position:

@@ -145,7 +145,7 @@ def make_windows(
     """
     # PyAV is loaded only where films are read, and not by the help of the command.
     from obygaze_features.extraction.windows import film_of
-    from obygaze_features.video.film import film_index
+    from obygaze_features.video.film import film_index, is_incomplete
     from obygaze_features.video.index import CLOCK_SET_BACK
     from obygaze_features.video.pool import DecodePool, in_order
     from obygaze_features.video.worker import DecodeJob
@@ -164,6 +164,7 @@ def make_windows(
             details=[f"{error.where}: {error.message}" for error in errors],
         )
     cut = []
+    incomplete = []
     for movie_id, video in sorted(videos.items()):
         index, _ = film_index(folder / video, indexes)
         if grid.seconds and not index.has_clock:
@@ -175,11 +176,20 @@ def make_windows(
         film = film_of(movie_id, video, index)
         refuse_short(grid, film)
         cut.append(film)
+        if is_incomplete(folder / video, indexes):
+            incomplete.append(movie_id)
     windows = Windows(tuple(cut), grid)
     if not len(windows):
         raise FixInput(
             "no film holds a whole window",
             where=str(films),
+        )
+    if incomplete:
+        warnings.warn(
+            f"{count(len(incomplete), 'incomplete film')}: pictures are missing from the file, and"
+            f" there are no windows of its end if that is missing: {few(incomplete)}",
+            ObygazeWarning,
+            stacklevel=2,
         )
     header = structs.replace(
         source,

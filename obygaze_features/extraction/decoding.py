@@ -243,17 +243,12 @@ def _viewed(decoded: DecodedClip) -> ViewedClip:
     """Return a clip, with a remark on frames that are not those that were asked for."""
     n_frames = len(decoded.mask)
     n_real = int(decoded.mask.sum())
-    n_damaged = int(decoded.substituted.sum())
-    remarks = [decoded.remark] if decoded.remark else []
-    if n_damaged:
-        remarks.append(f"{n_damaged} of {n_real} frames damaged")
-    if decoded.is_incomplete:
-        remarks.append("frames are missing from the file")
+    remarks = decoded.remarks
     is_still = decoded.path.suffix.lower() in STILL_SUFFIXES
     if decoded.total < n_frames == n_real and not is_still:
         remarks.append(repeated(decoded.total, n_frames))
     # Damage elsewhere in the film does not count.
-    is_clean = not (n_damaged or decoded.is_incomplete)
+    is_clean = not (decoded.substituted.any() or decoded.is_incomplete)
     arrays = {
         "time_s": decoded.time_s,
         "asked_s": decoded.asked_s,

@@ -27,7 +27,7 @@ from obygaze_features.core.files import (
     write_atomic,
 )
 from obygaze_features.core.schema_check import Violations, read_toml, record_of
-from obygaze_features.core.tables import TableRow, read_table
+from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.frame_rate import known_frame_rate
@@ -44,7 +44,13 @@ from obygaze_features.manifest.model import (
     require_text,
 )
 from obygaze_features.manifest.same_clip import are_equal_times
-from obygaze_features.manifest.spans import FILM_TIMES, RATE_COLUMN, named_file
+from obygaze_features.manifest.spans import (
+    FILM_TIMES,
+    FRAMES,
+    RATE_COLUMN,
+    named_file,
+)
+from obygaze_features.manifest.times import frames_elsewhere
 from obygaze_features.manifest.windows import CUT_COLUMNS, CutFilm
 
 SCHEMA = "obygaze-manifest/1"
@@ -449,7 +455,27 @@ def clips_of_table(
         is_of_no_file = not named_file(clip) and None not in (start_s, *times_in_film)
         if is_of_no_file and not are_equal_times(times_in_film, (start_s, end_s)):
             row.add("start_s", OF_NO_FILE)
+        _check_frames(row, clip, times_in_film)
     return tuple(clips)
+
+
+def _check_frames(
+    row: TableRow, clip: Clip, times_in_film: tuple[float | None, float | None]
+) -> None:
+    """Add that the frames of a clip in its film are not at its times there."""
+    times_s = times_in_film
+    if None in times_s and not named_file(clip):
+        times_s = (clip.start_s, clip.end_s)
+    start_s, end_s = times_s
+    first, last = (number_of_cell(clip.extra.get(name)) for name in FRAMES)
+    rate = known_frame_rate(clip.extra.get(RATE_COLUMN, ""))
+    if rate is None or first is None or last is None:
+        return
+    if start_s is None or end_s is None:
+        return
+    problem = frames_elsewhere((int(first), int(last)), rate, (start_s, end_s))
+    if problem:
+        row.add(FRAMES[0], problem)
 
 
 def _concepts(row: TableRow, known_concepts: Collection[str]) -> tuple[str, ...]:

@@ -314,8 +314,9 @@ def original(clip: Clip) -> Clip:
         extra |= {column: "" for column in FILM_TIMES if column in extra}
         return replace(clip, video="", start_s=span[0], end_s=span[1], extra=extra)
     linked_stem = composed(PurePosixPath(clip.video).stem)
+    wanted = PurePosixPath(composed(name))
     # It is linked to its film instead of a file of its own: its times are from the film columns.
-    is_of_film = linked_stem not in ("", composed(PurePosixPath(name).stem))
+    is_of_film = linked_stem not in ("", wanted.stem, wanted.name)
     if extra.get(FILM_TIMES[0]) and is_of_film:
         clip = replace(clip, start_s=None, end_s=None)
     return replace(clip, video="", extra=extra)
@@ -345,8 +346,9 @@ class _Files:
         # For each name that the file of a clip may have, the films with such a clip.
         self.films_of: dict[str, set[str]] = defaultdict(set)
         for clip in clips:
-            for stem in (clip.clip_id, PurePosixPath(composed(named_file(clip))).stem):
-                self.films_of[stem].add(clip.movie_id)
+            wanted = PurePosixPath(composed(named_file(clip)))
+            for name in (clip.clip_id, wanted.stem, wanted.name):
+                self.films_of[name].add(clip.movie_id)
         # The file of a scene is that of a clip if the scene has no other clip. Rows of annotators
         # that are not about the same clip are an error.
         self.n_clips_of_scene: Counter[Key] = Counter()
@@ -369,9 +371,12 @@ class _Files:
         if files:
             return files
         files = self.by_key.get(exact)
-        if files and has_times:
+        # A path is that of one file; a name alone may be that of files of several films.
+        if files and (has_times or len(wanted.parts) > 1):
             return files
-        keys: list[Key] = [exact, ("name", wanted.name), ("stem", wanted.stem)]
+        keys: list[Key] = [exact, ("name", wanted.name)]
+        # A name without an ending may have dots, too.
+        keys += [("stem", wanted.name), ("stem", wanted.stem)]
         # Times are times in the named file, so no other file can be used.
         if not (wanted.name and has_times):
             bare_id = unannotated_id(clip)

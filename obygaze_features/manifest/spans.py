@@ -6,6 +6,8 @@ from obygaze_features.manifest.model import NAME_COLUMN as NAME_COLUMN
 from obygaze_features.manifest.model import Clip
 
 FILM_TIMES = ("film_start_s", "film_end_s")
+# The first and the last picture in the film, at this rate.
+FRAMES = ("start_frame", "end_frame")
 RATE_COLUMN = "framerate"
 
 # Start and end in seconds.

@@ -25,7 +25,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip, Manifest, Windows, by_film
-from obygaze_features.manifest.same_clip import clips_of_rows
+from obygaze_features.manifest.same_clip import TOLERANCE_S, clips_of_rows
 from obygaze_features.manifest.spans import RATE_COLUMN as RATE_COLUMN
 from obygaze_features.manifest.spans import Span as Span
 from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
@@ -247,6 +247,27 @@ def frames_between(
     first = round(exact_seconds(start_s) * rate)
     after = round(exact_seconds(end_s) * rate)
     return first, after - 1
+
+
+def frames_elsewhere(frames: Frames, rate: Fraction, times_s: Span) -> str:
+    """Return that frames of a film are not at its times, with both; "" if they are.
+
+    The frames may be those of another copy, or one of the two was corrected and the other was not.
+
+    >>> frames_elsewhere((25, 49), Fraction(25), (1.0, 2.0))
+    ''
+    """
+    first, last = frames
+    of_frames = (float(first / rate), float((last + 1) / rate))
+    # Either may be rounded to the other.
+    most_apart_s = float(1 / rate) + TOLERANCE_S
+    if all(abs(a - b) <= most_apart_s for a, b in zip(of_frames, times_s, strict=True)):
+        return ""
+    shown = [f"{start:.6g} s to {end:.6g} s" for start, end in (of_frames, times_s)]
+    return (
+        f"the frames {first} to {last} are {shown[0]} at {frame_rate_text(rate)} frames per second,"
+        f" and the times are {shown[1]}: empty those that are wrong"
+    )
 
 
 def exact_seconds(seconds: float | Fraction) -> Fraction:

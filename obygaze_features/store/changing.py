@@ -55,7 +55,6 @@ from obygaze_features.store.joining import (
 )
 from obygaze_features.store.layout import (
     N_WORDS,
-    ROWS_CSV,
     VECTORS,
     Array,
     with_companions,
@@ -78,6 +77,8 @@ from obygaze_features.store.records import (
     ManifestMark,
     Origin,
     Replaced,
+    common_maker,
+    place_in,
 )
 from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, Row, RowColumns
 from obygaze_features.store.sealing import file_of_store
@@ -281,27 +282,11 @@ def _with_own_makers(
     makers: list[Maker] = []
     rows = []
     for place, row in zip(source.places.tolist(), source.rows, strict=True):
-        maker = _maker_of(row, stores[place])
+        maker = stores[place].maker_of(row)
         if maker is not None:
-            row = row._replace(maker=_place_in(makers, maker))
+            row = row._replace(maker=place_in(makers, maker))
         rows.append(row)
     return rows, makers
-
-
-def _maker_of(row: Row, store: Store) -> Maker | None:
-    """Return what computed a row of a store; None if nobody says."""
-    if row.maker is None:
-        return None
-    if not 0 <= row.maker < len(store.record.makers):
-        raise store.listed.damaged(ROWS_CSV, "a row has an unknown maker")
-    return store.record.makers[row.maker]
-
-
-def _place_in(makers: list[Maker], maker: Maker) -> int:
-    """Return the place of a maker in a list, to which it is added if it is not there."""
-    if maker not in makers:
-        makers.append(maker)
-    return makers.index(maker)
 
 
 def _chosen_rows(
@@ -698,7 +683,9 @@ def _clips_of(
                         where=f"{first.location}, {store.location}",
                         hint="other ids for the clips of one store",
                     )
-                if compared.sameness is UNKNOWN:
+                # Two arrays of one store have one row.
+                is_one_row = first.seal == store.seal
+                if compared.sameness is UNKNOWN and not is_one_row:
                     by_ids[row.clip_id] = None
             # A row that may be withdrawn gives nothing, also where another row knows better.
             reason = withdrawals.reason(row, store.record)
@@ -1032,9 +1019,11 @@ class JoinedRows(_NewRows):
         videos = {each.row.video_hash for each in rows} - {""}
         if len(videos) > 1:
             self.of_other_files.append(row.clip_id)
-        made_by = [_maker_of(each.row, self.stores[each.place]) for each in rows]
-        maker = _common_maker([one for one in made_by if one is not None])
-        place_of_maker = None if maker is None else _place_in(self.makers, maker)
+        made_by = [self.stores[each.place].maker_of(each.row) for each in rows]
+        makers = [one for one in made_by if one is not None]
+        place_of_maker = None
+        if makers:
+            place_of_maker = place_in(self.makers, common_maker(makers))
         return row._replace(status=OK, reason="; ".join(remarks), maker=place_of_maker)
 
     def read(self, array: Array, first: int, after: int) -> Values:
@@ -1067,25 +1056,3 @@ def _only(values: Sequence[Any]) -> Any:
     """Return the value of all that are known; None if none is, or if they differ."""
     known = {value for value in values if value is not None}
     return known.pop() if len(known) == 1 else None
-
-
-def _common_maker(makers: Sequence[Maker]) -> Maker | None:
-    """Return what computed all parts of a row; None if nobody says it of any."""
-    if not makers:
-        return None
-    versions: dict[str, list[str]] = {}
-    for maker in makers:
-        for package, version in maker.versions.items():
-            versions.setdefault(package, []).append(version)
-    return Maker(
-        _listed(maker.program for maker in makers),
-        _listed(maker.device for maker in makers),
-        _listed(maker.device_name for maker in makers),
-        _listed(maker.precision for maker in makers),
-        {package: _listed(versions[package]) for package in sorted(versions)},
-    )
-
-
-def _listed(words: Iterable[str]) -> str:
-    """Return words that are not empty, each once."""
-    return " and ".join(dict.fromkeys(filter(None, words)))

@@ -100,7 +100,7 @@ def describe(
     ]
     last_lines = [
         f"size: {human(facts['n_bytes'])}",
-        *_maker_lines(store),
+        *_maker_lines(store, unit),
         *_lines_of_origins(store, title_of_seal),
         *map(_change_text, store.record.replaces),
         f"licence: {facts['licence'] or 'not stated'}",
@@ -121,16 +121,18 @@ def describe(
     )
 
 
-def _maker_lines(store: Store) -> list[str]:
-    """Return what made the clips, one line for each maker."""
+def _maker_lines(store: Store, unit: str) -> list[str]:
+    """Return what made the rows, one line for each maker."""
     makers = store.record.makers
     if len(makers) == 1:
         return [f"made by {maker_text(makers[0])}"]
-    clips_of_maker = Counter(row.maker for row in store.rows) if makers else {}
+    rows_of_maker = Counter(row.maker for row in store.rows) if makers else {}
     lines = []
     for number, maker in enumerate(makers):
-        clips = count(clips_of_maker[number], "clip")
-        lines.append(f"made by {clips}: {maker_text(maker)}")
+        # Of what computed an array first, the rows name it beside the others.
+        if rows_of_maker[number]:
+            size = count(rows_of_maker[number], unit)
+            lines.append(f"made by {size}: {maker_text(maker)}")
     return lines
 
 
@@ -278,7 +280,7 @@ class StoreList:
     def __str__(self) -> str:
         if not self.stores:
             return ""
-        headers = ("name", "backbone", "clips", "ok", "arrays", "state", "size")
+        headers = ("name", "backbone", "rows", "ok", "arrays", "state", "size")
         rows = []
         for facts in self.stores:
             row = dict.fromkeys(headers, "")
@@ -286,7 +288,7 @@ class StoreList:
             row["state"] = facts["state"]
             if "seal_sha256" in facts:
                 row["backbone"] = facts["backbone"]
-                row["clips"] = facts["n_clips"]
+                row["rows"] = facts["n_clips"]
                 row["ok"] = facts["counts"]["ok"]
                 row["arrays"] = " ".join(facts["feature_arrays"])
                 row["size"] = human(facts["n_bytes"])

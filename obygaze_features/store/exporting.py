@@ -102,6 +102,7 @@ class Exported:
         left_out: Each clip without features, with its status and the reason.
         warnings: How many clips have no labels.
         not_exported: What else the store has, in words.
+        unit: What the rows are: clips, or rows of annotators about clips.
     """
 
     path: Path
@@ -111,6 +112,7 @@ class Exported:
     left_out: Mapping[str, Reason]
     warnings: Sequence[str] = ()
     not_exported: Sequence[str] = ()
+    unit: str = "clip"
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the export."""
@@ -118,7 +120,8 @@ class Exported:
         return {**vars(self), "path": str(self.path), "left_out": left_out}
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.n_clips} clips, {', '.join(self.arrays)}"
+        size = count(self.n_clips, self.unit)
+        return f"{self.path}: {size}, {', '.join(self.arrays)}"
 
     @property
     def notes(self) -> list[str]:
@@ -147,7 +150,8 @@ def export_features(
     workspace: str | os.PathLike[str] | None = None,
 ) -> Exported:
     """Write the features of a store in another format."""
-    target = Workspace.of(workspace).checked(Path(path))
+    here = Workspace.of(workspace)
+    target = here.checked(Path(path))
     check_folders_above(target)
     opened = open_store(store, workspace=workspace)
     if labels is not None:
@@ -168,7 +172,7 @@ def export_features(
         )
     names = list(dict.fromkeys(each_name(arrays)))
     chosen = arrays_of_export(opened, format, names)
-    job = Export(opened, chosen, labels, progress)
+    job = Export(opened, chosen, labels, progress, opened.unit(here))
     warnings = _read_labels(job)
     job.progress.expect(len(job.rows) * len(chosen))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -186,6 +190,7 @@ def export_features(
         left_out=left_out,
         warnings=warnings,
         not_exported=job.left_out(),
+        unit=job.unit,
     )
 
 
@@ -206,6 +211,7 @@ class Export:
         arrays: The arrays.
         labels: The manifest whose levels and concepts become columns.
         progress: Counts clips, once for each array.
+        unit: What the rows are: clips, or rows of annotators about clips.
     """
 
     def __init__(
@@ -214,7 +220,9 @@ class Export:
         arrays: Sequence[Array],
         labels: Manifest | None = None,
         progress: Progress | None = None,
+        unit: str = "row",
     ) -> None:
+        self.unit = unit
         self.store = store
         self.arrays = arrays
         self.labels = labels
@@ -267,13 +275,13 @@ class Export:
             if status != OK and number:
                 is_imported = self.store.recipe.is_unknown
                 words = words_of_status(status, is_imported=is_imported)
-                left_out.append(f"{count(number, 'clip')} {words}")
+                left_out.append(f"{count(number, self.unit)} {words}")
         names = [array.name for array in record.arrays if array not in self.arrays]
         if names:
             left_out.append(f"the arrays {', '.join(names)}")
         n_remarks = sum(bool(row.reason) for row in self.rows)
         if n_remarks:
-            left_out.append(f"remarks on {count(n_remarks, 'clip')}")
+            left_out.append(f"remarks on {count(n_remarks, self.unit)}")
         if any(row.video_hash or row.pictures is not None for row in self.rows):
             left_out.append("which videos were read")
         if record.makers:
@@ -388,8 +396,8 @@ def _read_labels(job: Export) -> list[str]:
     n_missing = len(rows) - sum(bool(clip.level) for clip in job.label_of.values())
     if not n_missing:
         return []
-    n_clips = count(n_missing, "clip")
-    return [f"{n_clips} of {len(rows)} without a level in the manifest {labels.name}"]
+    n_without = count(n_missing, job.unit)
+    return [f"{n_without} of {len(rows)} without a level in the manifest {labels.name}"]
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from obygaze_features.manifest.same_clip import (
     compare_clips,
     known_film,
 )
+from obygaze_features.manifest.times import times_of_films
 from obygaze_features.store.decoding import OK_CODE, Rows
 from obygaze_features.store.records import (
     WITHOUT_MANIFEST,
@@ -150,7 +151,7 @@ def replaced_videos(clips: Iterable[Clip], folder: str, table: RowTable) -> list
     """Return the videos whose files have another length than those whose features a store has.
 
     A file that is not there says nothing, nor does a store that does not know its files. A segment
-    has the features of the windows of its film.
+    has the features of the windows of its film, whose file is not that of a clip.
 
     Args:
         clips: The clips of a manifest.
@@ -164,11 +165,11 @@ def replaced_videos(clips: Iterable[Clip], folder: str, table: RowTable) -> list
         if row >= 0:
             videos[row] = clip.video
     segments = [with_video[place] for place in np.flatnonzero(rows < 0)]
-    for film, video in {clip.movie_id: clip.video for clip in segments}.items():
-        if film in table.films.runs_of_film:
+    for film, times in times_of_films(segments).items():
+        if times.file and film in table.films.runs_of_film:
             of_film = table.films.rows_of([film])
             is_window = np.char.startswith(table.clip_ids_of(of_film), f"{film}:")
-            videos |= dict.fromkeys(of_film[is_window].tolist(), video)
+            videos |= dict.fromkeys(of_film[is_window].tolist(), times.file)
     lengths_of_video: dict[str, set[int]] = {}
     numbers = np.array([*videos], dtype=np.int64)
     for number, row in zip(videos, table.some(numbers), strict=True):

@@ -214,12 +214,12 @@ def _facts_of(store: Store, creators: Sequence[str]) -> dict[str, Any]:
     title = store.recipe.title
     manifest = record.manifest
     source = manifest.name or SEVERAL_MANIFESTS
-    n_clips = record.rows.total
+    n_rows = record.rows.total
     return {
         "name": f"{source}.{title}",
         "title": f"Features of {source}: {title}",
-        "description": f"Features of {n_clips:,} clips of {manifest.text};"
-        f" {record.rows.ok:,} clips have features.",
+        "description": f"Features of clips of {manifest.text}: {n_rows:,} rows,"
+        f" {record.rows.ok:,} of them with features.",
         "collection": f"Computed from the clips of {manifest.text}, sha256"
         f" {manifest.sha256}.",
         "licence": terms.licence,
@@ -227,8 +227,8 @@ def _facts_of(store: Store, creators: Sequence[str]) -> dict[str, Any]:
         "created": record.created[:10],
         "creators": creators,
         "recipe": recipe_sentences(store.recipe),
-        "n_clips": n_clips,
-        "n_absent": n_clips - record.rows.ok,
+        "n_rows": n_rows,
+        "n_absent": n_rows - record.rows.ok,
         "seal": f"sha256:{store.seal}",
     }
 

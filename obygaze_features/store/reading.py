@@ -94,7 +94,13 @@ from obygaze_features.store.layout import (
 from obygaze_features.store.network import Unreachable, open_remote
 from obygaze_features.store.placing import finish_change, next_of
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.records import PlanRecord, StoreRecord, decode, seal_of
+from obygaze_features.store.records import (
+    Maker,
+    PlanRecord,
+    StoreRecord,
+    decode,
+    seal_of,
+)
 from obygaze_features.store.rows import WITHDRAWN, Row
 from obygaze_features.store.segments import Reducer, Segments, WindowRule, read_segments
 from obygaze_features.store.table import RowTable
@@ -571,6 +577,14 @@ class Store:
     def rows(self) -> Sequence[Row]:
         """All lines of rows.csv."""
         return self.table.rows()
+
+    def maker_of(self, row: Row) -> Maker | None:
+        """Return what computed one of its rows; None if nobody says."""
+        if row.maker is None:
+            return None
+        if not 0 <= row.maker < len(self.record.makers):
+            raise self.listed.damaged(ROWS_CSV, "a row has an unknown maker")
+        return self.record.makers[row.maker]
 
     def read(self, array: str | Array, rows: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the values of rows in their order, whatever their status.

@@ -5,7 +5,7 @@ docs/store.md describes them in sections 2 and 7.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -93,6 +93,34 @@ class Maker(Record, frozen=True):
     def kind(self) -> Kind:
         """What must be the same for all rows of a store."""
         return Kind(self.program, self.device, self.precision)
+
+
+def common_maker(makers: Sequence[Maker]) -> Maker:
+    """Return what computed all numbers of a row."""
+    versions: dict[str, list[str]] = {}
+    for maker in makers:
+        for package, version in maker.versions.items():
+            versions.setdefault(package, []).append(version)
+    return Maker(
+        _listed(maker.program for maker in makers),
+        _listed(maker.device for maker in makers),
+        _listed(maker.device_name for maker in makers),
+        _listed(maker.precision for maker in makers),
+        {package: _listed(versions[package]) for package in sorted(versions)},
+    )
+
+
+def place_in(makers: list[Maker], maker: Maker) -> int:
+    """Return the place of a maker in a list, to which it is added if it is not there."""
+    if maker not in makers:
+        makers.append(maker)
+    return makers.index(maker)
+
+
+def _listed(words: Iterable[str]) -> str:
+    """Return words that are not empty, each once; some may be such lists themselves."""
+    each = " and ".join(filter(None, words)).split(" and ")
+    return " and ".join(dict.fromkeys(each))
 
 
 class Replaced(Record, frozen=True):

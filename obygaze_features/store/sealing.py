@@ -34,7 +34,14 @@ from obygaze_features.store.placing import (
 )
 from obygaze_features.store.reading import Store
 from obygaze_features.store.recipe import Recipe
-from obygaze_features.store.records import BlockRecord, FileMark, Maker, Replaced
+from obygaze_features.store.records import (
+    BlockRecord,
+    FileMark,
+    Maker,
+    Replaced,
+    common_maker,
+    place_in,
+)
 from obygaze_features.store.rows import FAILED, Row, RowColumns
 
 NOT_EXTRACTED = "not extracted"
@@ -157,6 +164,10 @@ class _Blocks:
         self.blocks = blocks
         self.makers: list[Maker] = list(before.record.makers) if before else []
         self._rows_before: Sequence[Row] = before.rows if before else ()
+        # Whether rows that are computed keep arrays that they had before.
+        arrays_before = before.record.arrays if before else ()
+        names_before = {array.name for array in arrays_before}
+        self._keeps = not names_before <= set(filling.plan.computes)
         self.rows = self._new_rows()
         self._is_ok_before = np.array([row.is_ok for row in self._rows_before], bool)
         self._is_ok = np.array([row.is_ok for row in self.rows], dtype=bool)
@@ -170,13 +181,24 @@ class _Blocks:
         for row in self.filling.rows[len(rows) :]:
             rows.append(row._replace(status=FAILED, reason=NOT_EXTRACTED))
         for record in self.blocks.values():
-            if record.maker not in self.makers:
-                self.makers.append(record.maker)
-            maker = self.makers.index(record.maker)
+            place_of_former: dict[int | None, int] = {}
             for computed in record.rows:
+                former = self._former_maker(computed.row)
+                if former not in place_of_former:
+                    maker = record.maker
+                    if former is not None:
+                        maker = common_maker([self.makers[former], maker])
+                    place_of_former[former] = place_in(self.makers, maker)
                 row = computed.of(self.filling.rows[computed.row])
-                rows[computed.row] = row._replace(maker=maker)
+                rows[computed.row] = row._replace(maker=place_of_former[former])
         return rows
+
+    def _former_maker(self, number: int) -> int | None:
+        """Return the place of what computed the arrays that a row keeps; None if it keeps none."""
+        if self.before is None or number >= len(self._rows_before) or not self._keeps:
+            return None
+        row = self._rows_before[number]
+        return None if self.before.maker_of(row) is None else row.maker
 
     def columns(self) -> RowColumns:
         """Return all rows of the new store."""

@@ -116,7 +116,7 @@ class VerifyReport:
             parts.append(f"{number} {words}")
         extent = "whole" if self.how == HASHES else "complete"
         size = human(self.n_bytes)
-        lines = [f"{extent}: {size} ({self.how}); clips: {', '.join(parts)}"]
+        lines = [f"{extent}: {size} ({self.how}); rows: {', '.join(parts)}"]
         if self.how == LENGTHS:
             lines.append(
                 "every file is there and has its length; its bytes were not compared (--hash)"

@@ -113,6 +113,14 @@ def open_video(path: Path, *, has_chapters: bool = True) -> Iterator[OpenVideo]:
         yield OpenVideo(container, stream, n_errors)
 
 
+def errors_at_opening(path: Path, video: OpenVideo) -> int:
+    """Return how many errors were logged when a file was opened, without those about chapters."""
+    if not video.n_errors:
+        return 0
+    with open_video(path, has_chapters=False) as without_chapters:
+        return without_chapters.n_errors
+
+
 @contextmanager
 def open_sound(path: Path) -> Iterator[OpenVideo]:
     """Open a media file and choose its sound; BadVideo explains why there is none."""
@@ -270,7 +278,9 @@ def logged_errors() -> Iterator[CountErrors]:
                 if not lines:
                     return n_errors
                 for level, logger, _ in lines:
-                    n_errors += level <= logging.ERROR and name in ("", logger)
+                    # What reads bytes for a reader has no name.
+                    is_counted = not name or logger in ("", name)
+                    n_errors += level <= logging.ERROR and is_counted
                 lines.clear()
                 return n_errors
 

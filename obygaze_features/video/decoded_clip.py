@@ -116,15 +116,25 @@ class DecodedClip:
             "substituted": int(self.substituted.sum()),
             "total": self.total,
             "damaged": self.damaged,
+            "remarks": self.remarks,
         }
 
     def as_line(self) -> str:
         """Return the facts in one line."""
         height, width = self.shared_pictures.shape[1:3]
         line = f"{int(self.mask.sum())} of {self.total} pictures, {width} x {height}"
-        return (
-            f"{line}, {int(self.substituted.sum())} damaged" if self.damaged else line
-        )
+        return "; ".join([line, *self.remarks])
+
+    @property
+    def remarks(self) -> list[str]:
+        """Return what a reader should know: what is not in the film, damaged, or missing."""
+        remarks = [self.remark] if self.remark else []
+        n_damaged = int(self.substituted.sum())
+        if n_damaged:
+            remarks.append(f"{n_damaged} of {int(self.mask.sum())} frames damaged")
+        if self.is_incomplete:
+            remarks.append("frames are missing from the file")
+        return remarks
 
     def check(self, accept_damaged: bool = False) -> Self:
         """Return this clip, or raise BadVideo if a picture is damaged or missing.

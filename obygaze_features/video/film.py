@@ -47,7 +47,7 @@ from obygaze_features.video.source import (
 KEEP_BYTES = 256 * 1024 * 1024
 # The number of films of which a process keeps what it knows.
 CACHED_FILMS = 4
-SCHEMA = "obygaze-film-index/15"
+SCHEMA = "obygaze-film-index/16"
 _INDEX = tuple(item.name for item in fields(FrameIndex))
 
 # The arrays, numbers and texts of a file.
@@ -137,7 +137,7 @@ def open_film(
         identity = state_of(path, indexes)
         if indexes is None and identity.n_bytes <= KEEP_BYTES:
             source = _read(path, video, progress)
-            _remember(_ENDS_S, identity, _end_of(source.film.index))
+            _remember(_ENDS_S, identity, _end_of(source.film))
             yield source
             return
         film = _FILMS.get(identity)
@@ -167,20 +167,27 @@ def _remember(films: dict[FileState, T], identity: FileState, known: T) -> None:
 def pictures_end_s(
     path: Path, indexes: Path | None, progress: OnProgress = no_progress
 ) -> float:
-    """Return when the last picture of a film ends; NaN if it has no pictures."""
+    """Return when the last picture of a film ends; NaN if it has no pictures.
+
+    A film that is broken ends when its header says so, if that is later.
+    """
     known = _ENDS_S.get(state_of(path, indexes))
     if known is not None:
         return known
     try:
         with open_film(path, indexes, progress) as source:
-            return _end_of(source.film.index)
+            return _end_of(source.film)
     except FilmChanged:
         raise
     except BadVideo:
         return math.nan
 
 
-def _end_of(index: FrameIndex) -> float:
+def _end_of(film: IndexedFilm) -> float:
+    index = film.index
+    if film.broken:
+        # Its sound may be missing with its pictures.
+        return film.end_s(index)
     return float(index.times_s[-1]) + index.last_s
 
 
@@ -216,6 +223,14 @@ def film_index(
         index = source.film.index
         shape = source.decoder.height, source.decoder.width
         return index if index.is_certain else exact_index(source), shape
+
+
+def is_incomplete(path: Path, indexes: Path) -> bool:
+    """Return whether pictures are missing from a film, perhaps at its end: its file is broken."""
+    with open_film(path, indexes) as source:
+        film = source.film
+        whole = (0, film.index.frames)
+        return film.is_incomplete(film.index, whole, None, None)
 
 
 def exact_index(source: VideoSource) -> FrameIndex:

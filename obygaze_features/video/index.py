@@ -345,11 +345,11 @@ def n_distinct(values: Ints) -> int:
     return int(np.count_nonzero(steps)) + min(1, len(values))
 
 
-def clock_of(ticks: Ints, tick_s: float, origin_s: float | None) -> Floats | None:
+def clock_of(ticks: Ints, tick_s: float, origin_s: float) -> Floats | None:
     """Return when pictures change, from times that could not order the pictures; None if unknown.
 
     Complete and mostly different times are sorted; incomplete ones give an even step. No picture
-    is before 0; without an origin the first one is at 0.
+    is before 0.
     """
     (with_time,) = np.nonzero(ticks != NO_PTS)
     if len(with_time) < 2:
@@ -365,8 +365,7 @@ def clock_of(ticks: Ints, tick_s: float, origin_s: float | None) -> Floats | Non
             return None
         clock = earliest + (np.arange(len(ticks)) - first) * step
     clock *= tick_s
-    first_s = float(clock[0])
-    return clock - (first_s if origin_s is None else min(origin_s, first_s))
+    return clock - min(origin_s, float(clock[0]))
 
 
 def each_second(times_s: Floats, rate: float) -> Ints:

@@ -19,6 +19,7 @@ from obygaze_features.video.container import (
     av,
     clock_zero,
     demux,
+    errors_at_opening,
     logged_errors,
     open_video,
 )
@@ -120,8 +121,8 @@ def _order_of(values: Ints) -> Ints | None:
 class IndexedFilm:
     """What is known of a video file without opening it.
 
-    `broken` is true if the container is damaged or the file is cut short, `declared_s` the duration
-    in the file's header (0 if it has none). `offset` is where each packet begins in the file. The
+    `broken` is true if the container is damaged or the file is cut short, `declared_s` when it ends
+    by its header (0 if that does not say it). `offset` is where each packet begins in the file. The
     index of a film that has a `folder` is kept there; `decoded` is known once such a film has been
     decoded. `takes_key_twice` tells that its decoder reads the pictures before a key frame if this
     comes twice.
@@ -203,10 +204,10 @@ def read_packets(
 
     `progress` is called for each packet.
     """
-    container, stream, n_errors = video
-    declared_s = declared_length(container, stream)
+    container, stream, _ = video
+    declared_s = declared_end(container, stream)
     seen = _read_packets(container, stream, packets, progress)
-    if n_errors:
+    if errors_at_opening(path, video):
         seen = _with_errors_at_opening(path, seen, progress)
     table = seen.table
     if not len(table):
@@ -234,12 +235,16 @@ def read_packets(
     return IndexedFilm(index, broken, declared_s, table["offset"].copy())
 
 
-def declared_length(container: Any, stream: Any) -> float:
-    """Return the duration in the header of a file; 0 if it is not there."""
+def declared_end(container: Any, stream: Any) -> float:
+    """Return when a film ends by the header of its file; 0 if it is not there."""
+    begins_s = 0.0
+    if stream.start_time is not None:
+        # Pictures may begin later than the sound, and the file with it.
+        begins_s = float(stream.start_time * stream.time_base) - clock_zero(container)
     if stream.frames and stream.average_rate:
-        return float(stream.frames / stream.average_rate)
+        return begins_s + float(stream.frames / stream.average_rate)
     if stream.duration:
-        return float(stream.duration * stream.time_base)
+        return begins_s + float(stream.duration * stream.time_base)
     return (container.duration or 0) / float(av().time_base)
 
 
@@ -262,12 +267,8 @@ def _with_errors_at_opening(path: Path, seen: _Seen, progress: OnProgress) -> _S
     """Return the packets of a film of which errors were reported when it was opened.
 
     FFmpeg reads the first packets then, and does not repeat what it reports of them unless they are
-    read again, from the first key frame on. If it says nothing of any packet, each may be damaged,
-    unless the errors are about chapters.
+    read again, from the first key frame on. If it says nothing of any packet, each may be damaged.
     """
-    with open_video(path, has_chapters=False) as video:
-        if not video.n_errors:
-            return seen
     with suppress(av().FFmpegError), open_video(path) as (container, stream, _):
         container.seek(0)
         again = _read_packets(container, stream, None, progress)
@@ -398,7 +399,7 @@ def _index_of(seen: _Seen, container: Any, stream: Any) -> FrameIndex:
                 clock_s = clock_of(pts[shown], tick, origin_s)
     else:
         # The times of showing in AVI are guessed, but the length of each slot is known.
-        clock_s = clock_of(table["dts"][shown], tick, None)
+        clock_s = clock_of(table["dts"][shown], tick, origin_s)
     unused = np.zeros(len(pts), dtype=np.bool_)
     contradicted = unused
     if seen.pictures is not None and order is not None:

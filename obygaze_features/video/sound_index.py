@@ -33,6 +33,7 @@ from obygaze_features.video.container import (
     no_progress,
     open_sound,
 )
+from obygaze_features.video.damage import first_doubtful_byte
 from obygaze_features.video.film import (
     KEEP_BYTES,
     FileState,
@@ -46,7 +47,7 @@ from obygaze_features.video.packets import PacketTable
 from obygaze_features.video.resample import Samples, mixed, resampler
 from obygaze_features.video.source import ERR_DETECT, PacketReader
 
-SCHEMA = "obygaze-sound-index/2"
+SCHEMA = "obygaze-sound-index/3"
 SECTION_S = 10
 # A decoder begins so long before the first sample that is used, and a section has so much more on
 # both sides as a resampler may need.
@@ -228,6 +229,10 @@ def _read(
     is_head = np.logical_and.accumulate(damaged)
     samples[is_head] = 0
     damaged[is_head] = False
+    if container.format.name == "avi":
+        # The container counts samples: all behind a missing one would be at other times.
+        first = first_doubtful_byte(path, 0, len(container.streams))
+        damaged |= np.asarray(rows.offset) >= first
     if not samples.any():
         message = "no sound can be decoded"
         raise BadVideo(message, path=path, stage="decode", reason="no-sound")

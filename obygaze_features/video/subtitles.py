@@ -1,4 +1,4 @@
-"""The subtitles inside a video, on the clock of its clips; and how long its header says it is."""
+"""The subtitles inside a video, on the clock of its clips; and when it ends by its header."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 from obygaze_features.core.cues import Cue, ass_text
 from obygaze_features.video.container import (
     BadVideo,
+    OpenVideo,
     av,
     clock_zero,
     demux,
+    errors_at_opening,
+    logged_errors,
     open_video,
 )
-from obygaze_features.video.packets import declared_length
+from obygaze_features.video.packets import declared_end
 
 
 class Embedded(NamedTuple):
@@ -21,7 +24,7 @@ class Embedded(NamedTuple):
     Attributes:
         cues: The cues.
         stream: Which of its streams they are, if there are several of text.
-        length_s: How many seconds the video has, as its header says; 0 if it does not.
+        length_s: When the video ends, as its header says; 0 if it does not.
     """
 
     cues: list[Cue]
@@ -40,7 +43,7 @@ def read_embedded(path: Path) -> Embedded:
         # Headers have it in microseconds, which a float does not hold exactly.
         zero = Fraction(clock_zero(container)).limit_denominator(10**6)
         cues = []
-        for packet in demux(container, stream):
+        for packet in _packets(video, stream, path):
             try:
                 shown = stream.codec_context.decode2(packet)
             except av().FFmpegError as error:
@@ -57,14 +60,33 @@ def read_embedded(path: Path) -> Embedded:
             cues.append(Cue(start_s, start_s + length_s, "\n".join(lines)))
         if not cues:
             raise _no_words("its subtitles have no cues", path)
-        video_s = declared_length(container, video.stream)
+        video_s = declared_end(container, video.stream)
     return Embedded(cues, name, video_s)
 
 
+def _packets(video: OpenVideo, stream: Any, path: Path) -> list[Any]:
+    """Return the packets of a stream; raise an error if the reader says that some may be missing.
+
+    What is said in a part of a film that is not there would count as silence.
+    """
+    error = _no_words(
+        "the video is damaged or incomplete, so that words may be missing", path
+    )
+    with logged_errors() as count_errors:
+        try:
+            packets = list(demux(video.container, stream))
+        except av().FFmpegError as reason:
+            raise error from reason
+        n_errors = count_errors(video.container.format.name)
+    if n_errors or errors_at_opening(path, video):
+        raise error
+    return packets
+
+
 def length_of(path: Path) -> float:
-    """Return how many seconds a video has, as its header says; 0 if it does not."""
+    """Return when a video ends, as its header says; 0 if it does not."""
     with open_video(path) as video:
-        return declared_length(video.container, video.stream)
+        return declared_end(video.container, video.stream)
 
 
 def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:

@@ -56,6 +56,8 @@ MAX_BYTES = 1_000_000
 BEST_OF_FOLDS = "best_of_folds"
 # What says which clips are taken, and as what.
 CHOICES_OF_CLIPS = frozenset(("data", "data.where", "data.view"))
+# Of a task, what says which clips are positive and which are negative.
+CLASSES_OF_TASK = frozenset(("classes", "positive", "negative", "column", "values"))
 # What says which tasks are run.
 CHOICES_OF_TASKS = ("grid.train", "grid.test", "grid.pairs", "report.contrast")
 
@@ -141,14 +143,22 @@ def parse_protocol(
 
 
 def _without_words_on_changed_tasks(
-    protocol: Protocol, changed_keys: Iterable[str]
+    protocol: Protocol, changed_keys: Collection[str]
 ) -> Protocol:
-    """Return a protocol without what it asks and a paper prints of a task that was changed."""
+    """Return a protocol without what it asks and a paper prints of a task that was changed.
+
+    Its title is that of other classes, too, but where it was typed.
+    """
     changed: set[str] = set()
+    tasks = dict(protocol.tasks)
     for key in changed_keys:
         section, *names = key.split(".")
-        if section == "tasks":
-            changed.update(names[:1] or protocol.tasks)
+        if section != "tasks":
+            continue
+        changed.update(names[:1] or protocol.tasks)
+        is_of_classes = len(names) > 1 and names[1] in CLASSES_OF_TASK
+        if is_of_classes and f"tasks.{names[0]}.title" not in changed_keys:
+            tasks[names[0]] = replace(tasks[names[0]], title="")
     printed = []
     for value in protocol.paper:
         if changed.isdisjoint((value.train, value.test)):
@@ -159,7 +169,7 @@ def _without_words_on_changed_tasks(
             question = replace(question, text="")
         questions.append(question)
     report = replace(protocol.report, questions=tuple(questions))
-    return replace(protocol, paper=tuple(printed), report=report)
+    return replace(protocol, tasks=tasks, paper=tuple(printed), report=report)
 
 
 def _parse_change(change: str) -> tuple[str, Any]:

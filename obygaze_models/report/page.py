@@ -29,6 +29,7 @@ from obygaze_models.report.sections import Section, sections_of, sentence_of_con
 from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
 from obygaze_models.runner.summary import (
     answer,
+    counted_as,
     first_question,
     has_levels,
     short,
@@ -238,7 +239,9 @@ def _scale(run: ReportRun) -> Iterator[str]:
             text += (
                 " (the share of positive clips in a fold, more where a fold has few)"
             )
-        yield f"{text}; in perfect order they have 1."
+        # Annotators of a clip may contradict each other, and the clip has one place.
+        most = "at most 1" if counted_as(run) == "row" else "1"
+        yield f"{text}; in perfect order they have {most}."
     if cell.has_interval(run.ranking):
         yield (
             f"The interval says how the value depends on the {count(cell.n_films, 'film')} that "

@@ -127,17 +127,31 @@ class ClipNumbers:
         """
         id_of_row = about_ids or {}
         about: dict[tuple[str, str], tuple[str, str]] = {}
+        # Runs may have other rows of one clip, and so another first one.
+        same_as: dict[tuple[str, str], tuple[str, str]] = {}
+
+        def first_of(row: tuple[str, str]) -> tuple[str, str]:
+            while row in same_as:
+                row = same_as[row]
+            return row
+
         for run in runs:
-            for film, row_id in map(_clip_of, run.predictions):
-                about[film, row_id] = (film, id_of_row.get(row_id, row_id))
+            of_run = dict.fromkeys(map(_clip_of, run.predictions))
+            film_of = {row_id: film for film, row_id in of_run}
+            clip_of_row = run.about.get("clip_of_row", {})
+            for film, row_id in of_run:
+                name = (film, id_of_row.get(row_id, row_id))
+                about[film, row_id] = name
+                clip_id = clip_of_row.get(row_id, row_id)
+                for row in ((film, row_id), (film_of.get(clip_id, film), clip_id)):
+                    one, two = sorted((first_of(name), first_of(row)))
+                    if one != two:
+                        same_as[two] = one
         ordered = sorted(set(about.values()))
         films = np.array([film for film, _ in ordered], dtype=np.str_)
         numbers = {name: number for number, name in enumerate(ordered)}
-        clip_of_row: dict[str, str] = {}
-        for run in runs:
-            clip_of_row |= run.about.get("clip_of_row", {})
-        clips = [f"{film} {clip_of_row.get(name, name)}" for film, name in ordered]
         number_of = {row: numbers[name] for row, name in about.items()}
+        clips = [" ".join(first_of(name)) for name in ordered]
         return cls(number_of, films, numbers_of(clips))
 
 

@@ -9,6 +9,7 @@ from importlib import import_module
 from itertools import combinations, permutations, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,14 +35,16 @@ from obygaze.audits.eat import audit_eat
 from obygaze.audits.levels import audit_levels
 from obygaze.audits.reliability import audit_reliability
 from obygaze.films.agreement import measure_agreement
+from obygaze.films.clip_spans import read_clip_spans
 from obygaze.films.exchange import export_segments
+from obygaze.films.mark_tables import Marks, Segment
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.planning import ChosenBackbone, plan_stores
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.folds import assign_folds
-from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.io import read_manifest, rows_to_csv, write_manifest
 from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, unannotated_id
 from obygaze_features.manifest.overview import summarize
@@ -70,11 +73,14 @@ from obygaze_models.models.concept_report import concept_quality, shift_test
 from obygaze_models.models.erasure import fit_eraser
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
+from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.page import chapter_of
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.scores import expected_random
 from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.summary import cells_of
+from obygaze_models.runner.tables import ClipNumbers
 
 ANNOTATORS = ("ada", "ben", "cleo")
 LENGTH_S = 6.0
@@ -212,6 +218,32 @@ def test_audits_of_a_manifest_count_clips(labelled: list[Labelled]) -> None:
     assert compute_stats(several).different_clips == len(labelled)
 
 
+@pytest.mark.parametrize(
+    ("ids", "names", "n_clips"),
+    [
+        ("lake-1.A lake-2.A lake-1.B lake-2.B", "A A B B", 2),
+        # The annotators were given other names, and their ids kept those of before.
+        ("lake-1.ada lake-2.ada lake-1.ben lake-2.ben", "A A B B", 4),
+        ("1 2 3 4", "A A B B", 4),
+        ("1 2 3 4", "A A A A", 4),
+    ],
+)
+def test_an_import_says_that_no_clip_has_rows_of_two_annotators(
+    tmp_path: Path, ids: str, names: str, n_clips: int
+) -> None:
+    """Each of two people's rows was a clip, and nothing said that they are about the same ones."""
+    lines = ["clip_id,movie_id,annotator,rating"]
+    for clip_id, name in zip(ids.split(), names.split(), strict=True):
+        lines.append(f"{clip_id},lake,{name},1")
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(lines) + "\n", "utf-8")
+    saved = read(table).save("films", workspace=tmp_path)
+    assert compute_stats(saved.manifest).different_clips == n_clips
+    are_apart = n_clips == 4 and len(set(names.split())) == 2
+    said = [note for note in saved.notes if "no clip has rows of two of the 2" in note]
+    assert len(said) == are_apart
+
+
 def with_watched(manifest: Manifest, names: tuple[str, ...] = ANNOTATORS) -> Manifest:
     """The manifest with rows that say which films its annotators watched, all of each."""
     rows = []
@@ -225,6 +257,29 @@ def with_watched(manifest: Manifest, names: tuple[str, ...] = ANNOTATORS) -> Man
         extra = {**clip.extra, "start_frame": "", "comment": ""}
         of_clips.append(replace(clip, extra=extra))
     return replace(manifest, clips=(*rows, *of_clips), columns=columns)
+
+
+def check_spans(folder: Path, several: Manifest, watched: Manifest) -> None:
+    """Marks are projected on clips: a film that was watched was one more, with all its marks."""
+    marks = [Segment(film, "ada", 0, 10**6, "S") for film in several.films]
+    of_films = Marks(tuple(marks), dict.fromkeys(several.films, Fraction(25)))
+    expected = [
+        (clip.clip_id, 250 * clip.scene, 250 * clip.scene + 249)
+        for clip in several
+        if clip.scene is not None
+    ]
+    for manifest in (several, watched):
+        clips = []
+        for clip in manifest:
+            if clip.scene is not None:
+                start_s = 10.0 * clip.scene
+                clip = replace(clip, start_s=start_s, end_s=start_s + 10)
+            clips.append(clip)
+        table = folder / "spans.csv"
+        table.write_bytes(rows_to_csv(manifest.with_clips(clips)))
+        spans = read_clip_spans(table, of_films)
+        found = [(span.clip_id, span.start_frame, span.end_frame) for span in spans]
+        assert found == expected
 
 
 @pytest.mark.usefixtures("no_intervals")
@@ -254,6 +309,7 @@ def test_what_was_watched_is_no_clip(tmp_path: Path, labelled: list[Labelled]) -
     assert [*plans[0].clips] == [*plans[1].clips]
     n_watched = len(watched) - len(several)
     assert plans[0].notes == [f"not extracted: {n_watched} rows of what was watched"]
+    check_spans(tmp_path, several, watched)
     folds = {}
     for manifest in (watched, several) if len(several.films) > 1 else ():
         path = here.new_manifest("films")
@@ -847,8 +903,10 @@ def test_values_are_the_same_since_annotators_agree(tmp_path: Path) -> None:
     one_pair = (*ONE_PAIR, 'grid.models=["ridge"]', 'grid.baselines=["random"]')
     intervals = []
     precisions = []
-    for manifest in (single, several):
+    for manifest, most in ((single, "1"), (several, "at most 1")):
         run = run_on(tmp_path, quick("honest", *one_pair), manifest, {"x": store})
+        limits = " ".join(chapter_of(ReportRun.of(run)).limits)
+        assert f"; in perfect order they have {most}." in limits
         for row in run.results:
             is_asked = (row["model"], row["metric"]) == ("ridge", "auc")
             if is_asked and not row["film"] and not row["against_model"]:
@@ -903,6 +961,64 @@ def test_runs_are_compared_on_clips_whoever_labelled_them(tmp_path: Path) -> Non
         assert (of_one.n_clips, of_other.n_clips) == (n_clips, n_clips)
         if name == "ada":
             assert (of_other.value, of_other.difference) == (of_one.value, 0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    CLIPS,
+    st.lists(
+        st.lists(st.sampled_from(ANNOTATORS), unique=True, min_size=1),
+        min_size=1,
+        max_size=4,
+    ),
+)
+def test_a_clip_has_one_place_in_runs_of_some_of_its_annotators(
+    labelled: list[Labelled], annotators_of_runs: list[list[str]]
+) -> None:
+    """`c.ben` was the first row of its clip in one run, and `c.ada` in another one.
+
+    Together they had two places in the order of a comparison, and in turn two values.
+    """
+    several = manifest_of(labelled, by_annotator=True)
+    runs: Any = []
+    # For each clip, the annotators that a run says are about one clip.
+    together: dict[str, list[set[str]]] = {}
+    for annotators in annotators_of_runs:
+        rows = [
+            clip
+            for name in annotators
+            for clip in several
+            if clip.extra["annotator"] == name
+        ]
+        if not rows:
+            continue
+        table = clip_table(several.with_clips(rows), Data(view="raw"))
+        predictions = [
+            {"movie_id": clip.movie_id, "clip_id": clip.clip_id} for clip in rows
+        ]
+        about = {"clip_of_row": dict(table.clip_of)}
+        runs.append(SimpleNamespace(predictions=predictions, about=about))
+        for clip_id in {unannotated_id(clip) for clip in rows}:
+            names = {
+                clip.extra["annotator"]
+                for clip in rows
+                if unannotated_id(clip) == clip_id
+            }
+            groups = together.setdefault(clip_id, [])
+            for group in [group for group in groups if group & names]:
+                groups.remove(group)
+                names |= group
+            groups.append(names)
+    assume(runs)
+    found = ClipNumbers.of(runs)
+    rows_of_place: dict[int, set[str]] = {}
+    for (_, row_id), number in found.number_of.items():
+        rows_of_place.setdefault(int(found.clips[number]), set()).add(row_id)
+    expected = []
+    for clip_id, groups in together.items():
+        for names in groups:
+            expected.append({f"{clip_id}.{name}" for name in names})
+    assert sorted(map(sorted, rows_of_place.values())) == sorted(map(sorted, expected))
 
 
 class Layout(NamedTuple):

@@ -15,14 +15,18 @@ from support.seeds import amount
 from support.stores import a_recipe, made_store
 from support.written_stores import check_store, lasting_bytes
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Row, Store, open_store
+from obygaze_features.store import Row, Store, export_features, open_store
 from obygaze_features.store.changing import join
-from obygaze_features.store.records import ManifestMark
+from obygaze_features.store.describing import describe_store
+from obygaze_features.store.publishing import citation_file, croissant_of, full_card
+from obygaze_features.store.records import UNKNOWN_FILM, ManifestMark
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN
+from obygaze_features.store.verifying import verify
 
 CLIPS = ("alba-1", "alba-2", "brug-1", "brug-2", "casa-1")
 # The hashes of files: a film may be replaced between two extractions.
@@ -227,3 +231,62 @@ def test_stores_of_the_same_rows_are_joined_whatever_the_manifest_has_become(
         stores.append(made)
     made_of_both = join(stores, tmp_path / "both", workspace=here)
     assert list(open_store(made_of_both.path).rows) == rows
+
+
+@settings(max_examples=10, deadline=None)
+@given(has_films=st.booleans(), n_arrays=st.integers(2, 3), has_another=st.booleans())
+def test_arrays_of_one_store_are_of_the_same_clips(
+    has_films: bool, n_arrays: int, has_another: bool
+) -> None:
+    """Only of two stores nobody knows more than the ids."""
+    film = "lake" if has_films else UNKNOWN_FILM
+    rows = [Row(clip, film) for clip in CLIPS]
+    names = ["a", "b", "c"][:n_arrays]
+    values = {name: np.ones((len(rows), 2), np.float32) for name in names}
+    with tempfile.TemporaryDirectory() as name:
+        here = Workspace(Path(name))
+        made_store(here.root / "one", rows, values)
+        parts = [f"{here.root}/one:{array}" for array in names]
+        if has_another:
+            recipe = a_recipe(backbone={"name": "other"})
+            made_store(here.root / "two", rows, {"d": values["a"]}, recipe=recipe)
+            parts.append(f"{here.root}/two:d")
+        made = join(parts, here.root / "both", workspace=here)
+        said = [text for text in made.warnings if "by their ids alone" in text]
+        assert len(said) == (has_another and not has_films)
+
+
+@settings(max_examples=10, deadline=None)
+@given(n_clips=st.integers(1, 3), n_annotators=st.integers(1, 3))
+def test_what_is_said_of_a_store_never_calls_rows_clips(
+    n_clips: int, n_annotators: int
+) -> None:
+    """A card, a publication and an export said that 18 clips of two annotators are 36."""
+    clips = []
+    for number in range(n_clips):
+        for annotator in ("ada", "bob", "cyd")[:n_annotators]:
+            name = f"{CLIPS[number]}.{annotator}"
+            extra = {"annotator": annotator}
+            times = (float(number), number + 1.0)
+            clips.append(Clip(name, "lake", None, "", *times, extra=extra))
+    manifest = Manifest("made-up", Header("made-up"), tuple(clips), ("annotator",))
+    rows = [Row(clip.clip_id, "lake", clip.start_s, clip.end_s) for clip in clips]
+    vectors = np.ones((len(rows), 2), np.float32)
+    with tempfile.TemporaryDirectory() as name:
+        here = Workspace(Path(name))
+        write_manifest(manifest, here.manifest(manifest.name))
+        store = made_store(here.root / "stores" / "s", rows, {"clip": vectors})
+        exported = export_features(store, here.root / "x.npz", "npz", workspace=here)
+        unit = "row" if n_annotators > 1 else "clip"
+        assert f": {count(len(rows), unit)}, clip" in str(exported)
+        assert count(len(rows), unit) in str(describe_store(store, workspace=here))
+        texts = [
+            *map(str, (exported, describe_store(store, workspace=here))),
+            str(verify(store, hashes=True, workspace=here)),
+            full_card(store).decode(),
+            croissant_of(store).decode(),
+            citation_file(store, ["Ada"]),
+        ]
+    if n_annotators > 1:
+        for text in texts:
+            assert count(len(rows), "clip") not in text

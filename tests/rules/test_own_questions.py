@@ -383,6 +383,7 @@ def test_what_is_printed_and_asked_of_a_task_is_not_said_of_another_of_its_name(
         'schema = "obygaze-protocol/1"',
         "[tasks.a]",
         "positive = 'mood == joy'",
+        "title = 'happy against sad'",
         "[models.ridge]",
         'kind = "ridge"',
         "[grid]",
@@ -401,7 +402,7 @@ def test_what_is_printed_and_asked_of_a_task_is_not_said_of_another_of_its_name(
     ours = tmp_path / "ours.toml"
     ours.write_text("\n".join(lines))
     same = tmp_path / "same.toml"
-    same.write_text("\n".join(lines[:3] + lines[3:6]))
+    same.write_text("\n".join(lines[:7]))
     other = tmp_path / "other.toml"
     other.write_text(same.read_text().replace("joy", "fear"))
     moods = ("joy", "fear")
@@ -422,6 +423,12 @@ def test_what_is_printed_and_asked_of_a_task_is_not_said_of_another_of_its_name(
             found = with_tasks(protocol, words, manifest)
             assert "happy" not in str(found.report.questions)
             assert not found.paper
+            # The title stood in tables, and on the card of a kept model.
+            assert found.tasks["a"].title == ""
+    typed = load_protocol(ours, ["tasks.a.title=afraid", "tasks.a.positive=mood==fear"])
+    assert typed.tasks["a"].title == "afraid"
+    in_folds = load_protocol(ours, ["tasks.a.folds=by-film", "splits.kind=published"])
+    assert in_folds.tasks["a"].title == "happy against sad"
     assert load_protocol(ours, ["tasks.b.positive=mood == fear"], ["a", "b"]).paper
 
 

@@ -76,9 +76,13 @@ def test_a_video_is_named_whose_file_is_another_one(
     lengths=st.fixed_dictionaries(dict.fromkeys(["alba", "brug"], LENGTHS)),
     in_store=st.fixed_dictionaries(dict.fromkeys(["alba", "brug"], LENGTHS)),
     n_segments=st.integers(0, 3),
+    has_own_files=st.booleans(),
 )
 def test_a_segment_has_the_file_of_the_windows_of_its_film(
-    lengths: dict[str, int | None], in_store: dict[str, int | None], n_segments: int
+    lengths: dict[str, int | None],
+    in_store: dict[str, int | None],
+    n_segments: int,
+    has_own_files: bool,
 ) -> None:
     rows = []
     for film, length in in_store.items():
@@ -87,16 +91,30 @@ def test_a_segment_has_the_file_of_the_windows_of_its_film(
     clips = []
     for film in ("alba", "brug", "cirk"):
         for number in range(n_segments):
-            clips.append(Clip(f"{film}-ada-{number}", film, None, f"{film}.mp4"))
+            times = (float(number), number + 1.0)
+            clips.append(
+                Clip(f"{film}-ada-{number}", film, None, f"{film}.mp4", *times)
+            )
+    # A clip in a file of its own says nothing of the file of its film.
+    if has_own_files:
+        in_film = {"film_start_s": "7", "film_end_s": "9"}
+        for number, clip in enumerate(clips):
+            video = f"{clip.movie_id}-{number}.mp4"
+            clips[number] = Clip(
+                clip.clip_id, clip.movie_id, None, video, extra=in_film
+            )
     expected = []
     for film, length in lengths.items():
-        if n_segments and None not in (length, in_store[film]):
+        is_known = None not in (length, in_store[film])
+        if n_segments and is_known and not has_own_files:
             expected += [f"{film}.mp4"] if length != in_store[film] else []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for film, length in lengths.items():
             if length is not None:
                 (folder / f"{film}.mp4").write_bytes(b"x" * length)
+        for clip in clips if has_own_files else ():
+            (folder / clip.video).write_bytes(b"x" * 7)
         vectors = np.ones((len(rows), 2), np.float32)
         store = made_store(folder / "store", rows, {"clip": vectors})
         found = replaced_videos(clips, str(folder), store.table)

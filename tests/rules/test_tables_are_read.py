@@ -12,10 +12,13 @@ import io
 import re
 import tempfile
 import warnings
+import zipfile
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
+import xlsxwriter
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from support.cli import ROOT
@@ -25,11 +28,16 @@ from obygaze_features.core.clip_ids import clip_ids
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import header_of, number_of_cell, read_table
+from obygaze_features.core.written_tables import write_table
 from obygaze_features.manifest.adapters.csv_table import read as read_clips
 from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.io import read_manifest, write_manifest
+from obygaze_features.manifest.listing import manifest_columns
+from obygaze_features.manifest.model import Clip, Header, Manifest, clock
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import export_features, import_features, open_store
+from obygaze_features.store.importing.features import Imported
 
 # Words of people, without what would make a cell a number.
 WORDS = st.sampled_from(
@@ -351,6 +359,89 @@ def test_frames_of_a_table_are_times_or_refused(
         assert (clip.start_s, clip.end_s) == expected
 
 
+FRAME_COLUMNS = ("start_frame", "end_frame")
+
+
+@settings(parent=SLOW, max_examples=40)
+@given(
+    rate=st.sampled_from((Fraction(24000, 1001), Fraction(25), Fraction(30))),
+    first=st.integers(0, 200_000),
+    column=st.sampled_from((*FRAME_COLUMNS, "start_s", "end_s")),
+    later=st.sampled_from((0, 3, 25, 1000)),
+    way=st.sampled_from(("in its film", "linked", "a file of its own")),
+)
+def test_frames_or_times_that_are_corrected_in_an_exported_table_are_read_or_refused(
+    tmp_path: Path, rate: Fraction, first: int, column: str, later: int, way: str
+) -> None:
+    """Who corrected frames in Excel had the old times in films, players and stores."""
+    frames = {"start_frame": first, "end_frame": first + 1999}
+    times = {
+        "start_s": float(first / rate),
+        "end_s": float((first + 2000) / rate),
+    }
+    if column in frames:
+        frames[column] += later
+    else:
+        times[column] += float(later / rate)
+    extra = {name: str(frame) for name, frame in frames.items()}
+    extra["framerate"] = frame_rate_text(rate)
+    video = ""
+    start_s, end_s = times["start_s"], times["end_s"]
+    if way == "linked":
+        video = "lake.mp4"
+        extra["video_name"] = ""
+    if way == "a file of its own":
+        video = "lake-1.mp4"
+        extra |= {"film_start_s": repr(start_s), "film_end_s": repr(end_s)}
+        start_s = end_s = None
+    clip = Clip("a-1", "lake", None, video, start_s, end_s, extra=extra)
+    edited = Manifest("m", Header("d"), (clip,), tuple(extra))
+    path = write_table(tmp_path / "edited.csv", edited.cells_by_column(), force=True)
+    if later:
+        with pytest.raises(FixInput) as refused:
+            read_clips(path)
+        assert "empty those that are wrong" in refused.value.details[0]
+        return
+    (back,) = read_clips(path).manifest
+    assert span_in_film(back) == (times["start_s"], times["end_s"])
+
+
+@settings(parent=SLOW, max_examples=40)
+@given(
+    starts=st.lists(st.integers(0, 7_000_000), min_size=1, max_size=3, unique=True),
+    column=st.sampled_from(("start_s", "end_s", "start", "end")),
+    later_ms=st.sampled_from((0, 2, 40, 1000, 60_000)),
+    form=st.sampled_from(FORMS),
+)
+def test_a_time_that_is_corrected_in_a_shown_table_is_read_or_refused(
+    tmp_path: Path,
+    starts: list[int],
+    column: str,
+    later_ms: int,
+    form: tuple[str, str, str],
+) -> None:
+    """`manifest show -o` writes clock times beside seconds: who corrected one had the old times."""
+    clips = []
+    for number, start_ms in enumerate(starts):
+        times = (start_ms / 1000, start_ms / 1000 + 900)
+        clips.append(Clip(f"lake-{number}", "lake", start_s=times[0], end_s=times[1]))
+    shown = manifest_columns(Manifest("m", Header("d"), tuple(clips)))
+    rows = [[str(cell) for cell in row] for row in zip(*shown.values(), strict=True)]
+    name = "start_s" if column.startswith("start") else "end_s"
+    corrected_s = getattr(clips[-1], name) + later_ms / 1000
+    is_clock = column != name
+    new_cell = clock(corrected_s, 3) if is_clock else repr(corrected_s)
+    rows[-1][[*shown].index(column)] = new_cell
+    path = written(tmp_path, [[*shown], *rows], form, "\n")
+    try:
+        *_, last = read_clips(path).manifest
+    except FixInput:
+        assert later_ms
+        return
+    assert not later_ms
+    assert getattr(last, name) == pytest.approx(corrected_s, abs=0.0006)
+
+
 @SLOW
 @given(
     rates=st.lists(
@@ -417,6 +508,113 @@ def test_times_in_a_file_that_is_named_are_said_so_and_no_join_names_one(
     assert any("have their own: video_name" in text for text in joined.warnings)
     spans = [span_in_film(clip) for clip in joined.manifest]
     assert spans == [(60.0, 70.0), (70.0, 80.0)]
+
+
+def store_of_numbers(folder: Path, table: list[list[str]], form: str) -> Imported:
+    """The import of a table as features."""
+    if form == "xlsx":
+        path = write_workbook(folder / "t.xlsx", {"A": table})
+        return import_features("xlsx", path, folder / "store", workspace=folder)
+    path = written(folder, table, ("utf-8", form, ""), "\n")
+    return import_features("csv", path, folder / "store", workspace=folder)
+
+
+@SLOW
+@given(
+    numbers=st.lists(
+        st.sampled_from(["1,234", "-12,500", "856", "0,5", "1234,500", "2,25"]),
+        min_size=2,
+        max_size=5,
+    ),
+    column=st.sampled_from(["v0", "start_s"]),
+    form=st.sampled_from([";", "\t", "|", "xlsx"]),
+)
+@example(numbers=["1,234", "987"], column="v0", form="\t")
+def test_features_that_may_be_thousands_are_named(
+    numbers: list[str], column: str, form: str
+) -> None:
+    if (column, form) == ("start_s", "xlsx"):
+        numbers = [number for number in numbers if "," not in number] or ["7"]
+    header = ["clip_id", "movie_id", "w", column]
+    rows = [[f"a-{n}", "a", "1", number] for n, number in enumerate(numbers)]
+    doubtful = [number for number in numbers if "," in number]
+    is_doubtful = bool(doubtful) and {*doubtful} <= {"1,234", "-12,500"}
+    with tempfile.TemporaryDirectory() as name:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            imported = store_of_numbers(Path(name), [header, *rows], form)
+        store = open_store(imported.path)
+        if column == "v0":
+            read = store["clip"].values[:, 1].tolist()
+        else:
+            read = [row.start_s for row in store.rows]
+    # What is said is how the numbers were read.
+    expected = [float(number.replace(",", ".")) for number in numbers]
+    np.testing.assert_allclose(read, expected, rtol=1e-6)
+    said = [str(one.message) for one in found]
+    assert ["in the column" in text for text in said] == [True] * is_doubtful
+
+
+def without_values(path: Path) -> Path:
+    """A spreadsheet whose formulas have no values, as openpyxl saves it."""
+    saved = path.with_name(f"saved-{path.name}")
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(saved, "w") as copy:
+        for name in archive.namelist():
+            data = archive.read(name)
+            copy.writestr(name, re.sub(rb"</f><v>[^<]*</v>", b"</f><v/>", data))
+    return saved
+
+
+@SLOW
+@given(
+    cells=st.lists(st.sampled_from(["3", "S", "", "="]), min_size=1, max_size=6),
+    column=st.sampled_from(["start_s", "level", "Note"]),
+)
+@example(cells=["3", "="], column="start_s")
+def test_a_formula_without_a_value_is_no_empty_cell(
+    tmp_path: Path, cells: list[str], column: str
+) -> None:
+    """Clips whose times were formulas became their whole films, once openpyxl had saved them."""
+    path = tmp_path / "t.xlsx"
+    book = xlsxwriter.Workbook(str(path))
+    sheet = book.add_worksheet("A")
+    sheet.write_row(0, 0, ["clip_id", column])
+    for row, cell in enumerate(cells, start=1):
+        sheet.write_string(row, 0, f"c{row}")
+        if cell == "=":
+            sheet.write_formula(row, 1, "=2+5", None, 7)
+        else:
+            sheet.write_string(row, 1, cell)
+    book.close()
+    texts = ["7" if cell == "=" else cell for cell in cells]
+    computed = read_table(path, required=("clip_id",))
+    assert [row[column] for row in computed.rows] == texts
+    saved = without_values(path)
+    if "=" in cells:
+        first = f"B{cells.index('=') + 2}"
+        with pytest.raises(FixInput, match=f"the formula in {first} of the sheet 'A'"):
+            read_table(saved, required=("clip_id",))
+    else:
+        read = read_table(saved, required=("clip_id",))
+        assert [row[column] for row in read.rows] == texts
+
+
+def test_a_formula_may_give_an_empty_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.xlsx"
+    book = xlsxwriter.Workbook(str(path))
+    sheet = book.add_worksheet("A")
+    sheet.write_row(0, 0, ["clip_id", "level"])
+    sheet.write_string(1, 0, "c1")
+    sheet.write_formula(1, 1, '=IF(A1="x","S","")', None, "S")
+    book.close()
+    # As Excel writes the result of this formula.
+    saved = tmp_path / "saved.xlsx"
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(saved, "w") as copy:
+        for name in archive.namelist():
+            data = archive.read(name)
+            copy.writestr(name, data.replace(b"</f><v>S</v>", b"</f><v></v>"))
+    (row,) = read_table(saved, required=("clip_id",)).rows
+    assert row["level"] == ""
 
 
 @SLOW

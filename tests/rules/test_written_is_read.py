@@ -426,7 +426,7 @@ class Places:
                 rows = open_store(place).record.rows
                 # Without times, all rows of one video may be of the clip that is withdrawn.
                 first = f"{rows.ok} ok" if rows.ok else f"{rows.withdrawn} withdrawn"
-                assert f"Of the clips, {first}" in body_of(place)
+                assert f"Of the rows, {first}" in body_of(place)
             check_all(place)
 
 

@@ -105,7 +105,7 @@ def test_the_card_says_what_it_is_and_how_to_read_it(ws: Workspace) -> None:
     card = (folder / "README.md").read_text(encoding="utf-8")
     facts = front_matter(card)
     assert facts["license"] == LICENCE.lower()
-    assert "20 clips of the manifest 'films'" in card
+    assert "of clips of the manifest 'films', in 20 rows" in card
     assert "19 ok and 1 failed" in card
     for words in (LICENCE, CITATION, seal, "import zarr", "import xarray"):
         assert words in card

@@ -206,7 +206,10 @@ class FilmPage:
         """Press a key once, and wait until the page says a message that begins with these words."""
         self.browser.execute_script(LISTEN)
         self.press(key)
-        wait(lambda: any(said.startswith(words) for said in self._said()))
+        try:
+            wait(lambda: any(said.startswith(words) for said in self._said()))
+        except AssertionError:
+            raise AssertionError(f"{words!r} is not in {self._said()}") from None
 
     def _said(self) -> list[str]:
         found: list[str] = self.browser.execute_script("return window.said")

@@ -35,14 +35,16 @@ def write_subtitled(
     seconds: int = 15,
     zero: int = 0,
     kinds: Sequence[str] = (),
+    options: dict[str, str] | None = None,
 ) -> Path:
     """Write a video of two pictures a second, with the same subtitles in some codecs.
 
     All times of the file begin at `zero` seconds. A codec of pictures gets packets of no meaning.
-    `kinds` are what the file says of the first streams, such as "forced", or "".
+    `kinds` are what the file says of the first streams, such as "forced", or "". `options` are
+    those of the container.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with av.open(path, "w") as container:
+    with av.open(path, "w", options=options or {}) as container:
         video = container.add_stream("mpeg4", rate=2)
         video.width, video.height, video.pix_fmt = 64, 48, "yuv420p"
         packets = []

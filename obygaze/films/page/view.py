@@ -178,7 +178,7 @@ def _with_predictions(
                 # Training a model keeps a run of its name.
                 has_run = saved.info.name in site.workspace.names("runs")
                 run_name = saved.info.name if has_run else "RUN"
-                hint = f"obygaze view {site.manifest.name} --run {run_name}, for its scores"
+                hint = f"obygaze view --run {run_name}, for scores of the clips of its training"
             raise FixUsage(f"{kind} must be a bottleneck, with --store", hint=hint)
         explainer = Explainer(saved, features, site.manifest)
     shown = replace(

@@ -161,8 +161,10 @@ class SavedManifest:
         overlaps = overlaps_of_annotators(self.manifest.clips)
         if overlaps:
             notes.append(overlaps)
+        elif stats.different_clips == stats.clips:
+            notes += _without_shared_clips(self.manifest)
         quoted = shlex.quote(name)
-        if stats.unit == "segment":
+        if stats.unit == "segment" and any(stats.levels.values()):
             labels = shlex.quote(f"{self.path.stem}-levels.csv")
             # Clips much longer than the segments would mix those of several levels.
             lengths = [
@@ -184,6 +186,25 @@ class SavedManifest:
                 f" alone obygaze extract words {quoted} -b minilm --subtitles FOLDER"
             )
         return notes
+
+
+def _without_shared_clips(manifest: Manifest) -> list[str]:
+    """Return a sentence on annotators of whom no two have rows about one clip, if there are some.
+
+    Ids may end with names that the annotators had before, or may be numbers of rows.
+    """
+    row_of: dict[str, str] = {}
+    for clip in manifest:
+        annotator = clip.extra.get("annotator", "")
+        if annotator:
+            row_of.setdefault(annotator, clip.clip_id)
+    if len(row_of) < 2:
+        return []
+    (annotator, row), *_ = row_of.items()
+    return [
+        f"no clip has rows of two of the {len(row_of)} annotators: each row, such as {row} of"
+        f" {annotator}, counts as a clip of its own"
+    ]
 
 
 def _n_links(path: Path) -> int:

@@ -37,7 +37,6 @@ from obygaze_features.manifest.adapters.table_ids import (
 )
 from obygaze_features.manifest.adapters.table_mapping import (
     CONSTANT,
-    FRAMES,
     NEEDED,
     SEPARATORS,
     TableMapping,
@@ -53,6 +52,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
 from obygaze_features.manifest.adapters.table_times import (
     SPAN_COLUMNS,
     add_unclear,
+    check_clocks,
     in_seconds,
     is_short,
 )
@@ -73,6 +73,7 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.own_labels import OF_PROJECTION, counted_words
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
+    FRAMES,
     RATE_COLUMN,
     span_in_file,
     span_in_film,
@@ -179,6 +180,7 @@ def _read(
             )
         )
     _check_times(table.rows, cells)
+    check_clocks(table.rows, cells)
     if chosen.id:
         add_ids(table.rows, cells, chosen.id, sources)
     for values in cells:

@@ -11,11 +11,11 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.tables import CsvTable, TableRow, whole_number
-from obygaze_features.manifest.adapters.table_mapping import FRAMES, NEEDED
+from obygaze_features.manifest.adapters.table_mapping import NEEDED
 from obygaze_features.manifest.adapters.table_times import SPAN_COLUMNS
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.model import ascii_id
-from obygaze_features.manifest.spans import FILM_TIMES
+from obygaze_features.manifest.spans import FILM_TIMES, FRAMES
 
 COUNT = "count"
 # Rows of several annotators are of one clip if these are equal.

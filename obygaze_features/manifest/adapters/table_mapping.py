@@ -51,7 +51,6 @@ from obygaze_features.manifest.vocabulary import (
 )
 
 NEEDED = ("clip_id", "movie_id")
-FRAMES = ("start_frame", "end_frame")
 CONSTANT = "="
 # What a table may have between the concepts of a cell, beside `|`.
 SEPARATORS = (";", ",", "/")

@@ -1,12 +1,14 @@
 """The times in a table: seconds, clock times with hours, and times such as 1:05 of one meaning."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 
-from obygaze_features.core.tables import TableRow
+from obygaze_features.core.tables import TableRow, number_of_cell
 
 SPAN_COLUMNS = ("start_s", "end_s")
+# The same times as a person reads them, which `manifest show` writes beside the seconds.
+CLOCK_COLUMNS = ("start", "end")
 # What 1:05 may be. Excel shows its times without seconds in the second way.
 MINUTES = "m:ss"
 HOURS = "h:mm"
@@ -82,3 +84,25 @@ def add_unclear(rows: Iterable[TableRow], column: str, cells: Sequence[str]) -> 
     for row, cell in zip(rows, cells, strict=True):
         if is_short(cell):
             row.add(column, problem)
+
+
+def check_clocks(rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]) -> None:
+    """Add a violation for each clock time that differs from the seconds beside it.
+
+    A person may have corrected one of the two, and the seconds alone are read.
+    """
+    for row, values in zip(rows, cells, strict=True):
+        for column, clock in zip(SPAN_COLUMNS, CLOCK_COLUMNS, strict=True):
+            shown = values.get(clock, "").strip()
+            seconds = number_of_cell(values.get(column))
+            if seconds is None or not _LONG.fullmatch(shown):
+                continue
+            in_text = in_seconds(shown, has_decimal_comma=True)
+            # A spreadsheet may show fewer decimals.
+            n_decimals = len(shown.replace(",", ".").partition(".")[2])
+            if abs(float(in_text) - seconds) >= 0.1**n_decimals:
+                problem = f"{shown} is not the time in {column}, {seconds:.10g} s"
+                row.add(
+                    clock,
+                    f"{problem}: correct one of them, or give this column another name",
+                )

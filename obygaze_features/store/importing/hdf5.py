@@ -139,8 +139,10 @@ def _attribute(node: Any, name: str) -> Any:
 
 
 def text_of(node: Any, name: str) -> str:
-    """Return a text that is an attribute; "" if it is something else."""
+    """Return a text or a whole number that is an attribute; "" if it is something else."""
     value = _attribute(node, name)
+    if isinstance(value, np.integer):
+        return str(value)
     if isinstance(value, str):
         # h5py makes characters that no text has of bytes that are not UTF-8.
         value = value.encode("utf-8", "surrogateescape")

@@ -1,5 +1,6 @@
 """Features in a table: a row for each clip; the columns of numbers are the array `clip`."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,11 +8,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from obygaze_features.core.console import few
-from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.console import count, few
+from obygaze_features.core.errors import FixUsage, ObygazeWarning
 from obygaze_features.core.files import is_workbook
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import TableRow, number_of_cell, read_table
+from obygaze_features.core.tables import (
+    TableRow,
+    maybe_thousands,
+    number_of_cell,
+    read_table,
+    thousands_text,
+)
 from obygaze_features.manifest.adapters.table_ids import columns_of_form, id_of_form
 from obygaze_features.manifest.model import own_columns
 from obygaze_features.manifest.same_clip import Times, times_of_cells
@@ -55,6 +62,7 @@ def open_table(
     times = [_times(row) for row in table.rows]
     cells_of: dict[str, list[str]] = {}
     left_out = []
+    thousands = dict(table.maybe_thousands)
     # Levels and folds are no features.
     own = own_columns(table.columns)
     for name in filter(None, table.columns):
@@ -65,6 +73,9 @@ def open_table(
         has_points = any("." in cell for cell in numbers)
         # Beside a word, the decimal commas of a column are still there.
         if table.delimiter != "," and not has_points:
+            number = maybe_thousands(cells)
+            if number:
+                thousands[name] = number
             cells = [cell.replace(",", ".") for cell in cells]
         has_numbers = any(number_of_cell(cell) is not None for cell in cells)
         if has_numbers and name in own:
@@ -82,6 +93,12 @@ def open_table(
     )
     violations.raise_if_any("the table cannot be imported", hint)
     notes = []
+    doubtful = [name for name in thousands if name in (*cells_of, *TIME_KEYS)]
+    if doubtful:
+        first, *others = doubtful
+        too = f"; {count(len(others), 'other column')} too" if others else ""
+        text = f"{path}: {thousands_text(first, thousands[first])}{too}"
+        warnings.warn(text, ObygazeWarning, stacklevel=2)
     if left_out:
         notes.append(f"columns that are no features were left out: {few(left_out, 5)}")
     return Reader(

@@ -221,7 +221,9 @@ def test_a_mark_of_ours_without_a_level_is_said(
     ((path, data),) = exported_files([film], "elan", tmp_path).items()
     path.write_bytes(data)
     (warning,) = import_segments([path], "marks", 25).warnings
-    assert warning.startswith("1 segment without a level, which manifest project and")
+    assert warning.startswith(
+        "1 segment without a level, which manifest project, agree"
+    )
 
 
 def test_subtitles_are_no_marks_and_no_table(
@@ -323,7 +325,7 @@ def test_a_film_that_is_linked_is_projected_to_its_end(
         ["lake-0001", "EN"],
         ["lake-0002", "S"],
         *(["lake-0003", "EN"], ["lake-0004", "EN"], ["lake-0005", "EN"]),
-        ["pier-0002", "S"],
+        *(["pier-0001", "EN"], ["pier-0002", "S"]),
     ]
     assert "end at its last segment (pier at 0:00:04.0)" in done.stderr
     assert "clips without a mark as EN: ada in lake" in done.stderr

@@ -600,18 +600,40 @@ def test_a_mark_that_is_not_there_cannot_be_deleted(marks: MarkTable) -> None:
     assert len(history_of(marks)) == 1
 
 
-def test_times_follow_pictures_that_were_edited_by_hand(tmp_path: Path) -> None:
-    """The times of the earlier pictures stayed, and programs that read them had another mark."""
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        # By hand: picture 5 begins at 5 / (25 / 3) = 0.6 s, picture 15 at 1.8 s.
+        ("ada,5,14,S,Look|Body,25/3,,,", ("5", "14", "0.6", "1.8")),
+        ("ada,,,S,Look|Body,25/3,0.6,1.8,", ("5", "14", "0.6", "1.8")),
+        # Nobody knows which of the two was corrected.
+        ("ada,5,14,S,Look|Body,25/3,1.2,2.52,", None),
+        ("ada,10,20,S,Look|Body,25/3,0.6,1.8,", None),
+    ],
+)
+def test_pictures_or_times_that_were_edited_by_hand_are_read_or_refused(
+    tmp_path: Path, written: str, expected: tuple[str, str, str, str] | None
+) -> None:
+    """Times that were edited alone became those of the pictures again, with the next mark."""
     films = manifest(tmp_path, film_clips("lake", ""))
     marks = table(tmp_path, films, "ada")
-    marks.save(mark(1, start_frame=10, end_frame=20), Fraction(25, 3))
+    marks.save(mark(1, level="S", start_frame=10, end_frame=20), Fraction(25, 3))
     text = marks.path.read_text("utf-8")
-    assert ",25/3,1.2,2.52," in text
-    marks.path.write_text(text.replace("ada,10,20,", "ada,5,14,"), "utf-8")
-    marks.save(mark(2, start_frame=50, end_frame=60), Fraction(25, 3))
-    rows = list(csv.DictReader(marks.path.read_text("utf-8").splitlines()))
-    # By hand: picture 5 begins at 5 / (25 / 3) = 0.6 s, picture 15 at 1.8 s.
-    assert (rows[0]["start_s"], rows[0]["end_s"]) == ("0.6", "1.8")
+    before = "ada,10,20,S,Look|Body,25/3,1.2,2.52,"
+    assert before in text
+    edited = text.replace(before, written)
+    marks.path.write_text(edited, "utf-8")
+    second = mark(2, start_frame=50, end_frame=60)
+    if expected is None:
+        with pytest.raises(FixInput) as refused:
+            marks.save(second, Fraction(25, 3))
+        assert "empty those that are wrong" in refused.value.details[0]
+        assert marks.path.read_text("utf-8") == edited
+        return
+    marks.save(second, Fraction(25, 3))
+    row, _ = csv.DictReader(marks.path.read_text("utf-8").splitlines())
+    names = ("start_frame", "end_frame", "start_s", "end_s")
+    assert tuple(row[name] for name in names) == expected
 
 
 def test_stretches_of_films_are_joined(tmp_path: Path) -> None:

@@ -362,14 +362,15 @@ def test_a_table_says_what_was_watched_in_rows_or_beside_it(tmp_path: Path) -> N
     assert [row.labelled for row in project(segments, spans).merged] == [True, False]
 
 
-def test_the_first_of_equal_clips_has_the_first_marked_frame() -> None:
+def test_equal_clips_begin_with_the_film_wherever_its_first_mark_is() -> None:
+    """What comes before the first mark counts as watched: without it, shares were too high."""
     # At 23.976 a clip of 10 s has 239.76 frames; the fourth begins at 719.28, which is frame 719.
     rates = {"lake": Fraction(24000, 1001)}
-    for first in (479, 480, 718, 719, 720):
+    for first in (0, 479, 480, 718, 719, 720):
         made = Marks((Segment("lake", "ada", first, 5000, "S"),), rates)
-        clip = equal_clips(made, Fraction(10))[0]
-        assert clip.start_frame <= first <= clip.end_frame
-    assert (clip.clip_id, clip.start_frame) == ("lake-0004", 719)
+        cut = equal_clips(made, Fraction(10))
+        assert (len(cut), cut[0].start_frame) == (20, 0)
+        assert (cut[3].clip_id, cut[3].start_frame) == ("lake-0004", 719)
 
 
 def test_a_table_of_what_was_watched_needs_no_concepts(tmp_path: Path) -> None:

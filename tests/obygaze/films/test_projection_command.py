@@ -282,12 +282,11 @@ def test_films_cut_into_clips_by_their_frame_rate(tmp_path: Path) -> None:
     # 30 s are 720 frames at 24 fps, and 719.28 at 24000 / 1001: frames 719 to 1438, and to 2157.
     assert [(row["clip_id"], row["level"], row["start_s"]) for row in rows] == [
         *(("a-0001", "S", "0.0"), ("a-0002", "S", "30.0")),
-        *(
-            ("b-0002", "HN", repr(719 * 1001 / 24000)),
-            ("b-0003", "HN", repr(1439 * 1001 / 24000)),
-        ),
+        ("b-0001", "EN", "0.0"),
+        ("b-0002", "HN", repr(719 * 1001 / 24000)),
+        ("b-0003", "HN", repr(1439 * 1001 / 24000)),
     ]
-    assert rows[2]["end_s"] == repr(1439 * 1001 / 24000)
+    assert rows[3]["end_s"] == repr(1439 * 1001 / 24000)
     call_obygaze("manifest", "import", "csv", "levels.csv", cwd=tmp_path).ok()
 
 
@@ -316,7 +315,7 @@ def test_a_frame_rate_that_is_missing(tmp_path: Path) -> None:
     words = ("manifest", "project", "s.csv", "--every", "30", "--fps", "24", "--json")
     document = call_obygaze(*words, cwd=tmp_path).ok().json()
     assert [row["clip_id"] for row in document["merged"]] == [
-        *("a-0001", "a-0002", "b-0002", "b-0003")
+        *("a-0001", "a-0002", "b-0001", "b-0002", "b-0003")
     ]
 
 
@@ -424,7 +423,7 @@ def test_a_rate_that_is_none_is_refused(tmp_path: Path, rate: str) -> None:
         (0, 70, [1, 2]),
         (0, 72, [1, 2, 3]),
         (23, 47, [1, 2]),
-        (24, 47, [2]),
+        (24, 47, [1, 2]),
     ],
 )
 def test_only_whole_clips_are_cut(
@@ -439,14 +438,13 @@ def test_only_whole_clips_are_cut(
     ]
 
 
-def test_a_clip_that_ends_before_the_first_marked_frame_is_not_cut(
-    tmp_path: Path,
-) -> None:
+def test_clips_of_seconds_are_rounded_to_frames(tmp_path: Path) -> None:
     """30 s are 719.28 frames at 24000 / 1001: the first clip is frames 0-718, rounded down."""
     header = "movie_id,annotator,start_frame,end_frame,level,concepts\n"
     (tmp_path / "s.csv").write_text(f"{header}a,ada,719,2157,S,\n")
     _, spans = read_inputs(tmp_path / "s.csv", Fraction(30), fps="23.976")
     assert [(span.clip_id, span.start_frame, span.end_frame) for span in spans] == [
+        ("a-0001", 0, 718),
         ("a-0002", 719, 1438),
         ("a-0003", 1439, 2157),
     ]
@@ -617,3 +615,28 @@ def test_clips_of_films_with_a_rate_have_times_beside_films_without(
     assert of_alba.endswith(",50,50,0.0,2.0")
     assert of_brug.endswith(",50,50,,")
     assert "without times, the frame rate is not known: brug" in done.stderr
+
+
+@pytest.mark.parametrize("corrected", ["", "clips", "segments"])
+def test_a_clock_time_that_was_corrected_in_a_shown_table_is_refused(
+    tmp_path: Path, corrected: str
+) -> None:
+    """`manifest show -o` writes it beside the seconds, which alone were read."""
+    columns = "movie_id,start_s,end_s,start,end"
+    row = "lake,10.0,20.0,0:00:10.000,0:00:20.000"
+    tables = {
+        "clips": f"clip_id,{columns}\nlake-1,{row}\n",
+        "segments": f"annotator,level,framerate,{columns}\nada,S,25,{row}\n",
+    }
+    for name, text in tables.items():
+        if name == corrected:
+            text = text.replace("0:00:10.000", "0:00:14.000")
+        (tmp_path / f"{name}.csv").write_text(text, "utf-8")
+    words = ("manifest", "project", "segments.csv", "--clips", "clips.csv", "--json")
+    done = call_obygaze(*words, cwd=tmp_path)
+    if not corrected:
+        assert done.ok().json()["merged"][0]["ratio"] == [250, 250]
+        return
+    assert done.code == 1
+    expected = f"{corrected}.csv:2: column 'start': 0:00:14.000 is not the time in start_s, 10 s"
+    assert expected in done.stderr

@@ -284,3 +284,21 @@ def test_marks_counted_at_another_rate_than_the_linked_video_are_refused(inside)
     assert refused.code == 1
     assert "24 per" in refused.stderr or "24 pictures per" in refused.stderr
     assert "23.976" in refused.stderr
+
+
+@pytest.mark.parametrize("n_pictures", [48, 120])
+def test_clips_of_equal_length_end_with_the_film_if_its_copies_do(linked, n_pictures):
+    """They went on to the end of another copy, as easy negatives of pictures that are not there."""
+    Path("copies").mkdir()
+    write_video(Path("copies/lake.mp4"), numbers=range(n_pictures), tick=NTSC)
+    # The first one by name, so that it was the one that counted.
+    call_obygaze("manifest", "import", "csv", "clips.csv", "-o", "a-copy").ok()
+    call_obygaze("manifest", "link", "a-copy", "copies").ok()
+    header = "movie_id,annotator,start_frame,end_frame,level"
+    Path("s.csv").write_text(f"{header}\nlake,ada,0,29,S\n", encoding="utf-8")
+    done = call_obygaze("manifest", "project", "s.csv", "--every", "0.5", "--json").ok()
+    levels = [clip["level"] for clip in done.json()["merged"]]
+    # By hand: 0.5 s are 12 pictures, 48 of the film, 30 up to the last mark.
+    is_known = n_pictures == 48
+    assert levels == (["S", "S", "S", "EN"] if is_known else ["S", "S"])
+    assert ("lake at 0:00:01.3" in done.stderr) != is_known

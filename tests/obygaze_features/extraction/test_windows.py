@@ -609,6 +609,35 @@ def test_a_manifest_of_an_earlier_version_fits_films_that_begin_with_their_file(
     assert "8 ok, 2 failed" in done.stdout
 
 
+@pytest.mark.parametrize("share", [0.4, 0.6, 0.85])
+@pytest.mark.parametrize("suffix", [".avi", ".mkv", ".mp4"])
+def test_a_film_without_its_end_is_named(
+    suffix: str, share: float, tmp_path: Path
+) -> None:
+    """It has fewer windows than the film, and nothing of the missing part can fail."""
+    folder = tmp_path / "films"
+    folder.mkdir()
+    whole = write_video(
+        folder / f"whole{suffix}",
+        "mpeg4" if suffix == ".avi" else "libx264",
+        options={"g": "12"},
+        container_options={"movflags": "faststart"} if suffix == ".mp4" else {},
+    )
+    words = ("manifest", "windows", folder, "-o", "w", "--seconds", "0.2", "--force")
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert not done.stderr
+    data = whole.read_bytes()
+    (folder / f"cut{suffix}").write_bytes(data[: int(len(data) * share)])
+    done = call_obygaze(*words, cwd=tmp_path).ok()
+    assert "1 incomplete film: pictures are missing from the file" in done.stderr
+    assert done.stderr.splitlines()[0].endswith(" missing: cut")
+    n_windows = [
+        film[-1]
+        for film in read_manifest(tmp_path / "manifests" / "w.toml").clips.film_cells()
+    ]
+    assert n_windows[0] < n_windows[1] == 20
+
+
 def test_films_without_a_video_are_named(short_films: Path, tmp_path: Path) -> None:
     clips = [
         Clip("x-1", "x", None, "tt1.mkv", 0.0, 2.0),

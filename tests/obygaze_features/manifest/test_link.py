@@ -142,6 +142,43 @@ def test_the_exact_name_wins_over_another_extension(tmp_path: Path) -> None:
     assert videos(link(manifest_of(clip), tmp_path)) == ["tt01/tt01_scene_1.avi"]
 
 
+@settings(max_examples=30)
+@given(st.data())
+def test_a_clip_gets_the_file_that_its_table_names(data: st.DataObject) -> None:
+    """A name without its ending was that of the film: `lake.1` became all of lake.mp4."""
+    sign = data.draw(st.sampled_from([".", "-", "_", " "]), "before the number")
+    numbers = st.sets(st.integers(1, 30), min_size=1, max_size=3)
+    files = ["lake.mp4", "dune.mp4"]
+    clips = []
+    for film in ("lake", "dune"):
+        # Clips of both may have the same number.
+        for number in data.draw(numbers, film):
+            name = data.draw(st.sampled_from([f"{film}{sign}{number}", f"{number}"]))
+            path = f"discs/{film[:2]}/{name}"
+            files.append(f"{path}.mp4")
+            # Of a number alone, the path says whose file it is.
+            ways = [f"{path}.mp4"]
+            if name != f"{number}":
+                ways += [f"{path}.avi", f"{name}.mp4", name]
+            extra = {}
+            times = (None, None)
+            if data.draw(st.booleans(), "has times"):
+                times = (1.0, 2.0)
+                extra = dict(zip(FILM_TIMES, ("11.0", "12.0"), strict=True))
+            written = data.draw(st.sampled_from(ways), "video")
+            clip_id = f"{film}x{number}"
+            clips.append(Clip(clip_id, film, None, written, *times, extra=extra))
+    with TemporaryDirectory() as folder:
+        touch(Path(folder), *files)
+        manifest = manifest_of(*clips, columns=FILM_TIMES)
+        linked = link(manifest, Path(folder)).manifest
+        assert link(linked, Path(folder)).manifest == linked
+    of_clips = [name for name in files if "/" in name]
+    for clip, before, file in zip(linked, clips, of_clips, strict=True):
+        assert clip.video == file
+        assert (clip.start_s, clip.end_s) == (before.start_s, before.end_s)
+
+
 def test_files_that_fit_equally_are_reported_and_not_linked(tmp_path: Path) -> None:
     clips = (
         named("tt01-001", "tt01/tt01_scene_1.avi"),

@@ -106,7 +106,7 @@ def test_a_card_says_what_the_store_is() -> None:
     card = a_card(makers=(maker,), replaces=(change,), seal=seal)
     for words in (
         "# Features of films: clip-b16",
-        "features of 5 clips of the manifest 'films'. Of the clips, 3 ok, 1 failed and 1",
+        "features of clips of the manifest 'films', in 5 rows. Of the rows, 3 ok, 1 failed",
         "They were made by the backbone clip-b16.",
         "| `clip` | 8 | float32 | 160 B |",
         "| `frames` | 3 x 4 | float16 | 120 B |",

@@ -184,7 +184,7 @@ def test_the_clips_of_a_store(tmp_path: Path, typed: Typed) -> None:
 
 def test_a_verification_ends_with_what_it_found(tmp_path: Path, typed: Typed) -> None:
     path = store(tmp_path)
-    assert "clips: 19 with features, 1 could not" in typed("verify", "films").stdout
+    assert "rows: 19 with features, 1 could not" in typed("verify", "films").stdout
     file = path / "rows.csv"
     data = file.read_bytes()
     file.chmod(0o644)

@@ -27,7 +27,7 @@ from obygaze_features.store.rows import FAILED, OK, WITHDRAWN, Row
 from obygaze_features.store.sealing import seal
 
 KIND = Kind("p 1", "cpu", "float32")
-MAKER = Maker("p 1", "cpu", "a cpu", "float32")
+VERSIONS = ("2.8", "2.9", "2.10")
 # Several chunks a file, several files a block, and files of several blocks.
 ARRAYS = (
     Array("pooled", "float32", (4,), ("d4",), 4, 16),
@@ -49,11 +49,15 @@ STEPS = (
 
 @dataclass(frozen=True)
 class Clip:
-    """A row of the model: its numbers, or why it has none."""
+    """A row of the model: its numbers, or why it has none.
+
+    `made_by` is the version of torch with which each array was computed.
+    """
 
     film: str
     status: str
     values: dict[str, np.ndarray] = field(default_factory=dict)
+    made_by: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,11 @@ class Model:
     films_withdrawn: frozenset[str] = frozenset()
 
 
+def maker_of(versions: str) -> Maker:
+    """What has computed a row."""
+    return Maker("p 1", "cpu", "a cpu", "float32", {"torch": versions})
+
+
 class History:
     """A workspace with one store that changes, a shared copy and a pulled copy of it."""
 
@@ -74,6 +83,7 @@ class History:
         self.random = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.workspace = Workspace(root)
+        self.version = VERSIONS[0]
         self.n_names = 0
         self.n_changes = 0
         # Numbers of clips that were withdrawn, wherever.
@@ -105,7 +115,8 @@ class History:
     def computed(self, film: str, arrays: tuple[str, ...]) -> Clip:
         if self.random.random() < 0.15:
             return Clip(film, FAILED)
-        return Clip(film, OK, {name: self.vector(name) for name in arrays})
+        values = {name: self.vector(name) for name in arrays}
+        return Clip(film, OK, values, dict.fromkeys(arrays, self.version))
 
     def vector(self, name: str) -> np.ndarray:
         (array,) = (array for array in ARRAYS if array.name == name)
@@ -114,7 +125,13 @@ class History:
     def write(self, path: Path, model: Model) -> None:
         """Write a store at once."""
         arrays = [array for array in ARRAYS if array.name in model.arrays]
-        rows = [self.row(name, clip) for name, clip in model.clips.items()]
+        versions = []
+        for clip in model.clips.values():
+            versions.append(" and ".join(sorted({*clip.made_by.values()})))
+        known = sorted(set(versions))
+        rows = []
+        for (name, clip), version in zip(model.clips.items(), versions, strict=True):
+            rows.append(self.row(name, clip)._replace(maker=known.index(version)))
         values = {}
         for array in arrays:
             nothing = np.zeros(array.shape, "float32")
@@ -127,12 +144,12 @@ class History:
             arrays=arrays,
             recipe=a_recipe(),
             manifest=MANIFEST,
-            makers=[MAKER],
+            makers=list(map(maker_of, known)),
         )
 
     def row(self, name: str, clip: Clip) -> Row:
         reason = "" if clip.status == OK else "no picture"
-        return Row(name, clip.film, status=clip.status, reason=reason, maker=0)
+        return Row(name, clip.film, status=clip.status, reason=reason)
 
     # The steps.
 
@@ -152,7 +169,7 @@ class History:
         )
         start = self.random.randint(0, 5)
         while (block := filling.next_block(start)) is not None:
-            writer = filling.begin(block, MAKER)
+            writer = filling.begin(block, maker_of(self.version))
             assert writer is not None
             with writer:
                 for number in writer.rows:
@@ -197,7 +214,8 @@ class History:
         for name, clip in self.model.clips.items():
             if name in ok:
                 values = {**clip.values, missing[0]: self.vector(missing[0])}
-                clip = replace(clip, values=values)
+                made_by = {**clip.made_by, missing[0]: self.version}
+                clip = replace(clip, values=values, made_by=made_by)
             clips[name] = clip
         arrays = tuple(
             a.name for a in ARRAYS if a.name in (*self.model.arrays, *missing)
@@ -305,6 +323,7 @@ class History:
         return self.model
 
     def step(self, name: str) -> None:
+        self.version = self.random.choice(VERSIONS)
         if name == "withdraw clip":
             self.withdraw(a_clip=True)
         else:
@@ -325,6 +344,10 @@ def check(path: Path, model: Model, forgotten: list[bytes]) -> None:
     for row in store.rows:
         clip = model.clips[row.clip_id]
         assert (row.movie_id, row.status) == (clip.film, clip.status)
+        if row.is_ok:
+            maker = store.maker_of(row)
+            versions = maker.versions["torch"].split(" and ")
+            assert sorted(versions) == sorted({*clip.made_by.values()})
     names = [name for name, clip in model.clips.items() if clip.status == OK]
     assert {array.name for array in store.record.arrays} == set(model.arrays)
     for array in model.arrays:

@@ -238,13 +238,16 @@ def test_an_array_without_ids_is_no_clip(tmp_path: Path) -> None:
     assert "--id-key" in str(caught.value.hint)
 
 
-def test_films_of_clips_are_attributes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [("alba", "brug"), (7, 12), (b"7", b"12")])
+def test_films_of_clips_are_attributes(tmp_path: Path, names: tuple[Any, Any]) -> None:
+    alba, brug = names
     with h5py.File(tmp_path / "f.h5", "w") as file:
-        for number, film in enumerate(["alba", "alba", "brug"]):
+        for number, film in enumerate([alba, alba, brug]):
             file[f"s{number}"] = np.ones(4, np.float32)
             file[f"s{number}"].attrs["movie_id"] = film
     store = made("hdf5", tmp_path / "f.h5", tmp_path / "s")
-    assert store.movie_ids.tolist() == ["alba", "alba", "brug"]
+    expected = [name if isinstance(name, str) else f"{int(name)}" for name in names]
+    assert store.movie_ids.tolist() == [expected[0], *expected]
 
 
 def test_clips_of_several_shapes_are_never_voted_on(tmp_path: Path) -> None:

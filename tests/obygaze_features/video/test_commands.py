@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.cli import call_obygaze
+from support.damage import flip_bits_visibly
 from support.videos import read_numbers, write_video
 
 from obygaze_features.video.decode import decode_clip
@@ -67,6 +68,32 @@ def test_frames_npz_keeps_its_contract(film: Path, tmp_path: Path) -> None:
         assert found["index"].tolist() == wanted == read_numbers(found["frames"])
         assert np.allclose(found["time_s"], np.array(wanted) / 25)
         assert found["substituted"].tolist() == [False] * 32
+
+
+def test_frames_say_what_is_damaged_missing_or_not_in_the_film(tmp_path: Path) -> None:
+    """As the row of a store does, so that a sheet of an incomplete film is not one of a whole."""
+    options = {"preset": "veryfast", "g": "25", "sc_threshold": "0"}
+    front = {"movflags": "faststart"}
+    whole = write_video(
+        tmp_path / "whole.mp4", options=options, container_options=front
+    )
+    cut = tmp_path / "cut.mp4"
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size * 6 // 10])
+    spoilt = flip_bits_visibly(whole, tmp_path / "spoilt.mp4", [0])
+    late = write_video(tmp_path / "late.mkv", ticks=range(50, 150), audio=True)
+    begin = "the pictures begin at 2.0 s, 2.0 s after the beginning of the clip"
+    for path, remark in (
+        (whole, ""),
+        (cut, "frames are missing from the file"),
+        (spoilt, "1 of 4 frames damaged"),
+        (late, begin),
+    ):
+        words = ("video", "frames", path, "--count", "4", "--start", "0")
+        line = call_obygaze(*words, "-o", tmp_path / "x.png", "--force").ok().stdout
+        assert line.strip().partition("160 x 120")[2].removeprefix("; ") == remark
+        words = (*words, "-o", tmp_path / "x.npz", "--force", "--json")
+        found = call_obygaze(*words).ok().json()
+        assert found["remarks"] == ([remark] if remark else [])
 
 
 def test_a_contact_sheet_shows_every_picture(film: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from obygaze_features.video.decode import decode_clip, decode_views
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
 from obygaze_features.video.film import probe
 from obygaze_features.video.index import overshoot
+from obygaze_features.video.subtitles import length_of
 
 EVEN_GROUPS = {"preset": "veryfast", "g": "30", "sc_threshold": "0", "bf": "2"}
 
@@ -158,6 +159,29 @@ CUT = {
     ".avi": ("mpeg4", {"g": "12"}),
     ".webm": ("libvpx", {"g": "12", "deadline": "realtime"}),
 }
+
+
+@pytest.mark.parametrize("share", [0.5, 0.65, 0.8, 0.95])
+@pytest.mark.parametrize("suffix", [".mp4", ".mov"])
+def test_a_film_cut_short_is_named_also_where_its_pictures_begin_late(
+    tmp_path: Path, suffix: str, share: float
+) -> None:
+    """Its sound begins with the file, and the header counts pictures from the first one."""
+    for late in (0, 3, 50):
+        path = write_video(
+            tmp_path / f"late{suffix}",
+            numbers=range(90),
+            ticks=range(late, late + 90),
+            options=EVEN_GROUPS,
+            container_options={"movflags": "faststart"},
+            audio=True,
+        )
+        assert length_of(path) == pytest.approx((late + 90) / 25, abs=0.01)
+        short = cut(path, tmp_path / f"short{suffix}", share)
+        for end_s in (None, (late + 90) / 25):
+            with pytest.raises(BadVideo) as caught:
+                decode_clip(short, PictureView(8), start_s=late / 25, end_s=end_s)
+            assert caught.value.reason == "truncated"
 
 
 @pytest.mark.parametrize("suffix", [".mkv", ".mp4", ".webm", ".avi"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.seeds import amount
 from support.video_kinds import KINDS, Made
-from support.videos import read_numbers
+from support.videos import read_numbers, write_video
 
 from obygaze_features.video import film, packets, source
 from obygaze_features.video.decode import decode_clip, decode_views
@@ -85,6 +85,29 @@ def test_parts_are_exact(made: Made) -> None:
         assert clip.index.tolist() == wanted
         assert read_numbers(clip.pictures) == [made.numbers[i] for i in wanted]
         assert np.allclose(clip.time_s, times[wanted])
+
+
+@pytest.mark.parametrize(
+    "suffix", [".mkv", ".mp4", ".mov", ".ts", ".flv", ".nut", ".wmv"]
+)
+def test_the_clock_is_that_of_the_file_where_pictures_begin_late(
+    suffix: str, tmp_path: Path
+) -> None:
+    """As that of the sound, which begins with the file. AVI repeats its first picture."""
+    draw = np.random.default_rng([ord(letter) for letter in suffix])
+    late = int(draw.integers(2, 80))
+    number = int(draw.integers(1, 89))
+    path = write_video(
+        tmp_path / f"late{suffix}",
+        "wmv2" if suffix == ".wmv" else "libx264",
+        numbers=range(90),
+        ticks=range(late, late + 90),
+        audio=True,
+    )
+    # Some writers move all times by up to 23 ms, before which the sound begins.
+    start_s = (late + number) / 25 - 0.01
+    clip = decode_clip(path, PictureView(1), start_s=start_s, end_s=start_s + 0.04)
+    assert read_numbers(clip.pictures) == [number]
 
 
 @pytest.mark.parametrize("made", SOME_KINDS, indirect=True)

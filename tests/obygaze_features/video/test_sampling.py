@@ -310,9 +310,9 @@ def test_a_clock_from_times_that_cannot_order() -> None:
     # Each time twice says no more than the first and the last.
     assert np.allclose(clock_of(np.array([0, 0, 3, 3]), 0.1, 0.0), [0, 0.1, 0.2, 0.3])
     assert clock_of(np.array([30, 10, 20]), 0.1, 0.0).tolist() == [1.0, 2.0, 3.0]
-    # Nothing begins before 0, and without an origin the first picture does.
+    # Nothing begins before 0.
     assert clock_of(np.array([-10, 0, 10]), 0.1, 0.0).tolist() == [0.0, 1.0, 2.0]
-    assert clock_of(np.array([50, 60, 70]), 0.1, None).tolist() == [0.0, 1.0, 2.0]
+    assert clock_of(np.array([50, 60, 70]), 0.1, 2.0).tolist() == [3.0, 4.0, 5.0]
     # Some are missing: the even step between those that are there.
     some = clock_of(np.array([NO_PTS, 10, NO_PTS, 30, NO_PTS]), 0.1, 0.0)
     assert np.allclose(some, [0, 1, 2, 3, 4])

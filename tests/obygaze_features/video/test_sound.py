@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from support.sounds import (
     with_damage,
     write_film,
 )
+from support.videos import write_video
 
 from benchmarks.sound.films import (
     FLASHES,
@@ -34,6 +37,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.video import DecodeJob, DecodePool, PictureView, sound_index
 from obygaze_features.video import sound as sound_of_clips
 from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decode import decode_clip
 from obygaze_features.video.film import index_file
 from obygaze_features.video.packets import PacketTable
 from obygaze_features.video.resample import mixed
@@ -72,6 +76,65 @@ def check_errors(name: str, folder: Path) -> None:
 @pytest.mark.parametrize("name", FEW)
 def test_a_click_is_at_its_flash(name: str, tmp_path: Path) -> None:
     check_errors(name, tmp_path)
+
+
+@pytest.mark.parametrize("seed", amount(range(4), range(40)))
+@pytest.mark.parametrize("suffix", [".avi", ".mkv"])
+def test_the_sound_of_an_incomplete_film_is_not_that_of_a_shorter_one(
+    suffix: str, seed: int, tmp_path: Path
+) -> None:
+    """The rest is missing: a remark says how much, or the clip fails, as its pictures do."""
+    path = write_video(
+        tmp_path / f"film{suffix}",
+        "mpeg4" if suffix == ".avi" else "libx264",
+        numbers=range(90),
+        audio=True,
+    )
+    data = path.read_bytes()
+    n_bytes = random.Random(seed).randrange(len(data) // 3, len(data) * 9 // 10)
+    path.write_bytes(data[:n_bytes])
+    with suppress(BadVideo):
+        assert decode_clip(path, PictureView(90)).total == 90
+    with suppress(BadVideo):
+        sound = decode_sound(path, VIEW)
+        assert sound.end_s == pytest.approx(90 / 25, abs=0.05)
+        assert sound.remarks or sound.heard_s > sound.end_s - 0.1
+
+
+def lag_s(sound: DecodedSound, whole: DecodedSound) -> float:
+    """How much later a sound is than another one, by their correlation; 0 in silence."""
+    if np.abs(whole.samples).max() < 0.1:
+        return 0.0
+    size = 1 << 16
+    spectrum = np.fft.rfft(sound.samples, size)
+    correlation = np.fft.irfft(spectrum * np.conj(np.fft.rfft(whole.samples, size)))
+    lag = int(np.argmax(correlation))
+    return (lag - size if lag > size // 2 else lag) / sound.view.rate
+
+
+@pytest.mark.parametrize("seed", amount(range(2), range(20)))
+@pytest.mark.parametrize("name", ["avi-mp3", "avi-pcm", "mkv-aac", "ts-aac"])
+def test_sound_behind_damage_is_at_its_time_or_damaged(
+    name: str, seed: int, tmp_path: Path
+) -> None:
+    """AVI counts samples, so that all behind those that are lost would be at other times."""
+    path = write_film(name, tmp_path)
+    whole = decode_sound(path, VIEW)
+    data = bytearray(path.read_bytes())
+    draw = random.Random(f"{name} {seed}")
+    at = draw.randrange(len(data) // 5, len(data) // 2)
+    n_bytes = draw.randrange(2000, len(data) // 6)
+    if draw.random() < 0.5:
+        data[at : at + n_bytes] = bytes(n_bytes)
+    else:
+        del data[at : at + n_bytes]
+    path.write_bytes(data)
+    for start_s in range(int(whole.end_s)):
+        with suppress(BadVideo):
+            sound = decode_sound(path, VIEW, start_s=start_s, end_s=start_s + 1.0)
+            late_s = lag_s(sound, whole.part(start_s, start_s + 1.0))
+            is_at_its_time = abs(late_s) <= MOST_S[not name.startswith("avi")]
+            assert is_at_its_time or sound.remarks, start_s
 
 
 @pytest.mark.check("half a second for each film")

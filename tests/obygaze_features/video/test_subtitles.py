@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("av")
 
+from support.seeds import amount
 from support.subtitled import write_subtitled
 
 from obygaze_features.core.cues import spoken
 from obygaze_features.video.container import BadVideo
+from obygaze_features.video.decode import decode_clip
+from obygaze_features.video.decoded_clip import PictureView
 from obygaze_features.video.subtitles import length_of, read_embedded
 
 SAID = [(1.0, 2.5, "Hello {\\i1}big{\\i0} world\\Nagain, you"), (6.25, 7.0, "bye")]
@@ -46,6 +51,40 @@ def test_cues_have_the_words_and_times_that_were_written(
 def test_a_file_whose_times_begin_late_has_its_own_zero(tmp_path: Path) -> None:
     path = write_subtitled(tmp_path / "a.mkv", ["subrip"], SAID, zero=3)
     assert heard(path) == HEARD
+
+
+@pytest.mark.parametrize("seed", amount(range(6), range(60)))
+@pytest.mark.parametrize("codec", ["subrip", "ass", "mov_text"])
+def test_what_may_be_missing_is_no_silence(
+    codec: str, seed: int, tmp_path: Path
+) -> None:
+    """Of a video that is cut, or has zeros for some of its bytes: everything, or an error."""
+    draw = random.Random(f"{codec} {seed}")
+    said = [(second + 0.2, second + 0.8, f"word {second}") for second in range(40)]
+    # In MP4, zeros may be a cue without words.
+    is_mp4 = codec == "mov_text"
+    path = write_subtitled(
+        tmp_path / ("a.mp4" if is_mp4 else "a.mkv"),
+        [codec],
+        said,
+        seconds=40,
+        options={"movflags": "faststart"} if is_mp4 else {},
+    )
+    assert heard(path) == said
+    data = bytearray(path.read_bytes())
+    begin = draw.randrange(len(data) // 3, len(data))
+    if is_mp4 or draw.random() < 0.5:
+        del data[begin:]
+    else:
+        data[begin : begin + 20_000] = bytes(len(data[begin : begin + 20_000]))
+    path.write_bytes(data)
+    try:
+        assert heard(path) == said
+    except BadVideo as error:
+        assert "words may be missing" in error.message
+    # It may be cut in its words alone.
+    with suppress(BadVideo):
+        assert decode_clip(path, PictureView(4)).total == 80
 
 
 def test_subtitles_that_are_pictures_are_no_words(tmp_path: Path) -> None:
