@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +39,6 @@ from obygaze_features.manifest.expression import (
     CONCEPTS,
     is_labelled,
     plain_value,
-    quoted_word,
 )
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -258,7 +257,7 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
         raise FixInput(
             "no clip has answers of two annotators",
             where=title,
-            hint=f"levels of passages with other times: {_way_to_agree(manifest, annotators)}",
+            hint=f"levels of passages with other times: {_way_to_agree(manifest)}",
         )
     everyone = dict.fromkeys(annotators, "")
     table = [{**everyone, **cells} for cells in rows]
@@ -266,19 +265,17 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
     if overlaps_of_annotators(clips):
         other_times = (
             "Rows of annotators overlap each other with other times, and each is an item of its"
-            f" own. Levels of such marks are compared by {_way_to_agree(manifest, annotators)}."
+            f" own. Levels of such marks are compared by {_way_to_agree(manifest)}."
         )
     return _Records(table, title, tuple(sorted(annotators)), other_times)
 
 
-def _way_to_agree(manifest: Manifest, annotators: Iterable[str]) -> str:
-    """Return the commands that compare the levels of marks whose times are the annotators' own."""
-    name = shlex.quote(manifest.name)
-    where = shlex.quote(f"annotator == {quoted_word(next(iter(annotators)))}")
-    return (
-        f"obygaze manifest show {name} --where {where} -o clips.csv, then obygaze manifest agree"
-        f" {name} --clips clips.csv"
-    )
+def _way_to_agree(manifest: Manifest) -> str:
+    """Return the command that compares the levels of marks whose times are the annotators' own.
+
+    On the passages of one annotator, what he or she did not mark would not be compared.
+    """
+    return f"obygaze manifest agree {shlex.quote(manifest.name)} --every 10"
 
 
 def _answers(manifest: Manifest, column: str) -> tuple[dict[str, str], str]:

@@ -225,10 +225,13 @@ class ShareAudit(ReportedAudit):
     def limits(self) -> Iterator[str]:
         """What the answer is about, and what is missing."""
         whole = self.shares[0]
+        of_draw = ""
+        if whole.n_marked < whole.n_clips:
+            of_draw = " and on the clips that were drawn"
         yield (
-            "The interval says how the share depends on the films that were at hand and on the"
-            " clips that were drawn; other kinds of films can differ more. Long films count for"
-            " more, as they have more clips."
+            f"The interval says how the share depends on the films that were at hand{of_draw};"
+            " other kinds of films can differ more. Long films count for more, as they have more"
+            " clips."
         )
         if self.explained is not None:
             width = _number(_width(whole))

@@ -3,6 +3,7 @@
 import shlex
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import count as count_from
 from pathlib import Path
@@ -25,9 +26,10 @@ from obygaze.films.projection import ClipSpan
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
-from obygaze_features.core.tables import TableRow, read_table
+from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.adapters.table_times import check_clocks
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.model import clock, is_only_watched
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.spans import FILM_TIMES
@@ -71,6 +73,7 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         missing = next(name for name in FRAME_COLUMNS if name not in columns)
         violations.add(1, missing, MISSING_FRAMES)
     violations.raise_if_any("the clips cannot be read")
+    table = _with_films_of_marks(table, marks)
     marked_films = {segment.movie_id for segment in marks.segments}
     clips = []
     rows = []
@@ -128,6 +131,23 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
         )
     violations.raise_if_any("the clips cannot be read")
     return tuple(spans)
+
+
+def _with_films_of_marks(table: CsvTable, marks: Marks) -> CsvTable:
+    """Return a table of clips with the names that films have in the marks.
+
+    One of the two may have titles, the other the ids that an import made of them.
+    """
+    films = {segment.movie_id for segment in marks.segments}
+    film_of_id = {as_id(film): film for film in films}
+    rows = []
+    for row in table.rows:
+        name = row["movie_id"]
+        if name not in films:
+            film = film_of_id.get(as_id(name), name)
+            row = replace(row, cells={**row.cells, "movie_id": film})
+        rows.append(row)
+    return replace(table, rows=tuple(rows))
 
 
 def warn_of_clips_in_a_row(films: Sequence[str]) -> None:

@@ -29,10 +29,13 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.lazy import need
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import open_file, whole_number
+from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import LEVELS, clock
 from obygaze_features.manifest.vocabulary import concept_meaning, concepts
 
 LANGUAGE = "eng"
+# The property of a file of this program with the pictures per second of its film.
+RATE_PROPERTY = "obygaze:framerate"
 # A mark without a level says nothing of its clips, and the time of no mark is an easy negative.
 EMPTY = 'write what it is in ELAN, or its level in [levels], such as "" = "EN"'
 UNLINKED = f'write "{UNUSED}" for it in [tiers], or link it in ELAN'
@@ -52,7 +55,7 @@ def write_elan(film: FilmSegments, relative_video: str = "") -> bytes:
     document = elan.Eaf(author="")
     document.adocument["DATE"] = datetime.now(UTC).isoformat(timespec="seconds")
     document.header.update({"MEDIA_FILE": "", "TIME_UNITS": "milliseconds"})
-    document.properties.clear()
+    document.properties[:] = [(RATE_PROPERTY, frame_rate_text(film.fps))]
     document.tiers.clear()
     document.linguistic_types.clear()
     if film.video is not None:
@@ -251,6 +254,11 @@ class ElanDocument:
         folder = self.path.parent
         named = folder / unquote(self.film.get("RELATIVE_MEDIA_URL", ""))
         return named if named.is_file() else folder / self.media_name
+
+    @property
+    def frame_rate(self) -> Fraction | None:
+        """The rate by which this program wrote the times; None in files of others."""
+        return known_frame_rate(dict(self.document.properties).get(RATE_PROPERTY, ""))
 
     def add_violations(self, violations: Violations) -> None:
         """Add what neither the file nor the mapping says: roles of tiers, meanings of words."""

@@ -31,7 +31,6 @@ from obygaze.films.mark_tables import (
     Segment,
     SourceFiles,
     concept_of,
-    further_columns,
     own_tables,
     plain,
     read_marks,
@@ -74,11 +73,11 @@ from obygaze_features.manifest.model import (
     Manifest,
     ascii_id,
     by_film,
-    own_columns,
     unannotated_id,
     with_columns_of,
 )
 from obygaze_features.manifest.same_clip import clips_of_rows, other_clip
+from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     film_rate,
@@ -93,6 +92,12 @@ FORMATS = get_args(Format)
 ELAN = ".eaf"
 VTT = ".vtt"
 EXTRA = ("annotator", "start_frame", "end_frame", "framerate", "comment")
+# The columns of a manifest or a table of marks that files of marks have, or do without: times and
+# ids of marks are made anew.
+_KEPT = (
+    *("clip_id", "movie_id", "start_s", "end_s", *FILM_TIMES, "level", "concepts"),
+    *(*EXTRA, "when", "mark"),
+)
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 Marked = tuple[str, str, str, tuple[str, ...], str]
 
@@ -130,6 +135,7 @@ def films_of(
             else:
                 rates.refuse_other(movie_id, rate, "its manifest", manifest.name)
             times_of_film[movie_id] = replace(times, rate=rate)
+            video = video or rates.video_of(movie_id, rate)
             films[movie_id] = FilmSegments(movie_id, rate, video)
         first, last = times_of_film[movie_id].frames_of(clip_id) or (0, 0)
         concepts_marked = tuple(dict.fromkeys(plain(name) for name in names))
@@ -304,7 +310,8 @@ def films_of_marks(table: Path, fps: FilmRates) -> list[FilmSegments]:
     for segment in marks.segments:
         film = segment.movie_id
         if film not in films:
-            films[film] = FilmSegments(film, marks.rate_of(film))
+            rate = marks.rate_of(film)
+            films[film] = FilmSegments(film, rate, fps.video_of(film, rate))
         films[film].segments.append(segment)
     return list(films.values())
 
@@ -451,12 +458,13 @@ def export_segments(
                 "--predictions are of the clips of a manifest",
             )
         films = films_of_marks(marks_table, rates)
-        left_out = tuple(_columns_left_out(further_columns(marks_table)))
+        left_out = tuple(_columns_left_out(_filled_columns(marks_table), kind))
     else:
         marked = read_manifest(manifest, workspace=workspace)
         films, without_times = films_of(marked, table, fps=rates)
         if table is None:
-            left_out = (*_header_left_out(marked.header), *_clips_left_out(marked))
+            of_header = _header_left_out(marked.header)
+            left_out = (*of_header, *_clips_left_out(marked, films, kind))
         else:
             changed = _changed_since_run(table, marked)
     of_rates = tuple(rates.warnings())  # refuses before anything is written
@@ -519,18 +527,45 @@ def _header_left_out(header: Header) -> tuple[str, ...]:
     return tuple(left_out)
 
 
-def _clips_left_out(manifest: Manifest) -> list[str]:
+def _clips_left_out(
+    manifest: Manifest, films: Sequence[FilmSegments], kind: Format
+) -> list[str]:
     """Return what the clips of a manifest say, and files of marks have no place for."""
     left_out = []
     n_unmarked = len(manifest) - sum(1 for _ in _labelled(manifest))
     if n_unmarked:
         left_out.append(f"{count(n_unmarked, 'clip')} without a label")
-    return [*left_out, *_columns_left_out(own_columns(manifest.columns))]
+    columns = _filled(manifest.cells_by_column())
+    # A file of ELAN has the link to the video of its film.
+    if kind == "elan" and all(film.video for film in films):
+        columns = [name for name in columns if name != "video"]
+    return [*left_out, *_columns_left_out(columns, kind)]
 
 
-def _columns_left_out(columns: Sequence[str]) -> list[str]:
-    """Return in words what files of marks do not have."""
-    return [f"the columns {few(columns, 5)}"] if columns else []
+def _filled_columns(table: Path) -> list[str]:
+    """Return the columns of a table in which something is."""
+    read = read_table(table, required=(), violations=Violations(table))
+    columns = {}
+    for name in read.columns:
+        columns[name] = [row.cells.get(name, "") for row in read.rows]
+    return _filled(columns)
+
+
+def _filled(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Return the columns in which something is."""
+    filled = []
+    for name, cells in columns.items():
+        if any(cell not in ("", None) for cell in cells):
+            filled.append(name)
+    return filled
+
+
+def _columns_left_out(columns: Sequence[str], kind: Format) -> list[str]:
+    """Return in words which columns files of marks do not have."""
+    lost = [name for name in columns if name and name not in _KEPT]
+    if kind == "vtt" and "framerate" in columns:
+        lost.append("framerate")
+    return [f"the columns {few(lost, 5)}"] if lost else []
 
 
 def _table_of_marks(manifest: PathLike | Manifest) -> Path | None:
@@ -689,7 +724,7 @@ class _Importer:
 
     def _read_table(self, path: Path) -> None:
         marks = read_marks(path, fps=self.rates)
-        for columns in _columns_left_out(further_columns(path)):
+        for columns in _columns_left_out(_filled_columns(path), "elan"):
             self.warnings.append(
                 f"{path}: left out, since marks have no place for them: {columns}"
             )
@@ -715,16 +750,21 @@ class _Importer:
         if self._is_first(composed(path.stem).strip(), film):
             self.warnings.append(f"{path.name}: the id of this film is {film}")
         video = None
+        rate = None
         if path.suffix == ELAN:
             document = self.documents[path]
             video = document.video
+            rate = document.frame_rate
             read: Iterator[ReadMark] = document.marks(self.warnings)
         else:
             with open_file(path) as stream:
                 read = read_vtt(stream.read(), path)
-        rate = self.rates.required(film, str(path), video)
-        if self.rates.given(film) is None:
-            self.rates_of_videos[film] = rate
+        if rate is not None:
+            self.rates.refuse_other(film, rate, "the file", str(path))
+        else:
+            rate = self.rates.required(film, str(path), video)
+            if self.rates.given(film) is None:
+                self.rates_of_videos[film] = rate
         for mark in read:
             first, last = frames_between(mark.start_s, mark.end_s, rate)
             first = max(0, first)
@@ -822,9 +862,9 @@ class _Importer:
             self.warnings.append(f"unknown concepts, kept unchanged: {few(unknown, 5)}")
         modality_of = dict.fromkeys(sorted(marked_concepts), "unknown")
         modality_of.update(concepts())
-        for name, modality in {**modalities_of(paths), **given}.items():
-            if name in modality_of and modality != "unknown":
-                modality_of[name] = modality
+        for concept, modality in {**modalities_of(paths), **given}.items():
+            if concept in modality_of and modality != "unknown":
+                modality_of[concept] = modality
         sources = tuple(map(source_of, paths))
         header = Header(name, modality_of, unit="segment", sources=sources)
         columns = (*EXTRA, TITLE) if self.title_of_film else EXTRA

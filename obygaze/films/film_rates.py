@@ -154,6 +154,11 @@ class FilmRates:
         for video in (self._videos_of_rate(film, rate) or videos)[:1]:
             compare_with_video(film, picture, video, rate, where)
 
+    def video_of(self, film: str, rate: Fraction) -> Path | None:
+        """Return the video of a film that has a rate; None where manifests have none or several."""
+        videos = self._videos_of_rate(film, rate)
+        return videos[0] if len(videos) == 1 else None
+
     def n_frames(self, film: str, rate: Fraction) -> int:
         """Return how many frames the video of a film has; 0 where that is not known.
 
@@ -204,14 +209,12 @@ class FilmRates:
 
 def unknown_rate(film: str, where: str = "", problem: str = "") -> FixUsage:
     """Return the error that nobody knows the frame rate of a film."""
-    in_file = "a column framerate in the table of marks"
-    if where.endswith(".eaf"):
-        in_file = "call the .eaf after its film, or name the film's video in it"
+    one_film = shlex.quote(f"{film}=25")
     return FixUsage(
         f"the frame rate of the film {film} is not known{problem}",
         where=where,
-        hint=f"--fps {shlex.quote(f'{film}=25')}, or that of the film; or {in_file}; or obygaze"
-        " manifest link, which finds its video",
+        hint=f"--fps 25 if all films have it, --fps {one_film} for this one; or a column framerate"
+        " in a table of marks; or obygaze manifest link, which finds the video of the film",
     )
 
 

@@ -256,8 +256,9 @@ def _length_of(clips: PathLike | None, every: str | float | None) -> Fraction:
     if (clips is None) == (every is None):
         raise FixUsage(
             "expected one of --clips and --every",
-            hint="--clips FILE, a table or manifest of clips with times, such as the marks of one"
-            " annotator; or --every 30, with about the seconds that a mark lasts",
+            hint="--every 30, with about the seconds that a mark lasts; or --clips FILE, a table or"
+            " manifest of clips with times (on the marks of one annotator, the rest of a film is"
+            " not compared)",
         )
     if clips is not None:
         return Fraction(0)

@@ -25,7 +25,6 @@ from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import (
     CsvTable,
     TableRow,
-    header_of,
     read_table,
     whole_number,
 )
@@ -34,7 +33,7 @@ from obygaze_features.manifest.frame_rate import (
     frame_rate_text,
     known_frame_rate,
 )
-from obygaze_features.manifest.model import LEVELS, Clip, own_columns
+from obygaze_features.manifest.model import LEVELS, Clip
 from obygaze_features.manifest.model import WATCHED as WATCHED
 from obygaze_features.manifest.spans import Span, file_of, span_in_film
 from obygaze_features.manifest.times import (
@@ -245,12 +244,6 @@ def _seen_in_marks(
                 frames = (mark.start_frame, mark.end_frame)
                 seen.append(Segment(*key, *frames, WATCHED))
     return seen
-
-
-def further_columns(path: Path) -> list[str]:
-    """Return the columns of a table that marks do not have."""
-    names = own_columns(header_of(path))
-    return [name for name in names if name and name not in MORE_COLUMNS]
 
 
 def read_mark_table(path: Path, data: bytes | None = None) -> Marks:

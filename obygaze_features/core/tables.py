@@ -39,7 +39,7 @@ MAX_FILE = 1 << 28
 # The lines among which that with the names of the columns is looked for.
 MOST_TITLES = 50
 DELIMITERS = (",", ";", "\t", "|")
-SAVE_AS = "save the file as UTF-8 (in Excel: Save As, CSV UTF-8)"
+SAVE_AS = "save the file as UTF-8 (a table of Excel: Save As, CSV UTF-8)"
 # The line that Excel writes before the header, to say what separates the cells.
 SEPARATOR_LINE = re.compile('"?sep=(?P<separator>[,;|\\t])"?', re.IGNORECASE)
 # What files begin with that are no tables, though they may be named so.

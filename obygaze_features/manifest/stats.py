@@ -62,7 +62,8 @@ class Stats:
     `films` has title, year and genres of the films that are known. `title` names what was counted.
     `concepts_without_level` counts the concepts of the clips without a level. Rows of several
     annotators are counted each; `different_clips` counts the clips that they are about.
-    `own_columns` says what each column of a person's own has.
+    `own_columns` says what each column of a person's own has. `different_clips_of_all` counts also
+    the clips that `where` does not select.
     """
 
     clips: int
@@ -85,6 +86,7 @@ class Stats:
     title: str = ""
     is_linked: bool = True
     n_watched: int = 0
+    different_clips_of_all: int = 0
 
     def __repr__(self) -> str:
         levels = ", ".join(f"{n} {level}" for level, n in self.levels.items() if n)
@@ -100,7 +102,11 @@ class Stats:
     def size(self) -> str:
         """How many clips of how many films; of several annotators, also how many rows."""
         films = count(self.n_films, "film")
-        size = f"{count(self.different_clips, self.unit)} of {films}"
+        clips = count(self.different_clips, self.unit)
+        if self.different_clips < self.different_clips_of_all:
+            all_clips = count(self.different_clips_of_all, self.unit)
+            clips = f"{self.different_clips} of {all_clips}"
+        size = f"{clips} of {films}"
         if self.different_clips < self.clips:
             return f"{count(self.clips, 'row')} of annotators on {size}"
         return size
@@ -246,14 +252,12 @@ def compute_stats(
     manifest = read_manifest(manifest, workspace=workspace)
     if view is not None:
         manifest = manifest.view(view)
+    n_different_of_all = _n_different(manifest.clips)
     if where is not None:
         manifest = manifest.where(where)
         if not len(manifest):
             raise NotFound(f"no clip with {where}", where=manifest.name)
     clips = [clip for clip in manifest if not is_only_watched(clip)]
-    n_different = len(clips)
-    if any(clip.extra.get("annotator") for clip in clips):
-        n_different = len(clips_of_rows(clips))
     names = manifest.header.concepts
     levels = _level_counts(clips)
     concepts = _concept_counts(clips, names)
@@ -270,7 +274,8 @@ def compute_stats(
         concepts={level: concepts[level] for level in LEVELS},
         concepts_without_level=concepts[""],
         without_level=len(clips) - sum(levels.values()),
-        different_clips=n_different,
+        different_clips=_n_different(clips),
+        different_clips_of_all=n_different_of_all,
         without_video=sum(not clip.video for clip in clips),
         by_film=levels_of_film,
         clips_by_film={film: len(group) for film, group in clips_of_film.items()},
@@ -286,6 +291,14 @@ def compute_stats(
         n_watched=len(manifest) - len(clips),
         title=f"{manifest.header.dataset}, {view_words(manifest.header.view)}",
     )
+
+
+def _n_different(rows: Sequence[Clip]) -> int:
+    """Return how many clips rows are about; rows of what was only watched are about none."""
+    clips = [clip for clip in rows if not is_only_watched(clip)]
+    if any(clip.extra.get("annotator") for clip in clips):
+        return len(clips_of_rows(clips))
+    return len(clips)
 
 
 def _grouped(

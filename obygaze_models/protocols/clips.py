@@ -505,8 +505,10 @@ def class_names(
 
     They are the words of its column, where each class has one word.
     """
-    # Without brackets, `not` would stand before the first part of an expression only.
-    negative = f"not ({name})" if " " in name else f"not {name}"
+    # Without brackets, `not` would stand before the first part of an expression only, and
+    # `not level!=EN` would be read as two negations.
+    is_expression = not {*" =<>"}.isdisjoint(name)
+    negative = f"not ({name})" if is_expression else f"not {name}"
     names = [negative, name]
     columns = columns_of_task(name, task, table)
     if len(columns) > 1:

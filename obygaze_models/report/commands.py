@@ -77,7 +77,8 @@ def compare(
     them tested. A difference of AP or AUC has an interval over films, and a p that allows for all
     differences that are shown. Cells of runs with one store each, or with one model each, are
     compared whatever the stores or the models are called. The models and stores of one run are
-    compared in its report.
+    compared with the best guess in its report, and with each other where `report.questions` asks
+    it; its `results.csv` has the values of all.
 
     Args:
         runs: Names of runs of the workspace, or their folders; the first is compared with.

@@ -755,7 +755,7 @@ def section_of_errors(run: ReportRun) -> Section:
     watch = shlex.join(["obygaze", "view", "--run", run.folder.name])
     note = (
         f"{len(rows)} of {count(len(errors), 'wrong decision')}, the farthest from the threshold of"
-        f" {cell.threshold:g} first; all are in predictions.csv. To watch the clips: {watch}"
+        f" {cell.threshold:g} first; all are in predictions.csv. To see the clips: {watch}"
     )
     if view:
         note = f"Levels and concepts are those of the {view}. {note}"

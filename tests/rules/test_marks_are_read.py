@@ -8,6 +8,7 @@ concepts the names of the papers.
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
@@ -23,10 +24,12 @@ from support.seeds import amount
 from obygaze.audits.share import audit_share
 from obygaze.films.clip_spans import read_clip_spans
 from obygaze.films.exchange import export_segments, import_segments
+from obygaze.films.labels import project_segments
 from obygaze.films.mark_tables import SEGMENT_COLUMNS, read_marks
 from obygaze.films.marks import MarkTable, WatchedTable
 from obygaze.films.sampling import sample_clips
-from obygaze_features.core.errors import FixInput
+from obygaze.films.tiers import TierMapping
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.adapters.csv_table import read as read_table
 from obygaze_features.manifest.adapters.table_mapping import TableMapping
 from obygaze_features.manifest.io import read_manifest, write_manifest
@@ -233,12 +236,28 @@ def elan_marks(drawn: Drawn, tables: list[Path], folder: Path) -> list[Mark]:
     found = []
     for number, table in enumerate(tables):
         export = export_segments("elan", table, folder=folder / str(number))
-        assert not export.warnings
+        assert export.left_out == columns_without(table, {"framerate"})
         for path in export.files:
             assert problems_of(path.read_bytes()) == []
             rate = drawn.rate_of_file(path)
-            found += marks_of_manifest(import_segments([path], "again", rate).manifest)
+            again = import_segments([path], "again").manifest
+            assert set(rates_of_manifest(again).values()) == {RATES[rate]}
+            found += marks_of_manifest(again)
+            other = next(one for one in RATES if one != rate)
+            with pytest.raises(FixUsage, match=f"the file has {re.escape(rate)}"):
+                import_segments([path], "again", other)
     return sorted(found)
+
+
+def columns_without(table: Path, kept: set[str]) -> tuple[str, ...]:
+    """Say which filled columns of a table have no place in a file of marks."""
+    with table.open(encoding="utf-8", newline="") as stream:
+        filled = {name for row in csv.DictReader(stream) for name in row if row[name]}
+    times = {"start_s", "end_s"}
+    lost = sorted(filled - {*SEGMENT_COLUMNS, "comment", "clip_id", *times, *kept})
+    # The rate is named last.
+    lost.sort(key=lambda name: name == "framerate")
+    return (f"the columns {', '.join(lost)}",) if lost else ()
 
 
 def check_all_ways(folder: Path, seed: int) -> None:
@@ -250,7 +269,12 @@ def check_all_ways(folder: Path, seed: int) -> None:
     assert marks_of_tables(drawn.tables) == sorted(drawn.marks_of_tables)
     assert read_marks(drawn.tables).rates == rates
     # A manifest of them.
-    imported = import_segments(drawn.tables, "marks").manifest
+    spoken = TierMapping(modalities=dict.fromkeys(CONCEPTS.values(), "speech"))
+    imported = import_segments(drawn.tables, "marks", mapping=spoken).manifest
+    # The name was that of the last concept with a modality.
+    assert imported.header.dataset == "marks"
+    for name in set().union(*(mark.concepts for mark in expected)):
+        assert imported.header.concepts[name] == "speech"
     write_manifest(imported, folder / "marks.toml")
     marks = read_manifest(folder / "marks.toml")
     assert marks_of_manifest(marks) == expected
@@ -274,7 +298,8 @@ def check_all_ways(folder: Path, seed: int) -> None:
     export = export_segments("vtt", marks, folder=folder / "vtt")
     not_watched = [mark for mark in expected if mark.level != WATCHED]
     assert export.n_watched == len(expected) - len(not_watched)
-    assert bool(export.warnings) == bool(export.n_watched)
+    *_, of_columns = export.left_out
+    assert (of_columns,) == columns_without(folder / "marks.csv", set())
     found = []
     for path in export.files:
         text = path.read_text("utf-8")
@@ -465,6 +490,34 @@ def test_a_place_is_read_from_frames_or_from_times(
         (problem,) = caught.value.details
         assert f"the frames {first + 1000} to {last + 1000} are" in problem
         assert f"and the times are {float(first / rate):.6g} s to" in problem
+
+
+@pytest.mark.parametrize("has_titles", ["marks", "clips"])
+def test_clips_have_their_films_by_title_or_by_id(
+    tmp_path: Path, has_titles: str
+) -> None:
+    """Most clips of a table with titles were left out, as clips of films without segments."""
+    for name in ("marks", "clips"):
+        with (tmp_path / f"{name}.csv").open("w", newline="") as file:
+            table = csv.writer(file)
+            columns = ["movie_id", "start_frame", "end_frame", "framerate"]
+            own = ["annotator", "level"] if name == "marks" else ["clip_id"]
+            table.writerow(columns + own)
+            for number, (title, film) in enumerate(FILMS.items()):
+                written = title if name == has_titles else film
+                cells = ["ada", "S"] if name == "marks" else [f"clip-{number}"]
+                table.writerow([written, 0, number, 25, *cells])
+    projected = project_segments(tmp_path / "marks.csv", clips=tmp_path / "clips.csv")
+    # Each mark covers its clip, and no clip is without a film.
+    assert [row.ratio for row in projected.projection.merged] == [
+        (n, n) for n in range(1, len(FILMS) + 1)
+    ]
+    assert projected.projection.unseen == ()
+    with pytest.raises(FixInput, match="no clip lies in a film with segments"):
+        (tmp_path / "clips.csv").write_text(
+            "clip_id,movie_id,start_frame,end_frame\na,Les Yeux 3,0,9\n"
+        )
+        project_segments(tmp_path / "marks.csv", clips=tmp_path / "clips.csv")
 
 
 WORDS_OF_LOOK = ("look", "Gaze", "Look", "LOOK")

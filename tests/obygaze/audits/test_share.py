@@ -82,6 +82,19 @@ def test_the_share_of_levels_concepts_and_columns(tmp_path: Path) -> None:
         audit(tmp_path, manifest, of="Lok in concept")
 
 
+@pytest.mark.parametrize(("n_of_film", "is_drawn"), [(4, False), (SIZE, True)])
+def test_the_draw_is_a_limit_only_where_some_clips_were_not_drawn(
+    tmp_path: Path, n_of_film: int, is_drawn: bool
+) -> None:
+    manifest = drawn_films(["SSEE", "SEEE", "EEEE", "SSSE"])
+    clips = []
+    for clip in manifest:
+        plan = {"draw_probability": f"{4 / n_of_film}", "draw_clips": f"{n_of_film}"}
+        clips.append(replace(clip, extra=plan))
+    found = audit(tmp_path, manifest.with_clips(clips))
+    assert ("and on the clips that were drawn" in limits(found)) == is_drawn
+
+
 def test_marks_that_are_missing_leave_the_weight_of_their_film(tmp_path: Path) -> None:
     found = audit(tmp_path, drawn_films(["S...", "EEEE", "...."]))
     # Both films have twenty clips, though one has a single mark.

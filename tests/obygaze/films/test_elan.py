@@ -124,7 +124,7 @@ def test_a_film_is_that_of_the_video_which_a_file_of_others_names(
     yeux = written("day 2.eaf", 'RELATIVE_MEDIA_URL="../Filme/Les%20Yeux.mp4"')
     with pytest.raises(FixUsage, match="of the film Les_Yeux is not") as caught:
         import_segments([yeux], "marks", mapping=MARKED)
-    assert "call the .eaf after its film, or name the film's video" in caught.value.hint
+    assert "--fps 25 if all films have it, --fps Les_Yeux=25" in caught.value.hint
     imported = import_segments([yeux], "marks", 25, mapping=MARKED)
     assert imported.manifest.films == ("Les_Yeux",)
     assert imported.warnings == ("day 2.eaf: the id of this film is Les_Yeux",)

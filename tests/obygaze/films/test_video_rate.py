@@ -68,7 +68,18 @@ def test_an_export_takes_the_rate_of_the_linked_video(linked):
     refused = call_obygaze("manifest", "export", "vtt", "marks", "-o", "other")
     assert refused.code == 2
     assert "the frame rate of the film lake is not known" in refused.stderr
-    assert "Try: --fps lake=25, or that of the film" in refused.stderr
+    assert "Try: --fps 25 if all films have it, --fps lake=25 for" in refused.stderr
+
+
+def test_files_of_elan_name_the_video_that_another_manifest_is_linked_to(linked):
+    """Of a table of marks they named none, and ELAN asked for the film."""
+    columns = "movie_id,annotator,start_s,end_s,level\n"
+    Path("own.csv").write_text(f"{columns}lake,ada,0.5,1.5,S\n", "utf-8")
+    import_segments("own.csv", "-o", "own").ok()
+    for name in ("own.csv", "own"):
+        call_obygaze("manifest", "export", "elan", name, "-o", f"elan-{name}").ok()
+        text = Path(f"elan-{name}/lake.eaf").read_text("utf-8")
+        assert 'RELATIVE_MEDIA_URL="../films/lake.mp4"' in text
 
 
 def test_a_video_that_was_replaced_has_its_own_rate(inside):
@@ -81,6 +92,11 @@ def test_a_video_that_was_replaced_has_its_own_rate(inside):
 
 def test_an_import_takes_the_rate_of_the_video_beside_the_elan_file(linked):
     call_obygaze("manifest", "export", "elan", "marks", "-o", "films").ok()
+    # As a file that obygaze did not write, which says no rate.
+    text = Path("films/lake.eaf").read_text("utf-8")
+    text, n_removed = re.subn("<PROPERTY.*?</PROPERTY>", "", text)
+    assert n_removed == 1
+    Path("films/lake.eaf").write_text(text, "utf-8")
     done = import_segments("films/lake.eaf", "-o", "read").ok()
     assert "lake: 23.976 frames per second, as its video" in done.stderr
     assert rates_of("read") == {"lake": "23.976"}
@@ -94,7 +110,7 @@ def test_an_import_takes_the_rate_of_the_video_beside_the_elan_file(linked):
     assert refused.code == 2
     reason = "the frame rate of the film lake is not known: lake.mp4 is not there"
     assert reason in refused.stderr
-    assert "--fps lake=25, or that of the film" in refused.stderr
+    assert "--fps 25 if all films have it, --fps lake=25 for" in refused.stderr
 
 
 def test_cues_and_times_ask_the_linked_film(linked):
@@ -162,7 +178,7 @@ def test_a_title_is_a_film_too(inside):
     assert refused.code == 2
     assert "its video has 23.976" in refused.stderr
     Path("manifests/films.toml").unlink()
-    assert "Try: --fps 'Amélie 1=25'" in call_obygaze(*project).stderr
+    assert "--fps 'Amélie 1=25' for this one" in call_obygaze(*project).stderr
 
 
 @pytest.mark.parametrize("words", [("25", "24"), ("pier=25", "pier=24")])
@@ -202,8 +218,8 @@ def test_marks_behind_the_end_of_the_video_are_refused(inside):
     link_clips()
     problem = "the last picture of lake is 47, not 99999"
     text = Path("films/lake.eaf").read_text("utf-8")
-    media = '<MEDIA_DESCRIPTOR MEDIA_URL="lake.mp4" MIME_TYPE="video/mp4"/></HEADER>'
-    changed, n_changed = re.subn("(<HEADER[^>]*)/>", rf"\1>{media}", text)
+    media = '<MEDIA_DESCRIPTOR MEDIA_URL="lake.mp4" MIME_TYPE="video/mp4"/>'
+    changed, n_changed = re.subn("(<HEADER[^>]*>)", rf"\1{media}", text)
     assert n_changed == 1
     Path("films/lake.eaf").write_text(changed, "utf-8")
     for file in ("films/lake.eaf", "own.csv"):

@@ -105,6 +105,15 @@ def test_views_do_not_stack(manifest: Manifest) -> None:
         bare.view("as_published")
 
 
+def test_a_selection_says_of_how_many_clips_it_is(manifest: Manifest) -> None:
+    """Its shares are those of the selection, and the number of all clips was not there."""
+    sure = compute_stats(manifest, where="level == S")
+    assert sure.size == "3 of 8 clips of 1 film"
+    for all_clips in (None, "level in {EN, HN, NS, S} or not level"):
+        size = compute_stats(manifest, where=all_clips).size
+        assert size == "8 clips of 2 films"
+
+
 def test_an_empty_manifest_has_no_shares() -> None:
     stats = compute_stats(Manifest("none", Header("None", {}), ()))
     assert stats.share == {"EN": None, "HN": None, "NS": None, "S": None}

@@ -269,10 +269,10 @@ def test_the_error_of_data_where_shows_a_value_in_quotes() -> None:
     ("cells", "task", "names"),
     [
         (["Yes", "No", "", "No"], "own", ["No", "Yes"]),
-        (["ja", "nein", "egal"], "own=ja", ["not own=ja", "own=ja"]),
-        (["ja", "ja|nein", "nein"], "own=ja", ["not own=ja", "own=ja"]),
+        (["ja", "nein", "egal"], "own=ja", ["not (own=ja)", "own=ja"]),
+        (["ja", "ja|nein", "nein"], "own=ja", ["not (own=ja)", "own=ja"]),
         (["1", "0", "0"], "own", ["not own", "own"]),
-        (["1", "2", "3"], "own>=2", ["not own>=2", "own>=2"]),
+        (["1", "2", "3"], "own>=2", ["not (own>=2)", "own>=2"]),
     ],
 )
 def test_the_words_of_two_classes_are_their_names(
