@@ -65,6 +65,8 @@ HINT = (
     ' level in {S, NS} and "Type of shot" in concept and not mood == "1990s"'
 )
 
+HINT_OF_NUMBERS = "<, <=, > and >= compare numbers such as 3 and 2.5; == any words"
+
 
 class BadExpression(FixInput):
     """An invalid expression; the message names the column and shows it."""
@@ -210,7 +212,7 @@ class _Parser:
                 return negated(self.condition(part, depth - 1))
             case ast.Tuple([_, second, *_]):
                 problem = "commas are for values in braces; 2,5 is written as 2.5"
-                raise self.error_at(problem, second)
+                raise self.error_at(problem, second, HINT)
             case ast.Compare(column, [ast.Eq() | ast.NotEq() as op], [value]):
                 condition = self.has(column, [value])
             case ast.Compare(column, [ast.In() | ast.NotIn() as op], [ast.Set(values)]):
@@ -259,7 +261,11 @@ class _Parser:
         name = self.name(column)
         word = self.name(value)
         if not NUMBER.fullmatch(word):
-            raise self.error_at(f"expected a number, got {word!r}", value)
+            problem = f"expected a number, got {word!r}"
+            with_point = word.replace(",", ".")
+            if NUMBER.fullmatch(with_point):
+                problem += f": write {with_point}"
+            raise self.error_at(problem, value, HINT_OF_NUMBERS)
         limit = float(word)
         self.numbers[name] = None
 
@@ -269,7 +275,7 @@ class _Parser:
                     raise FixInput(
                         f"expected numbers in the column {name}, got {cell!r}",
                         where=self.where or self.text,
-                        hint="<, <=, > and >= compare numbers such as 3 and 2.5; == any words",
+                        hint=HINT_OF_NUMBERS,
                     )
             return any(is_beyond(float(cell), limit) for cell in cells)
 
@@ -312,26 +318,29 @@ class _Parser:
             meant = f" (did you mean {level!r}?)"
         return self.error_at(f"unknown {name} {word!r}{meant}", node)
 
-    def error_at(self, problem: str, node: ast.expr) -> BadExpression:
+    def error_at(self, problem: str, node: ast.expr, hint: str = "") -> BadExpression:
         """Return an error whose caret is under a node of the tree, which counts in bytes."""
         before = self.text.strip().encode()[: node.col_offset]
-        return self.error(problem, len(before.decode()))
+        return self.error(problem, len(before.decode()), hint)
 
-    def error(self, problem: str, offset: int) -> BadExpression:
+    def error(self, problem: str, offset: int, hint: str = "") -> BadExpression:
         """Return an error that shows the expression with a caret under the column."""
         column = min(offset + self.n_blanks, len(self.text.rstrip()))
-        hint = HINT
-        written = with_quotes(self.text)
-        if "".join(written.split()) not in ("", "".join(self.text.split())):
-            hint = (
-                f"write {shlex.quote(written)}, with == for equal, and with quotes (inside those of"
-                " the shell) around what has other signs than letters, digits and _"
-            )
         return BadExpression(
             f"label expression, column {column + 1}: {problem}",
             where=self.where or self.text,
-            hint=hint,
+            hint=hint or self.way_to_write(),
             details=[self.text, " " * column + "^"],
+        )
+
+    def way_to_write(self) -> str:
+        """Return the expression with quotes where it needs some, for a hint; else the rules."""
+        written = with_quotes(self.text)
+        if "".join(written.split()) in ("", "".join(self.text.split())):
+            return HINT
+        return (
+            f"write {shlex.quote(written)}, with == for equal, and with quotes (inside those of"
+            " the shell) around what has other signs than letters, digits and _"
         )
 
 
@@ -346,9 +355,10 @@ def with_quotes(text: str) -> str:
         if test is not None:
             before, name, sign, value, after = test.groups()
             sign = "==" if sign == "=" else sign
-            values = ", ".join(map(_if_needed, value.strip("{}").split(",")))
+            values = _if_needed(value)
             if value.startswith("{"):
-                values = f"{{{values}}}"
+                words = ", ".join(map(_if_needed, value.strip("{}").split(",")))
+                values = f"{{{words}}}"
             part = f"{before}{_if_needed(name)} {sign} {values}{after}"
         parts.append(part)
     written = "".join(parts)

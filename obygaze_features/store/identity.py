@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from obygaze_features.store.reading import Store
 
 SHOWN_CLIPS = 20
+EXTRACT_AGAIN = "obygaze extract run MANIFEST -b BACKBONE --store BACKBONE=NAME"
+IMPORT_AGAIN = "obygaze store import FORMAT FILE --manifest MANIFEST -o NAME"
 # The arrays that a store of windows has beside those of features.
 TIMES_OF_WINDOWS = ("start_s", "end_s")
 
@@ -129,7 +131,10 @@ def match(clips: Sequence[Clip], store: "Store") -> Matched:
             contradictions[there.clip_id] = compared.contradiction
         n_by_ids += compared.sameness is UNKNOWN
     if contradictions:
-        raise another_clip(contradictions, "store", store.location)
+        again = EXTRACT_AGAIN
+        if store.recipe.is_unknown:
+            again = IMPORT_AGAIN
+        raise another_clip(contradictions, "store", store.location, again)
     return Matched(rows, ids, n_by_ids)
 
 
@@ -185,7 +190,10 @@ def replaced_videos(clips: Iterable[Clip], folder: str, table: RowTable) -> list
 
 
 def another_clip(
-    contradictions: Mapping[str, str], there: str, where: str
+    contradictions: Mapping[str, str],
+    there: str,
+    where: str,
+    again: str = EXTRACT_AGAIN,
 ) -> ObygazeError:
     """Return the error that ids of a manifest are those of other clips.
 
@@ -193,6 +201,7 @@ def another_clip(
         contradictions: What differs, by the ids: the value in the manifest and the one there.
         there: What has the other clips: the store, or the files.
         where: Its name.
+        again: The command that makes a store of the clips of the manifest.
     """
     lines = [f"{clip!r}: {text}" for clip, text in contradictions.items()]
     (clip_id, difference), *others = contradictions.items()
@@ -202,6 +211,6 @@ def another_clip(
         f" in the {there}){too}",
         where=where,
         hint="the manifest of these clips, or a store of another name with their features as they"
-        " are now: obygaze extract run MANIFEST -b BACKBONE --store BACKBONE=NAME",
+        f" are now: {again}",
         details=lines[1:SHOWN_CLIPS],
     )

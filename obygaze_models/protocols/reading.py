@@ -42,7 +42,12 @@ from obygaze_models.protocols.kinds import (
     offered_values,
     setting_problem,
 )
-from obygaze_models.protocols.schedule import KEYS_OF_ALL, SPLIT_KINDS, split_kind
+from obygaze_models.protocols.schedule import (
+    KEYS_OF_ALL,
+    LEAVES_OUT_GROUPS,
+    SPLIT_KINDS,
+    split_kind,
+)
 from obygaze_models.protocols.schema import (
     NONE,
     PROTOCOL_SCHEMA,
@@ -136,7 +141,7 @@ def parse_protocol(
         if not document.violations:
             _check_references(document, protocol)
             _check_models(document, protocol)
-            _check_splits(document, protocol)
+            _check_splits(document, protocol, asked or protocol.used_tasks)
             _check_every_task_is_run(document, protocol, in_file, asked)
     document.raise_if_any("the protocol is not valid")
     return cast(Protocol, protocol)
@@ -551,11 +556,17 @@ def _check_concept_vectors(
         document.add(f"models.{name}.cross_fit", "fit.choose_store needs 2 or more")
 
 
-def _check_splits(document: Document, protocol: Protocol) -> None:
-    """Check that the splits have what their kind needs, and no key of another kind."""
+def _check_splits(document: Document, protocol: Protocol, run: Collection[str]) -> None:
+    """Check that the splits have what their kind needs, and no key of another kind.
+
+    Args:
+        document: The file.
+        protocol: What it says.
+        run: The tasks that are run; those of `--task` may be no tasks of the protocol.
+    """
     splits = protocol.splits
     kind = split_kind(splits.kind)
-    for name in sorted(protocol.used_tasks & protocol.tasks.keys()):
+    for name in sorted(protocol.tasks.keys() & set(run)):
         if kind.by_task and not protocol.tasks[name].folds:
             document.add(
                 f"tasks.{name}",
@@ -579,6 +590,8 @@ def _check_splits(document: Document, protocol: Protocol) -> None:
         is_read = key.name in (*KEYS_OF_ALL, *kind.keys)
         if not is_read and getattr(splits, key.name) != key.default:
             problem = f"has no meaning in {splits.kind} splits"
+            if key.name == "column":
+                problem += f"; {LEAVES_OUT_GROUPS}"
             document.add(f"splits.{key.name}", problem)
     if splits.validation == "each" and not kind.pairs:
         problem = f"each has no meaning in {splits.kind} splits"

@@ -38,8 +38,14 @@ VALIDATION_SHARE = 5
 MOST_SPLITS = 100_000
 # Why a fold has no test, whatever the model: its splits are the reason.
 NOT_TESTED = "no clip of this task is tested"
+WITHOUT_FEATURES = f"{NOT_TESTED}: none has features"
 ONE_CLASS = "all clips to train on have one label"
 NOT_TRAINED = "no clip is left to train on"
+# What to do where folds of films are not enough.
+LEAVES_OUT_GROUPS = (
+    "to leave out whole groups of films, such as those of a director, map movie_id to the group"
+    " (docs/guide/data.md)"
+)
 OF_FOLDS = (NOT_TESTED, ONE_CLASS, NOT_TRAINED)  # reasons that any model has
 
 

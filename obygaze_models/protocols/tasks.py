@@ -92,7 +92,7 @@ def with_tasks(
             raise FixUsage(
                 f"the published splits of the protocol {protocol.name} have no folds for"
                 f" the task {name}",
-                hint="the protocol honest, which leaves out each film",
+                hint=_with_folds(asked_task.task),
             )
     # What the protocol asks and a paper prints is not about another task of the same name.
     kept = [name for name in names if of_name[name].task == protocol.tasks.get(name)]
@@ -108,6 +108,23 @@ def with_tasks(
         ),
         paper=tuple(value for value in printed if value.train in ("", value.test)),
     )
+
+
+def _with_folds(task: Task) -> str:
+    """Return how a task gets published folds, if it has expressions; and how it needs none."""
+    without = "without splits.kind=published, honest leaves out each film"
+    if not task.positive:
+        return without
+    settings = {
+        "positive": task.positive,
+        "negative": task.negative,
+        "folds": "NAME",  # that of the column fold:NAME
+    }
+    words = []
+    for key, value in settings.items():
+        if value:
+            words.append(f"--set {shlex.quote(f'tasks.mine.{key}={value}')}")
+    return f"{' '.join(words)} --task mine, for the column fold:NAME; or {without}"
 
 
 def _questions(
@@ -355,6 +372,9 @@ class _Labels:
                 task = replace(asked.task, negative=negative)
                 return {column: replace(asked, task=task)}
         option = f"--task {shlex.quote(f'{column}={values[0]}')}, or another word"
+        if len(values) == 2:
+            options = [f"--task {shlex.quote(f'{column}={word}')}" for word in values]
+            option = " or ".join(options)
         problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
         if has_numbers(self.cells(column)):
             # A word among many numbers is an error, which the task with a limit names.
@@ -391,9 +411,8 @@ class _Labels:
         """Return the task of the clips that compare so with a value, against the other ones."""
         values = self.words(column)
         self.require_one_spelling(column, [value], sign)
-        is_number = NUMBER.fullmatch(value) is not None
         is_known = plain_value(value, column) in values
-        if not is_known and not (is_number and sign[0] in "<>"):
+        if not is_known and sign[0] not in "<>":
             against = _one_against_another(column, values, self.data.where)
             raise self.unknown_word(column, value, against)
         text = f"{quoted_word(column)} {sign} {quoted_word(value)}"

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 USUAL_FORMATS = ("html", "csv", "latex", "svg")
 FORMATS = (*USUAL_FORMATS, "png", "pdf")
+PAGE_SUFFIXES = (".html", ".htm")
 PAGE = OwnFolder.marked(
     "report", "the generator", rb'<meta name="generator" content="obygaze '
 )
@@ -56,12 +57,21 @@ class ReportFiles(list[Path]):
         """Return the paths of the files."""
         return {"files": [str(path) for path in self]}
 
+    @property
+    def has_page(self) -> bool:
+        """Whether a page was written; it is the first of the files."""
+        return bool(self) and self[0].suffix.lower() in PAGE_SUFFIXES
+
     def __str__(self) -> str:
-        return str(self[0])
+        """Return the page; without one, all files."""
+        shown = self[:1] if self.has_page else self
+        return "\n".join(map(str, shown))
 
     @property
     def notes(self) -> list[str]:
         """How many files there are beside the page, and in which folders."""
+        if not self.has_page:
+            return ["no page: html was not asked for"]
         folders = dict.fromkeys(str(path.parent) for path in self[1:])
         if not folders:
             return []
@@ -261,7 +271,7 @@ def _check_page(page: Path, formats: Sequence[str]) -> None:
             hint="leave out -o: tables and figures are written into the folder of the run",
         )
     suffix = page.suffix.lower()
-    if suffix in (".html", ".htm"):
+    if suffix in PAGE_SUFFIXES:
         return
     hint = "a name with .html"
     if suffix == ".pdf":

@@ -67,6 +67,7 @@ MOST_COLUMNS = 6
 MOST_FILMS = 100  # in a table; results.csv has all
 MOST_OPEN_ROWS = 12
 NOT_STATED = "not stated"
+FILMS_ABOVE = "Films: in how many of them the first has the higher value."
 
 
 @dataclass
@@ -218,13 +219,12 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
             beside: Cells = (DASH, NO_NUMBER, NO_NUMBER, DASH, DASH)
             if guess is not None:
                 row = run.difference(cell, guess)
-                n_above, n_films = films_above(cell, guess, metric)
                 beside = (
                     run.label(guess),
                     NumberCell(guess.value(metric)),
                     NumberCell.of(row),
                     verdict(row),
-                    f"{n_above} of {n_films}",
+                    films_above(cell, guess, metric).text(),
                 )
             values = [_number(cell, name) for name in run.metrics]
             rows.append((run.label(cell), *values, *beside, leaked_of(cell)))
@@ -265,8 +265,8 @@ def _tables_of_stores(run: ReportRun) -> Iterator[ResultTable]:
         return
     note = (
         f"Difference: first minus second, on the {counted_as(run)}s that both were tested on, with"
-        " its interval over films. p: corrected for all differences of the run but those that the"
-        " protocol named before it."
+        " its interval over films. p (all): corrected for all differences of the run but those that"
+        f" the protocol named before it. {FILMS_ABOVE}"
     )
     yield ResultTable(
         "stores",
@@ -354,9 +354,9 @@ def section_of_questions(run: ReportRun) -> Section:
         rows += [Heading(text), *of_text]
     if rows:
         note = (
-            "Difference: first minus second, with its interval over films. p: corrected for all "
-            "differences of this table, which the protocol named before the run. Other differences "
-            "are in results.csv, where p_all is corrected for all of them."
+            "Difference: first minus second, with its interval over films. p (all): corrected for "
+            "all differences of this table, which the protocol named before the run. Other "
+            f"differences are in results.csv, with a p_all among them. {FILMS_ABOVE}"
         )
         headers = _headers_of_differences(run)
         table = ResultTable("questions", "Differences", headers, rows, note)
@@ -374,7 +374,7 @@ def _headers_of_differences(run: ReportRun) -> Cells:
         "second",
         "metric",
         "difference",
-        "p",
+        "p (all)",
         f"{counted_as(run)}s",
         "films",
         "first better?",
@@ -408,9 +408,7 @@ def _films_above(run: ReportRun, first: CellRows, second: CellRows, metric: str)
     shared = on_same_clips(run, [first, second])
     if not shared:
         return DASH
-    ours, theirs = shared
-    n_above, n_films = films_above(ours, theirs, metric)
-    return f"{n_above} of {n_films}"
+    return films_above(shared[0], shared[1], metric).text()
 
 
 def _cell_of(run: ReportRun, *name: str) -> CellRows:

@@ -99,7 +99,7 @@ def fit_facts(cell: Cell) -> Mapping[str, Any]:
 
     `tested` is a hash of the tested clips: cells with the same one have tested the same clips.
     `copies` are the tested clips that leaked by their features alone; `same_film` counts clips of
-    films that also trained or chose.
+    films that also trained or chose. `skipped_films` has the films of folds of whole films.
     """
     by_name: set[str] = set()
     by_features: set[str] = set()
@@ -126,6 +126,9 @@ def fit_facts(cell: Cell) -> Mapping[str, Any]:
         "copies": len(by_features - by_name),
         "same_film": same_film,
         "skipped": dict(cell.skipped),
+        "skipped_films": {
+            fold: list(films) for fold, films in cell.skipped_films.items() if films
+        },
         "folds": [
             {
                 "fold": t.fold,

@@ -68,6 +68,14 @@ class HeldOut:
         may_learn[self.excluded] = False
         return may_learn
 
+    @property
+    def hidden_films(self) -> list[str]:
+        """The films that nothing may learn from; none where films are divided."""
+        if not self.is_by_film:
+            return []
+        films: list[str] = np.unique(self.films[~self.may_learn]).tolist()
+        return films
+
     def joined(self) -> "HeldOut":
         """Return the fold in which the validation clips train, too."""
         train = np.union1d(self.train, self.validation)

@@ -161,6 +161,10 @@ def gather(
     # Of clips that are not in the store, it is said before anything of their labels.
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
     labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
+    without_label = empty_labels(protocol.tasks, labels, table)
+    if without_label:
+        tested = _classes_with_features(features, labels, table)
+        without_label = f"{without_label} {tested}".rstrip()
     remarks = {
         "left out": _shares_left_out(features, labels, protocol),
         **table.remarks,
@@ -169,12 +173,30 @@ def gather(
         "annotators": rows_of_annotators(labels, table),
         "models of concepts": left_out,
         "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
-        "without label": empty_labels(protocol.tasks, labels, table),
+        "without label": without_label,
     }
     shown = {name: remark for name, remark in remarks.items() if remark}
     table = replace(table, remarks=shown)
     texts = _texts_of_models(protocol, stores, features)
     return Inputs(protocol, manifest, manifest_path, table, labels, features, texts)
+
+
+def _classes_with_features(
+    features: Sequence[Features], labels: Labels, table: ClipTable
+) -> str:
+    """Return how many clips have a class and features too; "" where features lack none of them."""
+    counts = []
+    for store in features:
+        for task, of_task in labels.items():
+            has_class = of_task >= 0
+            n_classes = int(np.sum(has_class))
+            n_with_features = int(np.sum(has_class & store.present))
+            if n_with_features < n_classes:
+                counts.append(
+                    f"{n_classes} of {count(len(table), table.counted_as)} have a class in {task},"
+                    f" and {n_with_features} of these have features in {store.name}"
+                )
+    return f"{few(counts, 3)}." if counts else ""
 
 
 def _shares_left_out(

@@ -23,7 +23,12 @@ from obygaze_models.evaluation.predictions import Predictions, tune_threshold
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import PERCEPTRON, UNTRAINED, find_kind
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schedule import NOT_TESTED, OF_FOLDS, Pair
+from obygaze_models.protocols.schedule import (
+    NOT_TESTED,
+    OF_FOLDS,
+    WITHOUT_FEATURES,
+    Pair,
+)
 from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.about import about_run
@@ -363,7 +368,8 @@ def model_cells(
                 if len(run.folds[key[1]][key[2]].test):
                     tests.append((key, position))
                 else:
-                    outcomes[key] = NOT_TESTED
+                    held = run.folds[key[1]][key[2]]
+                    outcomes[key] = _why_not_tested(run, key[1], held)
             if not tests:
                 continue
             model = run.models[plan.model]
@@ -480,6 +486,16 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
     )
 
 
+def _why_not_tested(run: StoreRun, pair: Pair, held: HeldOut) -> str:
+    """Return why a fold tests no clip: its films have labels, but no features, or neither."""
+    if run.features is None:
+        return NOT_TESTED
+    is_labelled = run.labels[pair[1]] >= 0
+    of_fold = np.isin(held.units, held.hidden)
+    lacks_features = of_fold & is_labelled & ~run.features.present
+    return WITHOUT_FEATURES if lacks_features.any() else NOT_TESTED
+
+
 def baseline_cells(run: StoreRun) -> list[Cell]:
     """Return the cells of all baselines, on the clips of the folds; they read no features."""
     protocol = run.protocol
@@ -514,7 +530,7 @@ def _test_baseline(
     run: StoreRun, pair: Pair, number: int, held: HeldOut, name: str
 ) -> ScoredFold | str:
     if not len(held.test):
-        return NOT_TESTED
+        return _why_not_tested(run, pair, held)
     labels = run.labels[pair[0]]
     seed = run.protocol.fit.seed + number
     try:
@@ -554,11 +570,13 @@ def _cells(
     for pair, name in product(run.protocol.pairs, names):
         tested: list[ScoredFold] = []
         skipped: dict[str, str] = {}
+        skipped_films: dict[str, list[str]] = {}
         for number, held in enumerate(run.folds[pair]):
             for repeat in range(run.protocol.fit.seeds):
                 outcome = outcomes.get((name, pair, number, repeat))
                 if isinstance(outcome, str):
                     skipped[held.name] = outcome
+                    skipped_films[held.name] = held.hidden_films
                 elif outcome is not None:
                     tested.append(outcome)
         if not tested:
@@ -577,6 +595,7 @@ def _cells(
                 is_model=are_models,
                 tested=tested,
                 skipped=skipped,
+                skipped_films=skipped_films,
                 share=RANDOM_SHARE if name == RANDOM else None,
                 further_metrics=run.protocol.further_metrics,
                 is_trained=is_trained,

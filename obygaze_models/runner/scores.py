@@ -93,6 +93,7 @@ class Cell:
         is_trained: Whether its scores depend on the training clips.
         tested: The tests.
         skipped: The folds without a test, and why.
+        skipped_films: The films of these folds, where folds are of whole films.
         is_averaged: Whether values are means over folds; else they are pooled.
         shares_films: Whether films are in several sets of test clips (`heldout.shares_films`).
         knows_films: Whether models may know films of the clips that they are tested on.
@@ -107,6 +108,7 @@ class Cell:
     is_model: bool
     tested: Sequence[ScoredFold]
     skipped: Mapping[str, str] = field(default_factory=dict)
+    skipped_films: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_averaged: bool = False
     shares_films: bool = False
     knows_films: bool = False

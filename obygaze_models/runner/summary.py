@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from obygaze_features.core.console import MISSING, count, few, listed, signed
 from obygaze_features.core.errors import MEANT
@@ -31,7 +31,11 @@ from obygaze_models.evaluation.metrics import (
     ranking_metric,
 )
 from obygaze_models.evaluation.predictions import ROUNDING
-from obygaze_models.protocols.schedule import split_kind
+from obygaze_models.protocols.schedule import (
+    LEAVES_OUT_GROUPS,
+    OWN_SPLITS,
+    split_kind,
+)
 from obygaze_models.protocols.schema import Question
 from obygaze_models.runner.features import CHOSEN, NOT_COMMON, SHOWN_MISSING
 from obygaze_models.runner.results import (
@@ -463,7 +467,7 @@ def _sentences_on_models(
     cells: Sequence[CellRows],
     questions: Sequence[Question],
 ) -> list[str]:
-    """Return the differences of the asked cell that questions ask for, and how many others have.
+    """Return how many differences questions ask for, and those of the asked cell.
 
     The gain of joined features has a sentence of its own.
     """
@@ -484,8 +488,13 @@ def _sentences_on_models(
         elif not is_of_gain:
             sentences.append(_sentence_on_models(run, first, second, row))
     if n_others:
-        others = count(n_others, "more difference")
-        sentences.append(f"The table Differences of the report has {others}.")
+        n_better = sum(verdict(row) == BETTER for row in rows)
+        sentences.insert(
+            0,
+            f"Of the {len(rows)} differences that the question asks for, {n_better}"
+            f" {'is' if n_better == 1 else 'are'} shown (the table Differences of the report has"
+            " all).",
+        )
     return sentences
 
 
@@ -503,12 +512,21 @@ def _sentence_on_models(
     text = f"{model} minus {other} ({where}) is {difference_text(row)}"
     shared = on_same_clips(run, [first, second])
     if shared:
-        n_above, n_films = films_above(shared[0], shared[1], row["metric"])
-        text += f"; {model} is higher in {n_above} of {count(n_films, 'film')}"
+        films = films_above(shared[0], shared[1], row["metric"])
+        text += f"; {model} is higher in {films.text(count(films.n_films, 'film'))}"
     found = verdict(row)
     if found in BEGINNINGS:
         text = f"{BEGINNINGS[found].format(model=model, other=other)}: {text}"
-    return f"{text}."
+    return f"{text}{_why_not_certain(row)}."
+
+
+def _why_not_certain(row: ResultRow) -> str:
+    """Return why a difference may be chance though its interval is on one side of 0, else ""."""
+    if verdict(row) not in (PERHAPS_BETTER, PERHAPS_WORSE):
+        return ""
+    if math.isnan(row["p_all"]):
+        return ", but it has no p among all differences"
+    return f", but its p among all differences is {short(row['p_all'], 3)}"
 
 
 def _model_on_store(run: Run, cell: CellRows) -> str:
@@ -535,12 +553,13 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     if guess is None:
         return f"{text}."
     text += f"; guessing without video has {short(guess.value(metric))} ({guess.model})"
-    n_better, n_films = films_above(cell, guess, metric)
-    if n_films > 1:
-        text += f"; better in {n_better} of {count(n_films, 'film')}"
-    if 1 < n_films < cell.n_films:
+    films = films_above(cell, guess, metric)
+    of_films = f"{films.n_films} films"
+    if films.n_films < cell.n_films:
         classes = "positive clips" if metric == AP.name else "clips of both classes"
-        text += f" that have {classes}"
+        of_films += f" that have {classes}"
+    if films.n_films > 1:
+        text += f"; better in {films.text(of_films)}"
     difference = difference_row(run.shown_results, cell, guess)
     verdict_on_guess = verdict(difference)
     if difference is None or verdict_on_guess in (BETTER, UNKNOWN):
@@ -550,7 +569,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     beginning = BEGINNINGS[verdict_on_guess].format(model=model, other="guessing")
     return (
         f"{beginning}: {text[0].lower()}{text[1:]}; the interval of the difference over films,"
-        f" {interval}, {place}."
+        f" {interval}, {place}{_why_not_certain(difference)}."
     )
 
 
@@ -746,16 +765,30 @@ def film_values(cell: CellRows, metric: str) -> dict[str, float]:
     return values
 
 
-def films_above(first: CellRows, second: CellRows, metric: str) -> tuple[int, int]:
-    """Return in how many films the first has the higher value, and how many have both values.
+class FilmsAbove(NamedTuple):
+    """In how many films a value is higher than another, or equal, of those that have both."""
+
+    n_above: int
+    n_equal: int
+    n_films: int
+
+    def text(self, of_films: str = "") -> str:
+        """Return `1 of 9 (equal in 3)`, with words in place of the number of films if wanted."""
+        equal = f" (equal in {self.n_equal})" if self.n_equal else ""
+        return f"{self.n_above} of {of_films or self.n_films}{equal}"
+
+
+def films_above(first: CellRows, second: CellRows, metric: str) -> FilmsAbove:
+    """Return in how many films the first has the higher value.
 
     Both cells are of the same clips (`on_same_clips`).
     """
     ours = film_values(first, metric)
     theirs = film_values(second, metric)
-    common = ours.keys() & theirs.keys()
-    n_above = sum(ours[film] - theirs[film] > ROUNDING for film in common)
-    return n_above, len(common)
+    differences = [ours[film] - theirs[film] for film in ours.keys() & theirs.keys()]
+    n_above = sum(difference > ROUNDING for difference in differences)
+    n_equal = sum(abs(difference) <= ROUNDING for difference in differences)
+    return FilmsAbove(n_above, n_equal, len(differences))
 
 
 def difference_row(
@@ -815,6 +848,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
         "no interval": without_interval(run, models),
         "rare concepts": rare_concepts_text(run.about["rare_concepts"]),
         "skipped folds": skipped_folds(run, cells),
+        "folds of several films": folds_of_several_films(run, cells),
         "many fits": many_fits(run.protocol["splits"], _n_folds(models)),
         "several stores": several_stores(run, models),
     }
@@ -1057,11 +1091,31 @@ def skipped_folds(run: Run, cells: Sequence[CellRows]) -> str:
 
 
 def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
-    """Return the films of each test task and fold that some model or store tested."""
+    """Return the films of each test task and fold that some model or store tested or left out."""
     films: dict[tuple[str, str], set[str]] = {}
+    for facts in run.about["fits"]:
+        # An earlier program did not write the films of folds that are left out.
+        for fold, names in facts.get("skipped_films", {}).items():
+            films.setdefault((facts["test"], fold), set()).update(names)
     for row in run.predictions:
         films.setdefault((row["test"], row["fold"]), set()).add(row["movie_id"])
     return films
+
+
+def folds_of_several_films(run: Run, cells: Sequence[CellRows]) -> str:
+    """Warn where a person's folds hold several films, and intervals are over films all the same."""
+    kind = split_kind(run.protocol["splits"]["kind"])
+    of_whole_films = [cell for cell in cells if not cell.facts["shares_films"]]
+    has_interval = any(cell.has_interval(AP.name) for cell in of_whole_films)
+    if not (kind.by_task or kind is OWN_SPLITS) or not has_interval:
+        return ""
+    most = max(map(len, _films_of_folds(run).values()), default=0)
+    if most < 2:
+        return ""
+    return (
+        f"Folds hold up to {most} films, and intervals and p are over films: they say nothing of"
+        f" other groups, such as directors. {LEAVES_OUT_GROUPS[0].upper()}{LEAVES_OUT_GROUPS[1:]}."
+    )
 
 
 def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:

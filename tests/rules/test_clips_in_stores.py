@@ -214,6 +214,9 @@ def check_join(folder: Path, table: Table, clips: Sequence[tuple[Clip, Entry]]) 
                     all(value in error.value.message for value in difference)
                     for difference in differences
                 )
+                is_imported = store.recipe.is_unknown
+                command = "store import" if is_imported else "extract run"
+                assert f"obygaze {command} " in error.value.hint
                 continue
             join()
         sentences = [str(w.message) for w in caught if w.category is ObygazeWarning]

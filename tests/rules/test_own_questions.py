@@ -606,6 +606,9 @@ def test_a_column_of_numbers_needs_a_limit_also_where_a_cell_is_none(
             with_tasks(honest, ["rating>=3"], manifest)
     else:
         assert with_tasks(honest, ["rating>=3"], manifest).tasks
+    # The reason was "the column rating has no '2,5'", as if >= needed such a cell.
+    with pytest.raises(FixInput, match=r"expected a number, got '2,5': write 2\.5"):
+        with_tasks(honest, ["rating>=2,5"], manifest)
 
 
 @settings(max_examples=40, deadline=None)

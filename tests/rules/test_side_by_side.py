@@ -76,9 +76,9 @@ NO_LEAK = Leak("", 0, 0, 0, 0, 0, 0, ())
 SENTENCE = re.compile(
     r"ranks clips \(([^)]*)\) with AP (\S+?)(?: \[[^]]*\])?"
     r"(?:; guessing without video has (\S+?) \([a-z_]+\))?"
-    r"(?:; better in (\d+) of (\d+) films(?: that have positive clips)?)?"
+    r"(?:; better in (\d+) of (\d+) films(?: that have positive clips)?(?: \(equal in (\d+)\))?)?"
     r"(?:; the interval of the difference over films, \[[^]]*\],"
-    r" (?:holds 0|is above 0|is below 0))?\.$"
+    r" (?:holds 0|is above 0|is below 0)(?:, but it[^;]*)?)?\.$"
 )
 NAN = re.compile(r"\bnan\b", re.IGNORECASE)
 
@@ -176,9 +176,13 @@ def best_guess(cells: Mapping[Name, Folds], name: Name) -> tuple[float, list[Nam
     return best, [other for other, value in values.items() if value > best - 1e-9]
 
 
-def n_above(ours: Mapping[str, float], theirs: Mapping[str, float]) -> tuple[int, int]:
+def n_above(
+    ours: Mapping[str, float], theirs: Mapping[str, float]
+) -> tuple[int, int, int]:
+    """In how many films a value is higher, how many have both, and in how many it is equal."""
     common = ours.keys() & theirs.keys()
-    return sum(ours[f] > theirs[f] + 1e-9 for f in common), len(common)
+    n_equal = sum(abs(ours[f] - theirs[f]) <= 1e-9 for f in common)
+    return sum(ours[f] > theirs[f] + 1e-9 for f in common), len(common), n_equal
 
 
 # ---- what is compared with it ----
@@ -250,9 +254,9 @@ def check_sentence(
         ours = ap_by_film(folds, clips)
         counts = {n_above(ours, ap_by_film(cells[name], clips)) for name in who}
         if found[4] is None:
-            assert all(n_films < 2 for _, n_films in counts)
+            assert all(n_films < 2 for _, n_films, _ in counts)
         else:
-            assert (int(found[4]), int(found[5])) in counts
+            assert (int(found[4]), int(found[5]), int(found[6] or 0)) in counts
 
 
 def check_summary(
@@ -294,7 +298,11 @@ def check_summary(
         if has_whole_films:
             ours = ap_by_film(cells[cell.name], clips)
             counts = [n_above(ours, ap_by_film(cells[name], clips)) for name in who]
-            assert row[at + 4] in [f"{n} of {n_films}" for n, n_films in counts]
+            expected_words = []
+            for n, n_films, n_equal in counts:
+                equal = f" (equal in {n_equal})" if n_equal else ""
+                expected_words.append(f"{n} of {n_films}{equal}")
+            assert row[at + 4] in expected_words
 
 
 def check_stores(run: Run, cells: Mapping[Name, Folds]) -> None:

@@ -656,7 +656,10 @@ def _check_some_known(
     ids = manifest.clip_ids[:MOST_COMPARED]
     # The most similar one shows the difference; with the first one, all may differ.
     (similar,) = get_close_matches(first, ids, n=1, cutoff=0) or [""]
-    hint = "use the same ids in both: --id FORM of manifest import makes those of a manifest"
+    hint = (
+        "use the same ids in both: --id FORM of manifest import makes those of a manifest, or give"
+        " your table a column with the ids of the files, and map clip_id to it"
+    )
     hint += _other_ids(reader)
     if reader.origin["format"] == "hdf5":
         hint += (

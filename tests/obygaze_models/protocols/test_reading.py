@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest.folds import SplitReport
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_models.models.registry import KINDS, default_settings, find_kind
+from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.kinds import (
     candidates,
     for_task,
@@ -23,6 +26,7 @@ from obygaze_models.protocols.reading import (
     protocol_names,
 )
 from obygaze_models.protocols.schema import Model
+from obygaze_models.protocols.tasks import with_tasks
 
 PART = ("splits.column=part", 'splits.test=["a"]')
 MINIMAL = """\
@@ -457,6 +461,38 @@ def test_a_key_that_the_splits_do_not_read_is_a_violation(
     """It was ignored without a word."""
     (violation,) = violations(MINIMAL, *changes)
     assert problem in violation
+
+
+def test_of_splits_that_read_no_column_the_way_to_whole_groups_is_named() -> None:
+    (violation,) = violations(MINIMAL, "splits.column=director")
+    assert violation.endswith("map movie_id to the group (docs/guide/data.md)")
+
+
+def test_only_tasks_that_are_run_need_published_folds() -> None:
+    """`--task mood` was refused for the tasks of the protocol, which it replaces."""
+    changes = ("splits.kind=published",)
+    with pytest.raises(FixInput, match="the protocol is not valid"):
+        load_protocol("honest", changes)
+    clips = []
+    for number in range(8):
+        fold = {"fold:director": str(number % 4)}
+        extra = {"mood": ("joy", "fear")[number // 4], **fold}
+        clips.append(Clip(f"c{number}", f"film{number}", extra=extra))
+    columns = ("mood", "fold:director")
+    manifest = Manifest("m", Header("m"), tuple(clips), columns)
+    asked = ["mood=joy"]
+    with pytest.raises(FixUsage, match="no folds for the task mood=joy") as refused:
+        with_tasks(load_protocol("honest", changes, asked), asked, manifest)
+    # What the hint names is a protocol with these folds.
+    *settings, option, task = shlex.split(refused.value.hint.partition(", for")[0])
+    assert (settings[::2], option) == (["--set", "--set"], "--task")
+    named = [word.replace("=NAME", "=director") for word in settings[1::2]]
+    found = load_protocol("honest", [*changes, *named], [task])
+    found = with_tasks(found, [task], manifest)
+    assert found.pairs == [(task, task)]
+    assert found.tasks[task].folds == "director"
+    table = clip_table(manifest, found.data)
+    assert task_labels(task, found.tasks[task], table).tolist() == [1] * 4 + [0] * 4
 
 
 @pytest.mark.parametrize("n_folds", [0, 5])

@@ -43,6 +43,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Recipe, Row
 from obygaze_models.protocols.schema import Data, Protocol
+from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.features import NOT_FINITE, choose_array, read_store
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -305,8 +306,45 @@ class TestFolds:
             assert reasons == {"fold 0": "all clips to train on have one label: 0"}
         (text,) = [w.text for w in warnings_of(run) if w.about == "skipped folds"]
         assert text == (
-            "1 fold left out: all clips to train on have one label: 0 (fold 0)."
+            "1 fold left out: all clips to train on have one label: 0 (fold 0 with"
+            " tt0000001)."
         )
+
+    def test_films_that_are_not_tested_are_named_with_the_cause(
+        self, tmp_path: Path
+    ) -> None:
+        """It was "no clip of this task is tested (fold 1, fold 3)"."""
+        base = films()
+        rng = random.Random(SEED)
+        for number in range(amount(3, 20)):
+            names = sorted({clip.movie_id for clip in base})
+            unlabelled, without = rng.sample(names, 2)
+            cells = {}
+            for clip in base:
+                word = rng.choice(("joy", "fear", ""))
+                cells[clip.clip_id] = "" if clip.movie_id == unlabelled else word
+            manifest = base.with_column("mood", cells)
+            kept = [clip for clip in manifest if clip.movie_id != without]
+            ids = {clip.clip_id for clip in manifest} - {c.clip_id for c in kept}
+            X = planted(manifest)
+            store = store_of(tmp_path / f"s{number}", manifest, X, without=[*ids])
+            protocol = quick("honest", *RIDGE, "data.view=raw")
+            protocol = with_tasks(protocol, ["mood=joy"], manifest)
+            run = run_on(tmp_path / f"r{number}", protocol, manifest, {"x": store})
+            said = {warning.about: warning.text for warning in warnings_of(run)}
+            untested = "no clip of this task is tested"
+            assert said["skipped folds"] == (
+                f"2 folds left out: {untested} (fold {names.index(unlabelled)} with"
+                f" {unlabelled}); {untested}: none has features"
+                f" (fold {names.index(without)} with {without})."
+            )
+            labelled = [clip.clip_id for clip in manifest if cells[clip.clip_id]]
+            n_tested = sum(bool(cells[clip.clip_id]) for clip in kept)
+            assert models(run)[0].n_clips == n_tested
+            assert said["without label"].endswith(
+                f" {len(labelled)} of {len(manifest)} clips have a class in mood=joy, and"
+                f" {n_tested} of these have features in x."
+            )
 
     def test_nothing_can_be_trained_at_all(self, tmp_path: Path) -> None:
         manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="HN")

@@ -27,7 +27,7 @@ from support.run_tables import (
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, FixUsage, ObygazeWarning
 from obygaze_features.core.figures import COLORS
-from obygaze_models.report.page import write_report
+from obygaze_models.report.page import ReportFiles, write_report
 from obygaze_models.runner.tables import Run
 
 VOID = {"meta", "link", "img", "br", "hr"}
@@ -263,6 +263,18 @@ def test_only_the_formats_that_are_asked_for_are_written(tmp_path: Path) -> None
     assert begins == {"films-EN-S.png": b"\x89PNG", "films-EN-S.pdf": b"%PDF"}
     with pytest.raises(FixUsage, match="unknown format 'md'"):
         write_report([made.folder], formats=["md"])
+
+
+def test_what_a_report_names_as_its_page_is_one(tmp_path: Path) -> None:
+    """`report A B --format pdf` named a figure of the first run."""
+    made = made_run(tmp_path / "run", [RIDGE, GUESS])
+    figures = ReportFiles(write_report([made.folder], formats=["pdf"]))
+    assert str(figures) == str(made.folder / "figures" / "films-EN-S.pdf")
+    assert figures.notes == ["no page: html was not asked for"]
+    assert ReportFiles().notes == figures.notes
+    whole = ReportFiles(write_report([made.folder], formats=["html", "pdf"]))
+    assert str(whole) == str(made.folder / "report.html")
+    assert whole.notes == [f"and 1 tables and figures in {made.folder / 'figures'}"]
 
 
 def test_leaks_stand_on_the_first_screen_and_in_the_table(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.run_tables import (
     FILMS,
     MANIFEST,
@@ -44,7 +46,7 @@ from obygaze_models.report.sections import (
     sentence_of_concepts,
 )
 from obygaze_models.report.tables import Heading, ResultTable
-from obygaze_models.runner.summary import short
+from obygaze_models.runner.summary import answer, short
 from obygaze_models.runner.text import result_text
 
 CLIPS = clips_of()
@@ -154,6 +156,39 @@ def test_the_sentence_under_a_question_answers_it(
     assert chapter.asked == "Is an MLP better than ridge?"
     assert chapter.answer.startswith(expected)
     assert expected in result_text(run)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.sampled_from((0.01, 0.2, math.nan)), min_size=1, max_size=3))
+def test_the_answer_to_a_question_of_several_tasks_counts_them(
+    tmp_path_factory: pytest.TempPathFactory, p_values: list[float]
+) -> None:
+    """The heading asked about all tasks, and the sentence was of the first word alone."""
+    asked = '[{text="Is an MLP better than ridge?", first="mlp", second="ridge"}]'
+    cells: list[MadeCell] = []
+    rows = []
+    for task, p in zip(("EN_S", "HN_S", "ENHN_S"), p_values, strict=False):
+        ridge = replace(RIDGE, train=task, test=task)
+        mlp = replace(MLP, train=task, test=task)
+        cells += [ridge, mlp]
+        rows.append(difference_row(mlp, ridge, 0.02, 0.19, p))
+    run = made_run(
+        tmp_path_factory.mktemp("runs") / "run",
+        cells,
+        rows,
+        changes=[f"report.questions={asked}", "report.contrast=[]"],
+    )
+    n_shown = p_values.count(0.01)
+    said = answer(run)
+    n_tasks = len(p_values)
+    begins = f"Of the {n_tasks} differences that the question asks for, {n_shown} "
+    assert said.startswith(begins) == (n_tasks > 1)
+    reason = "but it has no p among all differences"
+    if p_values[0] == 0.2:
+        reason = "but its p among all differences is .200."
+    is_certain = p_values[0] == 0.01
+    assert (reason in said) == (not is_certain)
+    assert ("or better by chance: mlp minus ridge (EN_S)" in said) == (not is_certain)
 
 
 def test_a_question_that_a_run_does_not_answer_is_no_heading(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from obygaze_models.runner.summary import (
     answer,
     cannot_guess,
     cells_of,
+    films_above,
     many_fits,
     rare_concepts_text,
     short,
@@ -481,12 +482,75 @@ def test_the_answer_says_first_what_is_not_shown(
     # What does not show that the model is better ends with the interval of the difference.
     ends = {
         -0.1: "over films, [-.10, .30], holds 0.",
-        0.1: "over films, [.10, .30], is above 0.",
+        # Without this reason, the sentence contradicts itself.
+        0.1: "[.10, .30], is above 0, but its p among all differences is .400.",
         -0.3: "over films, [-.30, -.10], is below 0.",
     }
     is_shown = row["low"] > 0 and row["p_all"] < 0.05
     end = "better in 12 of 12 films." if is_shown else ends[row["low"]]
     assert answer(run).endswith(end)
+
+
+def test_a_difference_that_is_not_certain_has_no_p_where_films_are_few(
+    tmp_path: Path,
+) -> None:
+    made = [*rows("ridge", GOOD), *rows("neighbour", GUESS)]
+    made.append(difference(0.1, 0.3, math.nan))
+    said = answer(run_of(tmp_path, [fit("ridge"), fit("neighbour")], made))
+    assert said.endswith("is above 0, but it has no p among all differences.")
+
+
+FILM_VALUES = st.sampled_from((0.25, 0.5, 1.0, math.nan))
+
+
+@given(st.lists(st.tuples(FILM_VALUES, FILM_VALUES), min_size=1, max_size=9))
+def test_a_count_of_films_says_how_many_are_equal(
+    pairs: list[tuple[float, float]],
+) -> None:
+    """ "Higher in 1 of 9 films" was said of 1 higher, 3 equal and 5 lower."""
+    sides = []
+    for side in range(2):
+        of_film = {f"film{n}": {"value": pair[side]} for n, pair in enumerate(pairs)}
+        sides.append(CellRows(fit("ridge"), by_film={"ap": of_film}))
+    found = films_above(*sides, "ap")
+    other_way = films_above(*reversed(sides), "ap")
+    n_films = sum(not math.isnan(ours + theirs) for ours, theirs in pairs)
+    n_equal = sum(ours == theirs for ours, theirs in pairs)
+    assert found.n_above + other_way.n_above + n_equal == found.n_films == n_films
+    equal = f" (equal in {n_equal})" if n_equal else ""
+    assert found.text() == f"{found.n_above} of {n_films}{equal}"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    folds=st.lists(st.integers(0, 4), min_size=2, max_size=6),
+    kind=st.sampled_from(("nested", "kfold", "fixed", "published", "own.py:folds")),
+    is_divided=st.booleans(),
+)
+def test_folds_of_several_films_are_said_where_a_person_made_them(
+    tmp_path_factory: pytest.TempPathFactory,
+    folds: list[int],
+    kind: str,
+    is_divided: bool,
+) -> None:
+    """Folds were of directors, and intervals and p were over films without a word."""
+    folder = tmp_path_factory.mktemp("folds")
+    facts = [fit("ridge", shares_films=is_divided)]
+    run = run_of(folder, facts, rows("ridge", GOOD), splits={"kind": kind})
+    predictions = []
+    for number, fold in enumerate(folds):
+        row = {**TASKS, "store": "s", "model": "ridge", "fold": f"fold {fold}"}
+        row |= {"seed": 0, "clip_id": f"c{number}", "movie_id": f"film{number}"}
+        predictions.append({**row, "y": 1, "score": 1, "decision": 1})
+    tables = {"predictions.csv": predictions, "results.csv": rows("ridge", GOOD)}
+    run = write_run(folder / "two", run.about, tables)
+    found = about_of(run).get("folds of several films", "")
+    is_of_person = kind in ("published", "own.py:folds") and not is_divided
+    most = max(map(folds.count, folds))
+    assert bool(found) == (is_of_person and most > 1)
+    if found:
+        assert found.startswith(f"Folds hold up to {most} films, and intervals and p")
+        assert "map movie_id to the group" in found
 
 
 def test_brackets_are_explained_where_a_shown_number_has_some(tmp_path: Path) -> None:
