@@ -300,7 +300,7 @@ def test_the_card_has_the_licence_of_the_option_else_of_the_manifest(
     run(tmp_path)
     assert licence_of(tmp_path) == "CC0-1.0"
     card = (tmp_path / STORE / "README.md").read_text("utf-8")
-    assert "features of 4 clips" in card
+    assert ", in 4 rows." in card
     keep_manifest(few.with_clips(films.clips[:5]), tmp_path)
     run(tmp_path, "--licence", "CC-BY-NC-4.0")
     assert licence_of(tmp_path) == "CC-BY-NC-4.0"
