@@ -178,14 +178,13 @@ def in_view(
 ) -> Manifest:
     """Return a manifest in a view, by default in the view of protocols.
 
-    A warning counts the clips whose level the view makes EN for want of any concept.
+    Warnings count the clips whose level the view makes EN.
     """
     stored = read_manifest(manifest, workspace=workspace)
     seen = stored.view(view)
     if seen.header.view != stored.header.view:
         in_view = stored.with_clips(clip for clip in stored if clip.clip_id in seen)
-        lost = in_view.levels_lost
-        if lost:
+        for lost in filter(None, (in_view.levels_lost, in_view.levels_heard)):
             warnings.warn(f"{stored.name}: {lost}", ObygazeWarning, stacklevel=3)
     return seen
 

@@ -300,16 +300,15 @@ def _answers(manifest: Manifest, column: str) -> tuple[dict[str, str], str]:
     )
     from obygaze_models.protocols.reading import load_protocol
     from obygaze_models.protocols.tasks import one_task
-    from obygaze_models.text_vectors import in_view
 
     protocol = load_protocol("honest")
-    seen = in_view(manifest)
+    data = replace(protocol.data, view=manifest.header.view)
     try:
-        name, asked = one_task(column, protocol, seen)
+        name, asked = one_task(column, protocol, manifest)
     except (FixInput, FixUsage) as error:
         error.hint = error.hint and error.hint.replace("--task", "--column")
         raise
-    table = clip_table(seen, protocol.data)
+    table = clip_table(manifest, data)
     labels = task_labels(name, asked.task, table).tolist()
     words = {1: "yes", 0: "no"}
     yes_or_no = {

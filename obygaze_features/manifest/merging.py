@@ -112,10 +112,10 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
         for clip in manifest:
             row = original(clip) if is_unlinked else clip
             row = _annotated(row, manifest, columns)
-            if row.clip_id != clip.clip_id:
-                renamed.append(row.clip_id)
             if not is_only_watched(row):
                 all_rows.append((row, manifest))
+                if row.clip_id != clip.clip_id:
+                    renamed.append(row.clip_id)
             earlier, of_manifest = rows.setdefault(row.clip_id, (row, manifest))
             if of_manifest is not manifest:
                 _require_equal(earlier, row, f"{of_manifest.name}, {manifest.name}")

@@ -304,7 +304,10 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         metric: A metric; the default is the primary one of the first run.
     """
     if len(runs) < 2:
-        message = "a comparison needs two runs or more; the report of a run compares its models"
+        message = (
+            "a comparison needs two runs or more; of two models of one run, the report has the"
+            " difference if the run has report.questions"
+        )
         hint = None
         if runs:
             hint = f"obygaze report {shlex.quote(str(runs[0].folder))}"
@@ -617,7 +620,8 @@ def _nothing_shared(
         tested = dict.fromkeys(cell.test for cell in run.run.cells)
         tasks.append(f"{', '.join(tested) or 'none'} in {name}")
     yield (
-        "no cell (train, test and model) is in two of these runs, so nothing is compared; their "
+        "no cell (train, test, model, and the name of a store beside others) is in two of these"
+        " runs, so nothing is compared; their "
         f"test tasks: {'; '.join(tasks)}"
     )
 

@@ -163,7 +163,7 @@ def gather(
     labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     without_label = empty_labels(protocol.tasks, labels, table)
     if without_label:
-        tested = _classes_with_features(features, labels, table)
+        tested = _classes_with_features(features, labels, table, protocol)
         without_label = f"{without_label} {tested}".rstrip()
     remarks = {
         "left out": _shares_left_out(features, labels, protocol),
@@ -182,11 +182,15 @@ def gather(
 
 
 def _classes_with_features(
-    features: Sequence[Features], labels: Labels, table: ClipTable
+    features: Sequence[Features], labels: Labels, table: ClipTable, protocol: Protocol
 ) -> str:
     """Return how many clips have a class and features too; "" where features lack none of them."""
     counts = []
-    for store in features:
+    # Where a store is chosen, all have the clips that they share.
+    is_shared = protocol.fit.choose_store and len(features) > 1
+    shown = features[:1] if is_shared else features
+    for store in shown:
+        where = "all stores" if is_shared else store.name
         for task, of_task in labels.items():
             has_class = of_task >= 0
             n_classes = int(np.sum(has_class))
@@ -194,9 +198,11 @@ def _classes_with_features(
             if n_with_features < n_classes:
                 counts.append(
                     f"{n_classes} of {count(len(table), table.counted_as)} have a class in {task},"
-                    f" and {n_with_features} of these have features in {store.name}"
+                    f" and {n_with_features} of these have features in {where}"
                 )
-    return f"{few(counts, 3)}." if counts else ""
+    n_more = len(counts) - 3
+    more = f"; {n_more} more tasks or stores lack some, too" if n_more > 0 else ""
+    return f"{', '.join(counts[:3])}{more}." if counts else ""
 
 
 def _shares_left_out(

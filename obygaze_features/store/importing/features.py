@@ -3,6 +3,7 @@
 import hashlib
 import math
 import os
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -452,6 +453,11 @@ def _matched(reader: Reader, manifest: model.Manifest | None) -> Clips:
     if contradictions:
         raise another_clip(contradictions, "files", reader.where)
     notes = []
+    if names.respelled:
+        notes.append(
+            "the ids of the files have other capitals, signs or zeros than those of the manifest:"
+            f" {few(names.respelled, 3)}"
+        )
     unit = noun_of_rows(manifest)
     if unit == "row":
         n_rows = count(len(manifest), "row")
@@ -539,19 +545,34 @@ def _changes(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
     return [f"clips have ids as in a manifest: {few(changes, 3)}"] if changes else []
 
 
+# A name of a clip, or its words and numbers.
+_Name = str | tuple[str, ...]
+_WORD_OR_NUMBER = re.compile(r"[^\W\d_]+|\d+")
+
+
+def _words_and_numbers(name: str) -> tuple[str, ...]:
+    """Return what labs write alike in an id, which is the same for EB-01, eb_1 and EB.001."""
+    found = []
+    for piece in _WORD_OR_NUMBER.findall(composed(name).casefold()):
+        found.append((piece.lstrip("0") or "0") if piece.isdecimal() else piece)
+    return tuple(found)
+
+
 class _Names:
     """The names by which a clip of a manifest is known.
 
     These are its id, the id without the annotator, the name of its video if it is all of that, and
     what becomes its id by the rule of manifests, also after its film, as in a path: `FILM/ID`. A
-    name of two clips is none. A row whose id the files have takes no other name.
+    name of two clips is none. A row whose id the files have takes no other name. Where the files
+    have no id of the manifest, the words and numbers of an id are such a name.
     """
 
     def __init__(self, manifest: model.Manifest, in_files: Sequence[str]) -> None:
         self.ids = manifest.by_id
         self.named = self.ids.keys() & set(in_files)
+        self.respelled: list[str] = []
         rows_of_clip: dict[str, list[str]] = {}
-        clips_of_name: dict[str, set[str]] = {}
+        clips_of_name: dict[_Name, set[str]] = {}
         for clip in manifest:
             about = model.unannotated_id(clip)
             rows_of_clip.setdefault(about, []).append(clip.clip_id)
@@ -561,25 +582,32 @@ class _Names:
             for name in (about, video):
                 if name:
                     clips_of_name.setdefault(composed(name), set()).add(about)
-        self.rows_of_name: dict[str, list[str]] = {}
-        for name, clips in clips_of_name.items():
+            if not self.named:
+                clips_of_name.setdefault(_words_and_numbers(about), set()).add(about)
+        self.rows_of_name: dict[_Name, list[str]] = {}
+        for known_name, clips in clips_of_name.items():
             if len(clips) == 1:
                 (about,) = clips
-                self.rows_of_name[name] = rows_of_clip[about]
+                self.rows_of_name[known_name] = rows_of_clip[about]
 
     def rows_of(self, name: str, film: str | None) -> list[str]:
         """Return the ids of the rows about the clip of a name, or the name where there is none."""
         # Where two films have one name, the files' reader has put the film before it.
         in_film = f"{film}/{name.removeprefix(f'{film}-')}" if film else name
         by_rule = model.ascii_id(name)
-        for known_name in (name, composed(name), by_rule, model.ascii_id(in_film)):
+        known_names: list[_Name] = [name, composed(name), by_rule]
+        known_names += [model.ascii_id(in_film), _words_and_numbers(name)]
+        for known_name in known_names:
             found = []
             for row in self.rows_of_name.get(known_name, ()):
                 if row == name or row not in self.named:
                     found.append(row)
-            if known_name in self.ids and known_name not in found:
-                found.append(known_name)
+            is_id = isinstance(known_name, str) and known_name in self.ids
+            if is_id and known_name not in found:
+                found.append(str(known_name))
             if found:
+                if not isinstance(known_name, str):
+                    self.respelled.append(f"{name!r} is {found[0]!r}")
                 return found
         return [name]
 
@@ -653,9 +681,9 @@ def _check_some_known(
     if manifest is None or not reader.clip_ids or (clips.places >= 0).any():
         return
     first = reader.clip_ids[0]
-    ids = manifest.clip_ids[:MOST_COMPARED]
+    ids = {name.casefold(): name for name in manifest.clip_ids[:MOST_COMPARED]}
     # The most similar one shows the difference; with the first one, all may differ.
-    (similar,) = get_close_matches(first, ids, n=1, cutoff=0) or [""]
+    (similar,) = get_close_matches(first.casefold(), ids, n=1, cutoff=0) or [""]
     hint = (
         "use the same ids in both: --id FORM of manifest import makes those of a manifest, or give"
         " your table a column with the ids of the files, and map clip_id to it"
@@ -667,7 +695,7 @@ def _check_some_known(
         )
     raise FixInput(
         f"the files have none of the clips of the manifest: their first clip id is {first!r},"
-        f" the most similar one of the manifest {similar!r}",
+        f" the most similar one of the manifest {ids.get(similar, '')!r}",
         where=manifest.name,
         hint=hint,
     )

@@ -13,7 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import (
@@ -840,3 +840,53 @@ def test_the_arrays_of_an_npz_file_are_named_in_the_options(tmp_path: Path) -> N
     with pytest.raises(FixInput, match="no array 'clip_id'") as error:
         made(two, tmp_path / "t")
     assert str(error.value.hint).endswith(": --array NAME=KEY --id-key KEY")
+
+
+def written_by_labs(word: str, number: int) -> st.SearchStrategy[str]:
+    """Yield the ways in which labs write one word and one number as an id."""
+    words = st.sampled_from((word, word.upper(), word.capitalize()))
+    signs = st.sampled_from(("-", "_", ".", ""))
+    zeros = st.sampled_from(("", "0", "00"))
+    parts = st.tuples(words, signs, zeros)
+    return parts.map(lambda part: f"{''.join(part)}{number}")
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_ids_that_labs_write_otherwise_are_of_one_clip(
+    data: st.DataObject, tmp_path: Path
+) -> None:
+    """EB-01 in the files was no clip of a manifest that has EB_1."""
+    pairs = [(word, number) for word in ("eb", "tr") for number in (1, 2, 11)]
+    ours = [data.draw(written_by_labs(*pair)) for pair in pairs]
+    theirs = [data.draw(written_by_labs(*pair)) for pair in pairs]
+    manifest = a_manifest([Clip(name.replace(".", "-"), "lake") for name in ours])
+    kept = data.draw(st.integers(1, len(pairs)))
+    features = np.arange(2 * kept, dtype=np.float32).reshape(kept, 2)
+    file = saved(tmp_path / "f.npz", clip_id=np.array(theirs[:kept]), X=features)
+    shutil.rmtree(tmp_path / "s", ignore_errors=True)
+    done = import_features("npz", file, tmp_path / "s", manifest=manifest)
+    store = open_store(tmp_path / "s")
+    same = set(theirs[:kept]) & set(manifest.clip_ids)
+    for place, clip in enumerate(manifest):
+        is_known = place < kept and (not same or theirs[place] in same)
+        if is_known:
+            values = values_of(store, "clip", [clip.clip_id])
+            np.testing.assert_array_equal(values, features[place : place + 1])
+    if not same:
+        assert "have other capitals, signs or zeros" in " ".join(done.notes)
+
+
+def test_an_id_that_may_be_of_two_clips_is_of_none(tmp_path: Path) -> None:
+    manifest = a_manifest([Clip("a-1", "lake"), Clip("a-01", "lake"), Clip("b-1", "b")])
+    file = saved(tmp_path / "f.npz", clip_id=np.array(["A_1", "B_1"]), X=np.eye(2))
+    import_features("npz", file, tmp_path / "s", manifest=manifest)
+    found = [row.status for row in open_store(tmp_path / "s").rows]
+    assert found == ["failed", "failed", "ok"]
+    file = saved(tmp_path / "g.npz", clip_id=np.array(["B_1", "b.01"]), X=np.eye(2))
+    with pytest.raises(FixInput, match="1 clip id in several rows of the files"):
+        import_features("npz", file, tmp_path / "t", manifest=manifest)

@@ -346,6 +346,31 @@ class TestFolds:
                 f" {n_tested} of these have features in x."
             )
 
+    def test_clips_that_all_stores_have_are_not_said_to_be_those_of_one(
+        self, tmp_path: Path
+    ) -> None:
+        """Where a store is chosen, it was said of each that it has those that all have."""
+        base = films()
+        words = {clip.clip_id: "joy" if n % 2 else "" for n, clip in enumerate(base)}
+        words[base.clip_ids[0]] = "fear"
+        manifest = base.with_column("mood", words)
+        X = planted(manifest)
+        rng = random.Random(SEED)
+        stores = {}
+        shared = {clip for clip, word in words.items() if word}
+        n_labelled = len(shared)
+        for name in ("x", "y"):
+            lacking = rng.sample(list(manifest.clip_ids), 9)
+            shared -= set(lacking)
+            stores[name] = store_of(tmp_path / name, manifest, X, without=lacking)
+        protocol = quick("honest", *RIDGE, "data.view=raw", "fit.choose_store=true")
+        protocol = with_tasks(protocol, ["mood=joy"], manifest)
+        gathered = gather(protocol, manifest, "made-up", stores)
+        assert gathered.table.remarks["without label"].endswith(
+            f" {n_labelled} of {len(manifest)} clips have a class in mood=joy, and"
+            f" {len(shared)} of these have features in all stores."
+        )
+
     def test_nothing_can_be_trained_at_all(self, tmp_path: Path) -> None:
         manifest = self.one_sided(tt0000002="HN", tt0000003="HN", tt0000004="HN")
         store = store_of(tmp_path / "s", manifest, planted(manifest))
