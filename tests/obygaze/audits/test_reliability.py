@@ -201,7 +201,7 @@ def test_a_hint_names_the_option_of_the_audit() -> None:
     with pytest.raises(FixUsage) as error:
         audit_reliability(manifest, column="mood=grim")
     hint = str(error.value.hint)
-    assert "--task" not in hint
+    assert "--task" not in hint and "--set" not in hint
     assert "--column mood=calm" in hint
 
 
