@@ -306,7 +306,9 @@ def _answers(manifest: Manifest, column: str) -> tuple[dict[str, str], str]:
     try:
         name, asked = one_task(column, protocol, manifest)
     except (FixInput, FixUsage) as error:
-        error.hint = error.hint and error.hint.replace("--task", "--column")
+        # An audit has no settings, by which a run leaves clips out.
+        alone, *_ = (error.hint or "").split("; without the clips of ")
+        error.hint = alone.replace("--task", "--column") or None
         raise
     table = clip_table(manifest, data)
     labels = task_labels(name, asked.task, table).tolist()
