@@ -620,8 +620,8 @@ def _nothing_shared(
         tested = dict.fromkeys(cell.test for cell in run.run.cells)
         tasks.append(f"{', '.join(tested) or 'none'} in {name}")
     yield (
-        "no cell (train, test, model, and the name of a store beside others) is in two of these"
-        " runs, so nothing is compared; their "
+        "no cell is in two of these runs (one train, test and model, and one name of the store"
+        " where a run has several), so nothing is compared; their "
         f"test tasks: {'; '.join(tasks)}"
     )
 

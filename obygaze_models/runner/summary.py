@@ -488,12 +488,13 @@ def _sentences_on_models(
         elif not is_of_gain:
             sentences.append(_sentence_on_models(run, first, second, row))
     if n_others:
-        n_better = sum(verdict(row) == BETTER for row in rows)
+        found = [verdict(row) for row in rows]
+        n_better = found.count(BETTER)
         sentences.insert(
             0,
             f"Of the {len(rows)} differences that the question asks for, {n_better}"
-            f" {'is' if n_better == 1 else 'are'} shown (the table Differences of the report has"
-            " all).",
+            f" {'shows' if n_better == 1 else 'show'} that the first is better, and"
+            f" {found.count(WORSE)} that it is worse (all are in the table Differences of the report).",
         )
     return sentences
 

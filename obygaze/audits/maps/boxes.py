@@ -293,7 +293,7 @@ def _steps(frame: str, n_steps: int, joined: int) -> slice:
     Args:
         frame: The number of the frame, counted from 0.
         n_steps: The steps of the maps.
-        joined: How many frames a step is of.
+        joined: How many frames each step covers.
     """
     if not frame:
         return slice(None)

@@ -55,7 +55,7 @@ def token_grid(store: Store) -> tuple[int, int, int]:
 
 
 def frames_of_step(store: Store) -> int:
-    """Return how many frames of a clip a step of its maps is of: some models join frames."""
+    """Return how many frames of a clip each step of its maps covers: some models join frames."""
     n_steps = store.array(MAPS).shape[1]
     geometry = store.recipe.to_json()["backbone"]["geometry"]
     return int(geometry.get("frames", n_steps)) // n_steps

@@ -551,7 +551,7 @@ _WORD_OR_NUMBER = re.compile(r"[^\W\d_]+|\d+")
 
 
 def _words_and_numbers(name: str) -> tuple[str, ...]:
-    """Return what labs write alike in an id, which is the same for EB-01, eb_1 and EB.001."""
+    """Return the words and numbers of an id: the same for EB-01, eb_1 and EB.001."""
     found = []
     for piece in _WORD_OR_NUMBER.findall(composed(name).casefold()):
         found.append((piece.lstrip("0") or "0") if piece.isdecimal() else piece)

@@ -407,8 +407,8 @@ def test_runs_without_a_cell_in_common_say_so(tmp_path: Path) -> None:
     ]
     compared = compare_runs(runs)
     assert compared.warnings == [
-        "no cell (train, test, model, and the name of a store beside others) is in two of these"
-        " runs, so nothing is compared; their "
+        "no cell is in two of these runs (one train, test and model, and one name of the store"
+        " where a run has several), so nothing is compared; their "
         "test tasks: EN_S in a; HN_S in b"
     ]
 

@@ -159,30 +159,40 @@ def test_the_sentence_under_a_question_answers_it(
 
 
 @settings(max_examples=10, deadline=None)
-@given(st.lists(st.sampled_from((0.01, 0.2, math.nan)), min_size=1, max_size=3))
+@given(
+    p_values=st.lists(st.sampled_from((0.01, 0.2, math.nan)), min_size=1, max_size=3),
+    are_worse=st.tuples(st.just(False), st.booleans(), st.booleans()),
+)
 def test_the_answer_to_a_question_of_several_tasks_counts_them(
-    tmp_path_factory: pytest.TempPathFactory, p_values: list[float]
+    tmp_path_factory: pytest.TempPathFactory,
+    p_values: list[float],
+    are_worse: tuple[bool, ...],
 ) -> None:
-    """The heading asked about all tasks, and the sentence was of the first word alone."""
+    """The sentence was of the first word alone; then what is shown to be worse was not counted."""
     asked = '[{text="Is an MLP better than ridge?", first="mlp", second="ridge"}]'
     cells: list[MadeCell] = []
     rows = []
-    for task, p in zip(("EN_S", "HN_S", "ENHN_S"), p_values, strict=False):
+    n_shown = {True: 0, False: 0}
+    tasks = ("EN_S", "HN_S", "ENHN_S")
+    for task, p, is_worse in zip(tasks, p_values, are_worse, strict=False):
+        interval = (-0.19, -0.02) if is_worse else (0.02, 0.19)
+        n_shown[is_worse] += p == 0.01
         ridge = replace(RIDGE, train=task, test=task)
         mlp = replace(MLP, train=task, test=task)
         cells += [ridge, mlp]
-        rows.append(difference_row(mlp, ridge, 0.02, 0.19, p))
+        rows.append(difference_row(mlp, ridge, *interval, p))
     run = made_run(
         tmp_path_factory.mktemp("runs") / "run",
         cells,
         rows,
         changes=[f"report.questions={asked}", "report.contrast=[]"],
     )
-    n_shown = p_values.count(0.01)
     said = answer(run)
     n_tasks = len(p_values)
-    begins = f"Of the {n_tasks} differences that the question asks for, {n_shown} "
+    begins = f"Of the {n_tasks} differences that the question asks for, {n_shown[False]} show"
     assert said.startswith(begins) == (n_tasks > 1)
+    worse = f" that the first is better, and {n_shown[True]} that it is worse ("
+    assert (worse in said) == (n_tasks > 1)
     reason = "but it has no p among all differences"
     if p_values[0] == 0.2:
         reason = "but its p among all differences is .200."
