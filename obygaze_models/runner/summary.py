@@ -494,7 +494,8 @@ def _sentences_on_models(
             0,
             f"Of the {len(rows)} differences that the question asks for, {n_better}"
             f" {'shows' if n_better == 1 else 'show'} that the first is better, and"
-            f" {found.count(WORSE)} that it is worse (all are in the table Differences of the report).",
+            f" {found.count(WORSE)} that it is worse (all are in the table Differences of the"
+            " report).",
         )
     return sentences
 
