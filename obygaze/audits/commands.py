@@ -18,7 +18,7 @@ AUDITS = {
     "share": f"{HERE}:audit_share",
     "captions": f"{HERE}:audit_captions",
     "cooc": f"{HERE}:audit_cooc",
-    "gender-score": f"{HERE}:audit_gender_score",
+    "gender-score": "obygaze.audits.gender:audit_gender_score",
     "mediaeval": f"{HERE}:audit_mediaeval",
 }
 
