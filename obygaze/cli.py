@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from obygaze.command_table import COMMANDS
+from obygaze.command_table import COMMANDS, HEADINGS
 from obygaze_features import __version__
 from obygaze_features.core import system
 from obygaze_features.core.commands import Session
@@ -55,7 +55,7 @@ SYSTEM_HINTS = {
 @click.group(
     cls=FunctionGroup,
     table=COMMANDS,
-    has_headings=True,
+    headings=HEADINGS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(

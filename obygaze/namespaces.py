@@ -55,7 +55,7 @@ class Namespace:
 
 def find(name: str) -> Any:
     """Return the function of a command, or the functions of a group, by their name in `og`."""
-    for command, (target, *_) in _top_level().items():
+    for command, target in _top_level().items():
         if name == OTHER_NAMES.get(command, command):
             return Namespace(command) if _is_group(target) else function_of((command,))
     raise AttributeError(f"module 'obygaze' has no attribute {name!r}")
@@ -82,9 +82,9 @@ def function_of(words: Iterable[str]) -> Callable[..., Any]:
     return function
 
 
-def _top_level() -> dict[str, tuple[str, ...]]:
+def _top_level() -> dict[str, str]:
     """Return the commands and groups that are no part of a group."""
-    return {words: entry for words, entry in COMMANDS.items() if " " not in words}
+    return {words: target for words, target in COMMANDS.items() if " " not in words}
 
 
 def _is_group(target: str) -> bool:
@@ -110,7 +110,7 @@ def _commands_of_group(group: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Return the words of all commands of a group and of the groups in it."""
     commands: list[tuple[str, ...]] = []
     table = vars(_find_command(group))["table"]
-    for name, entry in table.items():
+    for name, target in table.items():
         words = (*group, name)
-        commands += _commands_of_group(words) if _is_group(entry.target) else [words]
+        commands += _commands_of_group(words) if _is_group(target) else [words]
     return commands

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from obygaze.audits.functions import audit_captions as audit_captions
     from obygaze.audits.functions import audit_cooc as audit_cooc
     from obygaze.audits.functions import audit_eat as audit_eat
-    from obygaze.audits.functions import audit_gender_score as audit_gender_score
     from obygaze.audits.functions import audit_levels as audit_levels
     from obygaze.audits.functions import audit_mediaeval as audit_mediaeval
     from obygaze.audits.functions import audit_reliability as audit_reliability
     from obygaze.audits.functions import audit_share as audit_share
+    from obygaze.audits.gender import audit_gender_score as audit_gender_score
     from obygaze.audits.result import Audit as Audit
 
 if not TYPE_CHECKING:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from obygaze.audits.captions import CaptionAudit
     from obygaze.audits.cooccurrence import CoocAudit
     from obygaze.audits.eat import EatAudit
-    from obygaze.audits.gender import GenderAudit
     from obygaze.audits.levels import LevelAudit
     from obygaze.audits.mediaeval import MediaEvalAudit
     from obygaze.audits.reliability import ReliabilityAudit
@@ -232,22 +231,6 @@ def audit_cooc(
 
     Commands:
         obygaze audit cooc captions.csv --things objects --cluster image
-    """
-
-
-@done_in("obygaze.audits.gender")
-def audit_gender_score(captions: str | Path) -> GenderAudit:
-    """Score how strongly each caption of a table leans to a gender.
-
-    Args:
-        captions: A CSV table with the columns lm, sim, prob, or with caption, lm_man, sim_man,
-            lm_woman, sim_woman, prob for captions in both wordings.
-
-    Example:
-        audit = audit_gender_score("captions.csv")
-
-    Commands:
-        obygaze audit gender-score captions.csv
     """
 
 

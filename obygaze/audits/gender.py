@@ -168,7 +168,18 @@ def _mean_scores(rows: Sequence[GenderEstimate]) -> dict[str, float | None]:
 
 
 def audit_gender_score(captions: str | Path) -> GenderAudit:
-    """Score how strongly each caption of a table leans to a gender."""
+    """Score how strongly each caption of a table leans to a gender.
+
+    Args:
+        captions: A CSV table with the columns lm, sim, prob, or with caption, lm_man, sim_man,
+            lm_woman, sim_woman, prob for captions in both wordings.
+
+    Example:
+        audit = audit_gender_score("captions.csv")
+
+    Commands:
+        obygaze audit gender-score captions.csv
+    """
     path = Path(captions)
     violations = Violations(path)
     read = read_table(path, required=("prob",), violations=violations)

@@ -179,7 +179,7 @@ class ShareAudit(ReportedAudit):
     def page(self) -> str:
         """Return the page as HTML."""
         from obygaze_models.report.figures import Figure
-        from obygaze_models.report.page import finding_page
+        from obygaze_models.report.page import render_template
         from obygaze_models.report.tables import ResultTable
 
         finding = self.finding()
@@ -193,13 +193,14 @@ class ShareAudit(ReportedAudit):
         plot = self.plot()
         with drawing(plot) as figure:
             shown = Figure("shares", plot.title, FIGURE_CAPTION, figure)
-            return finding_page(
-                finding.title,
-                self.answer,
-                (self.for_half, *self._differences()),
-                (*self.limits, *warned),
-                shown,
-                table,
+            return render_template(
+                "finding.html",
+                title=finding.title,
+                answer=self.answer,
+                sentences=(self.for_half, *self._differences()),
+                limits=(*self.limits, *warned),
+                figure=shown,
+                table=table,
             )
 
     def _differences(self) -> Iterator[str]:

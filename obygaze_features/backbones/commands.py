@@ -8,19 +8,10 @@ from obygaze_features.core.function_commands import FunctionGroup
 
 HERE = "obygaze_features.backbones.actions"
 COMMANDS = {
-    "check": (
-        f"{HERE}:check_backbone",
-        "Check the weights and the outputs of a backbone.",
-    ),
-    "fetch": (
-        f"{HERE}:fetch_weights",
-        "Download the weights of backbones, for nodes without a network.",
-    ),
-    "ls": (
-        f"{HERE}:list_backbones",
-        "List the backbones, their frames, arrays and cost.",
-    ),
-    "show": (f"{HERE}:show_backbone", "Show all settings of a card."),
+    "check": f"{HERE}:check_backbone",
+    "fetch": f"{HERE}:fetch_weights",
+    "ls": f"{HERE}:list_backbones",
+    "show": f"{HERE}:show_backbone",
 }
 
 

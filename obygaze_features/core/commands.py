@@ -5,17 +5,16 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from obygaze_features.core.console import Console
 from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.lazy import docstrings_of
 from obygaze_features.core.options import ADVANCED
 from obygaze_features.core.workspace import Workspace
 
-# The groups of `obygaze --help`, in the order of work.
-HEADINGS = ("Start here", "Data", "Features", "Experiments", "Look", "More")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -137,28 +136,14 @@ class SessionCommand(click.Command):
                 formatter.write(f"  {line}\n" if line else "\n")
 
 
-class CommandEntry(NamedTuple):
-    """A command that is not imported yet.
-
-    `target` is the module and attribute that hold it, `summary` one line of help, and `heading`
-    the group of `obygaze --help` that lists it.
-    """
-
-    target: str
-    summary: str
-    heading: str = HEADINGS[-1]
-
-
-CommandTable = Mapping[str, tuple[str, str] | tuple[str, str, str]]
-
-
 class LazyGroup(click.Group):
-    """A group whose table has 'module:attribute' and one line of help for each command.
+    """A group whose table has 'module:attribute' for each command.
 
-    The table of the program itself has a heading too, under which its help lists the command. A key
-    of several words, such as "manifest agree", is a command of the group that its first words name.
+    A key of several words, such as "manifest agree", is a command of the group that its first words
+    name. The help of the program itself lists the commands of each heading.
 
-    Listing the commands imports none of them; only the command that runs is imported.
+    Listing the commands imports none of them: their lines of help are read from the docstrings of
+    the modules. Only the command that runs is imported.
     """
 
     command_class = SessionCommand
@@ -166,30 +151,27 @@ class LazyGroup(click.Group):
     def __init__(
         self,
         *args: Any,
-        table: CommandTable | None = None,
-        has_headings: bool = False,
+        table: Mapping[str, str] | None = None,
+        headings: Mapping[str, Iterable[str]] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.table: dict[str, CommandEntry] = {}
-        self.tables_of_groups: dict[str, dict[str, CommandEntry]] = {}
-        self.has_headings = has_headings
-        entries = {
-            words: CommandEntry(*entry) for words, entry in (table or {}).items()
-        }
-        self.add_entries(entries)
+        self.table: dict[str, str] = {}
+        self.tables_of_groups: dict[str, dict[str, str]] = {}
+        self.headings = headings or {}
+        self.add_entries(table or {})
         # The root group has options of its own, which make the session.
         if not self.params:
             _verbose_option(_quiet_option(_hidden_json_option(self)))
 
-    def add_entries(self, entries: Mapping[str, CommandEntry]) -> None:
+    def add_entries(self, entries: Mapping[str, str]) -> None:
         """Add commands of this group, and commands of the groups in it."""
-        for words, entry in entries.items():
+        for words, target in entries.items():
             name, _, rest = words.partition(" ")
             if rest:
-                self.tables_of_groups.setdefault(name, {})[rest] = entry
+                self.tables_of_groups.setdefault(name, {})[rest] = target
             else:
-                self.table[name] = entry
+                self.table[name] = target
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the words of the command line; an option of one value may stand there once."""
@@ -204,7 +186,7 @@ class LazyGroup(click.Group):
         """Import the one command that was asked for."""
         command = super().get_command(ctx, cmd_name)
         if cmd_name in self.table:
-            module, attribute = self.table[cmd_name].target.split(":")
+            module, attribute = self.table[cmd_name].split(":")
             command = getattr(importlib.import_module(module), attribute)
         if isinstance(command, LazyGroup):
             command.add_entries(self.tables_of_groups.get(cmd_name, {}))
@@ -225,11 +207,11 @@ class LazyGroup(click.Group):
         if name not in names and not is_option and not ctx.resilient_parsing:
             message = f"No such command {name!r}."
             doing_this = []
-            for known, entry in self.table.items():
-                first_word, _, _ = entry.summary.partition(" ")
+            for known in self.table:
+                first_word, _, _ = self.summary(known).partition(" ")
                 if first_word.lower() == name.lower():
                     doing_this.append(repr(known))
-            if doing_this and not self.has_headings:
+            if doing_this and not self.headings:
                 message += f" Did you mean {' or '.join(doing_this)}?"
                 names = []
             raise click.NoSuchCommand(name, message, names, ctx)
@@ -242,23 +224,24 @@ class LazyGroup(click.Group):
 
         The program itself lists them under its headings.
         """
-        if not self.has_headings:
+        if not self.headings:
             with formatter.section("Commands"):
                 formatter.write_dl(self._rows(ctx))
-            return
-        for heading in HEADINGS:
-            rows = [
-                row for row in self._rows(ctx) if self.table[row[0]].heading == heading
-            ]
-            if rows:
-                with formatter.section(heading):
-                    formatter.write_dl(rows)
+        for heading, names in self.headings.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, self.summary(name)) for name in names])
+
+    def summary(self, name: str) -> str:
+        """Return the line of help of a command of the table, without importing it."""
+        module, attribute = self.table[name].split(":")
+        line, _, _ = docstrings_of(module)[attribute].partition("\n")
+        return line
 
     def _rows(self, ctx: click.Context) -> list[tuple[str, str]]:
         rows = []
         for name in self.list_commands(ctx):
             if name in self.table:
-                rows.append((name, self.table[name].summary))
+                rows.append((name, self.summary(name)))
                 continue
             command = super().get_command(ctx, name)
             if command is not None and not command.hidden:

@@ -2,8 +2,10 @@
 
 import ast
 from collections.abc import Callable
-from functools import wraps
+from functools import cache, wraps
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from pkgutil import get_data
 from typing import Any, ParamSpec, TypeVar
 
@@ -36,6 +38,24 @@ def lazy_exports(
         return getattr(import_module(module_of[name]), name)
 
     return get, lambda: sorted(module_of), [*module_of]
+
+
+@cache
+def docstrings_of(module: str) -> dict[str, str]:
+    """Return the docstrings of the functions of a module, which is read and not run.
+
+    A name such as `info_command = command_of(describe_store, "info")` has that of the function.
+    """
+    spec = find_spec(module)
+    source = Path(spec.origin).read_bytes() if spec and spec.origin else b""
+    docstring_of: dict[str, str] = {}
+    for node in ast.parse(source).body:
+        match node:
+            case ast.FunctionDef(name=name):
+                docstring_of[name] = ast.get_docstring(node) or ""
+            case ast.Assign([ast.Name(name)], ast.Call(args=[ast.Name(function), *_])):
+                docstring_of[name] = docstring_of.get(function, "")
+    return docstring_of
 
 
 def done_in(module: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

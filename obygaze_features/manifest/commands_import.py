@@ -23,34 +23,13 @@ from obygaze_features.manifest.own import read_own
 
 _HERE = "obygaze_features.manifest.adapters"
 READERS = {
-    "csv": (
-        f"{_HERE}.csv_table:read",
-        "Read any table, with a mapping of its columns.",
-    ),
-    "xlsx": (
-        f"{_HERE}.csv_table:read",
-        "Read any table, with a mapping of its columns.",
-    ),
-    "folder": (
-        f"{_HERE}.folder:read",
-        "Read a folder of videos: one clip for each file, without labels.",
-    ),
-    "liris-accede": (
-        f"{_HERE}.liris_accede:read",
-        "Read the clips of MediaEval 2015 (LIRIS-ACCEDE).",
-    ),
-    "mobygaze": (
-        f"{_HERE}.mobygaze:read",
-        "Read the segments of MObyGaze, one row for each annotator.",
-    ),
-    "moviegraphs": (
-        f"{_HERE}.moviegraphs:read",
-        "Read the clip times of MovieGraphs.",
-    ),
-    "obygaze12": (
-        f"{_HERE}.obygaze12:read",
-        "Read the clips and labels of ObyGaze12, with its splits.",
-    ),
+    "csv": f"{_HERE}.csv_table:read",
+    "xlsx": f"{_HERE}.csv_table:read",
+    "folder": f"{_HERE}.folder:read",
+    "liris-accede": f"{_HERE}.liris_accede:read",
+    "mobygaze": f"{_HERE}.mobygaze:read",
+    "moviegraphs": f"{_HERE}.moviegraphs:read",
+    "obygaze12": f"{_HERE}.obygaze12:read",
 }
 
 

@@ -203,7 +203,7 @@ def _windows(
     csv = path.with_suffix(".csv")
     table = read_table(
         csv,
-        required=[name for name in CUT_COLUMNS if name != "begins_s"],
+        required=CUT_COLUMNS,
         is_strict=True,
         violations=violations,
         content="films",
@@ -218,9 +218,7 @@ def _windows(
         n_frames = row.whole("n_frames") or 0
         fps = _seconds(row, "fps") or 0.0
         duration_s = _seconds(row, "duration_s") or 0.0
-        begins_s = 0.0
-        if "begins_s" in table.columns:
-            begins_s = _seconds(row, "begins_s") or 0.0
+        begins_s = _seconds(row, "begins_s") or 0.0
         films.append(CutFilm(movie_id, video, n_frames, fps, duration_s, begins_s))
     violations.raise_if_any("the manifest is not valid")
     windows = Windows(tuple(films), header.grid.check())

@@ -38,7 +38,6 @@ from obygaze_features.manifest.model import (
     SourceFile,
     own_columns,
 )
-from obygaze_features.manifest.stats import compute_stats, draw_stats
 
 SHOWN_CLIPS = 20
 
@@ -393,7 +392,4 @@ def check_manifests(
 
 show_command = command_of(
     show_manifest, "show", then=ManifestPage.write, then_group="Options"
-)
-stats_command = command_of(
-    compute_stats, "stats", then=draw_stats, then_group="Options"
 )

@@ -21,6 +21,7 @@ from obygaze_features.core.figures import (
     save,
     spread_dots,
 )
+from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
 from obygaze_features.manifest.io import read_manifest
@@ -484,3 +485,8 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
             ha="center",
             color=COLORS["muted"],
         )
+
+
+stats_command = command_of(
+    compute_stats, "stats", then=draw_stats, then_group="Options"
+)

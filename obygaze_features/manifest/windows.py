@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-# Tables of earlier versions have no `begins_s`.
 CUT_COLUMNS = (
     "movie_id",
     "video",

@@ -5,14 +5,8 @@ import click
 from obygaze_features.core.function_commands import FunctionGroup
 
 COMMANDS = {
-    "frames": (
-        "obygaze_features.video.functions:save_frames",
-        "Save the pictures a model sees of a file or of a part of it.",
-    ),
-    "probe": (
-        "obygaze_features.video.functions:probe_video",
-        "Count the pictures of a file and find damage.",
-    ),
+    "frames": "obygaze_features.video.functions:save_frames",
+    "probe": "obygaze_features.video.functions:probe_video",
 }
 
 

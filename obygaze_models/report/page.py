@@ -163,13 +163,7 @@ def write_report(
     runs = [chapter.run for chapter in chapters]
     compared = compare_runs(runs) if len(runs) > 1 else None
     with explaining(*runs):
-        text = render_template(
-            "page.html",
-            chapters=chapters,
-            compared=compared,
-            light=COLORS,
-            dark=DARK_COLORS,
-        )
+        text = render_template("page.html", chapters=chapters, compared=compared)
     write_atomic(page, text.encode("utf-8"))
     return [page, *written]
 
@@ -308,28 +302,6 @@ def _write_beside(chapter: Chapter, formats: Sequence[str]) -> list[Path]:
     return list(files)
 
 
-def finding_page(
-    title: str,
-    answer: str,
-    sentences: Sequence[str],
-    limits: Sequence[str],
-    figure: Figure,
-    table: ResultTable,
-) -> str:
-    """Return a page of one finding: its answer, a figure, sentences, what limits it, a table."""
-    return render_template(
-        "finding.html",
-        title=title,
-        answer=answer,
-        sentences=sentences,
-        limits=limits,
-        figure=figure,
-        table=table,
-        light=COLORS,
-        dark=DARK_COLORS,
-    )
-
-
 def render_template(template: str, **values: Any) -> str:
     """Return a template of this package with values; text is escaped for the format."""
     return _environment().get_template(template).render(**values)
@@ -340,4 +312,5 @@ def _environment() -> Environment:
     made = environment("obygaze_models.report")
     made.filters |= {"latex": latex_text, "slug": slug}
     made.globals |= {"version": __version__, "cell_parts": cell_parts}
+    made.globals |= {"light": COLORS, "dark": DARK_COLORS}
     return made

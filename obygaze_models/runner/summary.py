@@ -1187,7 +1187,8 @@ def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:
         reason, is_like, other = reason.partition(MEANT)
         reasons_of_clips.append(reason)
         named.append(f"{clip}{is_like}{other}")
-    reasons = _most_common(reasons_of_clips)
+    common = Counter(reasons_of_clips).most_common(3)
+    reasons = ", ".join(f"{n} {reason}" for reason, n in common)
     n_clips = run.about["manifest"]["n_clips"]
     return (
         f"{len(missing)} of {n_clips} {counted_as(run)}s have no features in {store} and are left"
@@ -1205,12 +1206,3 @@ def without_words(run: Run, store: str, facts: Mapping[str, Any]) -> str:
         f"{n_silent} of {n_clips} {counted_as(run)}s have no words in {store}, so they all have the"
         " same vector; they are not counted as copies of each other."
     )
-
-
-def _most_common(reasons: Iterable[str]) -> str:
-    """Return the reasons with their counts, the most common first."""
-    n_of: dict[str, int] = {}
-    for reason in reasons:
-        n_of[reason] = n_of.get(reason, 0) + 1
-    common = sorted(n_of, key=lambda reason: -n_of[reason])
-    return ", ".join(f"{n_of[reason]} {reason}" for reason in common[:3])

@@ -42,7 +42,7 @@ def walk(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[Walked]:
         assert command is not None
         line = None
         if isinstance(group, LazyGroup) and name in group.table:
-            line = group.table[name].summary
+            line = group.summary(name)
         yield (*path, name), command, line
         if isinstance(command, click.Group):
             yield from walk(command, (*path, name))

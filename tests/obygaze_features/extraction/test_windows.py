@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -572,41 +571,6 @@ def test_windows_of_a_damaged_film_fail_as_its_clips(
                 reasons.append(error.reason)
     assert reasons[: len(manifest)] == reasons[len(manifest) :]
     assert {"damaged", "truncated"} & {*map(str, reasons)}
-
-
-def test_a_manifest_of_an_earlier_version_fits_films_that_begin_with_their_file(
-    short_films: Path, tmp_path: Path
-) -> None:
-    """It has no column for when pictures begin; of one that begins late, no window is wrong."""
-    folder = tmp_path / "films"
-    shutil.copytree(short_films, folder)
-    path = folder / "late.mkv"
-    late = range(50, 114)
-    write_video(path, numbers=range(64), ticks=late, size=(64, 48), audio=True)
-    windows(tmp_path, folder, "--seconds", "1")
-    table = tmp_path / "manifests" / "w.csv"
-    first_row = 0
-    lines = ["movie_id,video,n_frames,fps,duration_s,first_row,n_rows"]
-    for row in table.read_text().splitlines()[1:]:
-        film = row.split(",")[:5]
-        n_rows = int(float(film[-1]))
-        lines.append(",".join([*film, str(first_row), str(n_rows)]))
-        first_row += n_rows
-    table.write_text("\n".join(lines) + "\n")
-    manifest = read_manifest(table.with_suffix(".toml"))
-    done = call_obygaze("-C", tmp_path, "extract", "run", "w", "-b", "descriptors")
-    assert done.code == 3
-    store = open_store(tmp_path / "stores" / "w.descriptors")
-    reasons = {row.movie_id: row.reason for row in store.rows}
-    assert "from 0 s to 2.56 s when it was cut" in reasons.pop("late")
-    assert len(store) == len(manifest)
-    assert not any(reasons.values())
-    windows(tmp_path, folder, "--seconds", "1", "--force")
-    words = ("extract", "run", "w", "-b", "descriptors", "--retry-failed")
-    done = call_obygaze("-C", tmp_path, *words)
-    # The pictures begin at 2 s.
-    assert "2 clips before the first picture of a film" in done.stderr
-    assert "8 ok, 2 failed" in done.stdout
 
 
 @pytest.mark.parametrize("share", [0.4, 0.6, 0.85])
