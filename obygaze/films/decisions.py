@@ -137,12 +137,10 @@ def _axis_of_scores(
     """Return what scores are, and the ends of their axis."""
     if are_probabilities:
         return {"scale": [0, 1], "unit": f"probability of {of_class}"}
-    ends = [score[end] for score in scores.values() for end in ("low", "high")]
-    most = max(map(abs, ends), default=1.0)
-    return {
-        "scale": [-most, most],
-        "unit": f"distance from the boundary of {of_class}",
-    }
+    furthest = [max(-score["low"], score["high"]) for score in scores.values()]
+    most = max(furthest, default=1.0)
+    unit = f"distance from the boundary of {of_class}"
+    return {"scale": [-most, most], "unit": unit}
 
 
 def table_facts(table: PredictionTable) -> dict[str, Any]:
@@ -157,10 +155,7 @@ def table_facts(table: PredictionTable) -> dict[str, Any]:
 
 
 def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any]:
-    """Return the scores of a table, with the basis of each, as the page shows those of a run.
-
-    The table does not say what was annotated, so that no score agrees with it or differs from it.
-    """
+    """Return the scores of a table, with the basis of each; it does not say what was annotated."""
     column = score_column(table.columns, table.path)
     kind, _, name = column.partition(":")
     scores = {}

@@ -19,16 +19,13 @@ from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.manifest.same_clip import clips_of_rows, other_clip
 
 # The score of a class: a probability, or a distance from the boundary.
-SCORE = re.compile(r"(p|score):(?P<name>.+)")
+SCORE = re.compile(r"(p|score):.+")
 
 
 class PredictedClip(NamedTuple):
-    """What a model says of a clip.
+    """What a row says of a clip, of which several rows of annotators have the first.
 
-    Attributes:
-        clip: The clip; of several rows of annotators about it, the first.
-        model: What the table says of the model, or its own name.
-        row: The row of the table.
+    `model` is what the table says of the model, or the name of the table.
     """
 
     clip: Clip
@@ -54,18 +51,12 @@ def read_predictions(
 ) -> PredictionTable:
     """Return the rows of a table of predictions; an error if they are not of these clips.
 
-    Args:
-        manifest: The clips.
-        path: The table.
-        required: The columns that it must have, beside `clip_id`.
-        hint: What to do if it lacks them.
+    `hint` is what to do if it lacks `clip_id` or one of the required columns.
     """
     violations = Violations(path)
+    columns = ("clip_id", *required)
     table = read_table(
-        path,
-        required=("clip_id", *required),
-        content="predictions",
-        violations=violations,
+        path, required=columns, content="predictions", violations=violations
     )
     violations.raise_if_any("the predictions cannot be read", hint)
     makers = [name for name in ("model", "store", "seed") if name in table.columns]

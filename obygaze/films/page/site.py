@@ -132,6 +132,8 @@ class Site:
             scored_by = run_facts(self.run)
         elif self.predictions:
             scored_by = table_facts(self.predictions)
+        annotator = self.marks.annotator if self.marks else None
+        marks = str(self.marks.path) if self.marks else None
         return {
             "title": self.manifest.name,
             "dataset": self.manifest.header.dataset,
@@ -146,8 +148,8 @@ class Site:
             "rows": self._rows,
             "scored_by": scored_by,
             "changed": changed,
-            "annotator": self.marks.annotator if self.marks else None,
-            "marks": str(self.marks.path) if self.marks else None,
+            "annotator": annotator,
+            "marks": marks,
             "blind": self.blind,
             "seen_percent": float(100 * SEEN_SHARE),
         }

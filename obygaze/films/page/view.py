@@ -167,7 +167,7 @@ def _with_predictions(
 ) -> Site:
     """Return a page with what models and other annotators say of its clips."""
     from obygaze.films.decisions import Explainer
-    from obygaze.films.labels import header_of_table, table_path
+    from obygaze.films.labels import header_of_table, is_table, table_path
     from obygaze_features.manifest.model import view_words
     from obygaze_features.store import open_store
     from obygaze_features.store.identity import replaced_videos
@@ -191,10 +191,11 @@ def _with_predictions(
                 hint = f"obygaze view --run {run_name}, for scores of the clips of its training"
             raise FixUsage(f"{kind} must be a bottleneck, with --store", hint=hint)
         explainer = Explainer(saved, features, site.manifest)
+    predictions = _scores_of_table(Path(scores), site) if scores else None
     shown = replace(
         site,
         run=run,
-        predictions=_scores_of_table(Path(scores), site) if scores else None,
+        predictions=predictions,
         store=features,
         explainer=explainer,
         segments=table_path(segments, root) if segments else None,
@@ -221,7 +222,7 @@ def _with_predictions(
         try:
             shown.table_of_marks(shown.segments)
         except FixInput as error:
-            if has_scores(shown.segments):
+            if is_table(segments) and has_scores(shown.segments):
                 error.hint = f"--scores {shlex.quote(str(segments))}, which shows scores of clips"
             raise
     return shown
