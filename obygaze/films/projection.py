@@ -329,7 +329,7 @@ def projection_to_csv(projection: Projection, spans: Iterable[ClipSpan]) -> byte
     """
     span_of = {span.clip_id: span for span in spans}
     has_times = any(span_of[row.clip_id].span_s for row in projection.merged)
-    columns = CSV_COLUMNS
+    columns: tuple[str, ...] = CSV_COLUMNS
     if has_times:
         columns = (*CSV_COLUMNS, *TIME_COLUMNS, RATE_COLUMN)
     rows = []

@@ -232,6 +232,10 @@ def _scores_of_table(path: Path, site: Site) -> PredictionTable:
     """Return the scores of a saved model for the clips of a page."""
     from obygaze.films.predictions import read_predictions, score_column
 
+    if not path.is_file():
+        model = path.name if path.name in site.workspace.names("models") else "MODEL"
+        hint = _way_to_scores(model, site.manifest.name)
+        raise FixUsage(f"{path} is not a table of scores", hint=hint)
     table = read_predictions(
         site.manifest,
         path,

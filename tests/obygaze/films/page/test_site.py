@@ -644,6 +644,10 @@ def test_a_table_of_other_scores_or_clips_is_refused(
     with pytest.raises(FixInput) as caught:
         open_site("films", scores=table, workspace=tmp_path)
     assert problem in f"{caught.value.message} {caught.value.details}"
+    with pytest.raises(FixUsage, match="keeper is not a table of scores") as refused:
+        open_site("films", scores="keeper", workspace=tmp_path)
+    way = "obygaze models predict MODEL films -o scores.csv, then obygaze view films"
+    assert refused.value.hint == f"{way} --scores scores.csv"
     with pytest.raises(FixUsage, match="--run or --scores"):
         open_site("films", run="r", scores=table, workspace=tmp_path)
     with pytest.raises(FixInput) as caught:
