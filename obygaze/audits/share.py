@@ -4,7 +4,6 @@ The clips were drawn within films by `manifest sample`, and marked. Scores of a 
 of the films may make the interval narrower; they never replace marks.
 """
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +18,7 @@ from obygaze.audits.result import Finding, Plot, Point, ReportedAudit, drawing
 from obygaze.films.agreement import NULLS, agreement, pairs_of
 from obygaze.films.labels import project_tables, table_names, table_path
 from obygaze.films.mark_tables import concept_of
+from obygaze.films.predictions import score_column
 from obygaze.films.projection import DEFAULT_THRESHOLD
 from obygaze.films.sampling import (
     DrawnFilm,
@@ -56,7 +56,6 @@ FIGURE_CAPTION = (
     " how many clips were marked, in how many films."
 )
 LEAST_FILMS = 2
-SCORE = re.compile(r"(p|score):.+")
 WHY_NOT_COUNT = (
     "its clips were not drawn by plan, and counting predictions is wrong: nobody knows how many"
     " errors a model makes in these films, and the count has the errors in it"
@@ -443,16 +442,7 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
         violations=violations,
     )
     violations.raise_if_any("the predictions cannot be read")
-    columns = [name for name in table.columns if SCORE.fullmatch(name)]
-    if not 1 <= len(columns) <= 2:
-        raise FixInput(
-            "expected the scores of one question: a column score:NAME, or p:NAME of two classes,"
-            f" got {few(columns) or 'none'}",
-            where=str(path),
-            hint="obygaze models predict MODEL STORE -o scores.csv",
-        )
-    # Of two classes, the second one is what is asked for.
-    column = columns[-1]
+    column = score_column(table.columns, path)
     of_clip: dict[str, float] = {}
     scores_of_film: dict[str, list[float]] = {}
     lines: dict[str, int] = {}

@@ -1,5 +1,6 @@
-"""What models say of clips: out-of-fold scores of a run, and why a bottleneck decided so."""
+"""What models say of clips: scores of a run or of a table, and why a bottleneck decided so."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
@@ -7,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from obygaze.films.predictions import PredictionTable, score_column
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
+from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.same_clip import (
     Identity,
@@ -29,7 +32,11 @@ from obygaze_models.runner.summary import (
 )
 from obygaze_models.runner.tables import Run
 from obygaze_models.zoo.info import TrainingClips
-from obygaze_models.zoo.predicting import features_for_model
+from obygaze_models.zoo.predicting import (
+    IN_SAMPLE,
+    OUT_OF_FOLD,
+    features_for_model,
+)
 from obygaze_models.zoo.saving import SavedModel
 
 Score = dict[str, Any]
@@ -101,7 +108,8 @@ def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
 def run_facts(run: Run) -> dict[str, Any]:
     """Return what the page says about a run before a model is chosen."""
     return {
-        "name": run.folder.name,
+        "name": f"run {run.folder.name}",
+        "models": "models that were not trained on the clip",
         "cells": [_cell_text(run, cell) for cell in models_of(run)],
         "named": named_cell(run),
     }
@@ -115,16 +123,65 @@ def cell_facts(run: Run, number: int, rows: str = "clips") -> dict[str, Any]:
     """
     cell = models_of(run)[number]
     scores = scores_of(run, cell)
-    ends = [score[end] for score in scores.values() for end in ("low", "high")]
-    most = max(map(abs, ends), default=1.0)
-    unit = "distance from the boundary"
-    if cell.gives_probabilities:
-        unit = "probability"
     return {
         "text": f"{_ranking_text(run, cell, rows)} {_decisions_text(run, scores, rows)}",
         "leaked": cell.leaked,
-        "scale": [0, 1] if cell.gives_probabilities else [-most, most],
-        "unit": f"{unit} of the positive class",
+        **_axis_of_scores(scores, "the positive class", cell.gives_probabilities),
+        "scores": scores,
+    }
+
+
+def _axis_of_scores(
+    scores: Mapping[str, Score], of_class: str, are_probabilities: bool
+) -> dict[str, Any]:
+    """Return what scores are, and the ends of their axis."""
+    if are_probabilities:
+        return {"scale": [0, 1], "unit": f"probability of {of_class}"}
+    furthest = [max(-score["low"], score["high"]) for score in scores.values()]
+    most = max(furthest, default=1.0)
+    unit = f"distance from the boundary of {of_class}"
+    return {"scale": [-most, most], "unit": unit}
+
+
+def table_facts(table: PredictionTable) -> dict[str, Any]:
+    """Return what the page says about a table that `models predict` wrote."""
+    _, _, name = score_column(table.columns, table.path).partition(":")
+    return {
+        "name": "a table of models predict",
+        "models": "a saved model",
+        "cells": [f"{table.path.name}: {name}"],
+        "named": 0,
+    }
+
+
+def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any]:
+    """Return the scores of a table, with the basis of each; it does not say what was annotated."""
+    column = score_column(table.columns, table.path)
+    kind, _, name = column.partition(":")
+    scores = {}
+    for clip, _, row in table.clips:
+        score = number_of_cell(row[column])
+        if score is None:
+            continue
+        # Rows of several annotators about a clip have a score each.
+        shown = manifest.by_id.get(row["clip_id"], clip)
+        scores[shown.clip_id] = {
+            "score": score,
+            "low": score,
+            "high": score,
+            "fits": 1,
+            "positive": row["decision"] == name,
+            "basis": row["basis"],
+        }
+    n_of_basis = Counter(score["basis"] for score in scores.values())
+    counts = ", ".join(f"{n} {basis}" for basis, n in n_of_basis.items())
+    text = f"Scores of a saved model, by basis: {counts}."
+    if OUT_OF_FOLD in n_of_basis:
+        text += f" Those that are {OUT_OF_FOLD} are of fits without the clip."
+    return {
+        "text": text,
+        "leaked": n_of_basis[IN_SAMPLE],
+        **_axis_of_scores(scores, f"the class {name}", kind == "p"),
         "scores": scores,
     }
 

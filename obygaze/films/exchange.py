@@ -7,7 +7,6 @@ one shows the frame; reading takes the nearest frame.
 import os
 import re
 import shlex
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,11 +34,12 @@ from obygaze.films.mark_tables import (
     plain,
     read_marks,
 )
+from obygaze.films.predictions import read_predictions
 from obygaze.films.tiers import Tier, TierMapping, draft_of_tiers, read_tier_mapping
 from obygaze.films.vocabulary import modalities_of, unknown_concepts
 from obygaze.films.vtt import read_vtt, write_vtt
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import TABLE_ENDINGS, write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
@@ -48,7 +48,6 @@ from obygaze_features.core.tables import (
     OF_WORDS,
     SUBTITLES,
     USE_OF_WORDS,
-    TableRow,
     number_of_cell,
     open_file,
     read_table,
@@ -73,10 +72,8 @@ from obygaze_features.manifest.model import (
     Manifest,
     ascii_id,
     by_film,
-    unannotated_id,
     with_columns_of,
 )
-from obygaze_features.manifest.same_clip import clips_of_rows, other_clip
 from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.times import (
     IN_A_ROW,
@@ -98,6 +95,7 @@ _KEPT = (
     *("clip_id", "movie_id", "start_s", "end_s", *FILM_TIMES, "level", "concepts"),
     *(*EXTRA, "when", "mark"),
 )
+MOST_LETTERS = 24  # of the name of a class in a subtitle
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 Marked = tuple[str, str, str, tuple[str, ...], str]
 
@@ -189,37 +187,16 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
 
     What is said of each row of a clip is one mark.
     """
-    violations = Violations(predictions)
-    table = read_table(
-        predictions,
-        required=("clip_id",),
-        content="predictions",
-        violations=violations,
-    )
-    makers = [name for name in ("model", "store", "seed") if name in table.columns]
+    table = read_predictions(manifest, predictions)
     scored = [name for name in table.columns if _SCORE.fullmatch(name)]
     if not scored:
         # Concept vectors have nothing else.
         scored = [name for name in table.columns if name.startswith("margin:")]
-    score_names = {name: name for name in scored}
+    score_names = {name: _cut(name) for name in scored}
     if len(scored) == 1 and scored[0].startswith("score:"):
         score_names[scored[0]] = "score"  # the decision names the task
-    line_of: dict[tuple[str, str], int] = {}
-    clip_of_id = _clips_by_id(manifest)
     marked: dict[Marked, None] = {}
-    for row in _rows_of_models(table.rows):
-        task = row.cells.get("task", "")
-        train = row.cells.get("train", task)
-        asked = task if train == task else f"{train} -> {task}"
-        names = [asked, *(row[name] for name in makers)]
-        who = " ".join(filter(None, names)) or predictions.stem
-        clip = clip_of_id.get(row["clip_id"]) or manifest[row["clip_id"]]
-        problem = other_clip(row.cells, clip)
-        if problem:
-            row.add("clip_id", problem)
-        earlier = line_of.setdefault((row["clip_id"], who), row.line)
-        if earlier != row.line:
-            row.add("clip_id", f"{who} has this clip in line {earlier}, too")
+    for clip, model, row in table.clips:
         scores = [
             f"{score_names[name]} {_short(row[name])}" for name in scored if row[name]
         ]
@@ -229,60 +206,10 @@ def _predicted(manifest: Manifest, predictions: Path) -> list[Marked]:
         # Words that are like levels, as `sure` and `not sure`, may be those of another column.
         level = decision if decision in LEVELS else ""
         if decision and not level:
-            facts.insert(0, f"decision {decision}")
-        mark = (clip.clip_id, who, level, (), ", ".join(filter(None, facts)))
+            facts.insert(0, f"decision {_cut(decision)}")
+        mark = (clip.clip_id, model, level, (), ", ".join(filter(None, facts)))
         marked[mark] = None
-    violations.raise_if_any("the predictions are not of these clips")
-    if {"movie_id", "start_s"}.isdisjoint(table.columns):
-        warnings.warn(
-            f"{predictions.name} has neither films nor times: its clips are taken for those of"
-            f" {manifest.name} by their ids alone",
-            ObygazeWarning,
-            stacklevel=2,
-        )
     return list(marked)
-
-
-def _rows_of_models(rows: Sequence[TableRow]) -> Sequence[TableRow]:
-    """Return the rows without those of the baselines of a run, unless there are no others.
-
-    A person who reads `oracle` in a player takes it for a model.
-    """
-    # Late: other exports do not need what runs need.
-    from obygaze_models.models.registry import BASELINES
-
-    rows_of_models = []
-    baselines: dict[str, None] = {}
-    for row in rows:
-        model = row.cells.get("model", "")
-        if model in BASELINES:
-            baselines[model] = None
-        else:
-            rows_of_models.append(row)
-    if not baselines or not rows_of_models:
-        return rows
-    warnings.warn(
-        f"left out, because they are guesses (baselines of the run) and no models:"
-        f" {', '.join(baselines)}",
-        ObygazeWarning,
-        stacklevel=3,
-    )
-    return rows_of_models
-
-
-def _clips_by_id(manifest: Manifest) -> Mapping[str, Clip]:
-    """Return the clips by the ids that predictions may have: those of rows, and of clips alone.
-
-    Rows of several annotators about one clip are the first of them.
-    """
-    if "annotator" not in manifest.columns:
-        return manifest.by_id
-    clip_of_id: dict[str, Clip] = {}
-    for rows in clips_of_rows(manifest.clips):
-        for row in rows:
-            clip_of_id[row.clip_id] = rows[0]
-            clip_of_id.setdefault(unannotated_id(row), rows[0])
-    return clip_of_id
 
 
 def exported_files(
@@ -325,6 +252,11 @@ def _relative_path(video: Path | None, folder: Path) -> str:
     except ValueError:
         path = video.name  # on another drive of Windows: no path leads there
     return path if path.startswith("../") else f"./{path}"
+
+
+def _cut(name: str) -> str:
+    """Return the beginning of a name, as it is read in a subtitle: classes may be expressions."""
+    return name if len(name) <= MOST_LETTERS else f"{name[:MOST_LETTERS]}..."
 
 
 def _short(cell: str) -> str:

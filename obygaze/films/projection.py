@@ -28,9 +28,10 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.own_labels import OF_PROJECTION
-from obygaze_features.manifest.spans import Span
+from obygaze_features.manifest.spans import RATE_COLUMN, Span
 
 CSV_COLUMNS = ("clip_id", "movie_id", "level", "concepts", *OF_PROJECTION)
 DEFAULT_THRESHOLD = Fraction(1, 5)
@@ -324,11 +325,13 @@ def projection_to_csv(projection: Projection, spans: Iterable[ClipSpan]) -> byte
     """Return the merged levels as CSV.
 
     Clips have the times of their table, so that the rows are joined to it; else times by the frame
-    rate of the film, where that is known.
+    rate of the film, where that is known. The rate is kept, so that nobody is asked for it again.
     """
     span_of = {span.clip_id: span for span in spans}
     has_times = any(span_of[row.clip_id].span_s for row in projection.merged)
-    columns = (*CSV_COLUMNS, *TIME_COLUMNS) if has_times else CSV_COLUMNS
+    columns: tuple[str, ...] = CSV_COLUMNS
+    if has_times:
+        columns = (*CSV_COLUMNS, *TIME_COLUMNS, RATE_COLUMN)
     rows = []
     for row in projection.merged:
         cells = _csv_cells(row, span_of[row.clip_id])
@@ -342,4 +345,5 @@ def _csv_cells(row: ClipLevel, span: ClipSpan) -> tuple[object, ...]:
     concepts = "|".join(row.concepts)
     overlap_frames, clip_frames = row.ratio or ("", "")
     cells = (row.clip_id, span.movie_id, level, concepts, overlap_frames, clip_frames)
-    return (*cells, *(span.span_s or ("", "")))
+    rate = frame_rate_text(span.fps) if span.fps else ""
+    return (*cells, *(span.span_s or ("", "")), rate)

@@ -173,6 +173,10 @@ class Predicted:
             columns = {"clip_id": self.clip_ids, **self.films, **self._table()}
             write_table(output, columns, force=force)
             written.append(f"wrote {output}")
+            # The page shows one score of a clip, and these are the clips of a manifest.
+            if self.found and self.decisions and len(self.classes) < 3:
+                words = ["view", self.manifest, "--scores", os.fspath(output)]
+                written.append(f"next: obygaze {shlex.join(words)}")
         if mediaeval is not None:
             paths = write_mediaeval(
                 Path(mediaeval),

@@ -7,6 +7,7 @@ pictures that were asked for. Every picture of these films carries its number.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -201,6 +202,18 @@ def test_a_saved_model_gives_scores_along_a_new_film(ws: Workspace) -> None:
     assert [cue.start for cue in cues] == [f"00:00:0{k}.000" for k in range(8)]
     shown = [float(cue.text.split()[-1]) for cue in cues]
     assert shown == pytest.approx(list(values), rel=1e-3)
+    # The page shows them along the film.
+    told = ws.process("view new --run motion", code=2).text
+    assert "obygaze view new --scores scores.csv" in told
+    ws("view new --scores scores.csv --export page")
+    data = ws.path("page/data.js").read_text("utf-8")
+    page = json.loads(data.removeprefix("const EXPORTED = "))
+    scored = page["scores 0"]["scores"]
+    times = page["film pier"]["spans"]
+    assert [times[clip_id] for clip_id in scored] == [[k, k + 1] for k in range(8)]
+    assert [one["score"] for one in scored.values()] == list(values)
+    decisions = ["S" if one["positive"] else "EN" for one in scored.values()]
+    assert decisions == LEVELS_OF_NEW_FILM
 
 
 def scores_of(ws: Workspace, clips: str) -> tuple[list[str], list[dict[str, str]]]:

@@ -286,7 +286,7 @@ def test_marks_made_in_the_page_are_what_the_audit_reads(
         overview = browser.execute_script(
             'return import("/state.js").then(({ state }) => state.page)'
         )
-        assert (overview["blind"], overview["run"]) == (True, None)
+        assert (overview["blind"], overview["scored_by"]) == (True, None)
         assert not browser.find_element("css selector", ORDER_CHOICE).is_displayed()
         assert len(page.cards()) == 6
         page.choose_film("one")

@@ -39,7 +39,7 @@ def export_page(site: Site, folder: Path) -> None:
     content: dict[str, Any] = {"overview": overview}
     for film in shown.films:
         content[f"film {film}"] = {**shown.film(film), "pieces": []}
-    for number, _ in enumerate((overview["run"] or {"cells": []})["cells"]):
+    for number, _ in enumerate((overview["scored_by"] or {"cells": []})["cells"]):
         content[f"scores {number}"] = shown.scores(number)
     for clip_id in shown.shown:
         content[f"clip {clip_id}"] = shown.clip(clip_id)

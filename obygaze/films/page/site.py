@@ -1,4 +1,4 @@
-"""What the page shows: a manifest with a run, features, a model and marks, as documents."""
+"""What the page shows: a manifest with scores, features, a model and marks, as documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze.films.decisions import Explainer, cell_facts, run_facts
+from obygaze.films.decisions import (
+    Explainer,
+    cell_facts,
+    run_facts,
+    scores_of_table,
+    table_facts,
+)
 from obygaze.films.film_rates import check_rate
 from obygaze.films.mark_tables import (
     Marks,
@@ -34,6 +40,7 @@ from obygaze.films.marks import (
 )
 from obygaze.films.page.axis import FilmAxis, film_axis
 from obygaze.films.page.media import Media
+from obygaze.films.predictions import PredictionTable
 from obygaze.films.projection import SEEN_SHARE
 from obygaze.films.vocabulary import (
     Vocabulary,
@@ -85,13 +92,15 @@ class _TableRead:
 class Site:
     """The inputs of the page, and the documents made of them.
 
-    `segments` is one more table of marks to show. With `blind`, no document has predictions, or
-    what others marked. With a run, levels and concepts of clips are those of the run's view.
+    Scores are those of a run, or of a table of predictions. `segments` is one more table of marks
+    to show. With `blind`, no document has predictions, or what others marked. With a run, levels
+    and concepts of clips are those of the run's view.
     """
 
     workspace: Workspace
     manifest: Manifest
     run: Run | None = None
+    predictions: PredictionTable | None = None
     store: Store | None = None
     explainer: Explainer | None = None
     segments: Path | None = None
@@ -101,7 +110,7 @@ class Site:
     # ---- documents ------------------------------------------------------------------------------
 
     def overview(self) -> JsonObject:
-        """Return what all parts of the page need: films, clips, levels, concepts, the run."""
+        """Return what all parts of the page need: films, clips, levels, concepts, whose scores."""
         levels = {}
         for level, name in LEVEL_NAMES.items():
             levels[level] = {"name": name, "color": LEVEL_COLORS[level]}
@@ -118,6 +127,13 @@ class Site:
             if concept.above:
                 above[concept.name] = concept.above
         changed = self._labels.changed if self._labels else ""
+        scored_by = None
+        if self.run:
+            scored_by = run_facts(self.run)
+        elif self.predictions:
+            scored_by = table_facts(self.predictions)
+        annotator = self.marks.annotator if self.marks else None
+        marks = str(self.marks.path) if self.marks else None
         return {
             "title": self.manifest.name,
             "dataset": self.manifest.header.dataset,
@@ -130,10 +146,10 @@ class Site:
             "clips": [self._entry(clip) for clip in self.shown.values()],
             "view": self._view,
             "rows": self._rows,
-            "run": run_facts(self.run) if self.run else None,
+            "scored_by": scored_by,
             "changed": changed,
-            "annotator": self.marks.annotator if self.marks else None,
-            "marks": str(self.marks.path) if self.marks else None,
+            "annotator": annotator,
+            "marks": marks,
             "blind": self.blind,
             "seen_percent": float(100 * SEEN_SHARE),
         }
@@ -225,10 +241,12 @@ class Site:
 
     @lru_cache(maxsize=16)  # noqa: B019 - there is one site in a program
     def scores(self, cell: int) -> JsonObject:
-        """Return the scores of a cell of the run, and what the run says of the model."""
-        if self.run is None:
-            raise FixUsage("there are no scores without a run", hint="--run RUN")
-        return cell_facts(self.run, cell, self._rows)
+        """Return the scores of a cell of the run or of the table, and what is said of the model."""
+        if self.run:
+            return cell_facts(self.run, cell, self._rows)
+        if self.predictions:
+            return scores_of_table(self.predictions, self.manifest)
+        raise FixUsage("there are no scores", hint="--run RUN, or --scores TABLE")
 
     def clip(self, clip_id: str) -> JsonObject:
         """Return a clip: its facts, why the model decided as it did, and similar clips."""

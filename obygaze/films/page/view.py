@@ -32,6 +32,7 @@ from obygaze_features.manifest.same_clip import Identity, compare_clips
 
 if TYPE_CHECKING:
     from obygaze.films.page.site import Site
+    from obygaze.films.predictions import PredictionTable
     from obygaze_features.manifest.model import Manifest
     from obygaze_features.store import Store
     from obygaze_models.runner.tables import Run
@@ -43,6 +44,7 @@ def open_site(
     manifest: PathLike | None = None,
     *,
     run: PathLike | None = None,
+    scores: Annotated[PathLike | None, Option(metavar="PATH")] = None,
     store: Annotated[PathLike | None, Option(shown_default="the run's")] = None,
     model: PathLike | None = None,
     segments: Annotated[PathLike | None, Option(metavar="PATH")] = None,
@@ -57,6 +59,7 @@ def open_site(
         manifest: The clips, or a folder of films, of which a manifest is made. The default is those
             of the run, or the only manifest of the workspace.
         run: Show the out-of-fold scores of this run.
+        scores: Show the scores of a saved model, from this table of `models predict -o`.
         store: Features, to find similar clips.
         model: Explain the decisions of this saved bottleneck.
         segments: Show the segments of this CSV, or of the manifest of this name, too.
@@ -79,9 +82,11 @@ def open_site(
     from obygaze_models.runner.tables import read_run
 
     opened_workspace = Workspace.of(workspace)
+    if run and scores:
+        raise FixUsage("the page shows scores of one source: --run or --scores")
     scored = None
+    models = opened_workspace.names("models")
     if run:
-        models = opened_workspace.names("models")
         if str(run) in models and str(run) not in opened_workspace.names("runs"):
             raise FixUsage(
                 f"{run} is a model, not a run of an experiment",
@@ -108,9 +113,11 @@ def open_site(
     if scored and clips.name != scored.about["manifest"]["name"]:
         made_from = scored.about["manifest"]["name"]
         words = ["obygaze", "view", str(own_manifest), "--run", str(run)]
+        # Training a model keeps a run of its name.
+        model_of_run = str(run) if str(run) in models else "MODEL"
         raise FixUsage(
             f"{clips.name} is not the manifest of the run, which is {made_from}",
-            hint=f"{shlex.join(words)}; or {_way_to_scores('MODEL', clips.name)}",
+            hint=f"{shlex.join(words)}; or {_way_to_scores(model_of_run, clips.name)}",
         )
     if scored:
         _refuse_other_clips(scored, clips)
@@ -133,6 +140,7 @@ def open_site(
     return _with_predictions(
         site,
         scored,
+        scores=scores,
         store=used,
         model=model,
         segments=segments,
@@ -143,8 +151,8 @@ def _way_to_scores(model: str, clips: PathLike) -> str:
     """Return the commands that make the scores of clips that no run tested, and show them."""
     name = shlex.quote(str(clips))
     return (
-        f"obygaze models predict {shlex.quote(model)} {name} -o scores.csv, then obygaze manifest"
-        f" export vtt {name} --predictions scores.csv, which players show along the film"
+        f"obygaze models predict {shlex.quote(model)} {name} -o scores.csv, then obygaze view"
+        f" {name} --scores scores.csv"
     )
 
 
@@ -152,16 +160,18 @@ def _with_predictions(
     site: Site,
     run: Run | None,
     *,
+    scores: PathLike | None,
     store: PathLike | Store | None,
     model: PathLike | None,
     segments: PathLike | None,
 ) -> Site:
     """Return a page with what models and other annotators say of its clips."""
     from obygaze.films.decisions import Explainer
-    from obygaze.films.labels import header_of_table, table_path
+    from obygaze.films.labels import header_of_table, is_table, table_path
     from obygaze_features.manifest.model import view_words
     from obygaze_features.store import open_store
     from obygaze_features.store.identity import replaced_videos
+    from obygaze_features.store.named_clips import has_scores
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
 
@@ -181,9 +191,11 @@ def _with_predictions(
                 hint = f"obygaze view --run {run_name}, for scores of the clips of its training"
             raise FixUsage(f"{kind} must be a bottleneck, with --store", hint=hint)
         explainer = Explainer(saved, features, site.manifest)
+    predictions = _scores_of_table(Path(scores), site) if scores else None
     shown = replace(
         site,
         run=run,
+        predictions=predictions,
         store=features,
         explainer=explainer,
         segments=table_path(segments, root) if segments else None,
@@ -207,8 +219,31 @@ def _with_predictions(
                 " shows levels as they were marked",
                 hint="name the manifest of which the view was made",
             )
-        shown.table_of_marks(shown.segments)
+        try:
+            shown.table_of_marks(shown.segments)
+        except FixInput as error:
+            if is_table(segments) and has_scores(shown.segments):
+                error.hint = f"--scores {shlex.quote(str(segments))}, which shows scores of clips"
+            raise
     return shown
+
+
+def _scores_of_table(path: Path, site: Site) -> PredictionTable:
+    """Return the scores of a saved model for the clips of a page."""
+    from obygaze.films.predictions import read_predictions, score_column
+
+    if not path.is_file():
+        model = path.name if path.name in site.workspace.names("models") else "MODEL"
+        hint = _way_to_scores(model, site.manifest.name)
+        raise FixUsage(f"{path} is not a table of scores", hint=hint)
+    table = read_predictions(
+        site.manifest,
+        path,
+        required=("basis", "decision"),
+        hint="a table of obygaze models predict -o; or --run RUN, for scores of a run",
+    )
+    score_column(table.columns, path)
+    return table
 
 
 def _refuse_other_clips(run: Run, manifest: Manifest) -> None:
@@ -277,6 +312,7 @@ def view(
         obygaze view films --model my-bottleneck --store films.xclip
         obygaze view films --annotate ada --blind
         obygaze view films --run honest --export page
+        obygaze view new --scores scores.csv
     """
     from obygaze.films.page.export import export_page
     from obygaze.films.page.routes import server_of

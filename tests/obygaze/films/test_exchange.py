@@ -691,6 +691,23 @@ def test_margins_are_the_scores_of_concept_vectors(tmp_path: Path) -> None:
         assert [one.comment for one in film.segments] == comments
 
 
+def test_an_expression_is_cut_in_a_subtitle(tmp_path: Path) -> None:
+    """Each cue had the expression of the task three times."""
+    asked = "mood == tense and shots >= 3"
+    path = tmp_path / "scores.csv"
+    path.write_text(
+        f"clip_id,movie_id,decision,p:not ({asked}),p:{asked}\n"
+        f"a-0,a,not ({asked}),0.75,0.25\n",
+        "utf-8",
+    )
+    ((film,), _) = films_of(films_for_predictions(), path)
+    (segment,) = film.segments
+    assert segment.comment == (
+        "decision not (mood == tense and s..., p:not (mood == tense and... 0.75,"
+        " p:mood == tense and shot... 0.25"
+    )
+
+
 @pytest.mark.parametrize("word", ["violent", "sure", "not sure", "s"])
 def test_a_decision_that_is_no_level_is_kept(tmp_path: Path, word: str) -> None:
     """Other classes were lost, and those of `certainty=sure` became the levels S and NS."""

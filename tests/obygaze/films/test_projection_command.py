@@ -288,6 +288,17 @@ def test_films_cut_into_clips_by_their_frame_rate(tmp_path: Path) -> None:
     ]
     assert rows[3]["end_s"] == repr(1439 * 1001 / 24000)
     call_obygaze("manifest", "import", "csv", "levels.csv", cwd=tmp_path).ok()
+    # The rates are known: an export of scores asked for them.
+    (tmp_path / "p.csv").write_text(
+        "clip_id,movie_id,score\na-0002,a,0.5\nb-0002,b,0.5\n"
+    )
+    words = ("manifest", "export", "vtt", "levels", "--predictions", "p.csv")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    for film, times in (
+        ("a", "00:00:30.000 --> 00:01:00.000"),
+        ("b", "00:00:29.989 --> 00:01:00.019"),
+    ):
+        assert times in (tmp_path / f"{film}.vtt").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -612,8 +623,8 @@ def test_clips_of_films_with_a_rate_have_times_beside_films_without(
     words = ("manifest", "project", "marks.csv", "--clips", "clips.csv", "-o", "l.csv")
     done = call_obygaze(*words, cwd=tmp_path).ok()
     _, of_alba, of_brug = (tmp_path / "l.csv").read_text("utf-8").splitlines()
-    assert of_alba.endswith(",50,50,0.0,2.0")
-    assert of_brug.endswith(",50,50,,")
+    assert of_alba.endswith(",50,50,0.0,2.0,25")
+    assert of_brug.endswith(",50,50,,,")
     assert "without times, the frame rate is not known: brug" in done.stderr
 
 

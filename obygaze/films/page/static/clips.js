@@ -27,7 +27,8 @@ export function prepareFilters() {
   const levels = Object.keys(page.levels).filter((level) => page.clips.some((clip) => clip.level === level));
   options(filters.level, [["", "all"], ...levels.map((level) => [level, levelText(level)])]);
   options(filters.concept, [["", "all"], ...Object.keys(page.concepts).map((name) => [name, name])]);
-  options(filters.order, Object.entries(ORDERS).map(([name, [text]]) => [name, text]));
+  const isCompared = ([name]) => name !== "errors" || page.clips.some((clip) => clip.correct !== undefined);
+  options(filters.order, Object.entries(ORDERS).filter(isCompared).map(([name, [text]]) => [name, text]));
   $("filters").hidden = page.blind;
   filters.order.parentNode.hidden = !scores;
   if (!scores) filters.order.value = "film";
@@ -99,7 +100,7 @@ export async function openClip(id) {
   $("clip-facts").textContent = [`${titleOf(clip.film)}, ${placeText(clip)}`, level, ownText(clip)].filter(Boolean).join("; ");
   const more = [scoreText(clip), clip.comment, ...clip.notes];
   $("clip-more").textContent = more.filter(Boolean).join("; ");
-  $("clip-model").textContent = clip.score === undefined ? "" : `${page.run.cells[cell]}. ${scores.text}`;
+  $("clip-model").textContent = clip.score === undefined ? "" : `${page.scored_by.cells[cell]}. ${scores.text}`;
   $("clip-watch").href = address({ film: clip.film, clip: clip.id });
   const sheet = $("sheet");
   sheet.onerror = () => (sheet.hidden = true);

@@ -64,13 +64,18 @@ async function openFilm(asked) {
   return true;
 }
 
+function sourceOfScores() {
+  const { cells, name, models } = state.page.scored_by;
+  return `scores of ${cells[state.cell]} (${name}), of ${models}`;
+}
+
 // What a reader has to know of the film and the scores.
 function notes() {
-  const { page, film, scores, cell } = state;
-  const { run, blind } = page;
+  const { page, film, scores } = state;
+  const { blind } = page;
   const ofScores = scores && [
-    `Scores: ${run.cells[cell]}, run ${run.name}; each clip is scored by models that were not trained on it.`,
-    scores.leaked && `But ${scores.leaked} clips of this test were used in training: these scores are too good.`,
+    `These are ${sourceOfScores()}.`,
+    scores.leaked && `But ${scores.leaked} of these clips were used in training: these scores are too good.`,
     scores.text,
     `A score is the ${scores.unit}; at ${((scores.scale[0] + scores.scale[1]) / 2).toFixed(1)}, the line in its row, the decision changes.`,
   ];
@@ -87,32 +92,31 @@ async function chooseModel(number) {
   const scores = number === null ? null : await load("scores", { cell: number });
   if (scores) scores.decidesAlike = new Set(Object.values(scores.scores).map((one) => one.positive)).size === 1;
   Object.assign(state, { cell: number, scores });
-  const none = { score: undefined, low: undefined, high: undefined, fits: undefined, positive: undefined, correct: undefined };
+  const none = { score: undefined, low: undefined, high: undefined, fits: undefined, positive: undefined, correct: undefined, basis: undefined };
   for (const clip of page.clips) Object.assign(clip, none, scores?.scores[clip.id]);
   showPage();
 }
 
 function showPage() {
   const { page, scores, cell } = state;
-  const { run, blind, annotator, concepts } = page;
+  const { scored_by: scoredBy, blind, annotator, concepts } = page;
   $("clips-title").textContent = page.title;
-  const ofRun = run && (scores ? `scores of ${run.cells[cell]} (run ${run.name}), of models that were not trained on the clip`
-    : `run ${run.name}: choose above whose scores are shown`);
-  const facts = [page.dataset, ofRun, annotator && `you annotate as ${annotator}`, blind && "blind: predictions and what others marked are hidden"];
+  const ofScores = scoredBy && (scores ? sourceOfScores() : `${scoredBy.name}: choose above whose scores are shown`);
+  const facts = [page.dataset, ofScores, annotator && `you annotate as ${annotator}`, blind && "blind: predictions and what others marked are hidden"];
   facts.splice(1, 0, page.view && `levels and concepts in the ${page.view} view`);
   $("changed").hidden = !page.changed;
   $("changed").textContent = page.changed;
   $("about").textContent = facts.filter(Boolean).join("; ");
   options($("film-choice"), [["", "choose ..."], ...page.films.map((film) => [film.id, film.title])]);
   $("model-text").textContent = scores?.text ?? "";
-  $("cell-label").hidden = !run;
-  options($("cell-choice"), [["", "no model"], ...(run?.cells ?? []).map((text, number) => [number, text])], cell ?? "");
+  $("cell-label").hidden = !scoredBy;
+  options($("cell-choice"), [["", "no model"], ...(scoredBy?.cells ?? []).map((text, number) => [number, text])], cell ?? "");
   $("vocabulary-problem").textContent = page.problem;
   $("vocabulary-file").textContent = page.vocabulary;
   $("marks-file").textContent = page.marks ?? "";
   $("seen-percent").textContent = page.seen_percent;
   $("of-marks").hidden = !annotator;
-  $("of-scores").hidden = !run;
+  $("of-scores").hidden = !scoredBy;
   $("no-concepts").hidden = Object.keys(concepts).length > 0;
   fill($("definitions"), ...Object.entries(concepts).flatMap(([name, meaning]) => [el("dt", {}, name), el("dd", {}, meaning || "no definition")]));
   prepareFilters();
@@ -135,6 +139,6 @@ addEventListener("hashchange", () => guarded(route));
 if (location.search) history.replaceState(null, "", location.pathname + location.hash);
 guarded(async () => {
   state.page = await load("overview");
-  await chooseModel(state.page.run?.named ?? null);
+  await chooseModel(state.page.scored_by?.named ?? null);
   await route();
 });

@@ -3,7 +3,7 @@
 
 export const state = {
   page: null, // the overview: films, clips, levels, concepts (main)
-  cell: null, // the number of the chosen model of the run (main)
+  cell: null, // the number of the chosen model of the run, or of the table (main)
   scores: null, // what this model says of the clips (main)
   film: null, // the document of the film that is shown (main); its marks and segments (marks), what
   // was watched of it (watched)

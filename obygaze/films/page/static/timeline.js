@@ -94,20 +94,22 @@ function digitsOf(score) {
 export function shortScore(one) {
   if (one.score === undefined) return "";
   const decision = state.scores.decidesAlike ? "" : one.positive ? ", positive" : ", negative";
-  return `score ${digitsOf(one.score)}${decision}${one.correct ? "" : ": differs"}`;
+  return `score ${digitsOf(one.score)}${decision}${one.correct === false ? ": differs" : ""}`;
 }
 
 export function scoreText(one) {
   if (one.score === undefined) return "";
   const band = one.fits > 1 ? ` (${one.low.toFixed(2)} to ${one.high.toFixed(2)} in ${one.fits} fits)` : "";
   const decision = one.positive ? "positive" : "negative";
-  const score = `score of the model ${digitsOf(one.score)}${band}`;
+  const basis = one.basis ? ` (${one.basis})` : "";
+  const score = `score of the model ${digitsOf(one.score)}${band}${basis}`;
   // Rows of several annotators about a clip have a score each.
   const who = one.annotator ? ` of ${one.annotator}` : "";
   const annotation = `the annotation${who}${state.page.changed ? " that the run had" : ""}`;
   const differs = `differs from ${annotation}`;
   // Whoever calls all clips negative agrees with the annotation of the negative ones: that says nothing.
-  if (state.scores.decidesAlike) return `${score}; it calls every clip ${decision}${one.correct ? "" : `: ${differs}`}`;
+  if (state.scores.decidesAlike) return `${score}; it calls every clip ${decision}${one.correct === false ? `: ${differs}` : ""}`;
+  if (one.correct === undefined) return `${score}, ${decision}`;
   return `${score}, ${decision}: ${one.correct ? `agrees with ${annotation}` : differs}`;
 }
 
@@ -272,15 +274,16 @@ function drawLevel(g, lane, bar, left, width) {
 
 function drawScore(g, lane, bar, left, width) {
   const [low, high] = state.scores.scale;
+  const isDifferent = bar.correct === false;
   const at = (value) => lane.y + lane.height * (1 - (value - low) / (high - low || 1));
   g.fillStyle = colors.line;
   g.fillRect(left, at(cutOff()), width, 1);
-  g.fillStyle = bar.correct ? colors["model-band"] : colors["differs-band"];
+  g.fillStyle = isDifferent ? colors["differs-band"] : colors["model-band"];
   g.fillRect(left, at(bar.high), width, Math.max(at(bar.low) - at(bar.high), 1));
-  g.fillStyle = bar.correct ? colors.model : colors.differs;
+  g.fillStyle = isDifferent ? colors.differs : colors.model;
   g.fillRect(left, at(bar.score) - 1, width, 2.5);
   // A decision that differs has a sign, too: colour alone is not seen by everybody.
-  if (!bar.correct && width > 8) g.fillText("✕", left + width / 2 - 4, lane.y + lane.height - 2);
+  if (isDifferent && width > 8) g.fillText("✕", left + width / 2 - 4, lane.y + lane.height - 2);
 }
 
 // What is known of a new mark: its stretch, or where it starts or ends.

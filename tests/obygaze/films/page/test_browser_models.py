@@ -19,6 +19,7 @@ from support.run_tables import (
 )
 
 from obygaze.films.page.site import Site
+from obygaze.films.predictions import read_predictions
 from obygaze_features.core.workspace import Workspace
 from obygaze_models.runner.tables import Run
 
@@ -126,3 +127,41 @@ def test_a_score_names_the_annotator_whose_label_it_agrees_with(
     assert f"0.50, positive: differs from the annotation of Mia{run_had}" in here
     for name in ("Jonas", "Mia"):
         assert [f"{name} clips: annotated level", True] in labels
+
+
+def test_a_score_of_a_table_is_compared_with_no_annotation(
+    browser: Any, tmp_path: Path
+) -> None:
+    """Nobody says that the levels are what the saved model was asked for."""
+    lines = ["clip_id,movie_id,start_s,end_s,basis,decision,score:tense"]
+    for clip in film_clips("lake", ""):
+        is_tense = clip.clip_id < "lake-005"
+        score = 0.5 if is_tense else -0.5
+        decision = "tense" if is_tense else "calm"
+        times = f"{clip.start_s},{clip.end_s}"
+        lines.append(f"{clip.clip_id},lake,{times},unseen,{decision},{score}")
+    table = tmp_path / "scores.csv"
+    table.write_text("\n".join(lines) + "\n", "utf-8")
+    clips = film_clips("lake", "")
+    films = manifest(tmp_path, clips)
+    page = site(tmp_path, clips, predictions=read_predictions(films, table))
+    with served(page) as server:
+        open_page(browser, server.new_address(), "films")
+        wait(lambda: text(browser, "#model-text"))
+        about = text(browser, "#about")
+        cards = text(browser, "#grid")
+        orders = text(browser, "#filters [name=order]")
+        go(browser, clip="lake-000")
+        wait(lambda: browser.title.startswith("lake-000"))
+        of_clip = text(browser, "#clip-more")
+        go(browser, film="lake")
+        here = wait(lambda: text(browser, "#here"))
+    assert about.endswith(
+        "scores of scores.csv: tense (a table of models predict), of a saved model"
+    )
+    assert cards.count("score 0.50, positive") == 5
+    assert cards.count("score -0.50, negative") == 5
+    assert "differs" not in cards + here
+    assert "annotation" not in of_clip + here + orders
+    assert of_clip == "score of the model 0.50 (unseen), positive"
+    assert "score of the model 0.50 (unseen), positive" in here

@@ -557,15 +557,102 @@ def test_a_run_of_another_manifest_is_refused(tmp_path: Path) -> None:
         "myfilms is not the manifest of the run, which is made-up"
     )
     scores = "obygaze models predict MODEL myfilms -o scores.csv"
-    way = "obygaze manifest export vtt myfilms --predictions scores.csv"
+    way = "obygaze view myfilms --scores scores.csv"
     assert caught.value.hint == (
-        f"obygaze view made-up --run r; or {scores}, then {way}, which players show along the film"
+        f"obygaze view made-up --run r; or {scores}, then {way}"
     )
     (tmp_path / "models" / "ridge").mkdir(parents=True)
     with pytest.raises(FixUsage, match="ridge is a model, not a run") as caught:
         open_site("myfilms", run="ridge", workspace=tmp_path)
     assert "obygaze models predict ridge myfilms" in str(caught.value.hint)
+    (tmp_path / "models" / "r").mkdir()
+    with pytest.raises(FixUsage, match="not the manifest of the run") as caught:
+        open_site("myfilms", run="r", workspace=tmp_path)
+    assert "obygaze models predict r myfilms" in str(caught.value.hint)
     assert open_site("made-up", run="r", workspace=tmp_path).run is not None
+
+
+@pytest.mark.parametrize("kind", ["score", "p"])
+def test_the_scores_of_a_saved_model_are_shown_by_its_table(
+    tmp_path: Path, kind: str
+) -> None:
+    """The scores of a film that no run has tested had no place on its page."""
+    clips = film_clips("lake", "", 5)
+    lines = ["clip_id,movie_id,start_s,end_s,basis,decision"]
+    lines[0] += ",p:calm,p:tense" if kind == "p" else ",score:tense"
+    values = {"lake-000": 0.9, "lake-001": 0.2, "lake-002": 0.6, "lake-003": None}
+    bases = ["out-of-fold", "unseen", "in-sample", "unseen"]
+    for number, (name, value) in enumerate(values.items()):
+        # Of a margin, the boundary is at 0.
+        decision = "tense" if value and (kind == "score" or value > 0.5) else "calm"
+        score = "" if value is None else str(value)
+        cells = [name, "lake", str(number), str(number + 1), bases[number], decision]
+        cells += ["0", score] if kind == "p" else [score]
+        lines.append(",".join(cells))
+    (tmp_path / "scores.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    films = site(tmp_path, clips).manifest
+    (tmp_path / "manifests").mkdir()
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
+    page = open_site("films", scores=tmp_path / "scores.csv", workspace=tmp_path)
+    scored_by = page.overview()["scored_by"]
+    assert scored_by["cells"] == ["scores.csv: tense"]
+    assert (scored_by["named"], scored_by["models"]) == (0, "a saved model")
+    facts = page.scores(0)
+    assert facts["text"] == (
+        "Scores of a saved model, by basis: 1 out-of-fold, 1 unseen, 1 in-sample."
+        " Those that are out-of-fold are of fits without the clip."
+    )
+    assert facts["leaked"] == 1
+    assert facts["scale"] == ([0, 1] if kind == "p" else [-0.9, 0.9])
+    shown = facts["scores"]
+    assert {name: one["score"] for name, one in shown.items()} == {
+        name: value for name, value in values.items() if value is not None
+    }
+    assert [one["positive"] for one in shown.values()] == [True, kind == "score", True]
+    assert [one["basis"] for one in shown.values()] == bases[:3]
+    # Nobody says whether the levels of the manifest are what was asked.
+    assert not any("correct" in one for one in shown.values())
+    blind = open_site("films", scores="scores.csv", blind=True, workspace=tmp_path)
+    assert blind.overview()["scored_by"] is None
+    export_page(page, tmp_path / "page")
+    data = (tmp_path / "page" / "data.js").read_text("utf-8")
+    assert json.loads(data.partition("=")[2])["scores 0"]["text"] == facts["text"]
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "problem"),
+    [
+        ("movie_id,basis,decision,score:S", "brug,unseen,S,1", "film: brug and lake"),
+        (
+            "start_s,end_s,basis,decision,score:S",
+            "7,8,unseen,S,1",
+            "times: 7 s to 8 s and 0 s to 1 s",
+        ),
+        ("model,score,decision", "ridge,1,1", "column 'basis': required"),
+        ("basis,decision,margin:Look", "unseen,S,1", "score:NAME, or p:NAME"),
+        ("basis,decision,p:a,p:b,p:c", "unseen,a,1,0,0", "scores of one question"),
+    ],
+)
+def test_a_table_of_other_scores_or_clips_is_refused(
+    tmp_path: Path, header: str, cells: str, problem: str
+) -> None:
+    (tmp_path / "manifests").mkdir()
+    films = site(tmp_path, film_clips("lake", "", 2)).manifest
+    write_manifest(films, tmp_path / "manifests" / "films.toml")
+    table = tmp_path / "scores.csv"
+    table.write_text(f"clip_id,{header}\nlake-000,{cells}\n", "utf-8")
+    with pytest.raises(FixInput) as caught:
+        open_site("films", scores=table, workspace=tmp_path)
+    assert problem in f"{caught.value.message} {caught.value.details}"
+    with pytest.raises(FixUsage, match="keeper is not a table of scores") as refused:
+        open_site("films", scores="keeper", workspace=tmp_path)
+    way = "obygaze models predict MODEL films -o scores.csv, then obygaze view films"
+    assert refused.value.hint == f"{way} --scores scores.csv"
+    with pytest.raises(FixUsage, match="--run or --scores"):
+        open_site("films", run="r", scores=table, workspace=tmp_path)
+    with pytest.raises(FixInput) as caught:
+        open_site("films", segments=table, workspace=tmp_path)
+    assert caught.value.hint == f"--scores {table}, which shows scores of clips"
 
 
 def test_a_clip_has_the_columns_of_ones_own(tmp_path: Path) -> None:

@@ -1,0 +1,143 @@
+"""Tables of predictions: what models say of the clips of a manifest.
+
+`models predict -o`, `search -o` and the predictions.csv of a run are such tables. Subtitles and the
+film page read them here.
+"""
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixInput, ObygazeWarning
+from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.tables import TableRow, read_table
+from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
+from obygaze_features.manifest.same_clip import clips_of_rows, other_clip
+
+# The score of a class: a probability, or a distance from the boundary.
+SCORE = re.compile(r"(p|score):.+")
+
+
+class PredictedClip(NamedTuple):
+    """What a row says of a clip, of which several rows of annotators have the first.
+
+    `model` is what the table says of the model, or the name of the table.
+    """
+
+    clip: Clip
+    model: str
+    row: TableRow
+
+
+@dataclass(frozen=True)
+class PredictionTable:
+    """The columns and the rows of a table of predictions, which are of the clips of a manifest."""
+
+    path: Path
+    columns: Sequence[str]
+    clips: Sequence[PredictedClip]
+
+
+def read_predictions(
+    manifest: Manifest,
+    path: Path,
+    *,
+    required: Sequence[str] = (),
+    hint: str | None = None,
+) -> PredictionTable:
+    """Return the rows of a table of predictions; an error if they are not of these clips.
+
+    `hint` is what to do if it lacks `clip_id` or one of the required columns.
+    """
+    violations = Violations(path)
+    columns = ("clip_id", *required)
+    table = read_table(
+        path, required=columns, content="predictions", violations=violations
+    )
+    violations.raise_if_any("the predictions cannot be read", hint)
+    makers = [name for name in ("model", "store", "seed") if name in table.columns]
+    line_of: dict[tuple[str, str], int] = {}
+    clip_of_id = _clips_by_id(manifest)
+    predicted = []
+    for row in _rows_of_models(table.rows):
+        task = row.cells.get("task", "")
+        train = row.cells.get("train", task)
+        asked = task if train == task else f"{train} -> {task}"
+        names = [asked, *(row[name] for name in makers)]
+        model = " ".join(filter(None, names)) or path.stem
+        clip = clip_of_id.get(row["clip_id"]) or manifest[row["clip_id"]]
+        problem = other_clip(row.cells, clip)
+        if problem:
+            row.add("clip_id", problem)
+        earlier = line_of.setdefault((row["clip_id"], model), row.line)
+        if earlier != row.line:
+            row.add("clip_id", f"{model} has this clip in line {earlier}, too")
+        predicted.append(PredictedClip(clip, model, row))
+    violations.raise_if_any("the predictions are not of these clips")
+    if {"movie_id", "start_s"}.isdisjoint(table.columns):
+        warnings.warn(
+            f"{path.name} has neither films nor times: its clips are taken for those of"
+            f" {manifest.name} by their ids alone",
+            ObygazeWarning,
+            stacklevel=2,
+        )
+    return PredictionTable(path, table.columns, predicted)
+
+
+def score_column(columns: Sequence[str], path: Path) -> str:
+    """Return the column with the scores of a question; of two classes, the second is asked for."""
+    scored = [name for name in columns if SCORE.fullmatch(name)]
+    if not 1 <= len(scored) <= 2:
+        raise FixInput(
+            "expected the scores of one question: a column score:NAME, or p:NAME of two classes,"
+            f" got {few(scored) or 'none'}",
+            where=str(path),
+            hint="obygaze models predict MODEL STORE -o scores.csv",
+        )
+    return scored[-1]
+
+
+def _rows_of_models(rows: Sequence[TableRow]) -> Sequence[TableRow]:
+    """Return the rows without those of the baselines of a run, unless there are no others.
+
+    A person who reads `oracle` in a player takes it for a model.
+    """
+    # Late: other exports do not need what runs need.
+    from obygaze_models.models.registry import BASELINES
+
+    rows_of_models = []
+    baselines: dict[str, None] = {}
+    for row in rows:
+        model = row.cells.get("model", "")
+        if model in BASELINES:
+            baselines[model] = None
+        else:
+            rows_of_models.append(row)
+    if not baselines or not rows_of_models:
+        return rows
+    warnings.warn(
+        f"left out, because they are guesses (baselines of the run) and no models:"
+        f" {', '.join(baselines)}",
+        ObygazeWarning,
+        stacklevel=3,
+    )
+    return rows_of_models
+
+
+def _clips_by_id(manifest: Manifest) -> Mapping[str, Clip]:
+    """Return the clips by the ids that predictions may have: those of rows, and of clips alone.
+
+    Rows of several annotators about one clip are the first of them.
+    """
+    if "annotator" not in manifest.columns:
+        return manifest.by_id
+    clip_of_id: dict[str, Clip] = {}
+    for rows in clips_of_rows(manifest.clips):
+        for row in rows:
+            clip_of_id[row.clip_id] = rows[0]
+            clip_of_id.setdefault(unannotated_id(row), rows[0])
+    return clip_of_id
