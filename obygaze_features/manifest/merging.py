@@ -31,13 +31,17 @@ from obygaze_features.manifest.same_clip import (
     compare_clips,
     known_film,
     rows_of_clips,
+    words_and_numbers,
 )
 from obygaze_features.manifest.spans import NAME_COLUMN, named_file
 
 ANNOTATOR = "annotator"
 UNKNOWN_MODALITY = "unknown"
-# What must be the same in the headers of all manifests.
-SHARED = ("unit", "view")
+# What must be the same in the headers of all manifests, with a hint.
+SHARED = {
+    "unit": "obygaze manifest import segments reads a table of marks in films as segments",
+    "view": "manifests of one view",
+}
 
 
 def merge_manifests(
@@ -220,9 +224,9 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
     for manifest in manifests:
         if isinstance(manifest.clips, Windows):
             raise FixInput("windows have no annotators", where=manifest.name)
-    for key in SHARED:
+    for key, hint in SHARED.items():
         said = [(getattr(one.header, key), one.name) for one in manifests]
-        _require_one(key, said, f"manifests of one {key}")
+        _require_one(key, said, hint)
     modality_of: dict[str, str] = {}
     said_by: dict[str, list[tuple[str, str]]] = {}
     for manifest in manifests:
@@ -282,12 +286,19 @@ def _shared_clips(rows: Sequence[tuple[Clip, Manifest]]) -> list[str]:
     n_shared = 0
     n_by_id = 0
     other_ids = []
+    spellings = []
+    clip_of_words: dict[tuple[str, ...], tuple[Identity, set[str]]] = {}
     for numbers in rows_of_clips(identities):
         names = {rows[number][1].name for number in numbers}
+        first = identities[numbers[0]]
+        words = words_and_numbers(first.clip_id)
+        other, names_of_other = clip_of_words.setdefault(words, (first, names))
+        with_one_id = compare_clips(other._replace(clip_id=first.clip_id), first)
+        if names.isdisjoint(names_of_other) and with_one_id.sameness.is_same:
+            spellings.append(f"{other.clip_id} and {first.clip_id}")
         if len(names) < 2:
             continue
         n_shared += 1
-        first = identities[numbers[0]]
         compared = [compare_clips(first, identities[number]) for number in numbers[1:]]
         n_by_id += any(one.sameness is UNKNOWN for one in compared)
         ids = {identities[number].clip_id for number in numbers}
@@ -301,5 +312,12 @@ def _shared_clips(rows: Sequence[tuple[Clip, Manifest]]) -> list[str]:
         n_clips = count(len(other_ids), "clip")
         sentences.append(
             f"{n_clips} of them by film and times, with other ids: {other_ids[0]}"
+        )
+    if spellings:
+        n_pairs = count(len(spellings), "pair")
+        sentences.append(
+            f"{n_pairs} of ids that differ only in capitals, signs or zeros count as different"
+            f" clips, such as {spellings[0]}: if they mean one clip, import one of the manifests"
+            " again with the ids of the other"
         )
     return sentences

@@ -7,6 +7,7 @@ it, with `Identity.of_clip` for a clip of a manifest and `store.identity.identit
 store.
 """
 
+import re
 import shlex
 from bisect import bisect_left
 from collections import Counter
@@ -17,6 +18,7 @@ from math import floor
 from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.model import (
@@ -32,6 +34,7 @@ from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
 # Times that differ by less are the same: a table may round them, and a picture of a film with 25
 # pictures a second lasts .04 s.
 TOLERANCE_S = 0.02
+_WORD_OR_NUMBER = re.compile(r"[^\W\d_]+|\d+")
 
 # Start and end in seconds; a time that is None is not known.
 Times = tuple[float | None, float | None]
@@ -114,6 +117,14 @@ class Identity(NamedTuple):
     def is_window(self) -> bool:
         """Whether it is a window of its film: only their ids have a colon."""
         return ":" in self.clip_id
+
+
+def words_and_numbers(clip_id: str) -> tuple[str, ...]:
+    """Return the words and numbers of an id: the same for EB-01, eb_1 and EB.001."""
+    found = []
+    for piece in _WORD_OR_NUMBER.findall(composed(clip_id).casefold()):
+        found.append((piece.lstrip("0") or "0") if piece.isdecimal() else piece)
+    return tuple(found)
 
 
 def known_film(movie_id: str | None) -> str:
