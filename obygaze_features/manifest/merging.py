@@ -31,7 +31,6 @@ from obygaze_features.manifest.same_clip import (
     compare_clips,
     known_film,
     rows_of_clips,
-    words_and_numbers,
 )
 from obygaze_features.manifest.spans import NAME_COLUMN, named_file
 
@@ -286,19 +285,12 @@ def _shared_clips(rows: Sequence[tuple[Clip, Manifest]]) -> list[str]:
     n_shared = 0
     n_by_id = 0
     other_ids = []
-    spellings = []
-    clip_of_words: dict[tuple[str, ...], tuple[Identity, set[str]]] = {}
     for numbers in rows_of_clips(identities):
         names = {rows[number][1].name for number in numbers}
-        first = identities[numbers[0]]
-        words = words_and_numbers(first.clip_id)
-        other, names_of_other = clip_of_words.setdefault(words, (first, names))
-        with_one_id = compare_clips(other._replace(clip_id=first.clip_id), first)
-        if names.isdisjoint(names_of_other) and with_one_id.sameness.is_same:
-            spellings.append(f"{other.clip_id} and {first.clip_id}")
         if len(names) < 2:
             continue
         n_shared += 1
+        first = identities[numbers[0]]
         compared = [compare_clips(first, identities[number]) for number in numbers[1:]]
         n_by_id += any(one.sameness is UNKNOWN for one in compared)
         ids = {identities[number].clip_id for number in numbers}
@@ -312,12 +304,5 @@ def _shared_clips(rows: Sequence[tuple[Clip, Manifest]]) -> list[str]:
         n_clips = count(len(other_ids), "clip")
         sentences.append(
             f"{n_clips} of them by film and times, with other ids: {other_ids[0]}"
-        )
-    if spellings:
-        n_pairs = count(len(spellings), "pair")
-        sentences.append(
-            f"{n_pairs} of ids that differ only in capitals, signs or zeros count as different"
-            f" clips, such as {spellings[0]}: if they mean one clip, import one of the manifests"
-            " again with the ids of the other"
         )
     return sentences

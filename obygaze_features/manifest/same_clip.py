@@ -337,6 +337,34 @@ def overlaps_of_annotators(clips: Sequence[Clip]) -> str:
     )
 
 
+def respelled_ids(clips: Sequence[Clip]) -> str:
+    """Return a sentence on clips of other annotators whose ids are alike, else "".
+
+    Without times, nobody knows whether they are one clip.
+    """
+    rows = [clip for clip in clips if clip.extra.get("annotator")]
+    if len({row.extra["annotator"] for row in rows}) < 2:
+        return ""
+    pairs = []
+    clip_of_words: dict[tuple[str, ...], tuple[Identity, set[str]]] = {}
+    for rows_of_clip in clips_of_rows(rows):
+        clip = Identity.of_clip(rows_of_clip[0])
+        annotators = {row.extra["annotator"] for row in rows_of_clip}
+        words = words_and_numbers(clip.clip_id)
+        other, annotators_of_other = clip_of_words.setdefault(words, (clip, annotators))
+        with_one_id = compare_clips(other._replace(clip_id=clip.clip_id), clip)
+        is_same = with_one_id.sameness.is_same
+        if is_same and annotators.isdisjoint(annotators_of_other):
+            pairs.append(f"{other.clip_id} and {clip.clip_id}")
+    if not pairs:
+        return ""
+    return (
+        f"{len(pairs)} clips of one annotator have ids that differ from those of another only in"
+        f" capitals, signs or zeros, such as {pairs[0]}, and count as different clips: if they are"
+        " the same, import a table with the ids of the other"
+    )
+
+
 def n_overlapping(clips: Iterable[Identity], others: Iterable[Identity]) -> int:
     """Return how many clips have time in common with one of some others, of the same film.
 
