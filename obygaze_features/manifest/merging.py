@@ -36,8 +36,11 @@ from obygaze_features.manifest.spans import NAME_COLUMN, named_file
 
 ANNOTATOR = "annotator"
 UNKNOWN_MODALITY = "unknown"
-# What must be the same in the headers of all manifests.
-SHARED = ("unit", "view")
+# What must be the same in the headers of all manifests, with a hint.
+SHARED = {
+    "unit": "obygaze manifest import segments reads a table of marks in films as segments",
+    "view": "manifests of one view",
+}
 
 
 def merge_manifests(
@@ -220,9 +223,9 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
     for manifest in manifests:
         if isinstance(manifest.clips, Windows):
             raise FixInput("windows have no annotators", where=manifest.name)
-    for key in SHARED:
+    for key, hint in SHARED.items():
         said = [(getattr(one.header, key), one.name) for one in manifests]
-        _require_one(key, said, f"manifests of one {key}")
+        _require_one(key, said, hint)
     modality_of: dict[str, str] = {}
     said_by: dict[str, list[tuple[str, str]]] = {}
     for manifest in manifests:

@@ -7,6 +7,7 @@ it, with `Identity.of_clip` for a clip of a manifest and `store.identity.identit
 store.
 """
 
+import re
 import shlex
 from bisect import bisect_left
 from collections import Counter
@@ -17,6 +18,7 @@ from math import floor
 from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.model import (
@@ -32,6 +34,7 @@ from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
 # Times that differ by less are the same: a table may round them, and a picture of a film with 25
 # pictures a second lasts .04 s.
 TOLERANCE_S = 0.02
+_WORD_OR_NUMBER = re.compile(r"[^\W\d_]+|\d+")
 
 # Start and end in seconds; a time that is None is not known.
 Times = tuple[float | None, float | None]
@@ -114,6 +117,14 @@ class Identity(NamedTuple):
     def is_window(self) -> bool:
         """Whether it is a window of its film: only their ids have a colon."""
         return ":" in self.clip_id
+
+
+def words_and_numbers(clip_id: str) -> tuple[str, ...]:
+    """Return the words and numbers of an id: the same for EB-01, eb_1 and EB.001."""
+    found = []
+    for piece in _WORD_OR_NUMBER.findall(composed(clip_id).casefold()):
+        found.append((piece.lstrip("0") or "0") if piece.isdecimal() else piece)
+    return tuple(found)
 
 
 def known_film(movie_id: str | None) -> str:
@@ -323,6 +334,34 @@ def overlaps_of_annotators(clips: Sequence[Clip]) -> str:
         f"{len(overlapping)} of {len(rows)} rows of {len(n_rows_of)} annotators overlap one of"
         " another annotator, with other times, and each counts as a clip of its own, though some"
         f" may be the same: in a run, --set {where} takes one annotator"
+    )
+
+
+def respelled_ids(clips: Sequence[Clip]) -> str:
+    """Return a sentence on clips of other annotators whose ids are alike, else "".
+
+    Without times, nobody knows whether they are one clip.
+    """
+    rows = [clip for clip in clips if clip.extra.get("annotator")]
+    if len({row.extra["annotator"] for row in rows}) < 2:
+        return ""
+    pairs = []
+    clip_of_words: dict[tuple[str, ...], tuple[Identity, set[str]]] = {}
+    for rows_of_clip in clips_of_rows(rows):
+        clip = Identity.of_clip(rows_of_clip[0])
+        annotators = {row.extra["annotator"] for row in rows_of_clip}
+        words = words_and_numbers(clip.clip_id)
+        other, annotators_of_other = clip_of_words.setdefault(words, (clip, annotators))
+        with_one_id = compare_clips(other._replace(clip_id=clip.clip_id), clip)
+        is_same = with_one_id.sameness.is_same
+        if is_same and annotators.isdisjoint(annotators_of_other):
+            pairs.append(f"{other.clip_id} and {clip.clip_id}")
+    if not pairs:
+        return ""
+    return (
+        f"{len(pairs)} clips of one annotator have ids that differ from those of another only in"
+        f" capitals, signs or zeros, such as {pairs[0]}, and count as different clips: if they are"
+        " the same, import a table with the ids of the other"
     )
 
 

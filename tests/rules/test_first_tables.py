@@ -32,11 +32,12 @@ HEADERS = [
     "Urteil",
     "Gründe",
     "Wer",
+    "Graf",
     "concepts",
 ]
 CONCEPTS = {"Look": "Look", "corps": "Body", "lumière": "visual", "voix off": "audio"}
 LABELS = ["ja", "nein", "vielleicht", ""]
-ROLES = ["film", "number", "start", "end", "label", "concepts"]
+ROLES = ["film", "number", "start", "end", "label", "concepts", "graph"]
 
 
 @dataclass
@@ -101,11 +102,12 @@ class Drawn:
             role = headers[column[1]]
             targets = {"film": "movie_id", "start": "start_s", "end": "end_s"}
             targets |= {"concepts": "concepts", "label": "own", "number": "shot"}
+            targets |= {"graph": "graph"}
             target = targets[role]
             # Other names than those of a manifest stay.
             return (
                 line
-                if target in ("own", "shot") and asked[0] == "?"
+                if target in ("own", "shot", "graph") and asked[0] == "?"
                 else f'{target} = "{column[1]}"'
             )
         word = re.fullmatch(r'(?:# )?"(.*)" = "\?"', asked)
@@ -136,6 +138,8 @@ def tables(draw: st.DrawFn) -> Drawn:
             clip = {
                 "film": film,
                 "number": number,
+                # As ObyGaze12 has it: -1 where there is no graph.
+                "graph": len(clips) if number > 1 else -1,
                 "start": start,
                 "end": start + 7,
                 "label": draw(st.sampled_from(LABELS)),
@@ -174,6 +178,8 @@ def test_the_mapping_of_a_table_that_does_not_fit_reads_it(
         lines = draft.read_text("utf-8").splitlines()
         # A comma in the title of one film makes no concepts of all titles.
         assert not [line for line in lines if line.startswith('# "My Love" = ')]
+        # A column of numbers is not one of times with errors.
+        assert not [line for line in lines if "is no time" in line]
         filled = "\n".join(map(drawn.answer, lines))
         draft.write_text(filled + "\n", "utf-8")
         try:

@@ -20,6 +20,7 @@ from obygaze_features.manifest.model import (
     Windows,
     unannotated_id,
 )
+from obygaze_features.manifest.same_clip import respelled_ids
 from obygaze_features.manifest.spans import named_file
 from obygaze_features.manifest.windows import CutFilm, Grid
 
@@ -231,6 +232,40 @@ def test_a_merge_says_how_many_ids_are_new(manifests: list[Manifest]) -> None:
     n_new = sum(row.clip_id not in ids for row in rows)
     notes = [note for note in merged.notes if "with a new id" in note]
     assert [note.partition(" ")[0] for note in notes] == ([f"{n_new}"] if n_new else [])
+
+
+def has_times(row: Clip) -> bool:
+    return row.start_s is not None or bool(row.extra["film_end_s"])
+
+
+@settings(max_examples=60)
+@given(drawn_manifests(), st.sampled_from(["C_", "c-0", "C-00"]))
+def test_ids_that_are_spelt_in_another_way_are_named(
+    manifests: list[Manifest], beginning: str
+) -> None:
+    """The clips of the third of three labs were clips of their own without a word."""
+    *others, last = manifests
+    rows = []
+    for row in last:
+        _, _, ending = row.clip_id.replace("c:00000", "c-").partition("-")
+        rows.append(replace(row, clip_id=f"{beginning}{ending}"))
+    respelt = replace(last, clips=tuple(rows))
+    people = {row.extra["annotator"] or one.name for one in others for row in one}
+    # Of one person, they are two clips.
+    assume(people.isdisjoint(row.extra["annotator"] or last.name for row in last))
+    merged = merged_manifest([*others, respelt], "all")
+    rows_of: dict[int, list[Clip]] = {}
+    for manifest in others:
+        for row in manifest:
+            rows_of.setdefault(row.scene or 0, []).append(row)
+    n_pairs = 0
+    with_times = {row.scene for row in last if has_times(row)}
+    for scene in {row.scene or 0 for row in last}:
+        known = rows_of.get(scene, [])
+        is_found_by_times = scene in with_times and any(map(has_times, known))
+        n_pairs += bool(known) and not is_found_by_times
+    said = respelled_ids(merged.manifest.clips)
+    assert said.partition(" ")[0] == (f"{n_pairs}" if n_pairs else "")
 
 
 def test_folds_of_one_manifest_are_left_out_and_named() -> None:

@@ -30,7 +30,7 @@ from obygaze_features.manifest.model import (
     is_only_watched,
 )
 from obygaze_features.manifest.own_labels import own_tasks
-from obygaze_features.manifest.same_clip import overlaps_of_annotators
+from obygaze_features.manifest.same_clip import overlaps_of_annotators, respelled_ids
 from obygaze_features.manifest.stats import Stats, compute_stats
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.manifest.vocabulary import (
@@ -159,6 +159,9 @@ class SavedManifest:
         notes += stats.level_notes(self.imported.facts.get("level_words"))
         notes += stats.watched_notes
         overlaps = overlaps_of_annotators(self.manifest.clips)
+        respelled = respelled_ids(self.manifest.clips)
+        if respelled:
+            notes.append(respelled)
         if overlaps:
             notes.append(overlaps)
         elif stats.different_clips == stats.clips:

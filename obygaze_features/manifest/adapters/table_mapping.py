@@ -404,7 +404,9 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
             target_of.setdefault(column, column)
         words = _words(table.rows, column)
         if has_times(words):
-            wrong = [word for word in words if not is_time(word)]
+            # Times have no sign: -1 is a number of something else.
+            no_times = [word for word in words if not is_time(word)]
+            wrong = [word for word in no_times if not NUMBER.fullmatch(word)]
             for row in table.rows:
                 if row[column].strip() in wrong:
                     shown = toml_string(row[column])

@@ -3,7 +3,6 @@
 import hashlib
 import math
 import os
-import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from obygaze_features.manifest.same_clip import (
     clips_of_rows,
     compare_clips,
     noun_of_rows,
+    words_and_numbers,
 )
 from obygaze_features.store.card import Terms
 from obygaze_features.store.functions import ImportFormat, Pool
@@ -547,15 +547,6 @@ def _changes(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
 
 # A name of a clip, or its words and numbers.
 _Name = str | tuple[str, ...]
-_WORD_OR_NUMBER = re.compile(r"[^\W\d_]+|\d+")
-
-
-def _words_and_numbers(name: str) -> tuple[str, ...]:
-    """Return the words and numbers of an id: the same for EB-01, eb_1 and EB.001."""
-    found = []
-    for piece in _WORD_OR_NUMBER.findall(composed(name).casefold()):
-        found.append((piece.lstrip("0") or "0") if piece.isdecimal() else piece)
-    return tuple(found)
 
 
 class _Names:
@@ -583,7 +574,7 @@ class _Names:
                 if name:
                     clips_of_name.setdefault(composed(name), set()).add(about)
             if not self.named:
-                clips_of_name.setdefault(_words_and_numbers(about), set()).add(about)
+                clips_of_name.setdefault(words_and_numbers(about), set()).add(about)
         self.rows_of_name: dict[_Name, list[str]] = {}
         for known_name, clips in clips_of_name.items():
             if len(clips) == 1:
@@ -596,7 +587,7 @@ class _Names:
         in_film = f"{film}/{name.removeprefix(f'{film}-')}" if film else name
         by_rule = model.ascii_id(name)
         known_names: list[_Name] = [name, composed(name), by_rule]
-        known_names += [model.ascii_id(in_film), _words_and_numbers(name)]
+        known_names += [model.ascii_id(in_film), words_and_numbers(name)]
         for known_name in known_names:
             found = []
             for row in self.rows_of_name.get(known_name, ()):
