@@ -10,11 +10,12 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.clip_ids import each_name
-from obygaze_features.core.console import Progress, Quiet, human, listed
+from obygaze_features.core.console import Progress, Quiet, few, human, listed
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixUsage,
@@ -134,6 +135,8 @@ class Copied:
 
     def __str__(self) -> str:
         sent = f"{human(self.n_bytes_transferred)} copied"
+        if not self.n_sent:
+            sent = "all files were there, and are those of this store"
         lines = [f"{self.place}: {sent}", *self.changes]
         return "\n".join([*lines, *text_of_copies(self.copies)])
 
@@ -176,6 +179,10 @@ def pull(
     # Each pull lists them, as the list of an earlier one may be lost.
     withdrawn = changes_that_withdrew([store])
     copies = find_copies(open_store(target), withdrawn, here) if withdrawn else []
+    if withdrawn:
+        names = few(list(dict.fromkeys(chain(*(one.withdrawn for one in withdrawn)))))
+        others = "" if copies else ", and nothing else was found here that has them"
+        changes.append(f"withdrawn: {names}; this copy does not have them{others}")
     return Copied(
         place=str(target),
         seal=store.seal,
@@ -537,7 +544,7 @@ def _push(
         store.seal,
         n_sent,
         n_bytes,
-        changes_of(changes),
+        changes_of(changes, "sent too: this store was changed"),
         tuple(notes),
     )
 
