@@ -400,9 +400,9 @@ def draw_stats(
         )
         if stats.own_columns:
             hint = (
-                f"leave out --figure, and the words of {few([*stats.own_columns], 3)} are counted"
-                " in tables; for a figure of a question, obygaze run honest --task COLUMN, and"
-                " obygaze report"
+                "leave out --figure, and a table has the words of"
+                f" {few([*stats.own_columns], 3)}; the report of a run has figures of a question:"
+                " obygaze run honest --manifest MANIFEST --store STORE --task COLUMN"
             )
         raise FixUsage(problem, where=stats.title, hint=hint)
     concepts = _concepts(stats)

@@ -118,6 +118,7 @@ class Copied:
         changes: What changed in the store since the copy that was there before.
         notes: What its user should do.
         copies: Where features of withdrawn clips still are, each with the line that removes it.
+        withdrawn: Of a copy that was pulled, the films and clips that were ever withdrawn.
     """
 
     place: str
@@ -127,6 +128,7 @@ class Copied:
     changes: Sequence[str] = ()
     notes: Sequence[str] = ()
     copies: Sequence[Copy] = ()
+    withdrawn: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the copy."""
@@ -138,6 +140,12 @@ class Copied:
         if not self.n_sent:
             sent = "all files were there, and are those of this store"
         lines = [f"{self.place}: {sent}", *self.changes]
+        if self.withdrawn:
+            others = "" if self.copies else ", nor in anything else that was found here"
+            names = few(self.withdrawn)
+            lines.append(
+                f"withdrawn: {names}; none of their features are in this copy{others}"
+            )
         return "\n".join([*lines, *text_of_copies(self.copies)])
 
 
@@ -179,10 +187,6 @@ def pull(
     # Each pull lists them, as the list of an earlier one may be lost.
     withdrawn = changes_that_withdrew([store])
     copies = find_copies(open_store(target), withdrawn, here) if withdrawn else []
-    if withdrawn:
-        names = few(list(dict.fromkeys(chain(*(one.withdrawn for one in withdrawn)))))
-        others = "" if copies else ", and nothing else was found here that has them"
-        changes.append(f"withdrawn: {names}; this copy does not have them{others}")
     return Copied(
         place=str(target),
         seal=store.seal,
@@ -191,6 +195,7 @@ def pull(
         changes=[*changes_of(since), *changes],
         notes=notes,
         copies=copies,
+        withdrawn=tuple(dict.fromkeys(chain(*(one.withdrawn for one in withdrawn)))),
     )
 
 
