@@ -13,7 +13,7 @@ import stat
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -263,8 +263,9 @@ def _whole_temporary(path: Path, data: bytes | memoryview) -> Iterator[Path]:
         yield temporary
     except OSError as error:
         # The message must name the file that was to be written, not the temporary one.
-        error.filename = os.fspath(path)
-        error.filename2 = None
+        if error.filename in (None, os.fspath(temporary)):
+            error.filename = os.fspath(path)
+            error.filename2 = None
         raise
     finally:
         with suppress(OSError):
@@ -273,9 +274,22 @@ def _whole_temporary(path: Path, data: bytes | memoryview) -> Iterator[Path]:
 
 def write_atomic(path: Path, data: bytes | memoryview) -> None:
     """Write or replace a file in one step: readers see all old bytes or all new ones."""
-    with _whole_temporary(path, data) as temporary:
-        system.replace_file(temporary, path)
-    sync_dir(path.parent)
+    write_together({path: data})
+
+
+def write_together(files: Mapping[Path, bytes | memoryview]) -> None:
+    """Write or replace files that belong together, in this order, or none if one has no place.
+
+    All are on the disk under other names before the first gets its name.
+    """
+    with ExitStack() as stack:
+        temporaries = {}
+        for path, data in files.items():
+            temporaries[path] = stack.enter_context(_whole_temporary(path, data))
+        for path, temporary in temporaries.items():
+            system.replace_file(temporary, path)
+    for folder in {path.parent for path in files}:
+        sync_dir(folder)
 
 
 def write_exclusive(path: Path, data: bytes) -> bool:
@@ -400,11 +414,12 @@ def write_all_new(files: Mapping[Path, bytes], *, force: bool = False) -> None:
     for path, data in files.items():
         if not data.startswith(ZIP_MARK):
             refuse_spreadsheet_name(path)
-    wanted = [path for path, data in files.items() if force or free_for(path, data)]
+    if force:
+        write_together(files)
+        return
+    wanted = [path for path, data in files.items() if free_for(path, data)]
     for path in wanted:
-        if force:
-            write_atomic(path, files[path])
-        elif not write_exclusive(path, files[path]):
+        if not write_exclusive(path, files[path]):
             # Another process was first: an error only if it wrote other bytes.
             free_for(path, files[path])
 

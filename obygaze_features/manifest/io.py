@@ -24,7 +24,7 @@ from obygaze_features.core.files import (
     locked,
     sha256_bytes,
     write_all_new,
-    write_atomic,
+    write_together,
 )
 from obygaze_features.core.schema_check import Violations, read_toml, record_of
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
@@ -356,8 +356,7 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
                 where=str(path),
                 hint="run the same command again",
             )
-        write_atomic(path.with_suffix(".csv"), rows)
-        write_atomic(path, toml)
+        write_together({path.with_suffix(".csv"): rows, path: toml})
 
 
 def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from obygaze_features.core.console import count, table
+from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixUsage, NotFound
 from obygaze_features.core.figures import (
     COLORS,
@@ -399,6 +399,12 @@ def draw_stats(
             "leave out --figure; if a column of the table has EN, HN, NS and S, import it with"
             " --map level=COLUMN"
         )
+        if stats.own_columns:
+            hint = (
+                "leave out --figure, and a table has the words of"
+                f" {few([*stats.own_columns], 3)}; the report of a run has figures of a question:"
+                " obygaze run honest --manifest MANIFEST --store STORE --task COLUMN"
+            )
         raise FixUsage(problem, where=stats.title, hint=hint)
     concepts = _concepts(stats)
     n_rows = max(len(concepts), 3)

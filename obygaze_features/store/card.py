@@ -412,7 +412,9 @@ def recipe_sentences(recipe: Recipe) -> list[str]:
     value = recipe.to_json()
     parts = joined_parts(recipe)
     if parts:
-        return _sentences_of_parts(parts)
+        windows = _words(recipe.windows)
+        cut = [f"The rows are windows of films, with {windows}."] if windows else []
+        return [*_sentences_of_parts(parts), *cut]
     if recipe.is_unknown:
         facts = _words(value.get(FACTS, {})) or "nothing"
         return [

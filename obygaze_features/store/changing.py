@@ -55,6 +55,7 @@ from obygaze_features.store.joining import (
 )
 from obygaze_features.store.layout import (
     N_WORDS,
+    TIMES_OF_WINDOWS,
     VECTORS,
     Array,
     with_companions,
@@ -840,6 +841,7 @@ def join(
     order = canonical_order([one.part for one in named])
     opened = [named[place].store for place in order]
     parts = [named[place].part for place in order]
+    windows = _common_windows(opened)
     terms = _common_terms(opened, licence)
     clips, sentences = _clips_of(opened)
     _give_to_annotators(clips, opened, here)
@@ -851,7 +853,9 @@ def join(
     # An import may have another array of this name.
     words = Array.of(N_WORDS, "int32", ())
     have_words = all(store.record.array(N_WORDS) == words for store in opened)
-    if have_words and are_of_words(parts):
+    if windows:
+        arrays += [opened[0].array(name) for name in TIMES_OF_WINDOWS]
+    elif have_words and are_of_words(parts):
         # Where all parts are silent, equal vectors are no copies.
         arrays.append(words)
     source.show(progress, arrays)
@@ -860,12 +864,26 @@ def join(
         source,
         here,
         arrays=arrays,
-        recipe=Recipe.from_json(recipe_of_parts(parts)),
+        recipe=Recipe.from_json(recipe_of_parts(parts, windows)),
         manifest=_common_manifest(with_rows, source.columns()),
         makers=source.makers,
         terms=terms,
         warnings=[*sentences, *source.sentences(_unit_of(opened, here))],
     )
+
+
+def _common_windows(stores: Sequence[Store]) -> Mapping[str, Any]:
+    """Return how films were cut for all stores; empty if all have clips, an error otherwise."""
+    windows = stores[0].recipe.windows
+    for store in stores[1:]:
+        if store.recipe.windows != windows:
+            raise Mismatch(
+                f"this store has other rows than {stores[0].location}: films that were cut"
+                " otherwise, or clips",
+                where=store.location,
+                hint="stores of one manifest: obygaze extract run MANIFEST -b BACKBONE -b BACKBONE",
+            )
+    return windows
 
 
 def _give_to_annotators(
@@ -914,11 +932,6 @@ class _NamedPart(NamedTuple):
         refuse_joined(
             store.recipe, store.location, "the stores of all parts, in one join"
         )
-        if store.recipe.grid:
-            raise FixUsage(
-                "the rows of this store are windows of films, and a join is of clips",
-                where=store.location,
-            )
         array = store.array(array_name or _only_vector(store))
         is_vector = array.name in store.feature_arrays and len(array.shape) == 1
         if not is_vector or array.dtype not in DTYPES_OF_PARTS:
@@ -1036,6 +1049,9 @@ class JoinedRows(_NewRows):
         if array.name == N_WORDS:
             for store, rows in zip(self.stores, numbers.T, strict=True):
                 values[is_ok] = np.maximum(values[is_ok], store.read(N_WORDS, rows))
+            return values
+        if array.name in TIMES_OF_WINDOWS:
+            values[is_ok] = self.stores[0].read(array.name, numbers[:, 0])
             return values
         for place, columns in enumerate(part_slices(self.parts)):
             store = self.stores[place]

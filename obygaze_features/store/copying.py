@@ -10,11 +10,12 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from obygaze_features.core.clip_ids import each_name
-from obygaze_features.core.console import Progress, Quiet, human, listed
+from obygaze_features.core.console import Progress, Quiet, few, human, listed
 from obygaze_features.core.errors import (
     AlreadyThere,
     FixUsage,
@@ -117,6 +118,7 @@ class Copied:
         changes: What changed in the store since the copy that was there before.
         notes: What its user should do.
         copies: Where features of withdrawn clips still are, each with the line that removes it.
+        withdrawn: Of a copy that was pulled, the films and clips that were ever withdrawn.
     """
 
     place: str
@@ -126,6 +128,7 @@ class Copied:
     changes: Sequence[str] = ()
     notes: Sequence[str] = ()
     copies: Sequence[Copy] = ()
+    withdrawn: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the copy."""
@@ -134,7 +137,15 @@ class Copied:
 
     def __str__(self) -> str:
         sent = f"{human(self.n_bytes_transferred)} copied"
+        if not self.n_sent:
+            sent = "all files were there, and are those of this store"
         lines = [f"{self.place}: {sent}", *self.changes]
+        if self.withdrawn:
+            others = "" if self.copies else ", nor in anything else that was found here"
+            names = few(self.withdrawn)
+            lines.append(
+                f"withdrawn: {names}; none of their features are in this copy{others}"
+            )
         return "\n".join([*lines, *text_of_copies(self.copies)])
 
 
@@ -184,6 +195,7 @@ def pull(
         changes=[*changes_of(since), *changes],
         notes=notes,
         copies=copies,
+        withdrawn=tuple(dict.fromkeys(chain(*(one.withdrawn for one in withdrawn)))),
     )
 
 
@@ -537,7 +549,7 @@ def _push(
         store.seal,
         n_sent,
         n_bytes,
-        changes_of(changes),
+        changes_of(changes, "sent too: this store was changed"),
         tuple(notes),
     )
 

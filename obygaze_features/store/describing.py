@@ -160,7 +160,7 @@ def _titles_of_parts(store: Store, workspace: Workspace) -> dict[str, str]:
             seals = [other.seal, *(entry.seal for entry in other.record.replaces)]
             of_store = []
             for part, title in zip(parts, names, strict=True):
-                if part.fingerprint == other.fingerprint:
+                if part.is_of(other.recipe):
                     of_store.append(title)
             titles.update(dict.fromkeys(seals, listed(of_store)))
     return titles

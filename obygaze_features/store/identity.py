@@ -18,6 +18,7 @@ from obygaze_features.manifest.same_clip import (
 )
 from obygaze_features.manifest.times import times_of_films
 from obygaze_features.store.decoding import OK_CODE, Rows
+from obygaze_features.store.layout import TIMES_OF_WINDOWS
 from obygaze_features.store.records import (
     WITHOUT_MANIFEST,
     ManifestMark,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 SHOWN_CLIPS = 20
 EXTRACT_AGAIN = "obygaze extract run MANIFEST -b BACKBONE --store BACKBONE=NAME"
 IMPORT_AGAIN = "obygaze store import FORMAT FILE --manifest MANIFEST -o NAME"
-# The arrays that a store of windows has beside those of features.
-TIMES_OF_WINDOWS = ("start_s", "end_s")
 
 
 class OfManifest(Protocol):

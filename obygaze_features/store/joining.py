@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from obygaze_features.store.layout import Array
     from obygaze_features.store.recipe import Recipe
 
-# The only key of the recipe of a joined store.
+# The key of the recipe of a joined store that has its parts.
 JOINED = "joined"
+# Where all parts are of windows, the key that says how films were cut.
+SAMPLING = "sampling"
 # The only array of a joined store.
 JOINED_ARRAY = "clip"
 JOINED_DTYPE = "float32"
@@ -37,7 +39,7 @@ class JoinedPart(Record, frozen=True):
 
     Args:
         title: The title of its recipe, such as its backbone.
-        fingerprint: The fingerprint of its recipe.
+        fingerprint: The fingerprint of its recipe; of windows, that of the recipe for clips.
         array: The array of its store.
         dtype: The number format of this array, one of `DTYPES_OF_PARTS`.
         width: How many numbers a row has of it.
@@ -50,6 +52,10 @@ class JoinedPart(Record, frozen=True):
     dtype: str
     width: Annotated[int, Meta(ge=1)]
     medium: str
+
+    def is_of(self, recipe: Recipe) -> bool:
+        """Return whether stores of a recipe have this part, of clips or of windows."""
+        return self.fingerprint == recipe.of_clips.fingerprint
 
 
 def joined_parts(recipe: Recipe) -> tuple[JoinedPart, ...]:
@@ -67,12 +73,14 @@ def check_joined_arrays(
 ) -> None:
     """Raise an error unless a store of a recipe may have these arrays, if it joins parts."""
     # Imported late, since it needs NumPy.
-    from obygaze_features.store.layout import N_WORDS
+    from obygaze_features.store.layout import N_WORDS, TIMES_OF_WINDOWS
 
     parts = parts_of(recipe)
     vectors = (JOINED_ARRAY, JOINED_DTYPE, (sum(part.width for part in parts),))
     expected: list[tuple[str, str, tuple[int, ...]]] = [vectors]
-    if len(arrays) > 1 and are_of_words(parts):
+    if SAMPLING in recipe:
+        expected += [(name, "float64", ()) for name in TIMES_OF_WINDOWS]
+    elif len(arrays) > 1 and are_of_words(parts):
         expected.append((N_WORDS, "int32", ()))
     found = [(array.name, array.dtype, array.shape) for array in arrays]
     if parts and found != expected:
@@ -116,8 +124,9 @@ def split_array(text: str) -> tuple[str, str]:
 def part_of(recipe: Recipe, array: Array) -> JoinedPart:
     """Return the part that an array of vectors is."""
     (width,) = array.shape
+    fingerprint = recipe.of_clips.fingerprint
     return JoinedPart(
-        recipe.title, recipe.fingerprint, array.name, array.dtype, width, recipe.medium
+        recipe.title, fingerprint, array.name, array.dtype, width, recipe.medium
     )
 
 
@@ -144,9 +153,19 @@ def canonical_order(parts: Sequence[JoinedPart]) -> list[int]:
     return sorted(range(len(parts)), key=key)
 
 
-def recipe_of_parts(parts: Sequence[JoinedPart]) -> dict[str, Any]:
-    """Return the recipe of a joined store, as plain JSON."""
-    return {JOINED: [msgspec.to_builtins(part) for part in parts]}
+def recipe_of_parts(
+    parts: Sequence[JoinedPart], windows: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the recipe of a joined store, as plain JSON.
+
+    Args:
+        parts: The parts.
+        windows: How films were cut, where all parts are of windows.
+    """
+    recipe: dict[str, Any] = {JOINED: [msgspec.to_builtins(part) for part in parts]}
+    if windows:
+        recipe[SAMPLING] = dict(windows)
+    return recipe
 
 
 def parts_of(recipe: Mapping[str, Any]) -> tuple[JoinedPart, ...]:

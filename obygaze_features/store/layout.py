@@ -66,8 +66,10 @@ N_WORDS = "n_words"
 PICTURES = "pictures"
 # Beside them, whether a clip has no damage.
 CLEAN = "clean"
+# The arrays that a store of windows has beside those of features.
+TIMES_OF_WINDOWS = ("start_s", "end_s")
 # Arrays with times of frames and windows; a frame that does not exist has no time.
-TIMES = ("time_s", "asked_s", "start_s", "end_s")
+TIMES = ("time_s", "asked_s", *TIMES_OF_WINDOWS)
 OF_FRAMES = (MASK, "time_s", "asked_s")
 # What may belong to other arrays: `belongs_to` decides.
 COMPANIONS = (MASK, *TIMES, N_WORDS)

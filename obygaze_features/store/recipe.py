@@ -12,7 +12,7 @@ from typing import Any, Self
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.outside import safe_text
-from obygaze_features.store.joining import JOINED, part_names, parts_of
+from obygaze_features.store.joining import JOINED, SAMPLING, part_names, parts_of
 
 # Machine, batch size and number of workers are left out: they do not determine the numbers.
 SECTIONS = (
@@ -112,6 +112,7 @@ class Recipe:
             raise FixInput(
                 f"a recipe must be plain JSON without NaN: {error}", where="recipe"
             ) from error
+        _check_section(SAMPLING, value.get(SAMPLING, {}))
         is_unknown = value.get("unknown") is True
         if is_unknown:
             # An unknown recipe may be without facts.
@@ -206,11 +207,19 @@ class Recipe:
         return {name: value for name, value in values if isinstance(value, int | float)}
 
     @property
+    def windows(self) -> Mapping[str, Any]:
+        """What the recipe says of windows and not of clips; empty for clips."""
+        sampling = self.to_json().get("sampling", {})
+        return {key: sampling[key] for key in WINDOW_KEYS if key in sampling}
+
+    @property
     def of_clips(self) -> Self:
         """This recipe for clips: a window has the features of the clip that has its pictures."""
         value = self.to_json()
-        for key in WINDOW_KEYS:
-            value.get("sampling", {}).pop(key, None)
+        for key in self.windows:
+            del value["sampling"][key]
+        if JOINED in value:
+            value.pop(SAMPLING, None)
         return self.from_json(value)
 
     @property
@@ -293,7 +302,7 @@ def _by_part(recipe: dict[str, Any]) -> dict[str, Any]:
     for name, part in zip(part_names(parts), parts, strict=True):
         words = f"{part.array}, {part.width} {part.dtype}, {part.fingerprint}"
         words_of_part[name] = words
-    return {JOINED: words_of_part}
+    return {**recipe, JOINED: words_of_part}
 
 
 def _differences(

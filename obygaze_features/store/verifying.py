@@ -455,11 +455,13 @@ def _n_withdrawn(store: Store, withdrawals: Withdrawals) -> int:
     return n_clips
 
 
-def changes_of(entries: Iterable[Replaced]) -> list[str]:
+def changes_of(
+    entries: Iterable[Replaced], what: str = "the source was replaced"
+) -> list[str]:
     """Return one line for each change of a store: when, why, what was withdrawn."""
     lines = []
     for entry in entries:
-        line = f"the source was replaced on {entry.date}"
+        line = f"{what} on {entry.date}"
         if entry.reason:
             line += f": {entry.reason}"
         if entry.withdrawn:

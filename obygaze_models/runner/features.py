@@ -128,7 +128,9 @@ def read_stores(
         features.append(read_store(name, store, table, data, of_frames))
     for place, of_store in enumerate(features):
         if of_store.parts:
-            features[place] = _with_names_of_parts(of_store, features, table.ids)
+            features[place] = _with_names_of_parts(
+                of_store, features, stores, table.ids
+            )
     if protocol.fit.choose_store:
         return _with_common_clips(features, table)
     return features
@@ -209,7 +211,10 @@ def read_store(
 
 
 def _with_names_of_parts(
-    features: Features, all_features: Sequence[Features], clip_ids: Sequence[str]
+    features: Features,
+    all_features: Sequence[Features],
+    stores: Mapping[str, Store],
+    clip_ids: Sequence[str],
 ) -> Features:
     """Return joined features that name their parts as the stores of the run are named.
 
@@ -220,8 +225,8 @@ def _with_names_of_parts(
     columns = part_slices(features.parts)
     for place, part in enumerate(features.parts):
         for other in all_features:
-            of_store = (other.origin["fingerprint"], other.origin["array"])
-            if of_store != (part.fingerprint, part.array):
+            is_of_part = part.is_of(stores[other.name].recipe)
+            if not is_of_part or other.origin["array"] != part.array:
                 continue
             names[place] = other.name
             clips = np.flatnonzero(features.present & other.present)

@@ -355,7 +355,7 @@ def _check_parts_alone(
         of_part = []
         arrays = []
         for name, store in stores.items():
-            if store.fingerprint != part.fingerprint:
+            if not part.is_of(store.recipe):
                 continue
             of_part.append(name)
             wanted = protocol.data.array

@@ -26,14 +26,14 @@ from obygaze_features.manifest.model import Windows
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.identity import match
-from obygaze_features.store.joining import JOINED, joined_parts, part_names
+from obygaze_features.store.joining import JOINED, JoinedPart, joined_parts
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT, Recipe
 
 if TYPE_CHECKING:
     from obygaze_models.zoo.saving import SavedModel
 
 _WINDOW = re.compile(r".+:[0-9]{6,9}")
-_OF_CLIPS = "words or joined features, which clips have and windows do not"
+_OF_CLIPS = "words, which clips have and windows do not"
 _SAME_IMPORT = (
     "imports have the same recipe with the same --backbone and --fact: import both so, each under"
     " a new name (-o), and train again"
@@ -124,7 +124,7 @@ def _clips_named(
     command = f"obygaze manifest import folder {quoted} -o {name}"
     link = f"obygaze manifest link {name} {quoted}"
     of_table = f"obygaze manifest import csv TABLE -o {name} and {link}"
-    if long_clips(imported) and _reads_no_windows(model, here):
+    if long_clips(imported) and _reads_words(model, here):
         raise FixInput(
             "no manifest has the clips of the films in this folder, and"
             f" {model.info.name} reads {_OF_CLIPS}",
@@ -149,7 +149,7 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     wanted = model.info.features
     manifest = manifest.without_watched()
     name = shlex.quote(manifest.name)
-    has_video = any(clip.video for clip in manifest.clips[:1000])
+    has_video = _has_video(manifest)
     is_extracted = has_video and not _was_imported(model, here)
     for store in _stores_that_fit(model, here):
         n_clips = _n_clips_in(model, open_store(store, workspace=here), manifest)
@@ -157,71 +157,119 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
             words = ["obygaze", "models", "predict", model.info.name, store]
             command = shlex.join([*words, "--manifest", manifest.name])
             return f"{command}, as {store} has {n_clips} of its {len(manifest)} clips"
-    if isinstance(manifest.clips, Windows) and _reads_no_windows(model, here):
+    if isinstance(manifest.clips, Windows) and _reads_words(model, here):
         return (
             f"a manifest of scenes (obygaze manifest import csv --help): {model.info.name} reads"
             f" {_OF_CLIPS}"
         )
-    if _is_joined(model, here):
-        return _what_joins(model, manifest, here)
     if _was_imported(model, here):
         return _what_imports(model, here, manifest=manifest.name)
     recipe = _recipe_of(model, here)
     backbone = wanted.backbone if recipe is None else recipe.backbone
-    if recipe is not None and recipe.medium == "words":
+    is_joined = _is_joined(model, here)
+    reads_words = _reads_words(model, here)
+    if recipe is not None and reads_words and not is_joined:
         words_of = f"obygaze extract words {name} -b {shlex.quote(backbone)}"
         return f"{words_of} --subtitles {recipe.words_of_clips}"
-    if not has_video:
+    if not has_video and not is_joined:
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
     grid = _grid_of(model, here)
-    is_to_be_cut = bool(long_clips(manifest))
+    is_to_be_cut = bool(long_clips(manifest)) and not reads_words
     if _was_trained_on_windows(model):
         is_to_be_cut = _as_options(manifest.header.grid.to_json()) != grid
-    if grid and is_to_be_cut:
-        cut = shlex.quote(here.unused_manifest(f"{manifest.name}-cut"))
+    if has_video and grid and is_to_be_cut:
+        new_name = here.unused_manifest(f"{manifest.name}-cut")
+        cut = shlex.quote(new_name)
         if wanted.rule:
+            made = f"obygaze extract run {cut} -b {shlex.quote(backbone)}"
+            if is_joined:
+                made = _what_joins(model, new_name, None, here)
             return (
-                f"obygaze manifest windows {name} -o {cut} {grid}, then obygaze extract run {cut}"
-                f" -b {shlex.quote(backbone)}, as {model.info.name} reads windows of the films"
+                f"obygaze manifest windows {name} -o {cut} {grid}, then {made},"
+                f" as {model.info.name} reads windows of the films"
             )
         return (
             f"obygaze manifest windows {name} -o {cut} {grid},"
             f" as {_trained_on(model)}; then predict {cut}"
         )
+    if is_joined:
+        return _what_joins(model, manifest.name, manifest, here)
     return f"obygaze extract run {name} -b {shlex.quote(backbone)}"
 
 
-def _what_joins(model: SavedModel, manifest: Manifest, here: Workspace) -> str:
-    """Return the command that joins the features of a manifest that a model reads.
+def _has_video(manifest: Manifest) -> bool:
+    return any(clip.video for clip in manifest.clips[:1000])
 
-    A part of which no store has the clips of the manifest is named by its title.
+
+def _what_joins(
+    model: SavedModel, name: str, manifest: Manifest | None, here: Workspace
+) -> str:
+    """Return the commands that make the joined features that a model reads, in their order.
+
+    Args:
+        model: The model.
+        name: The name of the manifest of the clips.
+        manifest: The manifest; None if it is still to be made.
+        here: The workspace.
     """
     recipe = _recipe_of(model, here)
+    quoted = shlex.quote(name)
     if recipe is None:
         return (
-            f"obygaze store join, with the stores of {manifest.name} that have these features:"
-            f" {model.info.features.backbone}"
+            f"obygaze extract run {quoted} -b BACKBONE, for each part of"
+            f" {model.info.features.backbone!r}, then obygaze store join with their stores"
         )
-    parts = joined_parts(recipe)
-    words = []
-    missing = []
-    for part, title in zip(parts, part_names(parts), strict=True):
-        of_part = []
-        for name in here.names("stores"):
-            with suppress(ObygazeError, OSError):
-                store = open_store(name, workspace=here)
-                is_of_part = store.fingerprint == part.fingerprint
-                if is_of_part and _n_clips_in(model, store, manifest) == len(manifest):
-                    of_part.append(name)
-        words.append(f"{shlex.quote(of_part[0] if of_part else title)}:{part.array}")
-        if not of_part:
-            missing.append(title)
-    command = (
-        f"obygaze store join {' '.join(words)} -o {shlex.quote(manifest.name)}.joined"
-    )
-    if missing:
-        command += f", with a store of {manifest.name} for {' and '.join(missing)}"
-    return command
+    to_extract: dict[str, None] = {}
+    others: dict[str, None] = {}
+    stores = []
+    for part in joined_parts(recipe):
+        made_so, with_clips = _stores_of_part(model, part, manifest, here)
+        title = part.title.removesuffix(IMPORTED)
+        backbone = made_so.backbone if made_so and part.medium else title
+        store = shlex.quote(f"{name}.{backbone.replace('@', '-')}")
+        words = f"-b {shlex.quote(backbone)}"
+        if with_clips:
+            store = shlex.quote(with_clips)
+        elif part.medium == "words":
+            texts = made_so.words_of_clips if made_so else "FOLDER"
+            command = f"obygaze extract words {quoted} {words} -o {store}"
+            others[f"{command} --subtitles {texts}"] = None
+        elif part.medium:
+            to_extract[words] = None
+        else:
+            options = f"--backbone {shlex.quote(title)}"
+            if made_so is not None and "backbone" in made_so.facts:
+                options = _options_of_import(made_so)
+            command = f"obygaze store import FORMAT FILE --manifest {quoted}"
+            others[f"{command} {options} -o {store}"] = None
+        stores.append(f"{store}:{part.array}")
+    steps = [*others, f"obygaze store join {' '.join(stores)} -o {quoted}.joined"]
+    if to_extract:
+        steps.insert(0, f"obygaze extract run {quoted} {' '.join(to_extract)}")
+    if to_extract and manifest and not _has_video(manifest):
+        steps.insert(0, f"obygaze manifest link {quoted} FOLDER")
+    return ", then ".join(steps)
+
+
+def _stores_of_part(
+    model: SavedModel, part: JoinedPart, manifest: Manifest | None, here: Workspace
+) -> tuple[Recipe | None, str]:
+    """Return the recipe of a part, and a store that has it of all clips of a manifest.
+
+    The recipe is None, and the store "", where the workspace has none.
+    """
+    recipe = None
+    with_clips = ""
+    for name in here.names("stores"):
+        # A store that cannot be read does not hide the others.
+        with suppress(ObygazeError, OSError):
+            store = open_store(name, workspace=here)
+            if not part.is_of(store.recipe):
+                continue
+            recipe = store.recipe
+            if manifest and _n_clips_in(model, store, manifest) == len(manifest):
+                with_clips = name
+    return recipe, with_clips
 
 
 def _what_imports(
@@ -248,6 +296,17 @@ def _what_imports(
     if not is_stated:
         first = f"{command} -o NAME; but " if file is not None else ""
         return f"{first}{_SAME_IMPORT}"
+    options = _options_of_import(recipe)
+    if manifest:
+        options = f"--manifest {shlex.quote(manifest)} {options}"
+    return (
+        f"{command} {options} -o STORE, as those of its training were imported, if the"
+        " same model made these in the same way"
+    )
+
+
+def _options_of_import(recipe: Recipe) -> str:
+    """Return the options with which an import gets a recipe of which the backbone was stated."""
     facts = dict(recipe.facts)
     options = ["--backbone", facts.pop("backbone")]
     # The import records it itself.
@@ -256,12 +315,7 @@ def _what_imports(
         options += ["--pool", "only-mean" if pooling.startswith("mean") else "only"]
     for key, value in facts.items():
         options += ["--fact", f"{key}={value}"]
-    if manifest:
-        options = ["--manifest", manifest, *options]
-    return (
-        f"{command} {shlex.join(options)} -o STORE, as those of its training were imported, if the"
-        " same model made these in the same way"
-    )
+    return shlex.join(options)
 
 
 def _recipe_of(model: SavedModel, here: Workspace) -> Recipe | None:
@@ -299,11 +353,10 @@ def _is_joined(model: SavedModel, here: Workspace) -> bool:
     return bool(joined_parts(recipe))
 
 
-def _reads_no_windows(model: SavedModel, here: Workspace) -> bool:
-    """Return whether a model reads words or joined features, which are made for clips only."""
+def _reads_words(model: SavedModel, here: Workspace) -> bool:
+    """Return whether a model reads words, alone or joined, which are made for clips only."""
     recipe = _recipe_of(model, here)
-    is_of_words = recipe is not None and recipe.medium == "words"
-    return is_of_words or _is_joined(model, here)
+    return recipe is not None and "words" in recipe.medium.split(" and ")
 
 
 def _was_imported(model: SavedModel, here: Workspace) -> bool:

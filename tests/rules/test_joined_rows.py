@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +21,10 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Row, Store, export_features, open_store
+from obygaze_features.store import Recipe, Row, Store, export_features, open_store
 from obygaze_features.store.changing import join
 from obygaze_features.store.describing import describe_store
+from obygaze_features.store.joining import joined_parts
 from obygaze_features.store.publishing import citation_file, croissant_of, full_card
 from obygaze_features.store.records import UNKNOWN_FILM, ManifestMark
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN
@@ -31,6 +33,11 @@ from obygaze_features.store.verifying import verify
 CLIPS = ("alba-1", "alba-2", "brug-1", "brug-2", "casa-1")
 # The hashes of files: a film may be replaced between two extractions.
 VIDEOS = ("", "a" * 16, "b" * 16)
+# How the films of all stores are cut: they have clips, or windows.
+CUTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"unit": "window", "grid": {"seconds": 1.0, "every": 1.0}},
+)
 # The sentence in the row of each status.
 REASONS = {
     OK: "",
@@ -44,7 +51,8 @@ REASONS = {
 class Part:
     """A store that is joined: its model, its numbers, and what it knows of each of its clips.
 
-    `videos` are the hashes of their files, "" where nobody knows them.
+    `videos` are the hashes of their files, "" where nobody knows them. Windows have their times in
+    arrays.
     """
 
     title: str
@@ -53,6 +61,7 @@ class Part:
     statuses: dict[str, str]
     videos: dict[str, str]
     has_times: bool
+    cut: dict[str, Any]
 
     def vector(self, clip: str) -> np.ndarray:
         """The numbers of a clip, each different from all others."""
@@ -66,9 +75,22 @@ class Part:
             start_s = float(clip[-1]) if self.has_times else None
             row = Row(clip, clip[:4], start_s, status=status, reason=REASONS[status])
             rows.append(row._replace(video_hash=self.videos[clip]))
-        vectors = np.stack([self.vector(clip) for clip in self.statuses])
-        recipe = a_recipe(backbone={"name": self.title})
-        return made_store(folder / self.title, rows, {"clip": vectors}, recipe=recipe)
+        values = {"clip": np.stack([self.vector(clip) for clip in self.statuses])}
+        if self.cut:
+            values |= times_of([*self.statuses])
+        return made_store(folder / self.title, rows, values, recipe=self.recipe)
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it was made."""
+        sampling = {"rule": "uniform", **self.cut}
+        return a_recipe(backbone={"name": self.title}, sampling=sampling)
+
+
+def times_of(clips: Sequence[str]) -> dict[str, np.ndarray]:
+    """The times of windows, as their stores have them."""
+    start_s = np.array([float(clip[-1]) for clip in clips])
+    return {"start_s": start_s, "end_s": start_s + 1}
 
 
 def file_of(clip: str, video: str) -> str:
@@ -80,6 +102,7 @@ def file_of(clip: str, video: str) -> str:
 def some_parts(draw: st.DrawFn) -> list[Part]:
     """Two or three stores of some of the clips, in any order."""
     parts = []
+    cut = draw(st.sampled_from(CUTS))
     for title in draw(st.permutations("abc"))[: draw(st.integers(2, 3))]:
         clips = draw(st.permutations(CLIPS))[: draw(st.integers(1, len(CLIPS)))]
         # Most clips have features.
@@ -90,7 +113,8 @@ def some_parts(draw: st.DrawFn) -> list[Part]:
             draw(st.integers(1, 3)),
             {clip: draw(status) for clip in clips},
             {clip: file_of(clip, draw(st.sampled_from(VIDEOS))) for clip in clips},
-            draw(st.booleans()),
+            not cut and draw(st.booleans()),
+            cut,
         )
         parts.append(part)
     return parts
@@ -151,8 +175,19 @@ def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
             if "different files" in line:
                 counts.append(int(line.split()[0]))
         assert counts == ([len(of_other_files)] if of_other_files else [])
-        check_store(folder / "both", rows, {"clip": np.stack(values)})
-        assert list(open_store(folder / "both").rows) == rows
+        both = open_store(folder / "both")
+        expected = {"clip": np.stack(values)}
+        if parts[0].cut:
+            expected |= times_of(clips)
+        check_store(folder / "both", rows, expected)
+        assert [array.name for array in both.record.arrays] == [*expected]
+        assert list(both.rows) == rows
+        # A model of clips takes windows: but for the cut, both have one recipe.
+        assert both.recipe.grid == parts[0].cut.get("grid", {})
+        recipes = [replace(part, cut={}).recipe.fingerprint for part in in_order]
+        of_clips = both.recipe.of_clips
+        assert [part.fingerprint for part in joined_parts(of_clips)] == recipes
+        assert [*of_clips.to_json()] == ["joined"]
         join([*reversed(stores)], folder / "again", workspace=here)
         assert lasting_bytes(folder / "again") == lasting_bytes(folder / "both")
 

@@ -138,7 +138,10 @@ def test_a_copy_learns_of_it(ws: Workspace) -> None:
         assert REASON in text
     ws("store pull stored -o copy")
     ws("store pull stored -o ./by-hand")
-    ws("store push stored lab/stored --no-licence")
+    sent = ws("store push stored lab/stored --no-licence").text
+    assert "sent too: this store was changed on 20" in sent
+    assert f": {REASON} (withdrawn: {FILM})" in sent
+    assert "the source" not in sent
     for folder in ("stores/copy", "by-hand", "lab/stored"):
         assert files_with(ws.path(folder), X[ROWS]) == []
         assert "30 with features" in ws(f"store verify ./{folder} --hash").text
@@ -156,6 +159,15 @@ def test_a_copy_in_another_lab_learns_of_it(ws: Workspace) -> None:
         assert "10 clips withdrawn since" in text
         again = other(f"store pull {server.url}/stored").text
         assert REASON in again
+        obeyed = f"withdrawn: {FILM}; none of their features are in this copy"
+        assert f"{obeyed} the withdrawn features are still in:" in again
+        (before,) = other.folder.glob("stores/stored.before-*")
+        shutil.rmtree(before)
+        again = other(f"store pull {server.url}/stored").text
+        assert again == (
+            "stores/stored: all files were there, and are those of this store"
+            f" {obeyed}, nor in anything else that was found here"
+        )
     assert files_with(other.path("stores/stored"), X[ROWS]) == []
     check_forgotten(other, "stored", X)
 

@@ -8,12 +8,14 @@ scream.
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.advice import advice_of, commands_in_order
 from support.heard_films import RATE, noise, write_film
 from support.once import made_once
 from support.seeds import amount
@@ -300,3 +302,36 @@ def test_pictures_miss_what_can_only_be_heard(ws: Workspace) -> None:
     }
     assert ap_of["heard"] > 0.9
     assert ap_of["seen"] < 0.6
+
+
+def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> None:
+    """What is typed is what the errors name; a window has the score of the clip that it is."""
+    begin_with_both_stores(ws)
+    ws(f"store join {SEEN} {HEARD} -o both")
+    ws("train ridge both films --task EN_S -o kept --set report.replicates=100")
+    ws("models predict kept both --in-sample -o known.csv")
+    ws.path("new").mkdir()
+    shutil.copy(ws.path("videos/casa.mkv"), ws.path("new/nova.mkv"))
+    typed = []
+    for _ in range(2):
+        first, *_ = commands_in_order(
+            advice_of(ws("models predict kept new", code=1).err)
+        )
+        for command in first:
+            ws(command)
+            typed.append(command)
+    joined = "new.descriptors:pooled new.sound-descriptors:pooled"
+    assert typed == [
+        "manifest windows new -o new --seconds 0.8",
+        "extract run new -b descriptors -b sound-descriptors",
+        f"store join {joined} -o new.joined",
+    ]
+    ws("models predict kept new -o new.csv")
+    scores = [float(row["score:positive"]) for row in ws.read_table("new.csv")]
+    of_clips = []
+    for row in ws.read_table("known.csv"):
+        if row["movie_id"] == "casa":
+            of_clips.append(float(row["score:positive"]))
+    assert len(scores) == N_CLIPS
+    assert scores == pytest.approx(of_clips, abs=1e-9)
+    assert ws("store info new.joined").text.count("The rows are windows of films") == 1

@@ -60,18 +60,19 @@ def follow(
     offline, _, online = advice.partition("with a network: ")
     for command in COMMAND.findall(online):
         check_words(command)
-    for command in COMMAND.findall(offline):
-        if PLACEHOLDER.search(command):
-            check_words(command)
+    for commands in commands_in_order(offline):
+        if any(map(PLACEHOLDER.search, commands)):
+            for command in commands:
+                check_words(command)
             continue
-        done = _typed(shlex.split(command), folder, env)
+        done = _typed([shlex.split(command) for command in commands], folder, env)
         assert done.code == 0, (
             f"obygaze {shlex.join(words)}\n{answer.stderr}\n"
-            f"obygaze {command}\nended with {done.code}\n{done.stderr}"
+            f"obygaze {commands}\nended with {done.code}\n{done.stderr}"
         )
     check_options(COMMAND.sub("", advice), words)
     if ONE_OPTION.fullmatch(advice):
-        done = _typed([*words, *shlex.split(advice)], folder, env)
+        done = _typed([[*words, *shlex.split(advice)]], folder, env)
         assert done.stderr != answer.stderr, f"the same error with {advice}"
 
 
@@ -87,13 +88,30 @@ def check_options(text: str, words: list[str]) -> None:
     assert not unknown, f"obygaze {shlex.join(words)} has no {unknown}: {text}"
 
 
+def commands_in_order(advice: str) -> list[list[str]]:
+    """Return the commands of a line of advice; those with `, then` between them are together."""
+    together: list[list[str]] = []
+    end = 0
+    for found in COMMAND.finditer(advice):
+        if together and advice[end : found.start()] == ", then ":
+            together[-1].append(found[1])
+        else:
+            together.append([found[1]])
+        end = found.end()
+    return together
+
+
 def _typed(
-    words: list[str], folder: Path, env: Mapping[str, str | None] | None
+    commands: list[list[str]], folder: Path, env: Mapping[str, str | None] | None
 ) -> Result:
-    """Run a command in a copy of the folder; one that only prints help needs no copy."""
-    if words[-1] == "--help":
-        return call_obygaze(*words, cwd=folder, env=env)
+    """Run commands in a copy of the folder, up to one that fails; help alone needs no copy."""
+    if commands == [[*commands[0][:-1], "--help"]]:
+        return call_obygaze(*commands[0], cwd=folder, env=env)
     with tempfile.TemporaryDirectory(dir=folder.parent) as place:
         copy = Path(place, folder.name)
         shutil.copytree(folder, copy, symlinks=True)
-        return call_obygaze(*words, cwd=copy, env=env)
+        for words in commands:
+            done = call_obygaze(*words, cwd=copy, env=env)
+            if done.code != 0:
+                break
+        return done

@@ -18,12 +18,10 @@ from support.stores import a_recipe, made_store
 MEDIA = {"heard": "sound", "read": "words"}
 
 
-def recipe_of(name: str) -> Recipe:
-    """The recipe of a store of one sense."""
-    changes: dict[str, Any] = {"backbone": {"name": name}}
-    if name in MEDIA:
-        changes["sampling"] = {"medium": MEDIA[name]}
-    return a_recipe(**changes)
+def recipe_of(name: str, cut: Mapping[str, Any] | None = None) -> Recipe:
+    """The recipe of a store of one sense, of clips or of windows that were cut so."""
+    sampling = {"medium": MEDIA.get(name, "pictures"), **(cut or {})}
+    return a_recipe(backbone={"name": name}, sampling=sampling)
 
 
 def part_of(name: str, X: NDArray[Any]) -> JoinedPart:
@@ -38,16 +36,18 @@ def joined_stores(
     manifest: Manifest,
     senses: Mapping[str, NDArray[Any]],
     lacking: Mapping[str, Sequence[str]] | None = None,
+    cut: Mapping[str, Any] | None = None,
 ) -> dict[str, Store]:
     """A store of each sense, and the store `joined` of all of them.
 
-    `lacking` are the clips that failed in the store of a sense.
+    `lacking` are the clips that failed in the store of a sense; `cut` says how films were cut into
+    windows.
     """
     failed_in = lacking or {}
     stores = {}
     parts = []
     for name, X in senses.items():
-        recipe = recipe_of(name)
+        recipe = recipe_of(name, cut)
         failed = failed_in.get(name, ())
         stores[name] = store_of(
             folder / name, manifest, X, failed=failed, recipe=recipe
@@ -64,9 +64,10 @@ def joined_stores(
                 row = row._replace(status="failed", reason=f"{name}: no-sound: none")
         rows.append(row)
     values = np.concatenate([senses[name] for name in names], axis=1)
-    recipe = Recipe.from_json(recipe_of_parts(parts))
-    values = values.astype(np.float32)
-    stores["joined"] = made_store(
-        folder / "joined", rows, {"clip": values}, recipe=recipe
-    )
+    recipe = Recipe.from_json(recipe_of_parts(parts, cut))
+    arrays = {"clip": values.astype(np.float32)}
+    if cut:
+        for name in ("start_s", "end_s"):
+            arrays[name] = np.array([getattr(clip, name) for clip in manifest])
+    stores["joined"] = made_store(folder / "joined", rows, arrays, recipe=recipe)
     return stores

@@ -201,7 +201,7 @@ def _read(
     clips = clips_of_table(rows, modality_of, tuple(extra))
     if violations:
         draft = draft_hint(f"{path.stem}-mapping.toml", given)
-        hint = _hint(table, required, chosen, draft)
+        hint = _hint(table, path, required, chosen, draft)
         violations.raise_if_any("the table cannot be imported", hint)
     folder = path.parent
     names_of_videos = {clip.video for clip in clips if clip.video}
@@ -379,7 +379,11 @@ def _cells_by_target(row: TableRow, sources: Mapping[str, str]) -> dict[str, str
 
 
 def _hint(
-    table: CsvTable, required: Sequence[str], mapping: TableMapping, draft: str
+    table: CsvTable,
+    path: Path,
+    required: Sequence[str],
+    mapping: TableMapping,
+    draft: str,
 ) -> str:
     """Return what to do about a table that cannot be imported; `draft` is about its mapping."""
     if not table.columns:
@@ -401,6 +405,13 @@ def _hint(
     missing = [name for name in required if name not in table.columns]
     if not missing:
         return f"correct the table, as the lines above say; or {draft}"
+    if set(CLIP_COLUMNS) <= {*table.columns}:
+        kind = "xlsx" if is_workbook(path) else "csv"
+        return (
+            f"obygaze manifest import {kind} {shlex.quote(str(path))} -o NAME, without --map: the"
+            " table has the columns of a manifest, as obygaze manifest export csv writes them, so"
+            " a mapping may state its licence and citation, and no columns"
+        )
     ways = []
     for target, source in mapping.columns.items():
         if source in missing and target not in NEEDED:

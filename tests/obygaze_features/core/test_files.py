@@ -246,6 +246,26 @@ def test_several_results_are_written_all_or_none(tmp_path):
     assert (tmp_path / "second").read_bytes() == b"2"
 
 
+def test_a_full_disk_replaces_none_of_several_results(tmp_path, monkeypatch):
+    """The rows of a manifest were new, and its header was that of before."""
+    results = {tmp_path / "rows": b"1", tmp_path / "header": b"2"}
+    files.write_all_new(results)
+    write_synced = files.write_synced
+
+    def write_on_a_full_disk(path, data):
+        if data == b"4":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_synced(path, data)
+
+    monkeypatch.setattr(files, "write_synced", write_on_a_full_disk)
+    later = {tmp_path / "rows": b"3", tmp_path / "header": b"4"}
+    with pytest.raises(OSError, match="No space") as caught:
+        files.write_all_new(later, force=True)
+    assert caught.value.filename == str(tmp_path / "header")
+    assert {path: path.read_bytes() for path in results} == results
+    assert names(tmp_path) == ["header", "rows"]
+
+
 def _count_up(path: Path) -> None:
     for _ in range(50):
         with files.locked(path.parent):

@@ -257,9 +257,13 @@ REFUSALS: dict[str, Refusal] = {
         lambda here: merge(["both", "seen"], "x", workspace=here.root),
         "have different recipes: backbone differ",
     ),
-    "windows": (
+    "windows with clips": (
         lambda here: join(["windows", "heard"], "x", workspace=here.root),
-        "the rows of this store are windows of films",
+        "has other rows than .*: films that were cut otherwise, or clips",
+    ),
+    "windows of two cuts": (
+        lambda here: join(["windows", "longer"], "x", workspace=here.root),
+        "has other rows than .*: films that were cut otherwise, or clips",
     ),
     "other clips": (
         lambda here: join(["other", "heard"], "x", workspace=here.root),
@@ -277,6 +281,9 @@ def test_what_is_refused(here: Workspace, name: str) -> None:
     both(here)
     grid = {"rule": "grid", "grid": {"seconds": 2, "window": 16}}
     seen_store(here, "windows", recipe=a_recipe(sampling=grid))
+    longer = {"rule": "grid", "grid": {"seconds": 4, "window": 16}}
+    recipe = a_recipe(backbone={"name": "other"}, sampling=longer)
+    seen_store(here, "longer", recipe=recipe)
     other = [row._replace(clip_id=f"x{row.clip_id}") for row in some_rows(N_ROWS)]
     seen_store(here, "other", rows=other, recipe=a_recipe(backbone={"name": "other"}))
     refused, words = REFUSALS[name]
@@ -424,6 +431,22 @@ def test_a_strangers_parts_are_checked(here: Workspace, joined: Any) -> None:
 
     reseal(folder, spoil)
     with pytest.raises((FixInput, Corrupt)):
+        _ = open_store(folder).recipe
+
+
+def test_a_strangers_windows_are_checked(here: Workspace) -> None:
+    parts = joined_parts(both(here).recipe)
+    for sampling in ("a", 1, [1]):
+        with pytest.raises(FixInput, match="sampling has an invalid value"):
+            Recipe.from_json({**recipe_of_parts(parts), "sampling": sampling})
+    folder = here.root / "stores/both"
+
+    def spoil(document: dict[str, Any]) -> None:
+        recipe = Recipe.from_json(recipe_of_parts(parts, {"unit": "window"}))
+        document |= {"recipe": recipe.to_json(), "fingerprint": recipe.fingerprint}
+
+    reseal(folder, spoil)
+    with pytest.raises(Corrupt, match="has the array clip of all their vectors"):
         _ = open_store(folder).recipe
 
 

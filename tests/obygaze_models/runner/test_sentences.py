@@ -360,7 +360,7 @@ def test_a_bottleneck_of_sentences_is_kept_and_asks_for_the_words_of_new_films(
     (tmp_path / "films" / "pier.mp4").touch()
     with pytest.raises(ObygazeError) as caught:
         og.predict("kept", tmp_path / "films", workspace=tmp_path)
-    assert "kept reads words or joined features, which clips" in str(caught.value)
+    assert "kept reads words, which clips have and windows do not" in str(caught.value)
     assert "obygaze manifest import csv TABLE -o films" in caught.value.hint
     assert "manifest windows" not in caught.value.hint
     film = CutFilm("pier", "pier.mp4", 100, 25.0, 4.0)

@@ -22,7 +22,11 @@ from obygaze_features.manifest.adapters.table_mapping import (
     TableMapping,
     read_mapping,
 )
-from obygaze_features.manifest.io import read_manifest, update_manifest
+from obygaze_features.manifest.io import (
+    read_manifest,
+    rows_to_csv,
+    update_manifest,
+)
 from obygaze_features.manifest.link import link
 from obygaze_features.manifest.model import CLIP_COLUMNS, unannotated_id
 from obygaze_features.manifest.vocabulary import concepts
@@ -186,6 +190,26 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
     columns = "shot, verdict, tags, group, start_s, end_s, remark"
     assert "--map movie_id=COLUMN" in (caught.value.hint or "")
     assert (caught.value.hint or "").endswith(f"the columns of the table: {columns}")
+
+
+def test_an_exported_table_is_not_read_by_the_mapping_of_another(
+    tmp_path: Path,
+) -> None:
+    """A receiver has labels that obygaze exported, and the mapping of the sender's own table."""
+    table = tmp_path / "table.csv"
+    table.write_text("clip,film,level,mood\nlake-1,lake,S,calm\nlake-2,lake,EN,sad\n")
+    mapping = {"clip_id": "clip", "movie_id": "film"}
+    films = read(table, mapping).manifest
+    exported = tmp_path / "labels.csv"
+    exported.write_bytes(rows_to_csv(films))
+    with pytest.raises(FixInput, match="2 problems") as caught:
+        read(exported, mapping)
+    command = (
+        f"obygaze manifest import csv {exported} -o NAME, without --map: the table"
+    )
+    assert (caught.value.hint or "").startswith(command)
+    again = read(exported).manifest
+    assert (again.clips, again.columns) == (films.clips, films.columns)
 
 
 EXCEL = """Clip;Film;Start;Ende;Stufe;;\r
