@@ -15,6 +15,9 @@ from obygaze_models.models.mlp_network import softmax
 # Of squared lengths, in units of the largest; smaller ones are rounding.
 SMALLEST = 1e-14
 BLOCK_ROWS = 2_000  # that are solved together where groups are small
+# Of left-out errors and scores, whose targets are 1 and -1. Those that are equal in theory, as of
+# equal rows or of fits without one of the classes, differ by rounding, which would break a tie.
+DIGITS = 9
 # Times the total variance.
 ALPHAS = tuple(float(alpha) for alpha in np.logspace(-5, 5, 21))
 
@@ -80,7 +83,7 @@ class RidgeProbe(LinearProbe):
         alphas = np.array(ALPHAS) * total_variance(X)
         left_out = path.left_out(alphas, groups)
         self.errors_ = ((path.root * left_out) ** 2).mean(axis=(1, 2))
-        best = int(self.errors_.argmin())
+        best = int(np.round(self.errors_, DIGITS).argmin())
         self.alpha_ = float(alphas[best])
         self.coef_, self.intercept_ = path.plane(self.alpha_)
         self._left_out_scores: Floats = targets - left_out[best]

@@ -22,6 +22,7 @@ from obygaze_models.models import registry
 from obygaze_models.models.common import FixTraining, Scaling, as_float32
 from obygaze_models.models.erasure import Leace, fit_eraser
 from obygaze_models.models.joined import PartScaling
+from obygaze_models.models.linear import DIGITS
 from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many
 from obygaze_models.models.sentences import ZeroShot
 from obygaze_models.protocols.clips import ClipTable, LabelArray
@@ -273,7 +274,8 @@ def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     film_numbers = np.zeros(len(y), dtype=np.intp)
     if held.training_films is not None:
         film_numbers = np.unique(held.training_films, return_inverse=True)[1]
-    inner = InnerScores(y, estimator.left_out_scores_[:, 0], film_numbers)
+    scores = np.round(estimator.left_out_scores_[:, 0], DIGITS)
+    inner = InnerScores(y, scores, film_numbers)
     chosen = {"alpha": estimator.alpha_}
     return Fitted(estimator, 0.0, chosen, inner=inner, settled=settled)
 

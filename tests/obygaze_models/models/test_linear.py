@@ -11,8 +11,14 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.svm import SVC
 from sklearn.utils.class_weight import compute_sample_weight
 
-from obygaze_models.models.common import FixTraining
-from obygaze_models.models.linear import LogisticProbe, RidgePath, RidgeProbe, SVMProbe
+from obygaze_models.models.common import FixTraining, total_variance
+from obygaze_models.models.linear import (
+    ALPHAS,
+    LogisticProbe,
+    RidgePath,
+    RidgeProbe,
+    SVMProbe,
+)
 from obygaze_models.models.linear_solvers import Gram
 
 
@@ -152,6 +158,17 @@ def test_ridge_takes_the_strength_with_the_least_left_out_error() -> None:
     np.testing.assert_allclose(
         probe.coef_[0], Ridge(alpha=probe.alpha_).fit(X, signs).coef_
     )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_strengths_with_one_error_the_first_is_taken(seed: int) -> None:
+    """Without one of two films, all labels are the other one: rounding chose the strength."""
+    X, _ = clips()
+    X = X + np.random.default_rng(seed).normal(size=X.shape)
+    films = np.arange(len(X)) % 2
+    probe = RidgeProbe().fit(X, films, groups=films)
+    assert probe.errors_ == pytest.approx(4)
+    assert probe.alpha_ == ALPHAS[0] * total_variance(X)
 
 
 def test_a_kept_ridge_has_no_number_of_a_training_clip() -> None:
