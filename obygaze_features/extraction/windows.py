@@ -120,7 +120,6 @@ def _replaced(video: str, index: FrameIndex, film: CutFilm | None) -> BadVideo |
         f"the film had {film.n_frames} pictures from {film.begins_s:g} s to {film.end_s:g} s when"
         f" it was cut into windows, has {now.n_frames} from {now.begins_s:g} s to {now.end_s:g} s",
         path=video,
-        stage="decode",
         reason="replaced",
     )
 
@@ -242,7 +241,6 @@ class _Sweep:
         return BadVideo(
             f"the window ends at {window.span_s[1]:g} s, before the first picture",
             path=self.job.path,
-            stage="decode",
             reason="outside",
         )
 
