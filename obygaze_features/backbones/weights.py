@@ -115,9 +115,7 @@ def find_weights(
     """
     if not card.family.needs_weights:
         if weights is not None:
-            raise FixUsage(
-                f"{card.name} takes no --weights",
-            )
+            raise FixUsage(f"{card.name} takes no --weights")
         return NO_WEIGHTS
     if weights is not None:
         path = Path(weights).expanduser()
