@@ -200,27 +200,20 @@ def status_column(codes: Bytes) -> tuple[bytes, bytes]:
 
 def column_document(column: str, n_rows: int) -> bytes:
     """Return zarr.json of a column: statuses, or texts, whichever they are."""
-    if column == "status":
-        return _column_document(n_rows, data_type="uint8", codec=_BYTES, fill=0)
-    texts = {"name": "vlen-utf8"}
-    return _column_document(n_rows, data_type="string", codec=texts, fill="")
+    is_status = column == "status"
+    return _array_document(
+        shape=[n_rows],
+        data_type="uint8" if is_status else "string",
+        chunk_shape=[n_rows],
+        codecs=[_BYTES if is_status else _TEXTS, _CRC32C],
+        fill=0 if is_status else "",
+        dims=[ROW_DIMENSION],
+    )
 
 
 _BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
+_TEXTS: dict[str, Any] = {"name": "vlen-utf8"}
 _CRC32C: dict[str, Any] = {"name": "crc32c"}
-
-
-def _column_document(
-    n_rows: int, *, data_type: str, codec: dict[str, Any], fill: Any
-) -> bytes:
-    return _array_document(
-        shape=[n_rows],
-        data_type=data_type,
-        chunk_shape=[n_rows],
-        codecs=[codec, _CRC32C],
-        fill=fill,
-        dims=[ROW_DIMENSION],
-    )
 
 
 def _array_document(
