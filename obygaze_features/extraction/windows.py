@@ -265,8 +265,8 @@ class _Sweep:
         least = min(most, max(1, PART_BYTES // n_bytes))
 
         def submit(part: Ints) -> Future[DecodeResult]:
-            views = [_pictures(kind, len(part)) for kind in kinds]
-            return self.pool.submit(self._job(part, views))
+            views = tuple(_pictures(kind, len(part)) for kind in kinds)
+            return self.pool.submit(replace(self.job, ranks=part.tolist(), views=views))
 
         parts = in_order(
             submit,
@@ -277,9 +277,6 @@ class _Sweep:
         )
         for part, result in parts:
             yield _DecodedPart(part, result)
-
-    def _job(self, ranks: Ints, views: Iterable[PictureView]) -> DecodeJob:
-        return replace(self.job, ranks=ranks.tolist(), views=tuple(views))
 
     def _window(self, number: int, views: tuple[ClipView, ...]) -> _Window:
         ranks = ranks_of_window(self.grid, self.index, number)

@@ -418,10 +418,7 @@ def _check_store(store: StoreRecord, where: str) -> None:
 
 
 def _damaged(message: str, where: str) -> Corrupt:
-    return Corrupt(
-        f"this is not a document of a store: {message}",
-        where=where,
-    )
+    return Corrupt(f"this is not a document of a store: {message}", where=where)
 
 
 def seal_of(store_json: bytes) -> str:

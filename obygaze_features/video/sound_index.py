@@ -234,8 +234,7 @@ def _read(
         first = first_doubtful_byte(path, 0, len(container.streams))
         damaged |= np.asarray(rows.offset) >= first
     if not samples.any():
-        message = "no sound can be decoded"
-        raise BadVideo(message, path=path, reason="no-sound")
+        raise BadVideo("no sound can be decoded", path=path, reason="no-sound")
     if not LOWEST_RATE <= rows.rate <= HIGHEST_RATE:
         message = f"its sound has {rows.rate:,} samples a second, {LOWEST_RATE:,} to"
         message += f" {HIGHEST_RATE:,} can be used"

@@ -298,8 +298,7 @@ class VideoSource(PacketReader):
 
     def no_picture_error(self) -> BadVideo:
         """Return the error for a video in which no picture can be decoded."""
-        message = "no picture can be decoded"
-        return BadVideo(message, path=self.path, reason="no-frames")
+        return BadVideo("no picture can be decoded", path=self.path, reason="no-frames")
 
     def run(self, run: PacketRun, sink: Sink, *, twice: bool = False) -> DecodedRun:
         """Decode a run, pass each picture to `sink`, and return what came of it.
