@@ -54,23 +54,20 @@ _quiet_option = _console_option("-q", "--quiet", louder=-1, hidden=True)
 _verbose_option = _console_option("-v", "--verbose", louder=1, hidden=True)
 
 
-class _WithoutRepeatedOptions(click.Command):
-    """A command of which an option of one value may be given once: click takes the last."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words of the command line."""
-        _, _, given = self.make_parser(ctx).parse_args(list(args))
-        for param in given:
-            if not isinstance(param, click.Option) or param.is_flag or param.multiple:
-                continue
-            if given.count(param) > 1:
-                flag = "/".join(param.opts)
-                hint = f"{ctx.command_path} --help"
-                raise FixUsage(f"{flag} is given twice", hint=hint)
-        return super().parse_args(ctx, args)
+def refuse_repeated_options(
+    command: click.Command, ctx: click.Context, args: list[str]
+) -> None:
+    """Raise an error for an option of one value that is given twice: click takes the last."""
+    _, _, given = command.make_parser(ctx).parse_args(list(args))
+    for param in given:
+        if not isinstance(param, click.Option) or param.is_flag or param.multiple:
+            continue
+        if given.count(param) > 1:
+            flag = "/".join(param.opts)
+            raise FixUsage(f"{flag} is given twice", hint=f"{ctx.command_path} --help")
 
 
-class SessionCommand(_WithoutRepeatedOptions):
+class SessionCommand(click.Command):
     """A command whose function gets the session first; every command has --json, -q and -v.
 
     Its help lists options by group. It ends with the lines of the docstring after `Examples:`.
@@ -90,6 +87,11 @@ class SessionCommand(_WithoutRepeatedOptions):
         if not any("--json" in param.opts for param in self.params):
             json_option(self)
         _verbose_option(_quiet_option(self))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words of the command line; an option of one value may stand there once."""
+        refuse_repeated_options(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a usage error without a hint points to the command's help."""
@@ -150,7 +152,7 @@ class CommandEntry(NamedTuple):
 CommandTable = Mapping[str, tuple[str, str] | tuple[str, str, str]]
 
 
-class LazyGroup(_WithoutRepeatedOptions, click.Group):
+class LazyGroup(click.Group):
     """A group whose table has 'module:attribute' and one line of help for each command.
 
     The table of the program itself has a heading too, under which its help lists the command. A key
@@ -188,6 +190,11 @@ class LazyGroup(_WithoutRepeatedOptions, click.Group):
                 self.tables_of_groups.setdefault(name, {})[rest] = entry
             else:
                 self.table[name] = entry
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words of the command line; an option of one value may stand there once."""
+        refuse_repeated_options(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the table."""
