@@ -200,9 +200,8 @@ def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
         return Work(rows, computed, tuple(wanted.arrays), found)
     # The bytes of the weights count, whatever was known of where they came from.
     recipe = wanted.recipe.as_claimed_by(stored.recipe)
-    for difference in recipe.diff(stored.recipe, ("here", "in the store")):
-        case = ANOTHER_PLAN if stored.is_filling else ANOTHER_RECIPE
-        found[case].append(str(difference))
+    for _, line in recipe.diff(stored.recipe, ("here", "in the store")):
+        found[ANOTHER_PLAN if stored.is_filling else ANOTHER_RECIPE].append(line)
     clip_of_id = {clip.clip_id: clip for clip in wanted.clips}
     for number, row in enumerate(stored.rows):
         clip = clip_of_id.get(row.clip_id)
