@@ -200,13 +200,19 @@ def status_column(codes: Bytes) -> tuple[bytes, bytes]:
 
 def column_document(column: str, n_rows: int) -> bytes:
     """Return zarr.json of a column: statuses, or texts, whichever they are."""
-    is_status = column == "status"
+    data_type = "string"
+    codec = _TEXTS
+    fill: Any = ""
+    if column == "status":
+        data_type = "uint8"
+        codec = _BYTES
+        fill = 0
     return _array_document(
         shape=[n_rows],
-        data_type="uint8" if is_status else "string",
+        data_type=data_type,
         chunk_shape=[n_rows],
-        codecs=[_BYTES if is_status else _TEXTS, _CRC32C],
-        fill=0 if is_status else "",
+        codecs=[codec, _CRC32C],
+        fill=fill,
         dims=[ROW_DIMENSION],
     )
 
