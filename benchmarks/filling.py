@@ -15,7 +15,7 @@ from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import Corrupt
 from obygaze_features.core.machine import this_machine
 from obygaze_features.store import Array, Recipe, Row, open_store
-from obygaze_features.store.filling import Filling, plan_filling
+from obygaze_features.store.filling import Filling, choose_block, plan_filling
 from obygaze_features.store.records import Kind, Maker, ManifestMark
 from obygaze_features.store.sealing import seal
 
@@ -52,7 +52,10 @@ def fill(target: Path, worker: int) -> None:
     """Compute blocks until none is left, as each of the processes does."""
     filling = Filling.open(target)
     start = filling.needed[worker * len(filling.needed) // N_WORKERS]
-    while (block := filling.next_block(start)) is not None:
+    while True:
+        block = choose_block(filling.needed, *filling.listed(), start)
+        if block is None:
+            return
         writer = filling.begin(block, MAKER)
         if writer is None:
             continue

@@ -227,8 +227,7 @@ def _config(kind: Any, files: WeightFiles) -> Any:
 
 
 def _loading_error(kind: Any, files: WeightFiles) -> FixInput:
-    problem = f"{kind.__name__} cannot load this checkpoint"
-    return FixInput(problem, where=files.origin)
+    return FixInput(f"{kind.__name__} cannot load this checkpoint", where=files.origin)
 
 
 def save_random(

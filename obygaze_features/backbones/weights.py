@@ -115,9 +115,7 @@ def find_weights(
     """
     if not card.family.needs_weights:
         if weights is not None:
-            raise FixUsage(
-                f"{card.name} takes no --weights",
-            )
+            raise FixUsage(f"{card.name} takes no --weights")
         return NO_WEIGHTS
     if weights is not None:
         path = Path(weights).expanduser()
@@ -324,10 +322,7 @@ def read_tensors(files: Sequence[Path]) -> dict[str, Tensor]:
         items = tree.items() if isinstance(tree, dict) else ()
         named = {key: value for key, value in items if isinstance(value, torch.Tensor)}
         if not named or not all(isinstance(key, str) for key in named):
-            raise FixInput(
-                "this file holds no named tensors",
-                where=str(path),
-            )
+            raise FixInput("this file holds no named tensors", where=str(path))
         tensors |= named
     return tensors
 

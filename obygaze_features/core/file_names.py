@@ -32,9 +32,7 @@ def check_new_name(path: Path, name: str | None = None) -> None:
     chosen_name = path.name if name is None else name
     refusal = _refusal(chosen_name)
     if refusal:
-        raise FixUsage(
-            f"invalid name {chosen_name!r}: {refusal}",
-        )
+        raise FixUsage(f"invalid name {chosen_name!r}: {refusal}")
     for sibling in siblings:
         if folded(sibling) == folded(path.name):
             raise AlreadyThere(

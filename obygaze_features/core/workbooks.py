@@ -308,7 +308,6 @@ def _outlines(path: Path) -> dict[str, _Outline]:
         ElementTree.ParseError,
         EOFError,
         LookupError,
-        NotImplementedError,
         OSError,
         RuntimeError,
         ValueError,

@@ -33,7 +33,6 @@ REFUSE = "refuse"
 class Case(NamedTuple):
     """One case: its outcome, one sentence (`{clips}` is their number), and what to do."""
 
-    name: str
     outcome: str
     sentence: str
     hint: str = ""
@@ -41,104 +40,83 @@ class Case(NamedTuple):
 
 _ANOTHER_STORE = "choose another store name: --store {backbone}=NAME"
 
-SAME = Case("same", KEEP, "{clips} already there")
-NEW = Case("new", COMPUTE, "{clips} not in the store yet")
-MISSING = Case("not extracted", COMPUTE, "{clips} planned and not extracted yet")
+SAME = Case(KEEP, "{clips} already there")
+NEW = Case(COMPUTE, "{clips} not in the store yet")
+MISSING = Case(COMPUTE, "{clips} planned and not extracted yet")
 PICTURES_FOUND = Case(
-    "pictures found",
     COMPUTE,
     "{clips} had no video before; now there is one, or frames that were kept",
 )
-FAILED_BEFORE = Case(
-    "failed before", KEEP, "{clips} failed before; --retry-failed tries again"
-)
+FAILED_BEFORE = Case(KEEP, "{clips} failed before; --retry-failed tries again")
 FAILED_SO_FAR = Case(
-    "failed so far",
     KEEP,
     "{clips} failed; when the store is complete, --retry-failed tries again",
 )
 FOR_THE_NEXT_RUN = Case(
-    "for the next run",
     KEEP,
     "{clips} left for the next run: when the store is complete, the same command tries again",
 )
-WITHOUT_VIDEO = Case("no video", KEEP, "{clips} without a video")
-RETRIED = Case("tried again", COMPUTE, "{clips} failed before, tried again")
+WITHOUT_VIDEO = Case(KEEP, "{clips} without a video")
+RETRIED = Case(COMPUTE, "{clips} failed before, tried again")
 TIMES_CORRECTED = Case(
-    "times corrected",
     COMPUTE,
     "{clips} had no features, and other times or another film; tried again",
 )
 NOT_IN_MANIFEST = Case(
-    "not in the manifest any more",
     KEEP,
     "{clips} not in the manifest any more; the rows stay as they are",
 )
 OTHER_CLIPS = Case(
-    "clips of another manifest",
     REFUSE,
     "no clip of this store is in the manifest ({clips})",
     _ANOTHER_STORE,
 )
 WITHDRAWN_BEFORE = Case(
-    "withdrawn",
     KEEP,
     "{clips} withdrawn from this store, alone or with the film; this stays so",
 )
 TIMES_CHANGED = Case(
-    "times changed",
     REFUSE,
     "{clips} changed since the extraction: other times, or another film",
     f"correct the manifest, or {_ANOTHER_STORE}",
 )
 VIDEO_REPLACED = Case(
-    "video replaced",
     REFUSE,
     "{clips} changed since the extraction: other bytes of the video",
     f"put the videos back, or {_ANOTHER_STORE}",
 )
 MANIFEST_CHANGED = Case(
-    "manifest changed",
     REFUSE,
     "{clips} of the manifest changed since this store was planned",
     "--as-planned finishes what was planned; more clips can be added then",
 )
 AS_PLANNED = Case(
-    "as planned",
     KEEP,
     "{clips} of the manifest changed since this store was planned; the plan counts",
 )
-ANOTHER_RECIPE = Case(
-    "another recipe", REFUSE, "this store has another recipe", _ANOTHER_STORE
-)
+ANOTHER_RECIPE = Case(REFUSE, "this store has another recipe", _ANOTHER_STORE)
 ANOTHER_PLAN = Case(
-    "another plan",
     REFUSE,
     "this store is being filled with another recipe, or without these arrays",
     "finish it with its own options, or give it up: rm -r {filling}",
 )
-FURTHER_ARRAY = Case(
-    "further array", COMPUTE, "further arrays are computed for {clips}"
-)
+FURTHER_ARRAY = Case(COMPUTE, "further arrays are computed for {clips}")
 CANNOT_GET_ARRAY = Case(
-    "no further array",
     REFUSE,
     "{clips} cannot get the further arrays",
     "give the manifest and the videos of all clips with features; clips without features come"
     " first: the same command without the further --arrays",
 )
 ANOTHER_MAKER = Case(
-    "another version or device",
     REFUSE,
     "this store is made by another version, device or precision than the one that computes now",
     "--mixed, to allow a mixture",
 )
 LATER_VERSION = Case(
-    "another version",
     KEEP,
     "another version of the program made this store; each row has its maker",
 )
-MIXED = Case("mixed", KEEP, "the store becomes a mixture; each row has its maker")
+MIXED = Case(KEEP, "the store becomes a mixture; each row has its maker")
 
 
 @dataclass(frozen=True)
@@ -222,9 +200,8 @@ def compare_with_store(wanted: Wanted, stored: StoreState | None) -> Work:
         return Work(rows, computed, tuple(wanted.arrays), found)
     # The bytes of the weights count, whatever was known of where they came from.
     recipe = wanted.recipe.as_claimed_by(stored.recipe)
-    for difference in recipe.diff(stored.recipe, ("here", "in the store")):
-        case = ANOTHER_PLAN if stored.is_filling else ANOTHER_RECIPE
-        found[case].append(str(difference))
+    for _, line in recipe.diff(stored.recipe, ("here", "in the store")):
+        found[ANOTHER_PLAN if stored.is_filling else ANOTHER_RECIPE].append(line)
     clip_of_id = {clip.clip_id: clip for clip in wanted.clips}
     for number, row in enumerate(stored.rows):
         clip = clip_of_id.get(row.clip_id)

@@ -180,10 +180,7 @@ def make_windows(
             incomplete.append(movie_id)
     windows = Windows(tuple(cut), grid)
     if not len(windows):
-        raise FixInput(
-            "no film holds a whole window",
-            where=str(films),
-        )
+        raise FixInput("no film holds a whole window", where=str(films))
     if incomplete:
         warnings.warn(
             f"{count(len(incomplete), 'incomplete film')}: pictures are missing from the file, and"

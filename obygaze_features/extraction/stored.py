@@ -209,7 +209,11 @@ class StoreStatus:
     @property
     def notes(self) -> list[str]:
         """Return why clips failed, in a line for each reason; of many, the first."""
-        return self._reasons[:SHOWN_CLIPS]
+        clips_of: dict[str, list[str]] = {}
+        for clip, why in self.failures.items():
+            clips_of.setdefault(why, []).append(clip)
+        lines = [f"  {few(clips, 3)}: failed: {why}" for why, clips in clips_of.items()]
+        return lines[:SHOWN_CLIPS]
 
     @property
     def details(self) -> list[str]:
@@ -221,13 +225,6 @@ class StoreStatus:
     def without_details(self) -> str:
         """Return how to see each clip that failed."""
         return f"  each of them: obygaze -v extract status {shlex.quote(self.store)}"
-
-    @property
-    def _reasons(self) -> list[str]:
-        clips_of: dict[str, list[str]] = {}
-        for clip, why in self.failures.items():
-            clips_of.setdefault(why, []).append(clip)
-        return [f"  {few(clips, 3)}: failed: {why}" for why, clips in clips_of.items()]
 
 
 def store_status(path: Path) -> StoreStatus:

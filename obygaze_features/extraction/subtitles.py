@@ -157,8 +157,7 @@ def _files_of_films(
             files[film] = path
     if not found:
         endings = ", ".join(READERS)
-        problem = f"the folder has no subtitles ({endings})"
-        raise FixInput(problem, where=str(folder))
+        raise FixInput(f"the folder has no subtitles ({endings})", where=str(folder))
     return files, unused
 
 

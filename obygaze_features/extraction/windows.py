@@ -120,7 +120,6 @@ def _replaced(video: str, index: FrameIndex, film: CutFilm | None) -> BadVideo |
         f"the film had {film.n_frames} pictures from {film.begins_s:g} s to {film.end_s:g} s when"
         f" it was cut into windows, has {now.n_frames} from {now.begins_s:g} s to {now.end_s:g} s",
         path=video,
-        stage="decode",
         reason="replaced",
     )
 
@@ -242,7 +241,6 @@ class _Sweep:
         return BadVideo(
             f"the window ends at {window.span_s[1]:g} s, before the first picture",
             path=self.job.path,
-            stage="decode",
             reason="outside",
         )
 
@@ -267,8 +265,8 @@ class _Sweep:
         least = min(most, max(1, PART_BYTES // n_bytes))
 
         def submit(part: Ints) -> Future[DecodeResult]:
-            views = [_pictures(kind, len(part)) for kind in kinds]
-            return self.pool.submit(self._job(part, views))
+            views = tuple(_pictures(kind, len(part)) for kind in kinds)
+            return self.pool.submit(replace(self.job, ranks=part.tolist(), views=views))
 
         parts = in_order(
             submit,
@@ -279,9 +277,6 @@ class _Sweep:
         )
         for part, result in parts:
             yield _DecodedPart(part, result)
-
-    def _job(self, ranks: Ints, views: Iterable[PictureView]) -> DecodeJob:
-        return replace(self.job, ranks=ranks.tolist(), views=tuple(views))
 
     def _window(self, number: int, views: tuple[ClipView, ...]) -> _Window:
         ranks = ranks_of_window(self.grid, self.index, number)

@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.store.decoding import (
-    DAMAGE,
     Bytes,
     Rows,
     check_index,
@@ -95,10 +94,8 @@ class Arrays:
     def checks(self) -> dict[str, npt.NDArray[np.uint32]]:
         """The CRC32C of each chunk of each array."""
         data = self.listed.whole(CHECKS)
-        try:
+        with self.listed.decoding(CHECKS):
             return split_checks(data, self.record.arrays, self.record.rows.total)
-        except DAMAGE as error:
-            raise self.listed.damaged(CHECKS, error) from error
 
     def read(self, array: Array, rows: Rows) -> npt.NDArray[Any]:
         """Return the values of rows, in their order; a row may be there twice."""
@@ -121,10 +118,8 @@ class Arrays:
             for place in range(piece.first, piece.after):
                 start = (place - piece.first) * chunk_bytes
                 chunk = data[start : start + chunk_bytes]
-                try:
+                with self.listed.decoding(piece.range.name):
                     content = checked_content(array, chunk, checks[place])
-                except DAMAGE as error:
-                    raise self.listed.damaged(piece.range.name, error) from error
                 if data is not memory:
                     values = content.view(array.dtype)
                     wanted.copy(place, values.reshape(-1, *array.shape), out)
@@ -172,10 +167,8 @@ class Arrays:
         name = array.file_name(file)
         wanted = Range(name, index_start, index_start + index_bytes(array))
         (index,) = self.listed.parts([wanted])
-        try:
+        with self.listed.decoding(name):
             check_index(array, self._n_chunks(array, file), index)
-        except DAMAGE as error:
-            raise self.listed.damaged(name, error) from error
 
     def _check_length(self, array: Array, file: int) -> int:
         """Return where the index of a file begins; an error for a file of another length."""

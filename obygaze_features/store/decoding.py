@@ -261,38 +261,6 @@ class Films:
             raise ValueError("a run of lines has an impossible length")
         return cls(movie_ids, rows, bytes_, crc32c_of_runs)
 
-    @classmethod
-    def around(cls, rows: Rows, data: bytes, n_rows: int, n_bytes: int) -> "Films":
-        """Return the runs that rows are in, of a table whose other lines are not read.
-
-        What lies before, between and behind them are runs without a film.
-        """
-        movie_ids: list[str] = []
-        crc32c_of_runs: list[str] = []
-        first_rows = [0]
-        first_bytes = [0]
-        for row in sorted(set(rows.tolist())):
-            if row < first_rows[-1]:
-                continue
-            line, next_line = _lines_around(data, row)
-            movie_id, first_row, count, first_byte, crc = line
-            _, after_row, _, after_byte, _ = next_line or ("", n_rows, "", n_bytes, "")
-            rows_of_run = int(after_row) - int(first_row)
-            if rows_of_run != int(count) or not 1 <= rows_of_run <= RUN_ROWS:
-                raise ValueError(f"a run must have 1 to {RUN_ROWS} rows")
-            if not 1 <= int(after_byte) - int(first_byte) <= MOST_RUN_BYTES:
-                raise ValueError("a run of lines has an impossible length")
-            check_ids([movie_id])
-            movie_ids += ["", movie_id]
-            crc32c_of_runs += ["", crc]
-            first_rows += [int(first_row), int(after_row)]
-            first_bytes += [int(first_byte), int(after_byte)]
-        rows_ = np.array([*first_rows, n_rows], np.int64)
-        bytes_ = np.array([*first_bytes, n_bytes], np.int64)
-        if np.diff(rows_).min() < 0 or np.diff(bytes_).min() < 0:
-            raise ValueError("the runs of rows do not follow each other")
-        return cls([*movie_ids, ""], rows_, bytes_, [*crc32c_of_runs, ""])
-
     def __len__(self) -> int:
         return len(self.movie_ids)
 
@@ -327,29 +295,6 @@ class Films:
         if len(lines) != self.first_rows[run + 1] - self.first_rows[run]:
             raise ValueError("a film does not have one line for each row")
         return lines
-
-
-def _lines_around(data: bytes, row: int) -> tuple[list[str], list[str] | None]:
-    """Return the line of films.csv with the run that a row is in, and the line after it, if any."""
-    start = data.index(b"\n") + 1
-    after = len(data)
-    while True:
-        middle = data.rfind(b"\n", start, (start + after) // 2) + 1
-        middle = middle or data.index(b"\n", start) + 1
-        if middle == after:
-            break
-        if int(_line_at(data, middle)[1]) <= row:
-            start = middle
-        else:
-            after = middle
-    next_line = _line_at(data, after) if after < len(data) else None
-    return _line_at(data, start), next_line
-
-
-def _line_at(data: bytes, start: int) -> list[str]:
-    """Return the cells of a line of films.csv."""
-    line = data[start : data.index(b"\n", start)].decode()
-    return [cell for (cell,) in columns_of([line], len(RUN_COLUMNS))]
 
 
 # The table of ids.

@@ -200,19 +200,13 @@ def status_column(codes: Bytes) -> tuple[bytes, bytes]:
 
 def column_document(column: str, n_rows: int) -> bytes:
     """Return zarr.json of a column: statuses, or texts, whichever they are."""
+    data_type = "string"
+    codec = _TEXTS
+    fill: Any = ""
     if column == "status":
-        return _column_document(n_rows, data_type="uint8", codec=_BYTES, fill=0)
-    texts = {"name": "vlen-utf8"}
-    return _column_document(n_rows, data_type="string", codec=texts, fill="")
-
-
-_BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
-_CRC32C: dict[str, Any] = {"name": "crc32c"}
-
-
-def _column_document(
-    n_rows: int, *, data_type: str, codec: dict[str, Any], fill: Any
-) -> bytes:
+        data_type = "uint8"
+        codec = _BYTES
+        fill = 0
     return _array_document(
         shape=[n_rows],
         data_type=data_type,
@@ -221,6 +215,11 @@ def _column_document(
         fill=fill,
         dims=[ROW_DIMENSION],
     )
+
+
+_BYTES: dict[str, Any] = {"name": "bytes", "configuration": {"endian": "little"}}
+_TEXTS: dict[str, Any] = {"name": "vlen-utf8"}
+_CRC32C: dict[str, Any] = {"name": "crc32c"}
 
 
 def _array_document(

@@ -290,11 +290,6 @@ class Export:
             left_out.append("the history of the store")
         return left_out
 
-    @property
-    def has_times(self) -> bool:
-        """Whether a clip has a start or an end in its video."""
-        return _have_times(self.rows)
-
     def pieces(self, array: Array) -> Iterator[npt.NDArray[np.generic]]:
         """Yield the values of some rows at a time, in the order of the store."""
         n_rows = max(1, PIECE_BYTES // array.row_bytes)
@@ -309,6 +304,7 @@ class Export:
 
 
 def _have_times(rows: Iterable[Row]) -> bool:
+    """Return whether a clip has a start or an end in its video."""
     return any((row.start_s, row.end_s) != (None, None) for row in rows)
 
 
@@ -440,7 +436,7 @@ def write_npz(job: Export, path: Path) -> None:
         for name, column in columns.items():
             texts = np.array(column, dtype=np.str_)
             _write_member(archive, name, texts.shape, texts.dtype, [texts])
-        time_keys = TIME_KEYS if job.has_times else ()
+        time_keys = TIME_KEYS if _have_times(job.rows) else ()
         for key in time_keys:
             # A time that is not known is NaN.
             times = np.array([getattr(row, key) for row in job.rows], dtype=np.float64)
@@ -564,7 +560,7 @@ def write_features_table(job: Export, path: Path) -> list[str]:
 def fact_columns(job: Export) -> list[str]:
     """Return the columns beside the features."""
     names = [ID_KEY, FILM_KEY]
-    if job.has_times:
+    if _have_times(job.rows):
         names += TIME_KEYS
     if job.labels is not None:
         names += ["level", "concepts"]

@@ -18,7 +18,7 @@ from obygaze_features.core import system
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import Corrupt, FixInput, ObygazeError
 from obygaze_features.core.files import leads_out
-from obygaze_features.store.decoding import Bytes
+from obygaze_features.store.decoding import DAMAGE, Bytes
 from obygaze_features.store.records import FileMark
 
 LINK_REFUSED = "a store must not contain symbolic links"
@@ -281,6 +281,14 @@ class ListedFiles:
 
     def _missing(self, name: str) -> Corrupt:
         return Corrupt(f"{name} is missing", where=self.location)
+
+    @contextmanager
+    def decoding(self, name: str) -> Iterator[None]:
+        """Make an error that a file is damaged of what decoders raise over its bytes."""
+        try:
+            yield
+        except DAMAGE as error:
+            raise self.damaged(name, error) from error
 
     def damaged(self, name: str, problem: object) -> Corrupt:
         """Return the error that a file is damaged, or from another copy."""

@@ -417,17 +417,6 @@ class Filling:
         """
         return self.folder_of(block).exists() or not self.folder.exists()
 
-    def next_block(self, start: int) -> int | None:
-        """Return the block that a process computes next; None if nothing is left.
-
-        Args:
-            start: The block from which this process looks on; each process has another one.
-        """
-        done, begun = self.listed()
-        if not done and not self.folder.exists():
-            return None
-        return choose_block(self.needed, done, begun, start)
-
     def listed(self) -> tuple[set[int], Counter[int]]:
         """Return the finished blocks, and how often each other block was begun."""
         try:

@@ -440,7 +440,7 @@ def _remark_on_result(
         return {BY_IDS: "", None: FROM_STORE}.get(remark, remark)
     if names_a_seal:
         return ""
-    with suppress(msgspec.DecodeError, msgspec.ValidationError):
+    with suppress(msgspec.DecodeError):
         films = msgspec.json.decode(document, type=_Model).training.films
         if any(film in withdrawals.reason_of_film for film in films):
             return BY_IDS

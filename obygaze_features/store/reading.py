@@ -311,9 +311,7 @@ def checked_seal(text: str) -> str:
     """Return a seal that a user typed; an error unless it is a SHA-256."""
     seal = text.strip().lower().removeprefix("sha256:")
     if not _SHA256.fullmatch(seal):
-        raise FixUsage(
-            f"the seal of a store has 64 hex digits, got {text!r}",
-        )
+        raise FixUsage(f"the seal of a store has 64 hex digits, got {text!r}")
     return seal
 
 

@@ -43,24 +43,8 @@ JOINT_TAPS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class RecipeDifference:
-    """One key on which two recipes differ; a missing key is `ABSENT`."""
-
-    key: str
-    ours: Any
-    theirs: Any
-    sides: tuple[str, str]
-
-    def __str__(self) -> str:
-        """Return the difference in one line."""
-        here, there = self.sides
-        return f"{self.key}: {_shortened(self.ours)} {here}, {_shortened(self.theirs)} {there}"
-
-
+# What stands for the value of a key that one of two recipes does not have.
 ABSENT = "(absent)"
-
-
 # The title of imported features begins with it, unless the importer named their backbone.
 UNKNOWN_FACT = "unknown"
 # After a backbone that nobody but the importer vouches for.
@@ -257,8 +241,11 @@ class Recipe:
 
     def diff(
         self, other: Self, sides: tuple[str, str] = ("here", "there")
-    ) -> list[RecipeDifference]:
-        """Return each key, as a dotted path, on which two recipes differ; `sides` name them."""
+    ) -> list[tuple[str, str]]:
+        """Return each key, a dotted path, on which two recipes differ, and the line that says it.
+
+        `sides` name the two recipes in the lines.
+        """
         ours = _by_part(self.to_json())
         theirs = _by_part(other.to_json())
         if (JOINED in ours) != (JOINED in theirs):
@@ -277,13 +264,13 @@ class Recipe:
         """Raise an error (exit 5) that lists the differing keys, unless both are the same."""
         differences = self.diff(other)
         if differences:
-            keys = ", ".join(difference.key for difference in differences[:4])
+            keys = ", ".join(key for key, _ in differences[:4])
             more = f" and {len(differences) - 4} more" if len(differences) > 4 else ""
             raise Mismatch(
                 f"{message}: {keys}{more} differ",
                 where=where,
                 hint=hint or other.another_store,
-                details=[str(difference) for difference in differences],
+                details=[line for _, line in differences],
             )
 
 
@@ -307,7 +294,8 @@ def _by_part(recipe: dict[str, Any]) -> dict[str, Any]:
 
 def _differences(
     path: str, ours: Any, theirs: Any, sides: tuple[str, str]
-) -> Iterator[RecipeDifference]:
+) -> Iterator[tuple[str, str]]:
+    """Yield the path of each key on which two values differ, with the line that says it."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted(ours.keys() | theirs.keys()):
             # The facts of an import are keys of their own to a reader.
@@ -315,7 +303,8 @@ def _differences(
             pair = ours.get(key, ABSENT), theirs.get(key, ABSENT)
             yield from _differences(inner, *pair, sides)
     elif canonical_json(ours) != canonical_json(theirs):
-        yield RecipeDifference(path, ours, theirs, sides)
+        here, there = sides
+        yield path, f"{path}: {_shortened(ours)} {here}, {_shortened(theirs)} {there}"
 
 
 def _shortened(value: Any) -> str:

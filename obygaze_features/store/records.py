@@ -267,12 +267,7 @@ _Document = TypeVar("_Document", StoreRecord, PlanRecord)
 
 
 # What a decoder of JSON raises. A text that is not UTF-8 has an error of its own.
-_NOT_A_DOCUMENT = (
-    msgspec.ValidationError,
-    msgspec.DecodeError,
-    UnicodeDecodeError,
-    RecursionError,
-)
+_NOT_A_DOCUMENT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
@@ -418,10 +413,7 @@ def _check_store(store: StoreRecord, where: str) -> None:
 
 
 def _damaged(message: str, where: str) -> Corrupt:
-    return Corrupt(
-        f"this is not a document of a store: {message}",
-        where=where,
-    )
+    return Corrupt(f"this is not a document of a store: {message}", where=where)
 
 
 def seal_of(store_json: bytes) -> str:

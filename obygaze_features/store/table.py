@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from obygaze_features.store.decoding import (
     CLIP_ID,
-    DAMAGE,
     MOVIE_ID,
     NUMBER_BYTES,
     STATUS,
@@ -52,8 +51,6 @@ KEPT_RUNS = 4096
 GAP_BYTES = 2**14
 # Cells are made for so many lines at once.
 LINES_AT_ONCE = 2**14
-# The lines of more films than these are looked for one by one, where few rows are asked for.
-FILMS_BYTES = 2**22
 STATUS_FILE = f"{ZARR}/status/c.0"
 
 
@@ -84,26 +81,10 @@ class RowTable:
     @cached_property
     def films(self) -> Films:
         """The runs of rows of films."""
-        data = np.frombuffer(self._films_csv, np.uint8)
+        data = self.listed.whole(FILMS_CSV)
         rows_bytes = self.listed.marks[ROWS_CSV].n_bytes
-        try:
+        with self.listed.decoding(FILMS_CSV):
             return Films.of(data, self.n_rows, rows_bytes)
-        except DAMAGE as error:
-            raise self.listed.damaged(FILMS_CSV, error) from error
-
-    @cached_property
-    def _films_csv(self) -> bytes:
-        return self.listed.whole(FILMS_CSV).tobytes()
-
-    def _films_around(self, rows: Rows) -> Films:
-        """Return the runs of some rows; other runs may not be the table's."""
-        if len(self._films_csv) <= FILMS_BYTES or "films" in vars(self):
-            return self.films
-        rows_bytes = self.listed.marks[ROWS_CSV].n_bytes
-        try:
-            return Films.around(rows, self._films_csv, self.n_rows, rows_bytes)
-        except DAMAGE as error:
-            raise self.listed.damaged(FILMS_CSV, error) from error
 
     @cached_property
     def clip_ids(self) -> npt.NDArray[np.str_]:
@@ -147,10 +128,8 @@ class RowTable:
         return self.codes[rows]
 
     def _codes(self, statuses: Sequence[str]) -> npt.NDArray[np.uint8]:
-        try:
+        with self.listed.decoding(ROWS_CSV):
             return codes_of(statuses)
-        except DAMAGE as error:
-            raise self.listed.damaged(ROWS_CSV, error) from error
 
     def rows(self) -> list[Row]:
         """Return all rows."""
@@ -164,10 +143,8 @@ class RowTable:
         return self._rows(self.columns(rows))
 
     def _rows(self, columns: Sequence[list[str]]) -> list[Row]:
-        try:
+        with self.listed.decoding(ROWS_CSV):
             return rows_of(columns)
-        except DAMAGE as error:
-            raise self.listed.damaged(ROWS_CSV, error) from error
 
     def clip_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the clips of some rows."""
@@ -188,28 +165,26 @@ class RowTable:
         if self._lines is not None:
             lines = [self._lines[row] for row in rows.tolist()]
             return self._columns(lines, rows.tolist())
-        films = self._films_around(rows)
+        films = self.films
         runs = films.runs_of(rows)
-        first_rows = films.first_rows[runs]
         if len(self._lines_of_run) > KEPT_RUNS:
             self._lines_of_run = {}
         lines_of_run = self._lines_of_run
-        missing = []
-        for run in sorted(set(runs.tolist())):
-            if int(films.first_rows[run]) not in lines_of_run:
-                missing.append(run)
-        self._read_runs(films, missing, lines_of_run)
-        pairs = zip(first_rows.tolist(), (rows - first_rows).tolist(), strict=True)
-        lines = [lines_of_run[first_row][place] for first_row, place in pairs]
+        missing = sorted(set(runs.tolist()) - lines_of_run.keys())
+        self._read_runs(missing, lines_of_run)
+        places = rows - films.first_rows[runs]
+        pairs = zip(runs.tolist(), places.tolist(), strict=True)
+        lines = [lines_of_run[run][place] for run, place in pairs]
         columns = self._columns(lines, rows.tolist())
         if columns[MOVIE_ID] != [films.movie_ids[run] for run in runs.tolist()]:
             raise self.listed.damaged(ROWS_CSV, "it has another film than films.csv")
         return columns
 
     def _read_runs(
-        self, films: Films, runs: Sequence[int], lines_of_run: dict[int, list[str]]
+        self, runs: Sequence[int], lines_of_run: dict[int, list[str]]
     ) -> None:
-        """Read the lines of some runs, ascending, by their first rows; neighbours at once."""
+        """Read the lines of some runs, ascending; neighbours at once."""
+        films = self.films
         groups: list[list[int]] = []
         for run in runs:
             if groups:
@@ -233,24 +208,19 @@ class RowTable:
             for run in group:
                 start = int(films.first_bytes[run]) - begin
                 stop = int(films.first_bytes[run + 1]) - begin
-                first_row = int(films.first_rows[run])
-                try:
-                    lines_of_run[first_row] = films.lines_of_run(run, data[start:stop])
-                except DAMAGE as error:
-                    raise self.listed.damaged(ROWS_CSV, error) from error
+                with self.listed.decoding(ROWS_CSV):
+                    lines_of_run[run] = films.lines_of_run(run, data[start:stop])
 
     def _whole_lines(self) -> list[str]:
         """Return the lines of all rows."""
         if self._lines is not None:
             return self._lines
         data = self.listed.whole(ROWS_CSV)
-        try:
+        with self.listed.decoding(ROWS_CSV):
             header, *lines = lines_of(data)
             check_header(header, ROW_COLUMNS)
             if len(lines) != self.n_rows:
                 raise ValueError(f"{len(lines)} rows, expected {self.n_rows}")
-        except DAMAGE as error:
-            raise self.listed.damaged(ROWS_CSV, error) from error
         if self.n_rows <= SMALL_ROWS:
             self._lines = lines
         return lines
@@ -265,18 +235,14 @@ class RowTable:
 
     def _columns(self, lines: Sequence[str], numbers: Iterable[int]) -> list[list[str]]:
         """Return the cells of each column of the lines of these rows."""
-        try:
+        with self.listed.decoding(ROWS_CSV):
             columns = columns_of(lines, len(ROW_COLUMNS))
             check_row_numbers(columns[0], numbers)
-        except DAMAGE as error:
-            raise self.listed.damaged(ROWS_CSV, error) from error
         return columns
 
     def _id_array(self, ids: Sequence[str]) -> npt.NDArray[np.str_]:
-        try:
+        with self.listed.decoding(ROWS_CSV):
             check_ids(ids)
-        except ValueError as error:
-            raise self.listed.damaged(ROWS_CSV, error) from error
         n_bytes = 4 * len(ids) * max(map(len, ids), default=0)
         check_memory(n_bytes, "the ids of the rows", self.listed.location)
         return np.array(ids, dtype=np.str_)

@@ -276,7 +276,8 @@ class HubTarget:
             self.api.create_repo(
                 self.repo, repo_type="dataset", private=True, exist_ok=True
             )
-        self._head = self._last_commit()
+            info = self.api.repo_info(**self.place, expand=["sha"])
+        self._head = str(info.sha or "")
         self._marks = self._listing()
         self._additions: list[Any] = []
         self._deletions: list[Any] = []
@@ -346,11 +347,6 @@ class HubTarget:
         return (
             f"the hub keeps files without a commit until they are deleted at {settings}"
         )
-
-    def _last_commit(self) -> str:
-        with hub_errors(self.package, self.location):
-            info = self.api.repo_info(**self.place, expand=["sha"])
-        return str(info.sha or "")
 
     def _listing(self) -> dict[str, FileMark]:
         """Return the files at the last commit."""

@@ -67,14 +67,11 @@ _LOG_LEVELS: list[int | None] = []
 class BadVideo(FixInput):
     """Raised for a file or clip that cannot be used; a run continues with its other clips.
 
-    `stage` is where it happened (open, decode, worker), `reason` a key of `REASONS`.
+    `reason` is a key of `REASONS`.
     """
 
-    def __init__(
-        self, message: str, *, path: Path | str, stage: str, reason: str
-    ) -> None:
+    def __init__(self, message: str, *, path: Path | str, reason: str) -> None:
         super().__init__(message, where=str(path), hint=REASONS[reason])
-        self.stage = stage
         self.reason = reason
         if reason not in USUAL:
             self.exit_code = Corrupt.exit_code
@@ -137,9 +134,9 @@ def open_sound(path: Path) -> Iterator[OpenVideo]:
 def check_is_file(path: Path) -> None:
     """Raise BadVideo if there is no file of this path."""
     if not path.exists():
-        raise BadVideo("no such file", path=path, stage="open", reason="missing")
+        raise BadVideo("no such file", path=path, reason="missing")
     if not path.is_file():
-        raise BadVideo("this is a folder", path=path, stage="open", reason="folder")
+        raise BadVideo("this is a folder", path=path, reason="folder")
 
 
 def _opened(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]:
@@ -175,7 +172,7 @@ def _opened(path: Path, *, has_chapters: bool = True) -> tuple[Any, int]:
                 message = (
                     "the file ends before its table of contents (incomplete download)"
                 )
-        raise BadVideo(message, path=path, stage="open", reason="unreadable") from error
+        raise BadVideo(message, path=path, reason="unreadable") from error
     return container, n_errors
 
 
@@ -191,7 +188,7 @@ def _picture_format(path: Path) -> str | None:
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         if head[12:16] == b"VP8X" and int.from_bytes(head[20:21]) & ANIMATED_WEBP:
             message = "animated WebP cannot be decoded"
-            raise BadVideo(message, path=path, stage="open", reason="animated")
+            raise BadVideo(message, path=path, reason="animated")
         return "webp_pipe"
     return "jpeg_pipe" if head.startswith(b"\xff\xd8\xff") else None
 
@@ -206,7 +203,7 @@ def _video_stream(container: Any, path: Path) -> Any:
         if not stream.disposition & not_moving and stream.codec_context is not None
     ]
     if not streams:
-        raise BadVideo("no video stream", path=path, stage="open", reason="no-video")
+        raise BadVideo("no video stream", path=path, reason="no-video")
     return max(
         streams,
         key=lambda stream: (
@@ -234,7 +231,7 @@ def _sound_stream(container: Any, path: Path) -> Any:
         message = "no sound in the file"
         if container.streams.audio:
             message = "its only sound is a commentary, or of an unknown codec"
-        raise BadVideo(message, path=path, stage="open", reason="no-sound")
+        raise BadVideo(message, path=path, reason="no-sound")
     return max(
         streams,
         key=lambda stream: (bool(stream.disposition & kinds.default), -stream.index),

@@ -157,9 +157,7 @@ class _ClipDecoder:
         missing = index.order[canvas.missing()].tolist()
         if not is_in_order or not index.affected(canvas.damage, missing).all():
             message = "its pictures come out of the decoder in another order"
-            raise BadVideo(
-                message, path=self.source.path, stage="decode", reason="order"
-            )
+            raise BadVideo(message, path=self.source.path, reason="order")
 
     def _decode_run(self, canvas: Canvas, run: PacketRun) -> DecodedRun:
         """Decode a run from a key frame that is one to the decoder, and from before if in doubt.
@@ -210,12 +208,7 @@ class _ClipDecoder:
     def _canvas(self, index: FrameIndex) -> Canvas:
         is_part = self.end_s is not None or (self.start_s or 0) > 0
         if self.ranks is None and is_part and not index.has_clock:
-            raise BadVideo(
-                CLOCK_SET_BACK,
-                path=self.source.path,
-                stage="decode",
-                reason="clock",
-            )
+            raise BadVideo(CLOCK_SET_BACK, path=self.source.path, reason="clock")
         message = f"the part begins at {self.start_s or 0:g} s, after the last picture"
         if self.ranks is None:
             span = span_of(index.times_s, self.start_s, self.end_s, index.last_s)
@@ -229,15 +222,11 @@ class _ClipDecoder:
         if not index.frames:
             raise self.source.no_picture_error()
         if span[0] >= span[1]:
-            raise BadVideo(
-                message, path=self.source.path, stage="decode", reason="outside"
-            )
+            raise BadVideo(message, path=self.source.path, reason="outside")
         film_end_s = self.source.film.end_s(index)
         too_long = overshoot(film_end_s, self.start_s, self.end_s)
         if self.ranks is None and too_long is not None:
-            raise BadVideo(
-                too_long, path=self.source.path, stage="decode", reason="too-long"
-            )
+            raise BadVideo(too_long, path=self.source.path, reason="too-long")
         return Canvas(self.source, index, span, self.views, self.allocate, self.ranks)
 
     def _finish(self, canvas: Canvas) -> dict[PictureView, DecodedClip]:

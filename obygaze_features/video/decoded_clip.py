@@ -145,16 +145,16 @@ class DecodedClip:
         n_lost = int((self.mask & (self.index < 0)).sum())
         if n_lost:
             message = f"{n_lost} of {real} pictures cannot be decoded"
-            raise BadVideo(message, path=self.path, stage="decode", reason="damaged")
+            raise BadVideo(message, path=self.path, reason="damaged")
         if accept_damaged:
             return self
         if self.is_incomplete:
             message = "the file is incomplete: pictures of this part are missing"
-            raise BadVideo(message, path=self.path, stage="decode", reason="truncated")
+            raise BadVideo(message, path=self.path, reason="truncated")
         n_damaged = int(self.substituted.sum())
         if n_damaged:
             message = f"{n_damaged} of {real} pictures are damaged"
-            raise BadVideo(message, path=self.path, stage="decode", reason="damaged")
+            raise BadVideo(message, path=self.path, reason="damaged")
         return self
 
 
@@ -210,9 +210,7 @@ class Canvas:
         )
         if n_bytes > MAX_CLIP_BYTES:
             message = f"the pictures would take {n_bytes / 1e9:.1f} GB of memory"
-            raise BadVideo(
-                message, path=self.source.path, stage="decode", reason="too-large"
-            )
+            raise BadVideo(message, path=self.source.path, reason="too-large")
         return [(len(rows), *shape_of[resize]) for resize, rows in self.rows.items()]
 
     def missing(self) -> list[int]:
@@ -239,10 +237,7 @@ class Canvas:
         """Make the pictures black that did not come out; the memory may have those of others."""
         if not self.drawn:
             raise BadVideo(
-                "no picture can be decoded",
-                path=self.source.path,
-                stage="decode",
-                reason="damaged",
+                "no picture can be decoded", path=self.source.path, reason="damaged"
             )
         for rank in self.missing():
             for resize, rows in self.rows.items():

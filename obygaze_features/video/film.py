@@ -245,7 +245,7 @@ def exact_index(source: VideoSource) -> FrameIndex:
     out = decoded.positions.tolist()
     if len(set(out)) < len(out):
         message = "several of its pictures are in one packet"
-        raise BadVideo(message, path=source.path, stage="open", reason="order")
+        raise BadVideo(message, path=source.path, reason="order")
     if index.timed and (film.damaged or not index.agrees_with(out)):
         # The packets are right about their order, so that their times are wrong.
         index.broken[index.contradicted] = True

@@ -435,8 +435,7 @@ def bounds_of(start_s: float | None, end_s: float | None) -> tuple[float, float]
     start = -math.inf if start_s is None else start_s
     end = math.inf if end_s is None else end_s
     if not start < end:
-        message = f"the end must be after the start, got {start:g} s to {end:g} s"
-        raise FixUsage(message)
+        raise FixUsage(f"the end must be after the start, got {start:g} s to {end:g} s")
     return start, end
 
 

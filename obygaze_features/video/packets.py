@@ -211,9 +211,7 @@ def read_packets(
         seen = _with_errors_at_opening(path, seen, progress)
     table = seen.table
     if not len(table):
-        raise BadVideo(
-            "no picture in the file", path=path, stage="open", reason="no-frames"
-        )
+        raise BadVideo("no picture in the file", path=path, reason="no-frames")
     if container.format.name == "avi":
         # The container counts pictures: all behind a missing one would be at other times.
         # How long the last one lasts is only guessed by FFmpeg.

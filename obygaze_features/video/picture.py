@@ -105,9 +105,7 @@ class PictureConverter:
                 f"the colours of its pictures (pixel format {frame.format.name}, matrix"
                 f" {int(frame.colorspace)}) cannot be converted to RGB"
             )
-            raise BadVideo(
-                message, path=self.path, stage="decode", reason="colours"
-            ) from error
+            raise BadVideo(message, path=self.path, reason="colours") from error
         plane = rgb.planes[0]
         rows = np.frombuffer(plane, np.uint8).reshape(height, plane.line_size)
         pixels = rows[:, : width * 3].reshape(height, width, 3)

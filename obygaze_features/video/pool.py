@@ -177,7 +177,7 @@ class DecodePool(AbstractContextManager["DecodePool"]):
             if late:
                 message = f"not decoded within {self.timeout_s:g} s"
                 reason = "timeout"
-            error = BadVideo(message, path=job.path, stage="worker", reason=reason)
+            error = BadVideo(message, path=job.path, reason=reason)
             if late and job.is_of_many:
                 self._late[film] = error
             return DecodeResult(job, {}, error)

@@ -151,7 +151,7 @@ class DecodedSound:
             elif begin_s >= self.end_s:
                 message = f"the sound begins at {begin_s:.1f} s"
         if reason:
-            raise BadVideo(message, path=self.path, stage="decode", reason=reason)
+            raise BadVideo(message, path=self.path, reason=reason)
         return self
 
     def part(self, start_s: float, end_s: float) -> Self:
@@ -247,7 +247,7 @@ def _part_of(
     """
     index = source.film
     if not index.has_clock:
-        raise BadVideo(CLOCK_SET_BACK, path=source.path, stage="decode", reason="clock")
+        raise BadVideo(CLOCK_SET_BACK, path=source.path, reason="clock")
     begin_s, stop_s = bounds_of(start_s, end_s)
     begin_s = max(begin_s, 0.0)
     is_within = overshoot(index.end_s, start_s, stop_s) is None
@@ -263,7 +263,7 @@ def _part_of(
         reason = "outside"
         message = f"the part is outside the film, which ends at {film_end_s:.2f} s"
     if message is not None:
-        raise BadVideo(message, path=source.path, stage="decode", reason=reason)
+        raise BadVideo(message, path=source.path, reason=reason)
     return begin_s, stop_s
 
 
@@ -277,7 +277,7 @@ def _decoded(
     n_bytes = (stop - before) * SAMPLE_BYTES
     if n_bytes > MAX_CLIP_BYTES:
         message = f"the sound would take {n_bytes / 1e9:.1f} GB of memory"
-        raise BadVideo(message, path=source.path, stage="decode", reason="too-large")
+        raise BadVideo(message, path=source.path, reason="too-large")
     samples = np.empty(stop - before, np.float32)
     at = 0
     for part in source.samples(view.rate, before, stop):

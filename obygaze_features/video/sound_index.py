@@ -234,12 +234,11 @@ def _read(
         first = first_doubtful_byte(path, 0, len(container.streams))
         damaged |= np.asarray(rows.offset) >= first
     if not samples.any():
-        message = "no sound can be decoded"
-        raise BadVideo(message, path=path, stage="decode", reason="no-sound")
+        raise BadVideo("no sound can be decoded", path=path, reason="no-sound")
     if not LOWEST_RATE <= rows.rate <= HIGHEST_RATE:
         message = f"its sound has {rows.rate:,} samples a second, {LOWEST_RATE:,} to"
         message += f" {HIGHEST_RATE:,} can be used"
-        raise BadVideo(message, path=path, stage="decode", reason="no-sound")
+        raise BadVideo(message, path=path, reason="no-sound")
     tick_s = float(stream.time_base)
     times = np.asarray(rows.time)
     return SoundIndex(
@@ -480,7 +479,7 @@ class SoundSource(PacketReader):
         is_other = np.array(counts) != expected
         if (is_other & ~is_damaged).any():
             message = "the decoder returns other amounts of sound than for the index"
-            raise BadVideo(message, path=self.path, stage="decode", reason="order")
+            raise BadVideo(message, path=self.path, reason="order")
         first = index.first[wanted.start : wanted.stop]
         # Packets that follow each other on the clock too are placed together.
         is_next = first[1:] == first[:-1] + expected[:-1]

@@ -67,7 +67,7 @@ class FilmChanged(BadVideo):
 
     def __init__(self, film: Indexed, path: Path) -> None:
         message = "the file changes while it is read"
-        super().__init__(message, path=path, stage="decode", reason="unreadable")
+        super().__init__(message, path=path, reason="unreadable")
         self.film = film
 
 
@@ -298,8 +298,7 @@ class VideoSource(PacketReader):
 
     def no_picture_error(self) -> BadVideo:
         """Return the error for a video in which no picture can be decoded."""
-        message = "no picture can be decoded"
-        return BadVideo(message, path=self.path, stage="decode", reason="no-frames")
+        return BadVideo("no picture can be decoded", path=self.path, reason="no-frames")
 
     def run(self, run: PacketRun, sink: Sink, *, twice: bool = False) -> DecodedRun:
         """Decode a run, pass each picture to `sink`, and return what came of it.

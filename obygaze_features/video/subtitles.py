@@ -123,4 +123,4 @@ def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
 
 
 def _no_words(message: str, path: Path) -> BadVideo:
-    return BadVideo(message, path=path, stage="open", reason="no-words")
+    return BadVideo(message, path=path, reason="no-words")

@@ -248,7 +248,7 @@ def _as_bad_video(path: Path) -> Iterator[None]:
         message = f"{type(error).__name__}: {error}"
         if isinstance(error, ObygazeError):
             message = error.message
-        raise BadVideo(message, path=path, stage="decode", reason="error") from error
+        raise BadVideo(message, path=path, reason="error") from error
 
 
 class SharedMemory:
@@ -298,7 +298,6 @@ def _packed_error(job: DecodeJob, error: BadVideo) -> dict[str, str]:
     return {
         "message": error.message,
         "path": str(job.path),
-        "stage": error.stage,
         "reason": error.reason,
     }
 

@@ -334,7 +334,7 @@ def expected_features(model: SavedModel, store: Store, here: Workspace) -> str:
         return f"features of {recipe.files}, got those of {there}"
     if recipe is not None and recipe.title == store.recipe.title:
         found = recipe.diff(store.recipe, ("wanted", "in this store"))
-        differences = few([str(difference) for difference in found], 3)
+        differences = few([line for _, line in found], 3)
         return f"features of {wanted.backbone} of another recipe: {differences}"
     return (
         f"features of {wanted.backbone} with fingerprint {wanted.fingerprint[:12]}, got"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from obygaze_features.store.filling import Filling, plan_filling
+from obygaze_features.store.filling import Filling, choose_block, plan_filling
 from obygaze_features.store.layout import Array
 from obygaze_features.store.records import Kind, Maker
 from obygaze_features.store.rows import FAILED, Row
@@ -92,9 +92,16 @@ def compute(
         return writer.commit()
 
 
+def next_block(filling: Filling, start: int) -> int | None:
+    """The block that a worker computes next; None if none is left, or the store is sealed."""
+    if not filling.folder.exists():
+        return None
+    return choose_block(filling.needed, *filling.listed(), start)
+
+
 def fill(filling: Filling, values: dict, start: int = 0, fails=fails_at_first) -> int:
     """Compute blocks until none is left; return how many this worker has computed."""
     n_computed = 0
-    while (block := filling.next_block(start)) is not None:
+    while (block := next_block(filling, start)) is not None:
         n_computed += compute(filling, block, values, fails) is True
     return n_computed

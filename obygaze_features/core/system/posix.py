@@ -17,43 +17,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import socket
 
-__all__ = [
-    "CAN_FORK",
-    "HANGUP_SIGNALS",
-    "HAS_DECODE_WORKERS",
-    "NO_LINKS",
-    "STOP_SIGNALS",
-    "TAKES_ENDED_PORTS",
-    "allow_open_files",
-    "block_signals",
-    "cpu_quota",
-    "end_with_parent",
-    "exchange_names",
-    "is_readable",
-    "machine_start",
-    "memory_bytes",
-    "most_open_files",
-    "open_lock",
-    "open_memory",
-    "open_without_links",
-    "process_start",
-    "receive_with_files",
-    "remove_file",
-    "rename_folder",
-    "replace_file",
-    "send_with_file",
-    "signals_blocked",
-    "sync_file",
-    "sync_folder",
-    "sync_path",
-    "take_lock",
-    "typed_path",
-    "unblock_signals",
-    "usable_cores",
-    "use_utf8_streams",
-    "was_killed",
-]
-
 # A fork of a process with threads is safe enough on Linux only.
 CAN_FORK: bool = sys.platform.startswith("linux")
 # Workers get open files from the pool.

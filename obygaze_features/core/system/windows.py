@@ -23,34 +23,6 @@ from typing import TypeVar
 
 from obygaze_features.core.errors import InUse
 
-__all__ = [
-    "CAN_FORK",
-    "HANGUP_SIGNALS",
-    "HAS_DECODE_WORKERS",
-    "NO_LINKS",
-    "STOP_SIGNALS",
-    "TAKES_ENDED_PORTS",
-    "allow_open_files",
-    "block_signals",
-    "cpu_quota",
-    "exchange_names",
-    "machine_start",
-    "memory_bytes",
-    "open_lock",
-    "open_without_links",
-    "process_start",
-    "remove_file",
-    "rename_folder",
-    "replace_file",
-    "sync_file",
-    "sync_folder",
-    "sync_path",
-    "take_lock",
-    "typed_path",
-    "usable_cores",
-    "use_utf8_streams",
-]
-
 CAN_FORK: bool = False
 # A process cannot send an open file to another one here.
 HAS_DECODE_WORKERS: bool = False

@@ -67,7 +67,6 @@ FOREIGN_DAMAGE = (
     AssertionError,
     AttributeError,
     SyntaxError,
-    NotImplementedError,
     struct.error,
     tokenize.TokenError,
     zipfile.BadZipFile,

@@ -43,7 +43,7 @@ def test_an_error_of_another_process_is_the_same_error():
     from obygaze_features.backbones.weights import NO_WEIGHTS, WrongWeights
     from obygaze_features.video.container import BadVideo
 
-    first = BadVideo("cut off", path="a.mkv", stage="open", reason="truncated")
+    first = BadVideo("cut off", path="a.mkv", reason="truncated")
     second = WrongWeights(find_card("clip-b16"), NO_WEIGHTS, "sizes", ["size: 3"])
     third = errors.UnknownName("no clip", where="s", hint="b", details=["x"])
     third.exit_code = 130

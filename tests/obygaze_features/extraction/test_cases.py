@@ -67,14 +67,14 @@ def work(
     return compare_with_store(wanted, stored)
 
 
-def found(done: Work) -> dict[str, int]:
+def found(done: Work) -> dict[Case, int]:
     """How many clips each case has."""
-    return {case.name: len(lines) for case, lines in done.found.items()}
+    return {case: len(lines) for case, lines in done.found.items()}
 
 
-def test_every_case_has_one_outcome_one_sentence_and_a_name_of_its_own() -> None:
+def test_every_case_has_one_outcome_and_a_sentence_of_its_own() -> None:
     all_cases = [case for case in vars(cases).values() if isinstance(case, Case)]
-    assert len({case.name for case in all_cases}) == len(all_cases) == 24
+    assert len({case.sentence for case in all_cases}) == len(all_cases) == 24
     for case in all_cases:
         assert case.outcome in (KEEP, COMPUTE, REFUSE)
         assert ". " not in case.sentence.format(clips="1 clip")
@@ -82,7 +82,7 @@ def test_every_case_has_one_outcome_one_sentence_and_a_name_of_its_own() -> None
 
 def test_a_store_of_other_clips_is_refused() -> None:
     done = work([CLIP_A], [ROW_B])
-    assert found(done) == {"clips of another manifest": 1, "new": 1}
+    assert found(done) == {cases.OTHER_CLIPS: 1, cases.NEW: 1}
     with pytest.raises(Mismatch, match="no clip of this store is in the manifest"):
         done.refuse("films.clip")
 
@@ -90,9 +90,9 @@ def test_a_store_of_other_clips_is_refused() -> None:
 def test_a_file_that_was_missing_is_read_when_it_is_there() -> None:
     missing = Row("b", "film", 1.0, 2.0, FAILED, "missing: no such file")
     done = work([CLIP_A, CLIP_B], [ROW_A, missing], facts={"b.mp4": None})
-    assert found(done) == {"same": 1, "failed before": 1}
+    assert found(done) == {cases.SAME: 1, cases.FAILED_BEFORE: 1}
     done = work([CLIP_A, CLIP_B], [ROW_A, missing])
-    assert found(done) == {"same": 1, "pictures found": 1}
+    assert found(done) == {cases.SAME: 1, cases.PICTURES_FOUND: 1}
     assert done.computed == [False, True]
 
 
@@ -120,7 +120,7 @@ def test_a_manifest_that_changed_since_the_plan_is_refused(
 
 def test_what_is_missing_of_a_filling_is_computed() -> None:
     done = work([CLIP_A, CLIP_B], [ROW_A, NOT_THERE], filling=True)
-    assert found(done) == {"same": 1, "not extracted": 1}
+    assert found(done) == {cases.SAME: 1, cases.MISSING: 1}
     assert done.computed == [False, True]
 
 
@@ -150,7 +150,7 @@ def test_a_video_that_was_replaced_is_refused(
     filling: bool, now: tuple[int, str]
 ) -> None:
     done = work([CLIP_A], [ROW_A], filling=filling, facts={"a.mp4": now})
-    assert found(done) == {"video replaced": 1}
+    assert found(done) == {cases.VIDEO_REPLACED: 1}
     with pytest.raises(Mismatch, match="1 clip changed"):
         done.refuse("films.clip")
 
@@ -161,7 +161,7 @@ def test_a_replaced_video_is_refused_as_planned_too_where_times_changed() -> Non
     rows = [ROW_A, NOT_THERE]
     facts = {**FACTS, "a.mp4": (11, "a" * 64)}
     done = work(clips, rows, filling=True, as_planned=True, facts=facts)
-    assert found(done) == {"video replaced": 1, "not extracted": 1}
+    assert found(done) == {cases.VIDEO_REPLACED: 1, cases.MISSING: 1}
     with pytest.raises(Mismatch, match="other bytes of the video") as error:
         done.refuse("films.clip", "clip-b16")
     assert error.value.hint == (
@@ -170,22 +170,22 @@ def test_a_replaced_video_is_refused_as_planned_too_where_times_changed() -> Non
 
 
 def test_a_video_that_is_not_there_now_was_not_replaced() -> None:
-    assert found(work([CLIP_A], [ROW_A], facts={"a.mp4": None})) == {"same": 1}
+    assert found(work([CLIP_A], [ROW_A], facts={"a.mp4": None})) == {cases.SAME: 1}
 
 
 def test_failed_rows_are_tried_again_on_request() -> None:
-    assert found(work([CLIP_B], [BROKEN])) == {"failed before": 1}
+    assert found(work([CLIP_B], [BROKEN])) == {cases.FAILED_BEFORE: 1}
     # With the times that failed, the reason may be one that is not true any more.
     other_times = work([CLIP_B._replace(start_s=1.5)], [BROKEN])
-    assert found(other_times) == {"times corrected": 1}
+    assert found(other_times) == {cases.TIMES_CORRECTED: 1}
     assert other_times.rows == [Row("b", "film", 1.5, 2.0)]
     assert other_times.computed == [True]
     again = work([CLIP_B._replace(start_s=1.5)], [BROKEN], retry_failed=True)
-    assert found(again) == {"times corrected": 1}
+    assert found(again) == {cases.TIMES_CORRECTED: 1}
     assert again.rows == [Row("b", "film", 1.5, 2.0)]
     assert again.computed == [True]
     same_times = work([CLIP_B], [BROKEN], retry_failed=True)
-    assert found(same_times) == {"tried again": 1}
+    assert found(same_times) == {cases.RETRIED: 1}
 
 
 def test_what_failed_while_a_store_is_filled_is_tried_again_when_it_is_complete() -> (
@@ -193,7 +193,7 @@ def test_what_failed_while_a_store_is_filled_is_tried_again_when_it_is_complete(
 ):
     for retry in (False, True):
         done = work([CLIP_A, CLIP_B], [NOT_A, BROKEN], filling=True, retry_failed=retry)
-        assert found(done) == {"not extracted": 1, "failed so far": 1}
+        assert found(done) == {cases.MISSING: 1, cases.FAILED_SO_FAR: 1}
         assert done.computed == [True, False]
 
 
@@ -203,41 +203,41 @@ def test_while_a_store_is_filled_a_clip_without_a_video_has_not_failed() -> None
     missing = BROKEN._replace(reason="missing: no such file")
     without = [CLIP_A, CLIP_B._replace(video="")]
     done = work(without, [NOT_A, row], filling=True)
-    assert found(done) == {"not extracted": 1, "no video": 1}
+    assert found(done) == {cases.MISSING: 1, cases.WITHOUT_VIDEO: 1}
     for left in (row, missing):
         done = work([CLIP_A, CLIP_B], [NOT_A, left], filling=True)
-        assert found(done) == {"not extracted": 1, "for the next run": 1}
+        assert found(done) == {cases.MISSING: 1, cases.FOR_THE_NEXT_RUN: 1}
         assert done.computed == [True, False]
         # The sentence is true: the complete store has the same case as a store without a plan.
         assert work([CLIP_A, CLIP_B], [ROW_A, left]).computed == [False, True]
     away = work([CLIP_A, CLIP_B], [NOT_A, missing], filling=True, facts={})
-    assert found(away) == {"not extracted": 1, "failed so far": 1}
+    assert found(away) == {cases.MISSING: 1, cases.FAILED_SO_FAR: 1}
 
 
 def test_a_row_that_this_filling_does_not_compute_is_left_for_the_next_run() -> None:
     """Its clip came back to the manifest since the plan; it was said to have failed."""
     rows = [NOT_A, NOT_THERE]
     done = work([CLIP_A, CLIP_B], rows, filling=True, computed=[True, False])
-    assert found(done) == {"not extracted": 1, "for the next run": 1}
+    assert found(done) == {cases.MISSING: 1, cases.FOR_THE_NEXT_RUN: 1}
     assert done.computed == [True, False]
 
 
 def test_a_clip_that_had_no_video_is_computed_when_it_has_one() -> None:
     row = BROKEN._replace(status=NO_VIDEO)
-    assert found(work([CLIP_B], [row])) == {"pictures found": 1}
+    assert found(work([CLIP_B], [row])) == {cases.PICTURES_FOUND: 1}
     without = CLIP_B._replace(video="")
     for retry in (False, True):
         done = work([without], [row], retry_failed=retry)
-        assert (found(done), done.is_needed) == ({"no video": 1}, False)
+        assert (found(done), done.is_needed) == ({cases.WITHOUT_VIDEO: 1}, False)
     # A file that is not there is no video either.
     away = work([CLIP_B], [row], retry_failed=True, facts={"b.mp4": None})
-    assert (found(away), away.is_needed) == ({"no video": 1}, False)
+    assert (found(away), away.is_needed) == ({cases.WITHOUT_VIDEO: 1}, False)
 
 
 def test_a_row_without_a_video_gets_the_times_of_the_manifest() -> None:
     row = BROKEN._replace(status=NO_VIDEO)
     done = work([CLIP_B._replace(video="", movie_id="other")], [row])
-    assert found(done) == {"times corrected": 1}
+    assert found(done) == {cases.TIMES_CORRECTED: 1}
     assert done.rows == [Row("b", "other", 1.0, 2.0)]
 
 
@@ -250,7 +250,7 @@ def test_a_clip_without_a_video_is_computed_when_its_frames_were_kept(
     clip = CLIP_B._replace(video=video)
     for row in (BROKEN._replace(status=NO_VIDEO), missing):
         done = work([clip], [row], kept={"b"}, facts={"b.mp4": None})
-        assert found(done) == {"pictures found": 1}
+        assert found(done) == {cases.PICTURES_FOUND: 1}
         assert done.computed == [True]
 
 
@@ -263,7 +263,7 @@ def test_what_was_withdrawn_never_comes_back() -> None:
     done = work(
         [CLIP_A, CLIP_B, other], [gone], withdrawals=withdrawals, retry_failed=True
     )
-    assert found(done) == {"withdrawn": 3}
+    assert found(done) == {cases.WITHDRAWN_BEFORE: 3}
     assert done.rows == [gone]
 
 
@@ -285,7 +285,7 @@ def test_a_withdrawn_clip_does_not_come_back_under_another_id() -> None:
     withdrawals = Withdrawals({}, [withdrawn(gone), by_id_alone("b")])
     done = work([of_ada, renamed, another_part], [gone], withdrawals=withdrawals)
     assert done.found[NEW] == ["d"]
-    assert found(done) == {"withdrawn": 3, "new": 1}
+    assert found(done) == {cases.WITHDRAWN_BEFORE: 3, cases.NEW: 1}
 
 
 def test_the_clip_that_a_row_of_an_annotator_is_about_is_known() -> None:
@@ -312,7 +312,7 @@ def by_id_alone(clip_id: str) -> WithdrawnClip:
 
 def test_another_recipe_is_refused() -> None:
     done = work([CLIP_A], [ROW_A], recipe="clip-l14")
-    assert found(done)["another recipe"] == 1
+    assert found(done)[cases.ANOTHER_RECIPE] == 1
     with pytest.raises(Mismatch, match="another recipe") as error:
         done.refuse("films.clip")
     assert "backbone.name" in error.value.details[0]
@@ -324,7 +324,11 @@ def test_another_recipe_is_refused() -> None:
 
 def test_a_further_array_is_computed_for_rows_with_features() -> None:
     done = work([CLIP_A, CLIP_B], [ROW_A, BROKEN], arrays=("clip", "tokens"))
-    assert found(done) == {"same": 1, "failed before": 1, "further array": 1}
+    assert found(done) == {
+        cases.SAME: 1,
+        cases.FAILED_BEFORE: 1,
+        cases.FURTHER_ARRAY: 1,
+    }
     assert done.computes == ("tokens",)
     assert done.computed == [True, False]
     without_b = work([CLIP_A], [ROW_A, ROW_B], arrays=("clip", "tokens"))
@@ -346,7 +350,7 @@ def test_a_clip_whose_video_is_not_there_would_lose_its_features(video: str) -> 
     with pytest.raises(Mismatch, match="1 clip cannot get the further arrays"):
         unmounted.refuse("films.clip")
     kept = work(clips, [ROW_A, ROW_B], arrays=arrays, facts=facts, kept=["b"])
-    assert found(kept) == {"same": 2, "further array": 2}
+    assert found(kept) == {cases.SAME: 2, cases.FURTHER_ARRAY: 2}
 
 
 @pytest.mark.parametrize(
@@ -367,7 +371,7 @@ def test_more_clips_and_a_further_array_at_once_are_refused(
 @pytest.mark.parametrize(
     ("kind", "sealed", "filling"),
     [
-        (Kind("obygaze 2", "cpu", "float32"), "another version", None),
+        (Kind("obygaze 2", "cpu", "float32"), cases.LATER_VERSION, None),
         (Kind("obygaze 1", "cuda", "float32"), None, None),
         (Kind("obygaze 1", "cpu", "bfloat16"), None, None),
     ],
@@ -377,17 +381,17 @@ def test_another_version_or_device(
 ) -> None:
     for is_filling, expected in ((False, sealed), (True, filling)):
         done = work([CLIP_A], [ROW_A], kind=kind, filling=is_filling)
-        assert found(done) == {"same": 1}
+        assert found(done) == {cases.SAME: 1}
         clips = [CLIP_A, CLIP_B]
         rows = [ROW_A, NOT_THERE]
         done = work(clips, rows, kind=kind, filling=is_filling)
-        assert found(done)[expected or "another version or device"] == 1
+        assert found(done)[expected or cases.ANOTHER_MAKER] == 1
         if expected is None:
             with pytest.raises(Mismatch) as error:
                 done.refuse("films.clip")
             assert "--mixed" in error.value.hint
         mixed = work(clips, rows, kind=kind, filling=is_filling, mixed=True)
-        assert found(mixed) == {"mixed": 1, "same": 1, "not extracted": 1}
+        assert found(mixed) == {cases.MIXED: 1, cases.SAME: 1, cases.MISSING: 1}
 
 
 IDS = [f"c{number}" for number in range(6)]

@@ -28,7 +28,7 @@ CLIPS = (
 )
 
 
-NO_FILE = BadVideo("no such file", path="a", stage="open", reason="missing")
+NO_FILE = BadVideo("no such file", path="a", reason="missing")
 
 
 class RecordingPool:

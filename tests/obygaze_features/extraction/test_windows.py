@@ -221,7 +221,7 @@ def test_a_film_that_vanishes_fails_its_windows_only(
 ) -> None:
     def vanished(path: Path, indexes: Path) -> Any:
         if path.name == "tt1.mkv":
-            raise BadVideo("no such file", path=path, stage="open", reason="missing")
+            raise BadVideo("no such file", path=path, reason="missing")
         return film_index(path, indexes)
 
     monkeypatch.setattr(sweeps, "film_index", vanished)

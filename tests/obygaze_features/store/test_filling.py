@@ -23,6 +23,7 @@ from support.filled_stores import (
     expected_rows,
     fails_at_first,
     fill,
+    next_block,
     plan,
     planned_rows,
     values_of,
@@ -77,7 +78,7 @@ def test_a_filled_store_is_the_one_that_is_written_at_once(tmp_path: Path) -> No
         filling.needed == list(range(N_BLOCKS)) and filling.missing() == filling.needed
     )
     assert fill(filling, VALUES, start=3) == N_BLOCKS
-    assert filling.next_block(0) is None and filling.missing() == []
+    assert next_block(filling, 0) is None and filling.missing() == []
     written = seal(tmp_path / "s")
     document = check_store(tmp_path / "s", expected_rows(), VALUES)
     assert written.warnings == () and names_in(tmp_path) == {"s"}
@@ -264,7 +265,7 @@ def test_a_late_worker_changes_nothing(tmp_path: Path) -> None:
     sealed = seal(tmp_path / "s").seal
     before = files_of(tmp_path)
     assert late.commit() is False and filling.begin(3, MAKER) is None
-    assert filling.next_block(0) is None and filling.is_done(3)
+    assert next_block(filling, 0) is None and filling.is_done(3)
     late.__exit__(None, None, None)
     assert files_of(tmp_path) == before
     # A block of the earlier plan in a plan that was made since.

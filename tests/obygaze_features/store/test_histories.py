@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.filled_stores import next_block
 from support.seeds import SEED, amount
 from support.withdrawn_stores import remove_replaced
 from support.written_stores import MANIFEST, ArraySource, a_recipe, check_all, files_of
@@ -168,7 +169,7 @@ class History:
             replaces=open_store(self.path).seal,
         )
         start = self.random.randint(0, 5)
-        while (block := filling.next_block(start)) is not None:
+        while (block := next_block(filling, start)) is not None:
             writer = filling.begin(block, maker_of(self.version))
             assert writer is not None
             with writer:

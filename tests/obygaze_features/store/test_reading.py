@@ -65,7 +65,6 @@ def either(request, path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pat
     """A store whose tables are read whole, and the same read as if they were large."""
     if request.param == "large":
         monkeypatch.setattr(table, "SMALL_ROWS", 0)
-        monkeypatch.setattr(table, "FILMS_BYTES", 0)
     yield path
 
 

@@ -57,7 +57,6 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def few_lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Read the tables of small stores as those of large ones."""
     monkeypatch.setattr(table, "SMALL_ROWS", 0)
-    monkeypatch.setattr(table, "FILMS_BYTES", 0)
     yield
 
 

@@ -140,7 +140,7 @@ def test_one_damaged_picture_fails_the_clip(clean: Path, tmp_path: Path) -> None
     path = spoil(clean, tmp_path / "key.mp4", {30})
     with pytest.raises(BadVideo, match=r"10 of 32 pictures are damaged") as caught:
         decode_clip(path, PictureView(32))
-    assert (caught.value.stage, caught.value.reason) == ("decode", "damaged")
+    assert caught.value.reason == "damaged"
     assert len(str(caught.value).splitlines()) == 2
     accepted = decode_clip(path, PictureView(32), accept_damaged=True)
     assert accepted.substituted.sum() == 10
@@ -294,7 +294,7 @@ def test_what_is_not_a_video(tmp_path: Path, name: str) -> None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(BadVideo) as caught:
         decode_clip(tmp_path / name, PictureView(8))
-    assert (caught.value.stage, caught.value.reason) == ("open", reason)
+    assert caught.value.reason == reason
     assert name in str(caught.value).splitlines()[1]
 
 
