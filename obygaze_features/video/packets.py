@@ -237,15 +237,18 @@ def read_packets(
 
 def declared_end(container: Any, stream: Any) -> float:
     """Return when a film ends by the header of its file; 0 if it is not there."""
-    begins_s = 0.0
-    if stream.start_time is not None:
-        # Pictures may begin later than the sound, and the file with it.
-        begins_s = float(stream.start_time * stream.time_base) - clock_zero(container)
-    if stream.frames and stream.average_rate:
-        return begins_s + float(stream.frames / stream.average_rate)
+    zero_s = clock_zero(container)
+    # The number of pictures in a header counts those that an edit list leaves out, too.
     if stream.duration:
-        return begins_s + float(stream.duration * stream.time_base)
-    return (container.duration or 0) / float(av().time_base)
+        begins_s = zero_s
+        if stream.start_time is not None:
+            # Pictures may begin later than the sound, and the file with it.
+            begins_s = float(stream.start_time * stream.time_base)
+        return begins_s - zero_s + float(stream.duration * stream.time_base)
+    end_s = (container.duration or 0) / float(av().time_base)
+    # Matroska has a time on the clock of the file here, and other formats a length.
+    has_time = end_s > 0 and "matroska" in container.format.name
+    return end_s - zero_s if has_time else end_s
 
 
 @dataclass
