@@ -43,6 +43,7 @@ REASONS = {
     "order": "write it again, such as with: ffmpeg -i FILE NEW.mkv",
     "damaged": "",
     "too-large": "use a smaller --count",
+    "shape": "cut the file where its pictures change, and link each part as a film of its own",
     "colours": "write it again with the colours of its source, such as BT.709",
     "timeout": "",
     "crashed": "",

@@ -222,6 +222,7 @@ class Canvas:
         rank = int(self.index.ranks[position])
         if rank not in self.wanted:
             return
+        self.source.check_shape(frame)
         self.drawn.add(rank)
         picture = self.converter.convert(frame)
         for resize, rows in self.rows.items():

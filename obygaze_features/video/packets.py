@@ -235,15 +235,21 @@ def read_packets(
 
 def declared_end(container: Any, stream: Any) -> float:
     """Return when a film ends by the header of its file; 0 if it is not there."""
+    name = container.format.name
+    zero_s = clock_zero(container)
     begins_s = 0.0
     if stream.start_time is not None:
         # Pictures may begin later than the sound, and the file with it.
-        begins_s = float(stream.start_time * stream.time_base) - clock_zero(container)
-    if stream.frames and stream.average_rate:
+        begins_s = float(stream.start_time * stream.time_base) - zero_s
+    # The header of MP4 counts pictures that an edit list leaves out, too.
+    if stream.frames and stream.average_rate and "mov" not in name:
         return begins_s + float(stream.frames / stream.average_rate)
     if stream.duration:
         return begins_s + float(stream.duration * stream.time_base)
-    return (container.duration or 0) / float(av().time_base)
+    end_s = (container.duration or 0) / float(av().time_base)
+    # Matroska has a time on the clock of the file here, and other formats a length.
+    has_time = end_s > 0 and "matroska" in name
+    return end_s - zero_s if has_time else end_s
 
 
 @dataclass

@@ -41,6 +41,9 @@ _STORED_BY_AV1 = 8
 # then reports what it would else conceal; it still returns the picture.
 ERR_DETECT = "crccheck+bitstream+buffer"
 
+# Proportions that differ by a smaller share are equal: television has wide pixels of two shapes.
+SAME_SHAPE = 0.03
+
 # The types of pictures that need no other: those without a type, and I.
 _WHOLE = (0, 1)
 
@@ -235,6 +238,7 @@ class VideoSource(PacketReader):
 
     film: IndexedFilm
     geometry: PictureGeometry
+    _shape: tuple[float, int]
     first: int
     begins_on_grey: bool
 
@@ -293,8 +297,31 @@ class VideoSource(PacketReader):
                 is_whole = int(frame.pict_type) in _WHOLE
                 self.begins_on_grey = self.first == start and not is_whole
                 self.geometry = geometry_of(frame, self.stream)
+                self._shape = self._shape_of(frame)
                 return
         raise self.no_picture_error()
+
+    def check_shape(self, frame: Any) -> None:
+        """Raise BadVideo for a picture of other proportions than the first one.
+
+        Recordings that were joined have some, and would be stretched to those of the first one.
+        """
+        wide, high = self._shape_of(frame)
+        first_wide, first_high = self._shape
+        if abs(wide * first_high / (high * first_wide) - 1) <= SAME_SHAPE:
+            return
+        message = (
+            f"pictures have other proportions ({wide:.0f} x {high}) than those at the beginning"
+            f" of the file ({first_wide:.0f} x {first_high})"
+        )
+        raise BadVideo(message, path=self.path, stage="decode", reason="shape")
+
+    def _shape_of(self, frame: Any) -> tuple[float, int]:
+        """Return width and height of a picture with square pixels, as the codec says them."""
+        # A picture does not tell the shape of its pixels in PyAV. The decoder does, for the
+        # picture that it got last, so that it may say it of some pictures too early.
+        pixel = self.decoder.sample_aspect_ratio or 1
+        return frame.width * float(pixel), frame.height
 
     def no_picture_error(self) -> BadVideo:
         """Return the error for a video in which no picture can be decoded."""

@@ -164,6 +164,65 @@ def test_key_pictures_are_those_that_the_decoder_accepts(
             assert read_numbers(clip.pictures) == [rank], share
 
 
+SHAPES = {
+    # Television is 4:3 or 16:9.
+    "mpeg2video": [((160, 120), Fraction(1)), ((160, 120), Fraction(4, 3))],
+    "libx264": [
+        ((160, 120), Fraction(1)),
+        ((320, 240), Fraction(1)),
+        ((160, 120), Fraction(16, 11)),
+        ((160, 120), Fraction(64, 45)),
+        ((200, 120), Fraction(1)),
+        ((160, 90), Fraction(3, 4)),
+    ],
+}
+
+
+@pytest.mark.parametrize("seed", amount(range(8), range(80)))
+def test_no_picture_is_stretched_where_recordings_are_joined(
+    seed: int, tmp_path: Path
+) -> None:
+    """Pictures have the size of the first one of their film: those of another shape are refused."""
+    draw = random.Random(seed + 1000 * SEED)
+    codec = draw.choice([*SHAPES])
+    ratios = []
+    data = b""
+    for first in (0, 50):
+        size, pixel = draw.choice(SHAPES[codec])
+        ratios.append(float(size[0] * pixel / size[1]))
+
+        def set_pixel(stream: Any, pixel: Fraction = pixel) -> None:
+            stream.codec_context.sample_aspect_ratio = pixel
+
+        part = write_video(
+            tmp_path / f"{first}.ts",
+            codec,
+            numbers=range(first, first + 50),
+            ticks=range(first, first + 50),
+            size=size,
+            options={"g": "10", "bf": "0"},
+            setup=set_pixel,
+        )
+        data += part.read_bytes()
+    path = tmp_path / "joined.ts"
+    path.write_bytes(data)
+    view = PictureView(8)
+    is_other = abs(ratios[1] / ratios[0] - 1) > 0.03
+    for begin_s in (0.2, draw.choice([1.2, 2.2, 2.6])):
+        part = {"start_s": begin_s, "end_s": begin_s + 1.2}
+        if is_other and begin_s > 1:
+            with pytest.raises(BadVideo, match="other proportions") as caught:
+                decode_views(path, [view], **part)
+            assert caught.value.reason == "shape"
+        else:
+            clip = decode_views(path, [view], **part)[view]
+            fine = ~clip.substituted
+            late = np.array(read_numbers(clip.pictures)) - np.rint(25 * clip.time_s)
+            # The first recording of MPEG-2 begins a picture late, for its times of decoding.
+            assert set(late[fine].tolist()) <= {0.0, 1.0}
+            assert fine.any()
+
+
 def test_a_film_without_a_list_of_key_pictures(tmp_path: Path) -> None:
     whole = whole_film(Case("mpeg4", "b", "mp4", "25", "whole", "none"), tmp_path)
     assert whole is not None

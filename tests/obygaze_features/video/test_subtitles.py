@@ -12,6 +12,7 @@ pytest.importorskip("av")
 
 from support.seeds import amount
 from support.subtitled import write_subtitled
+from support.videos import write_video
 
 from obygaze_features.core.cues import spoken
 from obygaze_features.video.container import BadVideo
@@ -51,6 +52,28 @@ def test_cues_have_the_words_and_times_that_were_written(
 def test_a_file_whose_times_begin_late_has_its_own_zero(tmp_path: Path) -> None:
     path = write_subtitled(tmp_path / "a.mkv", ["subrip"], SAID, zero=3)
     assert heard(path) == HEARD
+
+
+@pytest.mark.parametrize("seed", amount(range(8), range(80)))
+def test_a_film_ends_after_its_last_picture_wherever_its_times_begin(
+    seed: int, tmp_path: Path
+) -> None:
+    """An edit list leaves out what is before 0; files of other formats begin at any time."""
+    draw = random.Random(seed)
+    suffix = draw.choice([".mp4", ".mov", ".mkv", ".webm", ".ts"])
+    codec = "libvpx" if suffix == ".webm" else "libx264"
+    has_edit_list = suffix in (".mp4", ".mov")
+    first = draw.randrange(-60, 0) if has_edit_list else draw.randrange(400)
+    path = write_video(
+        tmp_path / f"film{suffix}",
+        codec,
+        options={"g": "100"},
+        ticks=range(first, first + 100),
+    )
+    end_s = (100 + min(first, 0)) / 25
+    assert length_of(path) == pytest.approx(end_s, abs=0.05)
+    with pytest.raises(BadVideo, match=f"ends at {end_s + 1.2:g} s, the film at"):
+        decode_clip(path, PictureView(1), start_s=end_s - 0.5, end_s=end_s + 1.2)
 
 
 @pytest.mark.parametrize("seed", amount(range(6), range(60)))
