@@ -46,14 +46,14 @@ from obygaze_features.manifest.own_labels import (
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.reading import load_protocol, protocol_names
-from obygaze_models.protocols.schedule import split_kind
+from obygaze_models.protocols.schedule import split_kind, unit_of
 from obygaze_models.protocols.schema import Data, Protocol, Question, Task
 
 # A column, a sign and one value; a longer expression is read by `parse`.
 COMPARISON = re.compile(
     r"""\s*(.+?)\s*(>=|<=|==|!=|=|>|<)\s*("[^"]*"|'[^']*'|[^"'=<>!(){}]+?)\s*"""
 )
-ASKED = "Do the features of an unseen film say"
+ASKED = "Do the features of an unseen {unit} say {what}?"
 IN_WORDS = {
     "==": "is",
     "!=": "is not",
@@ -67,10 +67,10 @@ MOST_IN_TITLE = 6
 
 @dataclass(frozen=True)
 class AskedTask:
-    """A task, and the question that it answers; "" for a task of a protocol."""
+    """A task, and what it asks features; "" for a task of a protocol."""
 
     task: Task
-    question: str = ""
+    asks: str = ""
 
 
 def with_tasks(
@@ -104,7 +104,7 @@ def with_tasks(
         report=replace(
             protocol.report,
             contrast=(),
-            questions=_questions(protocol.report.questions, of_name, kept),
+            questions=_questions(protocol, of_name, kept),
         ),
         paper=tuple(value for value in printed if value.train in ("", value.test)),
     )
@@ -128,22 +128,23 @@ def _with_folds(task: Task) -> str:
 
 
 def _questions(
-    questions: Sequence[Question],
-    of_name: Mapping[str, AskedTask],
-    kept: Sequence[str],
+    protocol: Protocol, of_name: Mapping[str, AskedTask], kept: Sequence[str]
 ) -> tuple[Question, ...]:
     """Return the questions of a protocol, asked of other tasks; `kept` are those of the protocol.
 
     A question that compares a model with a baseline is about one task, and has its words.
     """
     asked = []
-    for question in questions:
+    unit = unit_of(protocol.splits.kind, protocol.splits.column)
+    for question in protocol.report.questions:
         if not {question.first, question.second} & set(BASELINES):
             asked.append(replace(question, train="", test=""))
             continue
         for name, task in of_name.items():
             is_of_protocol = name in kept and name == question.test
-            text = question.text if is_of_protocol else task.question
+            text = question.text
+            if not is_of_protocol:
+                text = ASKED.format(unit=unit, what=task.asks) if task.asks else ""
             asked.append(replace(question, text=text, train=name, test=name))
     return tuple(asked)
 
@@ -222,7 +223,7 @@ def asked_tasks(
     if len(compared) == 1 and compared[0] in manifest.columns:
         title = text + labels.against(compared[0], positive)
     task = Task(title=title, positive=positive.text)
-    return {text: AskedTask(task, f"{ASKED} for which clips {text}?")}
+    return {text: AskedTask(task, f"for which clips {text}")}
 
 
 def _task_of_protocol(place: str, name: str) -> Task:
@@ -388,10 +389,8 @@ class _Labels:
             tasks: dict[str, AskedTask] = {}
             for value in values:
                 tasks |= self.task_of_value(column, "==", value)
-            question = f"{ASKED} which {column} a clip has?"
-            return {
-                name: replace(asked, question=question) for name, asked in tasks.items()
-            }
+            asks = f"which {column} a clip has"
+            return {name: replace(asked, asks=asks) for name, asked in tasks.items()}
         raise FixUsage(f"{problem}; which are positive?", hint=option)
 
     def against(self, column: str, positive: Expression) -> str:
@@ -420,5 +419,5 @@ class _Labels:
         name = f"{column}{'=' if sign == '==' else sign}{value}"
         words = f"{column} {IN_WORDS[sign]} {value}"
         title = words + self.against(column, parse(text))
-        question = f"{ASKED} for which clips {words}?"
-        return {name: AskedTask(Task(title=title, positive=text), question)}
+        task = Task(title=title, positive=text)
+        return {name: AskedTask(task, f"for which clips {words}")}

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from obygaze_features.core.console import MISSING, count, few
+from obygaze_features.core.console import MISSING, count, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
@@ -139,6 +139,7 @@ class ComparedRuns(Listing):
         cells: The models and baselines.
         warnings: Where runs do not test the same clips in the same folds, or share nothing.
         counted_as: What the numbers of clips count: clips, or rows of annotators about clips.
+        unit: What differences are drawn over: films, or the groups of films that a run holds out.
     """
 
     runs: Sequence[str]
@@ -147,6 +148,7 @@ class ComparedRuns(Listing):
     cells: Sequence[ComparedCell]
     warnings: Sequence[str] = ()
     counted_as: str = "clip"
+    unit: str = "film"
 
     def to_json(self) -> dict[str, Any]:
         """Return the output of `obygaze compare --json`."""
@@ -205,7 +207,7 @@ class ComparedRuns(Listing):
             headers = ("what differs", *numbers)
             tables.append(ResultTable("settings", title, headers, rows))
         metric = metric_name(self.metric)
-        headers = ("task", "model", f"{self.counted_as}s", "films")
+        headers = ("task", "model", f"{self.counted_as}s", plural(self.unit))
         headers += tuple(f"{metric}, {number}" for number in numbers)
         for number in numbers[1:]:
             headers += (f"{number} - 1", f"p (all), {number}")
@@ -320,26 +322,62 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         draws = Draws(_evaluation(opened[0].clips, runs[0], chosen))
         tested: list[Tested] = []
         cells: dict[Key, ComparedCell] = {}
+        within_films = len({run.unit for run in runs}) > 1
         for key in _in_order([run.rows for run in opened]):
-            cells[key] = _compared_cell(opened, key, chosen, draws, tested)
+            cells[key] = _compared_cell(
+                opened, key, chosen, draws, tested, within_films=within_films
+            )
         add_p_of_all([item for _, item in tested], ())
         for side, item in tested:
             side.difference_p = item.row.get("p_all", math.nan)
+        warnings += _held_out(names, runs, chosen)
         warnings += _warnings(names, opened, cells, chosen)
         warnings += _nothing_shared(names, opened, [*cells.values()])
         settings = differing_settings(runs)
     noun = counted_as(runs[0])
-    return ComparedRuns(names, chosen, settings, [*cells.values()], warnings, noun)
+    unit = _unit_of(runs)
+    return ComparedRuns(
+        names, chosen, settings, [*cells.values()], warnings, noun, unit
+    )
+
+
+def _unit_of(runs: Sequence[Run]) -> str:
+    """Return the largest that a run holds out: groups of films, where any does."""
+    return next((run.unit for run in runs if run.group_of_film), "film")
+
+
+def _held_out(names: Sequence[str], runs: Sequence[Run], metric: str) -> Iterator[str]:
+    """Yield how runs differ in what they hold out, and what that means for their numbers."""
+    of_groups = [
+        name for name, run in zip(names, runs, strict=True) if run.group_of_film
+    ]
+    of_films = [name for name in names if name not in of_groups]
+    if not of_groups or not of_films:
+        return
+    unit = _unit_of(runs)
+    yield (
+        f"held out are whole {plural(unit)} in {listed(of_groups)}, and single films in"
+        f" {listed(of_films)}, which may train on other films of a tested {unit};"
+        f" {metric_name(metric)} is that within films, and differences are drawn over"
+        f" {plural(unit)}."
+    )
 
 
 def _compared_cell(
-    runs: Sequence[OpenRun], key: Key, metric: str, draws: Draws, tested: list[Tested]
+    runs: Sequence[OpenRun],
+    key: Key,
+    metric: str,
+    draws: Draws,
+    tested: list[Tested],
+    *,
+    within_films: bool,
 ) -> ComparedCell:
     """Return a cell in each run, on the clips that all runs which have it tested.
 
     Only AP and AUC have a test: at a threshold, another training could call many other clips
     positive. A value is NaN where the runs share too few clips, and its interval where they do not
-    share all.
+    share all. Runs that hold out films and groups of films have other folds: they are compared
+    within films.
     """
     sides: list[Side | None] = []
     for run in runs:
@@ -364,8 +402,11 @@ def _compared_cell(
         cells = list(shared.cells)
         n_clips = shared.n_clips
         problem = shared.problem
+    inflations = [cell.inflation for cell in cells]
+    if within_films:
+        cells = [cell.within(runs[0].clips.films) for cell in cells]
     for number, side in enumerate(known):
-        if problem or n_clips != side.n_clips:
+        if problem or within_films or n_clips != side.n_clips:
             side.value = side.low = side.high = math.nan
             side.n_clips = n_clips
             if not problem:
@@ -374,7 +415,8 @@ def _compared_cell(
     if problem or not is_model or sides[0] is None or metric not in METRICS:
         return compared
     first = cells[0]
-    for side, cell in zip(known[1:], cells[1:], strict=True):
+    for number, side in enumerate(known[1:], start=1):
+        cell = cells[number]
         if metric not in first.value or metric not in cell.value:
             continue
         apart = float(difference_of(cell.value[metric], first.value[metric]))
@@ -382,7 +424,8 @@ def _compared_cell(
         side.difference_n_clips = n_clips
         side.difference_n_films = len(np.unique(draws.evaluation.films[first.clips]))
         if metric in RANKING_METRICS and math.isfinite(apart):
-            item = difference(cell, first, draws)
+            inflation = max(inflations[0], inflations[number])
+            item = difference(cell, first, draws, inflation)
             side.difference_low = item.row["low"]
             side.difference_high = item.row["high"]
             tested.append((side, item))
@@ -423,7 +466,7 @@ def _evaluation(clips: ClipNumbers, run: Run, metric: str) -> Evaluation:
         primary=ranking_metric(metric),
         replicates=settings["replicates"],
     )
-    return Evaluation(Protocol("compare", report=report), clips.films, {}, {})
+    return Evaluation(Protocol("compare", report=report), clips.groups, {}, {})
 
 
 @dataclass(frozen=True)
@@ -588,7 +631,8 @@ def _warnings(
                 f"All numbers are on the {cells[key].n_clips} {noun}s that all runs test with the "
                 "same class."
             )
-        if other_folds and metric in RANKING_METRICS:
+        is_within_films = run.run.unit != runs[0].run.unit
+        if other_folds and metric in RANKING_METRICS and not is_within_films:
             yield (
                 f"{name} tests clips of {names[0]} in other folds in {len(other_folds)} of "
                 f"{n_cells}: {metric_name(metric)} is computed within folds, so that neither "
@@ -647,6 +691,9 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
         report = dict(run.protocol["report"])
         if none_has_concepts:
             del report["concepts"]
+        known["manifest"] = {**run.about["manifest"]}
+        # It follows from the clips, the classes and the splits.
+        del known["manifest"]["positive_films"]
         known["protocol"] = {**run.protocol, "models": models, "report": report}
         known["stores"] = {}
         for name, facts in run.about["stores"].items():

@@ -64,8 +64,8 @@ class ReportRun(Run):
 
     @property
     def title(self) -> str:
-        """The title of the protocol; its name if it has none, or if models know the films."""
-        if self.knows_films:
+        """The title of the protocol; its name if it has none, or if it is about unseen films."""
+        if self.knows_films or self.unit != "film":
             return str(self.protocol["name"])
         return str(self.settings["title"] or self.protocol["name"])
 

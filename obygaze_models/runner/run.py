@@ -269,7 +269,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
         results = analyse_success(
             is_correct,
             factors,
-            table.films[cell.clips],
+            table.groups[cell.clips],
             intercept=not is_levelled,
             clips=None if clips is None else clips[cell.clips],
         )

@@ -58,8 +58,8 @@ def result_text(run: Run) -> str:
 def _title(run: Run, cells: Sequence[CellRows]) -> str:
     stores = ", ".join(run.about["stores"])
     title = str(run.protocol["report"]["title"] or run.protocol["name"])
-    # The title of a shipped protocol is of unseen films.
-    if any(cell.knows_films for cell in cells):
+    # The title of a shipped protocol is of unseen films, and intervals over them.
+    if run.unit != "film" or any(cell.knows_films for cell in cells):
         title = str(run.protocol["name"])
     return f"{title} ({stores})" if stores else title
 
@@ -181,7 +181,7 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
     # Tasks may have other films, and other films with positive clips.
     n_films = [cell.n_films for cell in with_interval]
     n_with_value = [len(film_values(cell, primary)) for cell in with_interval]
-    films = f"{_range(n_films)} films"
+    films = f"{_range(n_films)} {run.units}"
     if all(n_with_value) and n_with_value != n_films:
         films += f", of which {_range(n_with_value)} have an {name}"
     return f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}."
