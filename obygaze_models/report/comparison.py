@@ -31,7 +31,12 @@ from obygaze_models.evaluation.metrics import (
     ranking_metric,
 )
 from obygaze_models.protocols.schema import Protocol, ReportSettings
-from obygaze_models.report.lookup import ReportRun, explaining, pair_name
+from obygaze_models.report.lookup import (
+    ReportRun,
+    explaining,
+    grouped_by,
+    pair_name,
+)
 from obygaze_models.report.tables import NO_NUMBER, NumberCell, PValueCell, ResultTable
 from obygaze_models.runner.results import (
     Difference,
@@ -125,7 +130,10 @@ class ComparedCell:
         """The name of the model; where runs differ, each name. The store, if a run has several."""
         models = dict.fromkeys(side.model for side in self.sides if side is not None)
         name = " / ".join(models)
-        return f"{name} ({self.store})" if self.store else name
+        if not self.store:
+            return name
+        stores = dict.fromkeys(side.store for side in self.sides if side is not None)
+        return f"{name} ({' / '.join(filter(None, stores)) or self.store})"
 
 
 @dataclass(frozen=True)
@@ -474,13 +482,15 @@ class OpenRun:
     """A run whose cells are named as in the other runs.
 
     Where no run has several stores, the names of stores do not matter. Where no run has several
-    models, neither do the names of models.
+    models, neither do the names of models. `stores` has the name in the first run of each store
+    that has another name here, and the same recipe.
     """
 
     run: ReportRun
     clips: ClipNumbers
     by_store: bool
     by_model: bool
+    stores: Mapping[str, str]
 
     @cached_property
     def rows(self) -> dict[Key, CellRows]:
@@ -488,7 +498,9 @@ class OpenRun:
         rows = {}
         for cell in self.run.all_cells:
             model = cell.model if self.by_model or not cell.is_model else ""
-            store = cell.store if self.by_store else ""
+            store = ""
+            if self.by_store:
+                store = self.stores.get(cell.store, cell.store)
             rows[cell.train, cell.test, model, store] = cell
         return rows
 
@@ -513,7 +525,32 @@ def opened_side_by_side(runs: Sequence[Run]) -> list[OpenRun]:
         by_model = by_model or len(models) != 1
     reports = [ReportRun.of(run) for run in runs]
     clips = ClipNumbers.of(reports, _about_ids(reports))
-    return [OpenRun(report, clips, by_store, by_model) for report in reports]
+    return [
+        OpenRun(report, clips, by_store, by_model, _names_in(reports[0], report))
+        for report in reports
+    ]
+
+
+def _names_in(first: Run, run: Run) -> dict[str, str]:
+    """Return the name in the first run of each store of a run that has another name in this one.
+
+    A recipe and an array say what was computed. Of several stores of one recipe, none is meant.
+    """
+    here = _by_recipe(run, first)
+    there = _by_recipe(first, run)
+    names = {}
+    for recipe, of_recipe in here.items():
+        if len(of_recipe) == 1 and len(there.get(recipe, ())) == 1:
+            names[of_recipe[0]] = there[recipe][0]
+    return names
+
+
+def _by_recipe(run: Run, other: Run) -> dict[Any, list[str]]:
+    """Return the names of stores that another run does not have, by what was computed."""
+    stores = run.about["stores"]
+    others = [name for name in stores if name not in other.about["stores"]]
+    keys = ("fingerprint", "array", "rule", "reduce")
+    return grouped_by(others, lambda name: tuple(map(stores[name].get, keys)))
 
 
 # ---- what two runs do not share ----
@@ -537,11 +574,14 @@ def _not_the_same_for_sure(
         of_run = run.about["manifest"]
         if of_first["sha256"] == of_run["sha256"]:
             continue
-        if not first.clips or not run.clips:
+        here = {names[0]: first.clips, name: run.clips}
+        lost = [of_name for of_name, clips in here.items() if not clips]
+        if lost:
             if of_first["labels"]["clips"] != of_run["labels"]["clips"]:
                 yield (
-                    f"{name}: only ids and films say that its clips are those of {names[0]}, as"
-                    " their manifests differ, and one was moved or changed after its run."
+                    f"{name}: clips with the film and the id of a clip of {names[0]} count as this"
+                    " clip, and their times are not compared, because the manifest of"
+                    f" {listed(lost)} is not where it was, or was changed after the run."
                 )
             continue
         n_by_id = 0
@@ -659,14 +699,16 @@ def _nothing_shared(
     for cell in models or cells:
         if sum(side is not None for side in cell.sides) > 1:
             return
-    tasks = []
+    parts = []
     for name, run in zip(names, runs, strict=True):
         tested = dict.fromkeys(cell.test for cell in run.run.cells)
-        tasks.append(f"{', '.join(tested) or 'none'} in {name}")
+        tasks = few([*tested]) or "none"
+        parts.append(f"{tasks} on {few(run.run.stores) or 'no store'} in {name}")
     yield (
-        "no cell is in two of these runs (one train, test and model, and one name of the store"
-        " where a run has several), so nothing is compared; their "
-        f"test tasks: {'; '.join(tasks)}"
+        "no cell is in two of these runs (one train, test and model, and where a run has several"
+        " stores one recipe or name of the store), so nothing is compared; their tasks and stores:"
+        f" {'; '.join(parts)}. obygaze run --store NAME=STORE gives stores of other recipes one"
+        " name."
     )
 
 
