@@ -320,8 +320,10 @@ def overlap_frames(segment: Segment, span: ClipSpan) -> int:
     return min(segment.end_frame, span.end_frame) - first + 1
 
 
-def projection_to_csv(projection: Projection, spans: Iterable[ClipSpan]) -> bytes:
-    """Return the merged levels as CSV.
+def projection_to_csv(
+    projection: Projection, spans: Iterable[ClipSpan], *, each_annotator: bool = False
+) -> bytes:
+    """Return the merged levels as CSV, or a row for each annotator of a clip.
 
     Clips have the times of their table, so that the rows are joined to it; else times by the frame
     rate of the film, where that is known.
@@ -329,11 +331,17 @@ def projection_to_csv(projection: Projection, spans: Iterable[ClipSpan]) -> byte
     span_of = {span.clip_id: span for span in spans}
     has_times = any(span_of[row.clip_id].span_s for row in projection.merged)
     columns = (*CSV_COLUMNS, *TIME_COLUMNS) if has_times else CSV_COLUMNS
-    rows = []
-    for row in projection.merged:
-        cells = _csv_cells(row, span_of[row.clip_id])
-        rows.append(cells[: len(columns)])
-    return csv_bytes(columns, rows)
+    rows: list[tuple[object, ...]] = []
+    if not each_annotator:
+        for row in projection.merged:
+            cells = _csv_cells(row, span_of[row.clip_id])
+            rows.append(cells[: len(columns)])
+        return csv_bytes(columns, rows)
+    for annotator, levels in projection.by_annotator.items():
+        for row in levels:
+            cells = _csv_cells(row, span_of[row.clip_id])
+            rows.append((*cells[: len(columns)], annotator))
+    return csv_bytes((*columns, "annotator"), rows)
 
 
 def _csv_cells(row: ClipLevel, span: ClipSpan) -> tuple[object, ...]:

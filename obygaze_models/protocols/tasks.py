@@ -53,6 +53,7 @@ from obygaze_models.protocols.schema import Data, Protocol, Question, Task
 COMPARISON = re.compile(
     r"""\s*(.+?)\s*(>=|<=|==|!=|=|>|<)\s*("[^"]*"|'[^']*'|[^"'=<>!(){}]+?)\s*"""
 )
+TASK_OPTION = "--task"
 ASKED = "Do the features of an unseen {unit} say {what}?"
 IN_WORDS = {
     "==": "is",
@@ -150,10 +151,10 @@ def _questions(
 
 
 def one_task(
-    text: str, protocol: Protocol, manifest: Manifest
+    text: str, protocol: Protocol, manifest: Manifest, option: str = TASK_OPTION
 ) -> tuple[str, AskedTask]:
     """Return the name and the task that is asked for; an error where there are several."""
-    of_name = asked_tasks(text, protocol, manifest)
+    of_name = asked_tasks(text, protocol, manifest, option)
     if len(of_name) > 1:
         raise FixUsage(
             f"expected one task, but the column {text} has one for each of its"
@@ -165,9 +166,16 @@ def one_task(
 
 
 def asked_tasks(
-    text: str, protocol: Protocol, manifest: Manifest
+    text: str, protocol: Protocol, manifest: Manifest, option: str = TASK_OPTION
 ) -> dict[str, AskedTask]:
-    """Return the tasks that are asked for, by name."""
+    """Return the tasks that are asked for, by name.
+
+    Args:
+        text: What is asked for.
+        protocol: The protocol, which selects the clips.
+        manifest: The clips.
+        option: The option of the command that asks, which errors name.
+    """
     if text in protocol.tasks:
         if text in manifest.columns and protocol.tasks[text].column != text:
             raise FixUsage(
@@ -178,7 +186,7 @@ def asked_tasks(
     place, colon, name = text.rpartition(":")
     if colon and (place.endswith(".toml") or place in protocol_names()):
         return {name: AskedTask(_task_of_protocol(place, name))}
-    labels = _Labels(protocol.data, manifest)
+    labels = _Labels(protocol.data, manifest, option)
     if text in labels.columns:
         return labels.tasks_of_column(text)
     for column in labels.columns:
@@ -207,7 +215,7 @@ def asked_tasks(
             f" columns {few(columns)}"
         )
         if text in manifest.header.concepts:
-            hint = f"--task {shlex.quote(f'concept={text}')}"
+            hint = f"{option} {shlex.quote(f'concept={text}')}"
         raise FixUsage(
             f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
         )
@@ -215,7 +223,7 @@ def asked_tasks(
         text,
         columns=manifest.columns,
         vocabulary=manifest.header.concepts or None,
-        where=f"--task {text}",
+        where=f"{option} {text}",
     )
     labels.require_known(positive)
     title = ""
@@ -256,9 +264,10 @@ def _one_against_another(column: str, words: Sequence[str], where: str) -> str:
 class _Labels:
     """The columns of the clips that a protocol selects, as labels."""
 
-    def __init__(self, data: Data, manifest: Manifest) -> None:
+    def __init__(self, data: Data, manifest: Manifest, option: str) -> None:
         self.data = data
         self.manifest = manifest
+        self.option = option
         self.columns = [*CLIP_COLUMNS, "concept", *manifest.columns]
 
     @cached_property
@@ -307,7 +316,7 @@ class _Labels:
             positive = [word for word in words if without_spelling(word) == folded[0]]
             listed = ", ".join(map(quoted_word, positive))
             text = f"{quoted_word(column)} {is_in} {{{listed}}}"
-            hint += f", or --task {shlex.quote(text)}"
+            hint += f", or {self.option} {shlex.quote(text)}"
         both = [" and ".join(map(repr, spellings)) for spellings in found.values()]
         raise FixInput(
             f"the column {column} has both {'; '.join(both)}",
@@ -372,16 +381,21 @@ class _Labels:
                 negative = f"{quoted_word(column)} == {quoted_word(written[no])}"
                 task = replace(asked.task, negative=negative)
                 return {column: replace(asked, task=task)}
-        option = f"--task {shlex.quote(f'{column}={values[0]}')}, or another word"
+        option = (
+            f"{self.option} {shlex.quote(f'{column}={values[0]}')}, or another word"
+        )
         if len(values) == 2:
-            options = [f"--task {shlex.quote(f'{column}={word}')}" for word in values]
+            options = [
+                f"{self.option} {shlex.quote(f'{column}={word}')}" for word in values
+            ]
             option = " or ".join(options)
         problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
         if has_numbers(self.cells(column)):
             # A word among many numbers is an error, which the task with a limit names.
             cells = filter(NUMBER.fullmatch, self.cells(column))
             numbers = sorted(cells, key=float)
-            option = f"--task {shlex.quote(f'{column}>={limit_of(numbers)}')}"
+            asked = shlex.quote(f"{column}>={limit_of(numbers)}")
+            option = f"{self.option} {asked}"
             problem = (
                 f"the column {column} has numbers from {numbers[0]} to {numbers[-1]}"
             )
@@ -412,7 +426,10 @@ class _Labels:
         self.require_one_spelling(column, [value], sign)
         is_known = plain_value(value, column) in values
         if not is_known and sign[0] not in "<>":
-            against = _one_against_another(column, values, self.data.where)
+            against = ""
+            # A command with another option has no settings, by which a run leaves clips out.
+            if self.option == TASK_OPTION:
+                against = _one_against_another(column, values, self.data.where)
             raise self.unknown_word(column, value, against)
         text = f"{quoted_word(column)} {sign} {quoted_word(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)
