@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.console import listed
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
@@ -358,7 +359,7 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
         groups_of_film.setdefault(film, set()).add(group)
     for film, groups in groups_of_film.items():
         if len(groups) > 1 or "|" in "".join(groups):
-            named = " and ".join(repr(name) for name in sorted(groups))
+            named = listed([*map(repr, sorted(groups))])
             raise FixInput(
                 f"the film {film!r} has {named} in the column {column}, and splits.column needs one"
                 " group for all clips of a film",

@@ -394,8 +394,8 @@ class _Labels:
             # A word among many numbers is an error, which the task with a limit names.
             cells = filter(NUMBER.fullmatch, self.cells(column))
             numbers = sorted(cells, key=float)
-            asked = shlex.quote(f"{column}>={limit_of(numbers)}")
-            option = f"{self.option} {asked}"
+            with_limit = shlex.quote(f"{column}>={limit_of(numbers)}")
+            option = f"{self.option} {with_limit}"
             problem = (
                 f"the column {column} has numbers from {numbers[0]} to {numbers[-1]}"
             )

@@ -574,8 +574,8 @@ def _not_the_same_for_sure(
         of_run = run.about["manifest"]
         if of_first["sha256"] == of_run["sha256"]:
             continue
-        here = {names[0]: first.clips, name: run.clips}
-        lost = [of_name for of_name, clips in here.items() if not clips]
+        clips_of_run = {names[0]: first.clips, name: run.clips}
+        lost = [of_name for of_name, clips in clips_of_run.items() if not clips]
         if lost:
             if of_first["labels"]["clips"] != of_run["labels"]["clips"]:
                 yield (

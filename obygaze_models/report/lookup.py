@@ -169,7 +169,7 @@ class ReportRun(Run):
         """Return the name of a model, with its store if the run has several."""
         name = label_of(model)
         if store == CHOSEN:
-            return f"{name} (store chosen on training films)"
+            return f"{name} (store chosen on training {self.units})"
         if model in CEILINGS:
             return f"{name} ({CEILINGS[model]})"
         return f"{name} ({store})" if store and len(self.stores) > 1 else name

@@ -587,12 +587,14 @@ class Gain:
         chosen: The cell of the store that training films choose.
         parts: The cells of the stores that are joined, as far as the run has them.
         row: The difference of the first two.
+        units: What chooses: training films, or groups of them.
     """
 
     joined: CellRows
     chosen: CellRows
     parts: Sequence[CellRows]
     row: ResultRow
+    units: str
 
     @property
     def stores(self) -> set[str]:
@@ -617,7 +619,7 @@ class Gain:
         name = label_of(self.joined.model)
         return (
             f"The gain of {name} on {self.joined.store} over {name} on the store that training"
-            f" films choose is {difference_text(self.row)}: {meaning}."
+            f" {self.units} choose is {difference_text(self.row)}: {meaning}."
         )
 
     def _adds_nothing(self) -> str:
@@ -647,7 +649,7 @@ def gain_of(run: Run, cells: Sequence[CellRows]) -> Gain | None:
     names = run.about["stores"][joined.store]["parts"]
     # An earlier program named parts by their titles.
     parts = [cell for cell in single if cell.store in names] or single
-    return None if row is None else Gain(joined, chosen, parts, row)
+    return None if row is None else Gain(joined, chosen, parts, row, run.units)
 
 
 def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:
@@ -1157,7 +1159,8 @@ def several_stores(run: Run, models: Sequence[CellRows]) -> str:
         return ""
     return (
         "The best of several stores is too good if it is picked from this table, by its own test "
-        "films: --set fit.choose_store=true adds results in which training films choose."
+        f"{run.units}: --set fit.choose_store=true adds results in which training {run.units}"
+        " choose."
     )
 
 

@@ -47,7 +47,7 @@ def result_text(run: Run) -> str:
         *_stores_of_answer(run, cells),
         *why_this_model(run, cells),
     ]
-    lines += _choices(cells)
+    lines += _choices(run, cells)
     lines += [f"! {warning.text}" for warning in warnings_of(run)]
     safe_lines += [safe_text(line, "terminal") for line in lines if line]
     files = ", ".join(run.tables_with_rows)
@@ -210,7 +210,7 @@ def _stores_of_answer(run: Run, cells: Sequence[CellRows]) -> list[str]:
     return compared_stores(run, [cell for cell in cells if cell.tasks == asked.tasks])
 
 
-def _choices(cells: Sequence[CellRows]) -> list[str]:
+def _choices(run: Run, cells: Sequence[CellRows]) -> list[str]:
     """Return which stores training films chose."""
     counts: dict[str, Counter[str]] = {}
     for cell in cells:
@@ -221,7 +221,7 @@ def _choices(cells: Sequence[CellRows]) -> list[str]:
     for model, of_model in counts.items():
         named = [f"{store} {n}" for store, n in of_model.most_common()]
         lines.append(
-            f"{label_of(model)}: the stores that training films chose in {of_model.total()} "
+            f"{label_of(model)}: the stores that training {run.units} chose in {of_model.total()} "
             f"tests: {', '.join(named)}"
         )
     return lines
