@@ -121,7 +121,7 @@ class ReliabilityAudit(Audit):
                 " if they mean the same."
             )
         about = (
-            f"{self.n_items} items in {self.n_clusters} clusters; intervals (95 %) are "
+            f"{self.n_items} items in {count(self.n_clusters, 'cluster')}; intervals (95 %) are "
             "bootstrapped over clusters."
         )
         if self.n_clusters == self.n_items:
