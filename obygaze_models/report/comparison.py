@@ -738,18 +738,19 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
         del known["manifest"]["positive_films"]
         known["protocol"] = {**run.protocol, "models": models, "report": report}
         known["stores"] = {}
+        names = _names_in(runs[0], run)
         for name, facts in run.about["stores"].items():
             missing = [*facts["missing"]]
             words = f"{len(missing)}: {few(missing, 3)}" if missing else "none"
-            known["stores"][name] = {**facts, "missing": words}
+            of_store = {"name": name, **facts, "missing": words}
+            known["stores"][names.get(name, name)] = of_store
         if none_has_levels:
             # This hash is then one of the ids alone, as is that of the clips.
             labels = dict(known["manifest"]["labels"])
             del labels["levels"]
             known["manifest"] = {**known["manifest"], "labels": labels}
         if have_one_store_each:
-            ((name, store),) = known.pop("stores").items()
-            known["store"] = {"name": name, **store}
+            (known["store"],) = known.pop("stores").values()
         settings_of_runs.append(known)
     return dict(_differing("", settings_of_runs))
 
