@@ -87,7 +87,8 @@ def audit_annotations(
     For each value, the share of the clips that have it is compared between two groups, X and Y. All
     p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
     only within films. Holm's correction is over the values. A clip of several annotators counts
-    once, with the values of all its rows in the group.
+    once, with the values of all its rows in the group. Levels and concepts are those of the view of
+    protocols, which the title names.
 
     Args:
         manifest: The manifest, or its name or path.
@@ -151,9 +152,11 @@ def audit_reliability(
 
     Args:
         source: A table, or a manifest.
-        raters: The columns of the raters, or of the prompts; with `column`, annotators.
-        column: The column of a manifest in which each annotator has rated the clips; or yes and no
-            of it, as `--task` of `run` has them: COLUMN=VALUE.
+        raters: Names of the columns of the raters, or of the prompts; with `column`, the names of
+            the annotators who are compared.
+        column: Of a manifest with a row for each annotator, the column of the answers. COLUMN=VALUE
+            and "COLUMN>=2" make yes and no of it. Where each rater has a column, name these columns
+            as the raters.
         cluster: The columns of the film or image; by default each item is its own cluster.
         workspace: The workspace, if it is not the current one.
 

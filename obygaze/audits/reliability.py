@@ -121,7 +121,7 @@ class ReliabilityAudit(Audit):
                 " if they mean the same."
             )
         about = (
-            f"{self.n_items} items in {self.n_clusters} clusters; intervals (95 %) are "
+            f"{self.n_items} items in {count(self.n_clusters, 'cluster')}; intervals (95 %) are "
             "bootstrapped over clusters."
         )
         if self.n_clusters == self.n_items:
@@ -257,7 +257,9 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
         raise FixInput(
             "no clip has answers of two annotators",
             where=title,
-            hint=f"levels of passages with other times: {_way_to_agree(manifest)}",
+            hint=f"of passages with other times, levels: {_way_to_agree(manifest)}; concepts:"
+            f" obygaze manifest project {shlex.quote(manifest.name)} --every 10 --each-annotator"
+            " -o each.csv, and each.csv imported",
         )
     everyone = dict.fromkeys(annotators, "")
     table = [{**everyone, **cells} for cells in rows]
@@ -301,15 +303,11 @@ def _answers(manifest: Manifest, column: str) -> tuple[dict[str, str], str]:
     from obygaze_models.protocols.reading import load_protocol
     from obygaze_models.protocols.tasks import one_task
 
-    protocol = load_protocol("honest")
-    data = replace(protocol.data, view=manifest.header.view)
-    try:
-        name, asked = one_task(column, protocol, manifest)
-    except (FixInput, FixUsage) as error:
-        # An audit has no settings, by which a run leaves clips out.
-        alone, *_ = (error.hint or "").split("; without the clips of ")
-        error.hint = alone.replace("--task", "--column") or None
-        raise
+    honest = load_protocol("honest")
+    # Annotators are compared by what they said, whatever a picture shows.
+    data = replace(honest.data, view=manifest.header.view)
+    protocol = replace(honest, data=data)
+    name, asked = one_task(column, protocol, manifest, option="--column")
     table = clip_table(manifest, data)
     labels = task_labels(name, asked.task, table).tolist()
     words = {1: "yes", 0: "no"}

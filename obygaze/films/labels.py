@@ -55,7 +55,7 @@ class ProjectedLabels:
     """The labels of clips; `output` is the file that they were written to, if there is one.
 
     `n_clips` is the number of clips: a table may have several rows of one. `without_rate` are the
-    films of which the file has no times.
+    films of which the file has no times. `each_annotator` is whether the file has a row for each.
     """
 
     projection: Projection
@@ -63,6 +63,7 @@ class ProjectedLabels:
     warnings: tuple[str, ...] = ()
     output: Path | None = None
     without_rate: tuple[str, ...] = ()
+    each_annotator: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the levels of all annotators, and the merged ones."""
@@ -96,9 +97,14 @@ class ProjectedLabels:
             )
             command += f" --mapping {mapping}"
         notes = [f"wrote {self.output}", summary, f"{command} -o NAME"]
-        if len(projection.by_annotator) > 1:
+        if self.each_annotator:
             notes.append(
-                "the file has the merged levels alone; --json prints those of each annotator, too"
+                "the file has a row for each annotator: of the imported manifest, obygaze audit"
+                " reliability NAME --column concepts=CONCEPT compares what they marked"
+            )
+        elif len(projection.by_annotator) > 1:
+            notes.append(
+                "the file has the merged levels alone; --each-annotator writes a row for each"
             )
         if self.without_rate:
             films = few(self.without_rate, 5)
@@ -116,6 +122,7 @@ def project_segments(
     output: Annotated[
         PathLike | None, Option("-o --output", is_file=True, group="Output")
     ] = None,
+    each_annotator: Annotated[bool, Option(group="Output")] = False,
     force: Annotated[bool, Option(group="Output")] = False,
     workspace: PathLike | None = None,
 ) -> ProjectedLabels:
@@ -137,6 +144,7 @@ def project_segments(
             or lake=23.976 for one.
         threshold: The smallest share of a clip that a segment must cover to count: 0.2, 1/3.
         output: Write the rows as CSV, print the counts; a clip without a label has an empty level.
+        each_annotator: Write a row for each annotator of a clip, in place of the merged one.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -150,7 +158,9 @@ def project_segments(
     path = None
     if output is not None:
         path = Path(output)
-        data = projection_to_csv(projected.projection, projected.spans)
+        data = projection_to_csv(
+            projected.projection, projected.spans, each_annotator=each_annotator
+        )
         write_new(path, data, force=force)
     labelled = {row.clip_id for row in projected.projection.merged}
     spans = [span for span in projected.spans if span.clip_id in labelled]
@@ -161,6 +171,7 @@ def project_segments(
         projected.warnings,
         path,
         tuple(sorted(without_rate)),
+        each_annotator,
     )
 
 

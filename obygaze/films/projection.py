@@ -321,8 +321,10 @@ def overlap_frames(segment: Segment, span: ClipSpan) -> int:
     return min(segment.end_frame, span.end_frame) - first + 1
 
 
-def projection_to_csv(projection: Projection, spans: Iterable[ClipSpan]) -> bytes:
-    """Return the merged levels as CSV.
+def projection_to_csv(
+    projection: Projection, spans: Iterable[ClipSpan], *, each_annotator: bool = False
+) -> bytes:
+    """Return the merged levels as CSV, or a row for each annotator of a clip.
 
     Clips have the times of their table, so that the rows are joined to it; else times by the frame
     rate of the film, where that is known. The rate is kept, so that nobody is asked for it again.
@@ -332,11 +334,17 @@ def projection_to_csv(projection: Projection, spans: Iterable[ClipSpan]) -> byte
     columns: tuple[str, ...] = CSV_COLUMNS
     if has_times:
         columns = (*CSV_COLUMNS, *TIME_COLUMNS, RATE_COLUMN)
-    rows = []
-    for row in projection.merged:
-        cells = _csv_cells(row, span_of[row.clip_id])
-        rows.append(cells[: len(columns)])
-    return csv_bytes(columns, rows)
+    rows: list[tuple[object, ...]] = []
+    if not each_annotator:
+        for row in projection.merged:
+            cells = _csv_cells(row, span_of[row.clip_id])
+            rows.append(cells[: len(columns)])
+        return csv_bytes(columns, rows)
+    for annotator, levels in projection.by_annotator.items():
+        for row in levels:
+            cells = _csv_cells(row, span_of[row.clip_id])
+            rows.append((*cells[: len(columns)], annotator))
+    return csv_bytes((*columns, "annotator"), rows)
 
 
 def _csv_cells(row: ClipLevel, span: ClipSpan) -> tuple[object, ...]:

@@ -329,7 +329,14 @@ def signed(end: float, digits: int) -> str:
 
 def count(n: int, noun: str) -> str:
     """Return a number with its noun: `1 clip`, `2 clips`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+    return f"{n} {noun}" if n == 1 else f"{n} {plural(noun)}"
+
+
+def plural(noun: str) -> str:
+    """Return the plural of a noun, which may be the name of a column: `series` stays."""
+    if noun.endswith("s"):
+        return noun
+    return re.sub(r"(?<![aeiou])y$", "ie", noun) + "s"
 
 
 def few(names: Sequence[str], most: int = 8) -> str:

@@ -59,6 +59,7 @@ CLIP_COLUMNS = (
     "level",
     "concepts",
 )
+FILM_COLUMN = "movie_id"
 FOLD_PREFIX = "fold:"
 # The file that a table names for a clip, while `video` is the file that `link` found.
 NAME_COLUMN = "video_name"

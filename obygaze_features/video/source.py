@@ -314,7 +314,7 @@ class VideoSource(PacketReader):
             f"pictures have other proportions ({wide:.0f} x {high}) than those at the beginning"
             f" of the file ({first_wide:.0f} x {first_high})"
         )
-        raise BadVideo(message, path=self.path, stage="decode", reason="shape")
+        raise BadVideo(message, path=self.path, reason="shape")
 
     def _shape_of(self, frame: Any) -> tuple[float, int]:
         """Return width and height of a picture with square pixels, as the codec says them."""

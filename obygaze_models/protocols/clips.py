@@ -24,6 +24,7 @@ from obygaze_features.manifest.expression import (
 )
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_features.manifest.model import (
+    FILM_COLUMN,
     FOLD_PREFIX,
     KEEPS_LEVELS,
     LEVELS,
@@ -68,6 +69,8 @@ class ClipTable:
     view: str = ""
     # The concepts that a clip of the manifest may have, of every modality.
     vocabulary: Collection[str] = ()
+    # The column of what is held out, drawn and counted as a whole.
+    group_column: str = FILM_COLUMN
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -108,9 +111,9 @@ class ClipTable:
         return numbers_of([self.clip_of[clip] for clip in self.ids])
 
     @cached_property
-    def film_numbers(self) -> IntArray:
-        """The number of the film of each row."""
-        return numbers_of(self.films.tolist())
+    def group_numbers(self) -> IntArray:
+        """The number of the group of each row."""
+        return numbers_of(self.groups.tolist())
 
     @property
     def shared_clips(self) -> IntArray | None:
@@ -130,7 +133,12 @@ class ClipTable:
     @cached_property
     def films(self) -> Words:
         """The film of each clip."""
-        return self.column("movie_id")
+        return self.column(FILM_COLUMN)
+
+    @cached_property
+    def groups(self) -> Words:
+        """What each clip is held out with: its film, or the group of films of a protocol."""
+        return self.column(self.group_column)
 
     @cached_property
     def levels(self) -> Words:

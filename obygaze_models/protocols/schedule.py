@@ -5,18 +5,20 @@ They depend on the training task and the clips alone, never on the other cells o
 clip of another, and the leak is counted.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.console import listed
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
-from obygaze_features.manifest.expression import plain_value
+from obygaze_features.manifest.expression import plain_value, quoted_word
 from obygaze_features.manifest.folds import (
     OUTSIDE,
     IntArray,
@@ -24,6 +26,8 @@ from obygaze_features.manifest.folds import (
     grouped_folds,
     stratified_folds,
 )
+from obygaze_features.manifest.model import FILM_COLUMN
+from obygaze_features.manifest.own_labels import spellings_of
 from obygaze_features.manifest.same_clip import require_films
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable, LabelArray
@@ -43,8 +47,8 @@ ONE_CLASS = "all clips to train on have one label"
 NOT_TRAINED = "no clip is left to train on"
 # What to do where folds of films are not enough.
 LEAVES_OUT_GROUPS = (
-    "to leave out whole groups of films, such as those of a director, map movie_id to the group"
-    " (docs/guide/data.md)"
+    "to leave out whole groups of films, such as those of a director: --set splits.kind=nested"
+    " --set splits.column=director, with the column that has the group"
 )
 OF_FOLDS = (NOT_TESTED, ONE_CLASS, NOT_TRAINED)  # reasons that any model has
 
@@ -135,17 +139,17 @@ def _problem_of_split(split: Split, folds: IntArray, can_be_used: BoolArray) -> 
 def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
     """Return the splits of folds of films or of clips, each of which is tested in turn."""
     splits = clips.protocol.splits
-    films = clips.table.films
+    groups = clips.table.groups
     tested = ~_never_tested(clips)
     by_clip = split_kind(splits.kind).by_clip
     if not by_clip:
-        require_films(films.tolist(), clips.table.name)
+        require_films(groups.tolist(), clips.table.name)
     if not splits.folds:
-        return _in_turn(clips, train, folds_by_group(films))
+        return _in_turn(clips, train, folds_by_group(groups))
     levels = clips.table.levels
     strata = levels if np.any(levels != "") else clips.labels[train].astype(np.str_)
     # Films that are never tested are one more fold.
-    folds = np.full(len(films), splits.folds, dtype=np.intp)
+    folds = np.full(len(groups), splits.folds, dtype=np.intp)
     if by_clip:
         # Rows about one clip are in one fold: a fold that tests one of them trains on none.
         _, first, number = np.unique(
@@ -154,8 +158,8 @@ def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
         of_clips = strata[tested][first]
         drawn = stratified_folds(of_clips, splits.folds, seed=splits.seed)[number]
     else:
-        of_films = films[tested], strata[tested]
-        drawn = grouped_folds(*of_films, splits.folds, seed=splits.seed)
+        of_groups = groups[tested], strata[tested]
+        drawn = grouped_folds(*of_groups, splits.folds, seed=splits.seed)
     folds[tested] = drawn
     return _in_turn(clips, train, folds)
 
@@ -190,7 +194,7 @@ def _own(clips: _Clips, train: str) -> Sequence[Split]:
     """Return the splits of the folds of an own function; no film may be in two of them."""
     splits = clips.protocol.splits
     table = clips.table
-    require_films(table.films.tolist(), table.name)
+    require_films(table.groups.tolist(), table.name)
     part = find_part(splits.kind)
     divide = part.load_function()
     values = part.call(
@@ -206,12 +210,13 @@ def _own(clips: _Clips, train: str) -> Sequence[Split]:
             f" or -1 for none, got {short_value(values)}"
         )
     inside = values != OUTSIDE
-    for film in np.unique(table.films[inside]).tolist():
-        folds_of_film = np.unique(values[inside & (table.films == film)])
-        if len(folds_of_film) > 1:
+    for group in np.unique(table.groups[inside]).tolist():
+        folds_of_group = np.unique(values[inside & (table.groups == group)])
+        if len(folds_of_group) > 1:
+            unit = unit_of(splits.kind, splits.column)
             raise part.refuse(
-                f"divides the film {film!r}: it is in the folds "
-                f"{', '.join(map(str, folds_of_film.tolist()))}"
+                f"divides the {unit} {group!r}: it is in the folds "
+                f"{', '.join(map(str, folds_of_group.tolist()))}"
             )
     folds = values.astype(np.intp)
     folds[inside & _never_tested(clips)] = folds.max() + 1
@@ -219,22 +224,23 @@ def _own(clips: _Clips, train: str) -> Sequence[Split]:
 
 
 def _never_tested(clips: _Clips) -> BoolArray:
-    """Return whether each clip is of a film that is never tested; an error for unknown films."""
+    """Return whether each clip is of a group that is never tested; an error for unknown ones."""
     splits = clips.protocol.splits
     table = clips.table
-    never = np.isin(table.films, splits.never)
-    # A film may have been left out by data.where.
+    column = table.group_column
+    never = np.isin(table.groups, splits.never)
+    # A group may have been left out by data.where.
     every_clip = table.of_manifest or table.clips
-    known_films = dict.fromkeys(clip.movie_id for clip in every_clip)
-    unknown = [name for name in splits.never if name not in known_films]
+    known = dict.fromkeys("|".join(clip.plain_values(column)) for clip in every_clip)
+    unknown = [name for name in splits.never if name not in known]
     if unknown:
-        meant = near(unknown[0], known_films)
+        meant = near(unknown[0], known)
         raise FixInput(
-            f"splits.never: no clip has the movie_id {unknown[0]!r}{meant}",
+            f"splits.never: no clip has the {column} {unknown[0]!r}{meant}",
             where=table.name,
         )
     if never.all():
-        message = "splits.never names every movie_id, so that nothing is tested"
+        message = f"splits.never names every {column}, so that nothing is tested"
         raise FixInput(message, where=table.name)
     return never
 
@@ -294,6 +300,7 @@ class SplitKind:
         by_clip: Whether it divides films, so that only clips are held out.
         by_task: Whether each task has folds of its own, a column of the manifest.
         leaves_one_out: Whether each film is a fold where `folds` is 0.
+        of_groups: Whether `column` makes groups of films, which are then held out as films are.
     """
 
     split: Callable[[_Clips, str], Sequence[Split]]
@@ -303,17 +310,21 @@ class SplitKind:
     by_clip: bool = False
     by_task: bool = False
     leaves_one_out: bool = False
+    of_groups: bool = False
 
 
 _OF_COLUMN = ("column", "test", "choose")
 _OF_FOLDS = ("folds", "never")
+_OF_GROUPS = (*_OF_FOLDS, "column")
 SPLIT_KINDS = {
     "published": SplitKind(_published, ("scheme",), pairs=False, by_task=True),
     "kfold": SplitKind(_drawn, _OF_FOLDS, pairs=True, needs=("folds",), by_clip=True),
-    "nested": SplitKind(_drawn, _OF_FOLDS, pairs=True, leaves_one_out=True),
+    "nested": SplitKind(
+        _drawn, _OF_GROUPS, pairs=True, leaves_one_out=True, of_groups=True
+    ),
     "fixed": SplitKind(_fixed, _OF_COLUMN, pairs=False, needs=("column", "test")),
 }
-OWN_SPLITS = SplitKind(_own, _OF_FOLDS, pairs=True)
+OWN_SPLITS = SplitKind(_own, _OF_GROUPS, pairs=True, of_groups=True)
 # What every kind reads of `[splits]`, beside its own keys.
 KEYS_OF_ALL = ("kind", "validation", "seed")
 
@@ -321,3 +332,51 @@ KEYS_OF_ALL = ("kind", "validation", "seed")
 def split_kind(name: str) -> SplitKind:
     """Return the record of a kind of splits; that of own code for `FILE.py:NAME`."""
     return SPLIT_KINDS.get(name, OWN_SPLITS)
+
+
+def group_column(kind: str, column: str) -> str:
+    """Return the column of what splits hold out as a whole: the film, or a group of films."""
+    return column if column and split_kind(kind).of_groups else FILM_COLUMN
+
+
+def unit_of(kind: str, column: str) -> str:
+    """Return the word for what splits hold out: `film`, or their column, such as `director`."""
+    found = group_column(kind, column)
+    return "film" if found == FILM_COLUMN else found
+
+
+def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
+    """Return the table of clips that are held out by the groups of `splits.column`, if it has any.
+
+    A group has whole films. A clip of an unknown group may be of any of them.
+    """
+    column = group_column(splits.kind, splits.column)
+    if column == FILM_COLUMN:
+        return table
+    table = replace(table, group_column=column)
+    groups_of_film: dict[str, set[str]] = {}
+    for film, group in zip(table.films.tolist(), table.groups.tolist(), strict=True):
+        groups_of_film.setdefault(film, set()).add(group)
+    for film, groups in groups_of_film.items():
+        if len(groups) > 1 or "|" in "".join(groups):
+            named = listed([*map(repr, sorted(groups))])
+            raise FixInput(
+                f"the film {film!r} has {named} in the column {column}, and splits.column needs one"
+                " group for all clips of a film",
+                where=table.name,
+            )
+        if groups == {""}:
+            where = shlex.quote(f'data.where={quoted_word(column)} != ""')
+            raise FixInput(
+                f"the film {film!r} has no value in the column {column}, so its {column} may be"
+                " any other",
+                where=table.name,
+                hint=f"fill in the column, or leave out such films with --set {where}",
+            )
+    for spellings in spellings_of(np.unique(table.groups).tolist()):
+        raise FixInput(
+            f"the column {column} has {' and '.join(map(repr, spellings))}: write them alike, as"
+            " they would be held out one without the other",
+            where=table.name,
+        )
+    return table

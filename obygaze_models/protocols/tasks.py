@@ -46,14 +46,15 @@ from obygaze_features.manifest.own_labels import (
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import with_view
 from obygaze_models.protocols.reading import load_protocol, protocol_names
-from obygaze_models.protocols.schedule import split_kind
+from obygaze_models.protocols.schedule import split_kind, unit_of
 from obygaze_models.protocols.schema import Data, Protocol, Question, Task
 
 # A column, a sign and one value; a longer expression is read by `parse`.
 COMPARISON = re.compile(
     r"""\s*(.+?)\s*(>=|<=|==|!=|=|>|<)\s*("[^"]*"|'[^']*'|[^"'=<>!(){}]+?)\s*"""
 )
-ASKED = "Do the features of an unseen film say"
+TASK_OPTION = "--task"
+ASKED = "Do the features of an unseen {unit} say {what}?"
 IN_WORDS = {
     "==": "is",
     "!=": "is not",
@@ -67,10 +68,10 @@ MOST_IN_TITLE = 6
 
 @dataclass(frozen=True)
 class AskedTask:
-    """A task, and the question that it answers; "" for a task of a protocol."""
+    """A task, and what it asks features; "" for a task of a protocol."""
 
     task: Task
-    question: str = ""
+    asks: str = ""
 
 
 def with_tasks(
@@ -104,7 +105,7 @@ def with_tasks(
         report=replace(
             protocol.report,
             contrast=(),
-            questions=_questions(protocol.report.questions, of_name, kept),
+            questions=_questions(protocol, of_name, kept),
         ),
         paper=tuple(value for value in printed if value.train in ("", value.test)),
     )
@@ -128,31 +129,32 @@ def _with_folds(task: Task) -> str:
 
 
 def _questions(
-    questions: Sequence[Question],
-    of_name: Mapping[str, AskedTask],
-    kept: Sequence[str],
+    protocol: Protocol, of_name: Mapping[str, AskedTask], kept: Sequence[str]
 ) -> tuple[Question, ...]:
     """Return the questions of a protocol, asked of other tasks; `kept` are those of the protocol.
 
     A question that compares a model with a baseline is about one task, and has its words.
     """
     asked = []
-    for question in questions:
+    unit = unit_of(protocol.splits.kind, protocol.splits.column)
+    for question in protocol.report.questions:
         if not {question.first, question.second} & set(BASELINES):
             asked.append(replace(question, train="", test=""))
             continue
         for name, task in of_name.items():
             is_of_protocol = name in kept and name == question.test
-            text = question.text if is_of_protocol else task.question
+            text = question.text
+            if not is_of_protocol:
+                text = ASKED.format(unit=unit, what=task.asks) if task.asks else ""
             asked.append(replace(question, text=text, train=name, test=name))
     return tuple(asked)
 
 
 def one_task(
-    text: str, protocol: Protocol, manifest: Manifest
+    text: str, protocol: Protocol, manifest: Manifest, option: str = TASK_OPTION
 ) -> tuple[str, AskedTask]:
     """Return the name and the task that is asked for; an error where there are several."""
-    of_name = asked_tasks(text, protocol, manifest)
+    of_name = asked_tasks(text, protocol, manifest, option)
     if len(of_name) > 1:
         raise FixUsage(
             f"expected one task, but the column {text} has one for each of its"
@@ -164,9 +166,16 @@ def one_task(
 
 
 def asked_tasks(
-    text: str, protocol: Protocol, manifest: Manifest
+    text: str, protocol: Protocol, manifest: Manifest, option: str = TASK_OPTION
 ) -> dict[str, AskedTask]:
-    """Return the tasks that are asked for, by name."""
+    """Return the tasks that are asked for, by name.
+
+    Args:
+        text: What is asked for.
+        protocol: The protocol, which selects the clips.
+        manifest: The clips.
+        option: The option of the command that asks, which errors name.
+    """
     if text in protocol.tasks:
         if text in manifest.columns and protocol.tasks[text].column != text:
             raise FixUsage(
@@ -177,7 +186,7 @@ def asked_tasks(
     place, colon, name = text.rpartition(":")
     if colon and (place.endswith(".toml") or place in protocol_names()):
         return {name: AskedTask(_task_of_protocol(place, name))}
-    labels = _Labels(protocol.data, manifest)
+    labels = _Labels(protocol.data, manifest, option)
     if text in labels.columns:
         return labels.tasks_of_column(text)
     for column in labels.columns:
@@ -206,7 +215,7 @@ def asked_tasks(
             f" columns {few(columns)}"
         )
         if text in manifest.header.concepts:
-            hint = f"--task {shlex.quote(f'concept={text}')}"
+            hint = f"{option} {shlex.quote(f'concept={text}')}"
         raise FixUsage(
             f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
         )
@@ -214,7 +223,7 @@ def asked_tasks(
         text,
         columns=manifest.columns,
         vocabulary=manifest.header.concepts or None,
-        where=f"--task {text}",
+        where=f"{option} {text}",
     )
     labels.require_known(positive)
     title = ""
@@ -222,7 +231,7 @@ def asked_tasks(
     if len(compared) == 1 and compared[0] in manifest.columns:
         title = text + labels.against(compared[0], positive)
     task = Task(title=title, positive=positive.text)
-    return {text: AskedTask(task, f"{ASKED} for which clips {text}?")}
+    return {text: AskedTask(task, f"for which clips {text}")}
 
 
 def _task_of_protocol(place: str, name: str) -> Task:
@@ -255,9 +264,10 @@ def _one_against_another(column: str, words: Sequence[str], where: str) -> str:
 class _Labels:
     """The columns of the clips that a protocol selects, as labels."""
 
-    def __init__(self, data: Data, manifest: Manifest) -> None:
+    def __init__(self, data: Data, manifest: Manifest, option: str) -> None:
         self.data = data
         self.manifest = manifest
+        self.option = option
         self.columns = [*CLIP_COLUMNS, "concept", *manifest.columns]
 
     @cached_property
@@ -306,7 +316,7 @@ class _Labels:
             positive = [word for word in words if without_spelling(word) == folded[0]]
             listed = ", ".join(map(quoted_word, positive))
             text = f"{quoted_word(column)} {is_in} {{{listed}}}"
-            hint += f", or --task {shlex.quote(text)}"
+            hint += f", or {self.option} {shlex.quote(text)}"
         both = [" and ".join(map(repr, spellings)) for spellings in found.values()]
         raise FixInput(
             f"the column {column} has both {'; '.join(both)}",
@@ -371,16 +381,21 @@ class _Labels:
                 negative = f"{quoted_word(column)} == {quoted_word(written[no])}"
                 task = replace(asked.task, negative=negative)
                 return {column: replace(asked, task=task)}
-        option = f"--task {shlex.quote(f'{column}={values[0]}')}, or another word"
+        option = (
+            f"{self.option} {shlex.quote(f'{column}={values[0]}')}, or another word"
+        )
         if len(values) == 2:
-            options = [f"--task {shlex.quote(f'{column}={word}')}" for word in values]
+            options = [
+                f"{self.option} {shlex.quote(f'{column}={word}')}" for word in values
+            ]
             option = " or ".join(options)
         problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
         if has_numbers(self.cells(column)):
             # A word among many numbers is an error, which the task with a limit names.
             cells = filter(NUMBER.fullmatch, self.cells(column))
             numbers = sorted(cells, key=float)
-            option = f"--task {shlex.quote(f'{column}>={limit_of(numbers)}')}"
+            with_limit = shlex.quote(f"{column}>={limit_of(numbers)}")
+            option = f"{self.option} {with_limit}"
             problem = (
                 f"the column {column} has numbers from {numbers[0]} to {numbers[-1]}"
             )
@@ -388,10 +403,8 @@ class _Labels:
             tasks: dict[str, AskedTask] = {}
             for value in values:
                 tasks |= self.task_of_value(column, "==", value)
-            question = f"{ASKED} which {column} a clip has?"
-            return {
-                name: replace(asked, question=question) for name, asked in tasks.items()
-            }
+            asks = f"which {column} a clip has"
+            return {name: replace(asked, asks=asks) for name, asked in tasks.items()}
         raise FixUsage(f"{problem}; which are positive?", hint=option)
 
     def against(self, column: str, positive: Expression) -> str:
@@ -413,12 +426,15 @@ class _Labels:
         self.require_one_spelling(column, [value], sign)
         is_known = plain_value(value, column) in values
         if not is_known and sign[0] not in "<>":
-            against = _one_against_another(column, values, self.data.where)
+            against = ""
+            # A command with another option has no settings, by which a run leaves clips out.
+            if self.option == TASK_OPTION:
+                against = _one_against_another(column, values, self.data.where)
             raise self.unknown_word(column, value, against)
         text = f"{quoted_word(column)} {sign} {quoted_word(value)}"
         require_numbers(parse(text), self.clips, self.manifest.name)
         name = f"{column}{'=' if sign == '==' else sign}{value}"
         words = f"{column} {IN_WORDS[sign]} {value}"
         title = words + self.against(column, parse(text))
-        question = f"{ASKED} for which clips {words}?"
-        return {name: AskedTask(Task(title=title, positive=text), question)}
+        task = Task(title=title, positive=text)
+        return {name: AskedTask(task, f"for which clips {words}")}

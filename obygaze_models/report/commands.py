@@ -76,7 +76,8 @@ def compare(
     for each run, and the difference of each run to the first one, computed on the clips that all of
     them tested. A difference of AP or AUC has an interval over films, and a p that allows for all
     differences that are shown. Cells of runs with one store each, or with one model each, are
-    compared whatever the stores or the models are called. The models and stores of one run are
+    compared whatever the stores or the models are called. Where a run has several stores, those of
+    one recipe are compared, and else those of one name. The models and stores of one run are
     compared with the best guess in its report, and with each other where `report.questions` asks
     it; its `results.csv` has the values of all.
 

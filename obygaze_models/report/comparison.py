@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from obygaze_features.core.console import MISSING, count, few
+from obygaze_features.core.console import MISSING, count, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
@@ -31,7 +31,12 @@ from obygaze_models.evaluation.metrics import (
     ranking_metric,
 )
 from obygaze_models.protocols.schema import Protocol, ReportSettings
-from obygaze_models.report.lookup import ReportRun, explaining, pair_name
+from obygaze_models.report.lookup import (
+    ReportRun,
+    explaining,
+    grouped_by,
+    pair_name,
+)
 from obygaze_models.report.tables import NO_NUMBER, NumberCell, PValueCell, ResultTable
 from obygaze_models.runner.results import (
     Difference,
@@ -125,7 +130,10 @@ class ComparedCell:
         """The name of the model; where runs differ, each name. The store, if a run has several."""
         models = dict.fromkeys(side.model for side in self.sides if side is not None)
         name = " / ".join(models)
-        return f"{name} ({self.store})" if self.store else name
+        if not self.store:
+            return name
+        stores = dict.fromkeys(side.store for side in self.sides if side is not None)
+        return f"{name} ({' / '.join(filter(None, stores)) or self.store})"
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,7 @@ class ComparedRuns(Listing):
         cells: The models and baselines.
         warnings: Where runs do not test the same clips in the same folds, or share nothing.
         counted_as: What the numbers of clips count: clips, or rows of annotators about clips.
+        unit: What differences are drawn over: films, or the groups of films that a run holds out.
     """
 
     runs: Sequence[str]
@@ -147,6 +156,7 @@ class ComparedRuns(Listing):
     cells: Sequence[ComparedCell]
     warnings: Sequence[str] = ()
     counted_as: str = "clip"
+    unit: str = "film"
 
     def to_json(self) -> dict[str, Any]:
         """Return the output of `obygaze compare --json`."""
@@ -205,7 +215,7 @@ class ComparedRuns(Listing):
             headers = ("what differs", *numbers)
             tables.append(ResultTable("settings", title, headers, rows))
         metric = metric_name(self.metric)
-        headers = ("task", "model", f"{self.counted_as}s", "films")
+        headers = ("task", "model", f"{self.counted_as}s", plural(self.unit))
         headers += tuple(f"{metric}, {number}" for number in numbers)
         for number in numbers[1:]:
             headers += (f"{number} - 1", f"p (all), {number}")
@@ -320,26 +330,62 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         draws = Draws(_evaluation(opened[0].clips, runs[0], chosen))
         tested: list[Tested] = []
         cells: dict[Key, ComparedCell] = {}
+        within_films = len({run.unit for run in runs}) > 1
         for key in _in_order([run.rows for run in opened]):
-            cells[key] = _compared_cell(opened, key, chosen, draws, tested)
+            cells[key] = _compared_cell(
+                opened, key, chosen, draws, tested, within_films=within_films
+            )
         add_p_of_all([item for _, item in tested], ())
         for side, item in tested:
             side.difference_p = item.row.get("p_all", math.nan)
+        warnings += _held_out(names, runs, chosen)
         warnings += _warnings(names, opened, cells, chosen)
         warnings += _nothing_shared(names, opened, [*cells.values()])
         settings = differing_settings(runs)
     noun = counted_as(runs[0])
-    return ComparedRuns(names, chosen, settings, [*cells.values()], warnings, noun)
+    unit = _unit_of(runs)
+    return ComparedRuns(
+        names, chosen, settings, [*cells.values()], warnings, noun, unit
+    )
+
+
+def _unit_of(runs: Sequence[Run]) -> str:
+    """Return the largest that a run holds out: groups of films, where any does."""
+    return next((run.unit for run in runs if run.group_of_film), "film")
+
+
+def _held_out(names: Sequence[str], runs: Sequence[Run], metric: str) -> Iterator[str]:
+    """Yield how runs differ in what they hold out, and what that means for their numbers."""
+    of_groups = [
+        name for name, run in zip(names, runs, strict=True) if run.group_of_film
+    ]
+    of_films = [name for name in names if name not in of_groups]
+    if not of_groups or not of_films:
+        return
+    unit = _unit_of(runs)
+    yield (
+        f"held out are whole {plural(unit)} in {listed(of_groups)}, and single films in"
+        f" {listed(of_films)}, which may train on other films of a tested {unit};"
+        f" {metric_name(metric)} is that within films, and differences are drawn over"
+        f" {plural(unit)}."
+    )
 
 
 def _compared_cell(
-    runs: Sequence[OpenRun], key: Key, metric: str, draws: Draws, tested: list[Tested]
+    runs: Sequence[OpenRun],
+    key: Key,
+    metric: str,
+    draws: Draws,
+    tested: list[Tested],
+    *,
+    within_films: bool,
 ) -> ComparedCell:
     """Return a cell in each run, on the clips that all runs which have it tested.
 
     Only AP and AUC have a test: at a threshold, another training could call many other clips
     positive. A value is NaN where the runs share too few clips, and its interval where they do not
-    share all.
+    share all. Runs that hold out films and groups of films have other folds: they are compared
+    within films.
     """
     sides: list[Side | None] = []
     for run in runs:
@@ -364,8 +410,11 @@ def _compared_cell(
         cells = list(shared.cells)
         n_clips = shared.n_clips
         problem = shared.problem
+    inflations = [cell.inflation for cell in cells]
+    if within_films:
+        cells = [cell.within(runs[0].clips.films) for cell in cells]
     for number, side in enumerate(known):
-        if problem or n_clips != side.n_clips:
+        if problem or within_films or n_clips != side.n_clips:
             side.value = side.low = side.high = math.nan
             side.n_clips = n_clips
             if not problem:
@@ -374,7 +423,8 @@ def _compared_cell(
     if problem or not is_model or sides[0] is None or metric not in METRICS:
         return compared
     first = cells[0]
-    for side, cell in zip(known[1:], cells[1:], strict=True):
+    for number, side in enumerate(known[1:], start=1):
+        cell = cells[number]
         if metric not in first.value or metric not in cell.value:
             continue
         apart = float(difference_of(cell.value[metric], first.value[metric]))
@@ -382,7 +432,8 @@ def _compared_cell(
         side.difference_n_clips = n_clips
         side.difference_n_films = len(np.unique(draws.evaluation.films[first.clips]))
         if metric in RANKING_METRICS and math.isfinite(apart):
-            item = difference(cell, first, draws)
+            inflation = max(inflations[0], inflations[number])
+            item = difference(cell, first, draws, inflation)
             side.difference_low = item.row["low"]
             side.difference_high = item.row["high"]
             tested.append((side, item))
@@ -423,7 +474,7 @@ def _evaluation(clips: ClipNumbers, run: Run, metric: str) -> Evaluation:
         primary=ranking_metric(metric),
         replicates=settings["replicates"],
     )
-    return Evaluation(Protocol("compare", report=report), clips.films, {}, {})
+    return Evaluation(Protocol("compare", report=report), clips.groups, {}, {})
 
 
 @dataclass(frozen=True)
@@ -431,13 +482,15 @@ class OpenRun:
     """A run whose cells are named as in the other runs.
 
     Where no run has several stores, the names of stores do not matter. Where no run has several
-    models, neither do the names of models.
+    models, neither do the names of models. `stores` has the name in the first run of each store
+    that has another name here, and the same recipe.
     """
 
     run: ReportRun
     clips: ClipNumbers
     by_store: bool
     by_model: bool
+    stores: Mapping[str, str]
 
     @cached_property
     def rows(self) -> dict[Key, CellRows]:
@@ -445,7 +498,9 @@ class OpenRun:
         rows = {}
         for cell in self.run.all_cells:
             model = cell.model if self.by_model or not cell.is_model else ""
-            store = cell.store if self.by_store else ""
+            store = ""
+            if self.by_store:
+                store = self.stores.get(cell.store, cell.store)
             rows[cell.train, cell.test, model, store] = cell
         return rows
 
@@ -470,7 +525,32 @@ def opened_side_by_side(runs: Sequence[Run]) -> list[OpenRun]:
         by_model = by_model or len(models) != 1
     reports = [ReportRun.of(run) for run in runs]
     clips = ClipNumbers.of(reports, _about_ids(reports))
-    return [OpenRun(report, clips, by_store, by_model) for report in reports]
+    return [
+        OpenRun(report, clips, by_store, by_model, _names_in(reports[0], report))
+        for report in reports
+    ]
+
+
+def _names_in(first: Run, run: Run) -> dict[str, str]:
+    """Return the name in the first run of each store of a run that has another name in this one.
+
+    A recipe and an array say what was computed. Of several stores of one recipe, none is meant.
+    """
+    here = _by_recipe(run, first)
+    there = _by_recipe(first, run)
+    names = {}
+    for recipe, of_recipe in here.items():
+        if len(of_recipe) == 1 and len(there.get(recipe, ())) == 1:
+            names[of_recipe[0]] = there[recipe][0]
+    return names
+
+
+def _by_recipe(run: Run, other: Run) -> dict[Any, list[str]]:
+    """Return the names of stores that another run does not have, by what was computed."""
+    stores = run.about["stores"]
+    others = [name for name in stores if name not in other.about["stores"]]
+    keys = ("fingerprint", "array", "rule", "reduce")
+    return grouped_by(others, lambda name: tuple(map(stores[name].get, keys)))
 
 
 # ---- what two runs do not share ----
@@ -494,11 +574,14 @@ def _not_the_same_for_sure(
         of_run = run.about["manifest"]
         if of_first["sha256"] == of_run["sha256"]:
             continue
-        if not first.clips or not run.clips:
+        clips_of_run = {names[0]: first.clips, name: run.clips}
+        lost = [of_name for of_name, clips in clips_of_run.items() if not clips]
+        if lost:
             if of_first["labels"]["clips"] != of_run["labels"]["clips"]:
                 yield (
-                    f"{name}: only ids and films say that its clips are those of {names[0]}, as"
-                    " their manifests differ, and one was moved or changed after its run."
+                    f"{name}: clips with the film and the id of a clip of {names[0]} count as this"
+                    " clip, and their times are not compared, because the manifest of"
+                    f" {listed(lost)} is not where it was, or was changed after the run."
                 )
             continue
         n_by_id = 0
@@ -588,7 +671,8 @@ def _warnings(
                 f"All numbers are on the {cells[key].n_clips} {noun}s that all runs test with the "
                 "same class."
             )
-        if other_folds and metric in RANKING_METRICS:
+        is_within_films = run.run.unit != runs[0].run.unit
+        if other_folds and metric in RANKING_METRICS and not is_within_films:
             yield (
                 f"{name} tests clips of {names[0]} in other folds in {len(other_folds)} of "
                 f"{n_cells}: {metric_name(metric)} is computed within folds, so that neither "
@@ -615,14 +699,16 @@ def _nothing_shared(
     for cell in models or cells:
         if sum(side is not None for side in cell.sides) > 1:
             return
-    tasks = []
+    parts = []
     for name, run in zip(names, runs, strict=True):
         tested = dict.fromkeys(cell.test for cell in run.run.cells)
-        tasks.append(f"{', '.join(tested) or 'none'} in {name}")
+        tasks = few([*tested]) or "none"
+        parts.append(f"{tasks} on {few(run.run.stores) or 'no store'} in {name}")
     yield (
-        "no cell is in two of these runs (one train, test and model, and one name of the store"
-        " where a run has several), so nothing is compared; their "
-        f"test tasks: {'; '.join(tasks)}"
+        "no cell is in two of these runs (one train, test and model, and where a run has several"
+        " stores one recipe or name of the store), so nothing is compared; their tasks and stores:"
+        f" {'; '.join(parts)}. obygaze run --store NAME=STORE gives stores of other recipes one"
+        " name."
     )
 
 
@@ -647,20 +733,24 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
         report = dict(run.protocol["report"])
         if none_has_concepts:
             del report["concepts"]
+        known["manifest"] = {**run.about["manifest"]}
+        # It follows from the clips, the classes and the splits.
+        del known["manifest"]["positive_films"]
         known["protocol"] = {**run.protocol, "models": models, "report": report}
         known["stores"] = {}
+        names = _names_in(runs[0], run)
         for name, facts in run.about["stores"].items():
             missing = [*facts["missing"]]
             words = f"{len(missing)}: {few(missing, 3)}" if missing else "none"
-            known["stores"][name] = {**facts, "missing": words}
+            of_store = {"name": name, **facts, "missing": words}
+            known["stores"][names.get(name, name)] = of_store
         if none_has_levels:
             # This hash is then one of the ids alone, as is that of the clips.
             labels = dict(known["manifest"]["labels"])
             del labels["levels"]
             known["manifest"] = {**known["manifest"], "labels": labels}
         if have_one_store_each:
-            ((name, store),) = known.pop("stores").items()
-            known["store"] = {"name": name, **store}
+            (known["store"],) = known.pop("stores").values()
         settings_of_runs.append(known)
     return dict(_differing("", settings_of_runs))
 

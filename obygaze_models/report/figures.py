@@ -66,11 +66,6 @@ BOX_HEIGHT = 48
 LETTERS_OF_BOX = 17
 FILM: dict[str, Any] = {"alpha": 0.65}
 OPEN: dict[str, Any] = {"is_open": True}
-LEGEND: dict[str, Look] = {
-    "model, all films": ("model", DOT, {}),
-    "film: better than the best guess": ("model", FILM_DOT, FILM),
-    "not better": ("model", FILM_DOT, OPEN),
-}
 
 # A row of a figure: its label and a cell, or a heading above rows.
 CellRow = tuple[str, CellRows] | Heading
@@ -107,7 +102,7 @@ def figure_of_pair(run: ReportRun, pair: Pair) -> Figure:
     cells = [cell for cell in run.cells if pair_of_cell(cell) == pair]
     rows = _rows_of(run, cells)
     metric = metric_name(run.ranking)
-    title = f"{metric} of each film, {pair_name(*pair)}"
+    title = f"{metric} of each {run.unit}, {pair_name(*pair)}"
     return _figure_of_cells(
         run, f"films-{slug(*dict.fromkeys(pair))}", title, rows, run.ranking
     )
@@ -116,7 +111,7 @@ def figure_of_pair(run: ReportRun, pair: Pair) -> Figure:
 def figure_of_senses(run: ReportRun, gain: Gain) -> Figure:
     """Return each store alone, the one that training films choose, the gain, and joined."""
     rows: list[CellRow] = [(cell.store, cell) for cell in gain.parts]
-    rows.append(("chosen on training films", gain.chosen))
+    rows.append((f"chosen on training {run.units}", gain.chosen))
     rows.append(
         Heading(f"gain, {gain.joined.store} minus chosen: {difference_text(gain.row)}")
     )
@@ -154,7 +149,7 @@ def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:
         pairs = {pair_of_cell(cell) for cell in cells}
         if run.main is not None and pairs == {pair_of_cell(run.main)}:
             continue
-        title = f"{metric_name(run.ranking)} of each film, tested on {test}"
+        title = f"{metric_name(run.ranking)} of each {run.unit}, tested on {test}"
         rows = _rows_of(run, cells)
         yield _figure_of_cells(run, f"tested-on-{slug(test)}", title, rows, run.ranking)
 
@@ -179,7 +174,11 @@ def _figure_of_cells(
     run: ReportRun, key: str, title: str, rows: Sequence[CellRow], metric: str
 ) -> Figure:
     cells = [row[1] for row in rows if not isinstance(row, Heading)]
-    entries = dict(LEGEND)
+    entries: dict[str, Look] = {
+        f"model, all {run.units}": ("model", DOT, {}),
+        f"{run.unit}: better than the best guess": ("model", FILM_DOT, FILM),
+        "not better": ("model", FILM_DOT, OPEN),
+    }
     if any(not cell.is_model for cell in cells):
         entries["guess"] = ("guess", DOT, {})
     if any(leaked_of(cell) for cell in cells):
@@ -219,30 +218,30 @@ def _figure_of_cells(
                 axes.vlines(chance, y - 11, y + 11, color=COLORS["ink"], lw=1.2)
             top += ROW_HEIGHT
     caption = (
-        "A large dot is the value over all films, with its "
-        f"{100 * CONFIDENCE:g} % interval over films; each small dot is a film."
+        f"A large dot is the value over all {run.units}, with its "
+        f"{100 * CONFIDENCE:g} % interval over {run.units}; each small dot is a {run.unit}."
     )
     if metric in RANKING_METRICS:
         caption += " The short line is a guess: clips in random order."
-    caption += about_intervals(cells, metric)
+    caption += about_intervals(run, cells, metric)
     return Figure(key, title, caption, figure)
 
 
-def about_intervals(cells: Sequence[CellRows], metric: str) -> str:
+def about_intervals(run: ReportRun, cells: Sequence[CellRows], metric: str) -> str:
     """Return sentences on intervals that draws of films alone do not explain."""
     with_interval = [cell for cell in cells if cell.has_interval(metric)]
     text = ""
     if any(cell.value(metric) > NEARLY_PERFECT for cell in with_interval):
         text += (
-            f" Where a value is above {short(NEARLY_PERFECT, 1)}, draws of films say too little:"
-            " its interval is at least as wide as its number of clips asks for, and may begin below"
-            " all of them."
+            f" Where a value is above {short(NEARLY_PERFECT, 1)}, draws of {run.units} say too"
+            " little: its interval is at least as wide as its number of clips asks for, and may"
+            " begin below all of them."
         )
     if any(cell.n_films < FEW_GROUPS for cell in with_interval):
         text += (
-            f" Of fewer than {FEW_GROUPS} films, the interval is Student's, on a scale on which it"
-            " stays between 0 and 1: near 1 it reaches far down, farther than the interval of a"
-            " difference."
+            f" Of fewer than {FEW_GROUPS} {run.units}, the interval is Student's, on a scale on"
+            " which it stays between 0 and 1: near 1 it reaches far down, farther than the interval"
+            " of a difference."
         )
     if 0 < len(with_interval) < len(cells):
         text += (
@@ -410,11 +409,12 @@ def _draw_node(axes: Any, row: NodeRow, x: float, y: float, *, is_open: bool) ->
 
 
 def figure_of_success(
-    name: str, rows: Sequence[SuccessRow], all_films: str
+    run: ReportRun, name: str, rows: Sequence[SuccessRow], all_films: str
 ) -> Figure | None:
     """Return the log odds of success by the properties of a clip (Figure 6 of the paper).
 
     Args:
+        run: The run.
         name: The model, its store and its tasks.
         rows: Its rows of success.csv.
         all_films: What these call all films together.
@@ -429,7 +429,10 @@ def figure_of_success(
     name_of_axis = "log odds of a correct decision"
     limits = (-half, half)
     with row_canvas(height, LEGEND_HEIGHT, limits, name_of_axis) as (figure, axes):
-        entries = {"all films": ("model", DOT, {}), "a film": ("guess", FILM_DOT, FILM)}
+        entries: dict[str, Look] = {
+            f"all {run.units}": ("model", DOT, {}),
+            f"a {run.unit}": ("guess", FILM_DOT, FILM),
+        }
         draw_legend(figure, entries)
         axes.axvline(0, color=COLORS["muted"], lw=0.9, linestyle=(0, (4, 3)))
         for number, row in enumerate(of_all):

@@ -64,8 +64,8 @@ class ReportRun(Run):
 
     @property
     def title(self) -> str:
-        """The title of the protocol; its name if it has none, or if models know the films."""
-        if self.knows_films:
+        """The title of the protocol; its name if it has none, or if it is about unseen films."""
+        if self.knows_films or self.unit != "film":
             return str(self.protocol["name"])
         return str(self.settings["title"] or self.protocol["name"])
 
@@ -169,7 +169,7 @@ class ReportRun(Run):
         """Return the name of a model, with its store if the run has several."""
         name = label_of(model)
         if store == CHOSEN:
-            return f"{name} (store chosen on training films)"
+            return f"{name} (store chosen on training {self.units})"
         if model in CEILINGS:
             return f"{name} ({CEILINGS[model]})"
         return f"{name} ({store})" if store and len(self.stores) > 1 else name

@@ -248,8 +248,8 @@ def _scale(run: ReportRun) -> Iterator[str]:
         yield f"{text}; in perfect order they have {most}."
     if cell.has_interval(run.ranking):
         yield (
-            f"The interval says how the value depends on the {count(cell.n_films, 'film')} that "
-            "were drawn; other kinds of films can differ more."
+            f"The interval says how the value depends on the {count(cell.n_films, run.unit)} that "
+            f"were drawn; other kinds of {run.units} can differ more."
         )
     sentence = sentence_of_concepts(run)
     if sentence:

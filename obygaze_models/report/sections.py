@@ -67,7 +67,6 @@ MOST_COLUMNS = 6
 MOST_FILMS = 100  # in a table; results.csv has all
 MOST_OPEN_ROWS = 12
 NOT_STATED = "not stated"
-FILMS_ABOVE = "Films: in how many of them the first has the higher value."
 
 
 @dataclass
@@ -161,7 +160,7 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
     headers = ["model", *tasks] if has_tasks_in_columns else ["task", *names]
     notes = []
     if any(number.interval for number in values.values()):
-        notes.append(f"In brackets: {100 * CONFIDENCE:g} % intervals over films.")
+        notes.append(f"In brackets: {100 * CONFIDENCE:g} % intervals over {run.units}.")
     if any(number.n_clips is not None for number in values.values()):
         notes.append(
             f"Where models of a task were tested on other {noun}s, each number has its {noun}s;"
@@ -207,7 +206,7 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
         f"{name} of the guess",
         "difference",
         "better?",
-        "films",
+        run.units,
         "leaked",
     )
     rows: list[Cells | Heading] = []
@@ -231,8 +230,8 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
     note = (
         "Better: yes, if the interval of the difference is above 0 and its p among all differences "
         "of the run is below .05; not certain, if only the interval is; not shown, if the interval "
-        "holds 0, as where films are few or differ. Films: in how many of "
-        f"them the {name} is above that of the guess. Leaked: test clips that also trained or "
+        f"holds 0, as where {run.units} are few or differ. The column {run.units}: in how many "
+        f"of them the {name} is above that of the guess. Leaked: test clips that also trained or "
         "chose."
     )
     return ResultTable(
@@ -265,8 +264,8 @@ def _tables_of_stores(run: ReportRun) -> Iterator[ResultTable]:
         return
     note = (
         f"Difference: first minus second, on the {counted_as(run)}s that both were tested on, with"
-        " its interval over films. p (all): corrected for all differences of the run but those that"
-        f" the protocol named before it. {FILMS_ABOVE}"
+        f" its interval over {run.units}. p (all): corrected for all differences of the run but"
+        f" those that the protocol named before it. {_about_films_above(run)}"
     )
     yield ResultTable(
         "stores",
@@ -290,7 +289,7 @@ def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
 
 
 def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
-    """Return the metric that is compared of each film: models, then the best guess."""
+    """Return the metric that is compared of each film or group: models, then the best guess."""
     shown = [cell for cell in run.cells if pair_of_cell(cell) == pair]
     guess = run.guess_of(shown[0], run.ranking)
     if guess is not None:
@@ -298,7 +297,7 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
     have_other_clips = len({cell.tested for cell in shown}) > 1
     # Without clips that all of them tested, the table is that of the first.
     shown = on_same_clips(run, shown) or shown[:1]
-    headers = ["film", "id", f"{counted_as(run)}s", *map(run.label, shown)]
+    headers = [run.unit, "id", f"{counted_as(run)}s", *map(run.label, shown)]
     of_first = shown[0].by_film.get(PREVALENCE.name, {})
     dash = "A dash: no clips of one of the classes."
     if run.ranking == AP.name:
@@ -317,7 +316,7 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
         rows.append((run.film_name(film), film, row["clips"], *values))
     return ResultTable(
         "films",
-        f"{metric_name(run.ranking)} of each film, {pair_name(*pair)}",
+        f"{metric_name(run.ranking)} of each {run.unit}, {pair_name(*pair)}",
         headers,
         rows,
         dash,
@@ -354,9 +353,10 @@ def section_of_questions(run: ReportRun) -> Section:
         rows += [Heading(text), *of_text]
     if rows:
         note = (
-            "Difference: first minus second, with its interval over films. p (all): corrected for "
-            "all differences of this table, which the protocol named before the run. Other "
-            f"differences are in results.csv, with a p_all among them. {FILMS_ABOVE}"
+            f"Difference: first minus second, with its interval over {run.units}. p (all):"
+            " corrected for all differences of this table, which the protocol named before the run."
+            " Other differences are in results.csv, with a p_all among them."
+            f" {_about_films_above(run)}"
         )
         headers = _headers_of_differences(run)
         table = ResultTable("questions", "Differences", headers, rows, note)
@@ -376,8 +376,14 @@ def _headers_of_differences(run: ReportRun) -> Cells:
         "difference",
         "p (all)",
         f"{counted_as(run)}s",
-        "films",
+        run.units,
         "first better?",
+    )
+
+
+def _about_films_above(run: ReportRun) -> str:
+    return (
+        f"The column {run.units}: in how many of them the first has the higher value."
     )
 
 
@@ -427,7 +433,7 @@ def _sentences_of_contrasts(run: ReportRun) -> Iterator[str]:
         f"{count(len(run.contrasts), 'row')}, those that were trained on {second} in {n_lower}."
     )
     if all(math.isnan(row["low"]) and math.isnan(row["p"]) for row in run.contrasts):
-        yield "These differences have no interval and no p: count the films."
+        yield f"These differences have no interval and no p: count the {run.units}."
 
 
 def _table_of_contrasts(run: ReportRun) -> ResultTable:
@@ -455,14 +461,14 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
         "metric",
         "difference",
         "p",
-        "films",
+        run.units,
         f"{counted_as(run)}s",
         "leaked",
     )
     note = (
-        "Films: those in which the difference is above 0. p: sign-flip test over films. Leaked: "
-        "test clips that trained or chose one of the two models, which alone can make a "
-        "difference."
+        f"The column {run.units}: those in which the difference is above 0. p: sign-flip test over"
+        f" {run.units}. Leaked: test clips that trained or chose one of the two models, which alone"
+        " can make a difference."
     )
     title = f"Trained on {first} minus trained on {second}"
     return ResultTable("contrast", title, headers, rows, note)
@@ -580,7 +586,7 @@ def _table_of_paper_films(
 
 def section_of_learning(run: ReportRun) -> Section:
     """Return the primary metric by the number of training films."""
-    section = Section("learning", "More training films")
+    section = Section("learning", f"More training {run.units}")
     if not run.learning:
         return section
     numbers = sorted({row["train_films"] or 0 for row in run.learning})
@@ -594,15 +600,15 @@ def section_of_learning(run: ReportRun) -> Section:
             curve = [NumberCell(values.get(number, math.nan)) for number in numbers]
             label = run.label_of(model, store)
             rows.append((label, *curve, of_model[0]["clips"]))
-    title = f"{metric_name(run.primary)} by the number of training films"
+    title = f"{metric_name(run.primary)} by the number of training {run.units}"
     headers = [
         "model",
-        *(f"{number} films" for number in numbers),
+        *(count(number, run.unit) for number in numbers),
         f"{counted_as(run)}s",
     ]
     note = (
         "The last column counts what all fits of a row were tested on, with each number of training"
-        " films. A dash: the fits of a row were tested on too few common clips."
+        f" {run.units}. A dash: the fits of a row were tested on too few common clips."
     )
     is_folded = len(rows) > MOST_OPEN_ROWS
     table = ResultTable("learning", title, headers, rows, note, folded=is_folded)
@@ -617,8 +623,9 @@ def section_of_concepts(run: ReportRun) -> Section:
     if not rows:
         return section
     section.sentences.append(
-        "Concept vectors are tested on films that they were not found on. Weights and trees are "
-        "fitted on all clips, to be looked at; how well they do on unseen films is in the results."
+        f"Concept vectors are tested on {run.units} that they were not found on. Weights and trees"
+        f" are fitted on all clips, to be looked at; how well they do on unseen {run.units} is in"
+        " the results."
     )
     trees = grouped_by(run.table("trees.csv"), _model_of)
     for (store, model, train), nodes in trees.items():
@@ -642,10 +649,10 @@ def section_of_concepts(run: ReportRun) -> Section:
     rows_or_clips = f"{counted_as(run)}s"
     headers = ("concept", rows_or_clips, "share", "AP", "AUC", "p (Holm)", "weight")
     note = (
-        "p: how probable such a ranking is if the labels of each film are shifted in time. Weight: "
-        "change in the log odds if the margin grows by 1, in a linear head; where margins of two "
-        "concepts differ in spread, their weights are not on one scale. A dash instead of AP: "
-        "without some film, too few clips have the concept or lack it."
+        f"p: how probable such a ranking is if the labels of each {run.unit} are shifted in time. "
+        "Weight: change in the log odds if the margin grows by 1, in a linear head; where margins "
+        "of two concepts differ in spread, their weights are not on one scale. A dash instead of "
+        f"AP: without some {run.unit}, too few clips have the concept or lack it."
     )
     table = ResultTable(
         "concepts", "Concept vectors", headers, table_rows, note, folded=True
@@ -671,11 +678,11 @@ def sentence_of_concepts(run: ReportRun) -> str:
     others = [name for name, is_found in found.items() if not is_found]
     n_found = f"{len(shown)} of {count(len(found), 'concept')}"
     named = f" ({few(shown)})" if shown else ""
-    text = f"In unseen films the features show {n_found}{named}"
+    text = f"In unseen {run.units} the features show {n_found}{named}"
     if others:
         text += f"; not shown: {few(others)}"
     if not_tested:
-        text += f"; not tested, as too few films have them: {few(not_tested)}"
+        text += f"; not tested, as too few {run.units} have them: {few(not_tested)}"
     return f"{text}."
 
 
@@ -697,12 +704,12 @@ def section_of_success(run: ReportRun) -> Section:
         of_all = [row for row in of_cell if row["film"] == ALL_FILMS]
         if not of_all:
             continue
-        figure = figure_of_success(name, of_cell, ALL_FILMS)
+        figure = figure_of_success(run, name, of_cell, ALL_FILMS)
         if figure is not None:
             section.figures.append(figure)
         note = (
             f"{of_all[0]['successes']} of {of_all[0]['all_clips']} decisions are correct. Each "
-            "film is in success.csv."
+            f"{run.unit} is in success.csv."
         )
         table = ResultTable(
             f"success-{slug(name)}",
@@ -787,7 +794,7 @@ def section_of_made(run: ReportRun) -> Section:
     """Return what is needed to run the experiment again, and what to cite."""
     section = Section("made", "How it was made")
     protocol = run.protocol
-    draws = f"{protocol['report']['replicates']:,} draws of films"
+    draws = f"{protocol['report']['replicates']:,} draws of {run.units}"
     section.sentences.append(
         f"Protocol {protocol['name']}, splits {protocol['splits']['kind']}, {draws}. run.json has "
         "every setting, and what was chosen in each fold."

@@ -11,9 +11,10 @@ from obygaze_features import __version__
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
+from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_features.manifest.own import packages_that_read
 from obygaze_models.models.registry import solver_of
-from obygaze_models.protocols.clips import labels_sha256
+from obygaze_models.protocols.clips import ClipTable, labels_sha256
 from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.inputs import Inputs, used_parts
 from obygaze_models.runner.scores import Cell
@@ -61,7 +62,7 @@ def about_run(
             "n_clips": len(inputs.table),
             "n_films": len(set(inputs.table.films.tolist())),
             "positive_films": {
-                task: len(set(inputs.table.films[labels == 1].tolist()))
+                task: len(set(inputs.table.groups[labels == 1].tolist()))
                 for task, labels in inputs.labels.items()
             },
             **{key: value for key, value in terms.items() if value},
@@ -75,6 +76,7 @@ def about_run(
             }
             for store in inputs.stores
         },
+        "group_of_film": _group_of_film(inputs.table),
         "texts": {path: file.sha256 for path, file in inputs.texts.items()},
         "remarks": dict(inputs.table.remarks),
         "clip_of_row": {
@@ -92,6 +94,13 @@ def about_run(
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "created_by": f"obygaze {__version__}",
     }
+
+
+def _group_of_film(table: ClipTable) -> dict[str, str]:
+    """Return the group of each film where splits hold out groups of films; else nothing."""
+    if table.group_column == FILM_COLUMN:
+        return {}
+    return dict(zip(table.films.tolist(), table.groups.tolist(), strict=True))
 
 
 def fit_facts(cell: Cell) -> Mapping[str, Any]:

@@ -171,7 +171,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
 
     vectors = run.vectors
     clips = np.flatnonzero(vectors.features.present)
-    films = run.table.films
+    films = run.table.groups
     whole = nothing_held_out(run.table, clips)
     try:
         bank = _scaled(vectors, whole).bank(settings, whole)
@@ -255,4 +255,4 @@ def _order_in_films(
     scenes = run.table.scenes
     if scenes is None:
         scenes = np.arange(len(run.table))
-    return np.lexsort((scenes[clips], films))
+    return np.lexsort((scenes[clips], run.table.films[clips], films))

@@ -35,7 +35,7 @@ class HeldOut:
     Attributes:
         name: The name of the fold.
         units: The number of what is held out as a whole: of each clip's film, or of the clip.
-        films: The film of each clip.
+        films: The film of each clip; where the splits are of groups of films, the group.
         clips: The number of the clip that each row is about; None where no two rows share one.
         is_by_film: Whether whole films are held out.
         train: The rows that train.
@@ -166,10 +166,10 @@ def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
         train=rows,
         validation=NO_ROWS,
         test=NO_ROWS,
-        units=table.film_numbers,
+        units=table.group_numbers,
         hidden=NO_ROWS,
         excluded=NO_ROWS,
-        films=table.films,
+        films=table.groups,
         clips=table.shared_clips,
         is_by_film=True,
     )
@@ -206,9 +206,9 @@ def _held_out(
     units = table.clip_numbers
     tested = test
     test_fold = np.union1d(whole.test, test)
-    is_by_film = _is_by_film(protocol, whole, test_fold, table.films)
+    is_by_film = _is_by_film(protocol, whole, test_fold, table.groups)
     if is_by_film:
-        units = table.film_numbers
+        units = table.group_numbers
         tested = test_fold
     held = HeldOut(
         whole.name,
@@ -218,7 +218,7 @@ def _held_out(
         units=units,
         hidden=np.unique(units[tested]),
         excluded=NO_ROWS,
-        films=table.films,
+        films=table.groups,
         clips=table.shared_clips,
         is_by_film=is_by_film,
         file_folds=file_folds,

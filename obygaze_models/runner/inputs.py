@@ -56,7 +56,7 @@ from obygaze_models.protocols.clips import (
 )
 from obygaze_models.protocols.kinds import for_task
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
-from obygaze_models.protocols.schedule import Labels
+from obygaze_models.protocols.schedule import Labels, with_groups
 from obygaze_models.protocols.schema import NONE, Protocol
 from obygaze_models.runner.features import CHOSEN, Features, choose_array, read_stores
 from obygaze_models.text_vectors import check_spaces
@@ -155,7 +155,7 @@ def gather(
     _check_stores(protocol, stores)
     _check_joined(protocol, stores)
     protocol = replace(protocol, data=with_view(protocol.data, manifest, stores))
-    table = clip_table(manifest, protocol.data)
+    table = with_groups(clip_table(manifest, protocol.data), protocol.splits)
     protocol, left_out = _without_models_of_concepts(protocol, table)
     _check_erased(protocol, table)
     # Of clips that are not in the store, it is said before anything of their labels.

@@ -54,7 +54,7 @@ class Evaluation:
 
     Attributes:
         protocol: The protocol.
-        films: The film of each clip of the table.
+        films: What each clip of the table is drawn with: its film, or its group of films.
         labels: The class of each clip, by task.
         backbones: The backbone of each store; a joined one has several, and so none.
         clips: The number of the clip that each row of the table is about; None where each row is
@@ -73,7 +73,7 @@ class Evaluation:
         table = inputs.table
         return cls(
             inputs.protocol,
-            table.films,
+            table.groups,
             dict(inputs.labels),
             {
                 store.name: str(store.origin["backbone"])

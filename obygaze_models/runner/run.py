@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.console import Progress, Quiet
+from obygaze_features.core.console import Progress, Quiet, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions, tune_threshold
@@ -28,6 +28,7 @@ from obygaze_models.protocols.schedule import (
     OF_FOLDS,
     WITHOUT_FEATURES,
     Pair,
+    unit_of,
 )
 from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
@@ -202,10 +203,13 @@ def _check_learning_films(stores: Sequence[StoreRun]) -> None:
             films = held.films[held.joined().train]
             most = max(most, len(np.unique(films)))
         if wanted > most:
+            splits = store.protocol.splits
+            units = plural(unit_of(splits.kind, splits.column))
             raise FixUsage(
-                f"report.learning_films has {wanted}, but no fold trains on more than {most} films",
+                f"report.learning_films has {wanted}, but no fold trains on more than {most}"
+                f" {units}",
                 where=store.name or None,
-                hint=f"numbers of training films up to {most}",
+                hint=f"numbers of training {units} up to {most}",
             )
 
 
@@ -269,7 +273,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
         results = analyse_success(
             is_correct,
             factors,
-            table.films[cell.clips],
+            table.groups[cell.clips],
             intercept=not is_levelled,
             clips=None if clips is None else clips[cell.clips],
         )

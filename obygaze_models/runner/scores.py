@@ -79,6 +79,16 @@ class ScoredFold:
     inner_ap: float | None = None
     recalibrated: FloatArray | None = None
 
+    def only(self, stays: NDArray[np.bool_]) -> "ScoredFold":
+        """Return the test of some of its clips."""
+        recalibrated = None if self.recalibrated is None else self.recalibrated[stays]
+        return replace(
+            self,
+            rows=self.rows[stays],
+            predictions=self.predictions.take(stays),
+            recalibrated=recalibrated,
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Cell:
@@ -160,16 +170,17 @@ class Cell:
         tested = []
         for t in self.tested:
             stays = np.isin(t.rows, clips)
-            if not stays.any():
-                continue
-            recalibrated = None if t.recalibrated is None else t.recalibrated[stays]
-            part = replace(
-                t,
-                rows=t.rows[stays],
-                predictions=t.predictions.take(stays),
-                recalibrated=recalibrated,
-            )
-            tested.append(part)
+            if stays.any():
+                tested.append(t.only(stays))
+        return replace(self, tested=tested)
+
+    def within(self, films: NDArray[np.str_]) -> "Cell":
+        """Return the cell with a fold for each film of each of its folds."""
+        tested = []
+        for t in self.tested:
+            films_of_fold = films[t.rows]
+            for film in np.unique(films_of_fold):
+                tested.append(t.only(films_of_fold == film))
         return replace(self, tested=tested)
 
     @property

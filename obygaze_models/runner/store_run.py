@@ -106,7 +106,7 @@ class StoreRun:
         if self.features is not None and self.features.copies is not None:
             copies = self.features.copies
         # Clips of unknown films are not those of one film.
-        films = np.where(table.films == UNKNOWN_FILM, -1, table.film_numbers)
+        films = np.where(table.groups == UNKNOWN_FILM, -1, table.group_numbers)
         return LeakIndex(table.ids, table.clip_numbers, films, copies)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:

@@ -35,6 +35,7 @@ from obygaze_models.protocols.schedule import (
     LEAVES_OUT_GROUPS,
     OWN_SPLITS,
     split_kind,
+    unit_of,
 )
 from obygaze_models.protocols.schema import Question
 from obygaze_models.runner.features import CHOSEN, NOT_COMMON, SHOWN_MISSING
@@ -248,9 +249,11 @@ def size_text(run: Run, cell: CellRows | None = None) -> str:
     """Return the numbers of clips, or rows, and films of a run, or of a test of it."""
     manifest = run.about["manifest"]
     n_clips = manifest["n_clips"] if cell is None else cell.n_clips
-    n_films = manifest["n_films"] if cell is None else cell.n_films
+    films = count(manifest["n_films"], "film")
+    if cell is not None:
+        films = count(cell.n_films, run.unit)
     clips = "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
-    return f"{clips.replace('clip', counted_as(run))} of {count(n_films, 'film')}"
+    return f"{clips.replace('clip', counted_as(run))} of {films}"
 
 
 def view_text(run: Run) -> str:
@@ -362,7 +365,7 @@ def on_same_clips(run: Run, cells: Sequence[CellRows]) -> list[CellRows]:
 
 def _rows_of(run: Run, facts: Mapping[str, Any], cell: Cell) -> CellRows:
     """Return the rows of a cell with some of its clips, as those of results.csv."""
-    films = run.clip_numbers.films
+    films = run.clip_numbers.groups
     metrics = [
         name for name in (*run.shown_metrics, BRIER.name) if name in set(cell.metrics)
     ]
@@ -515,7 +518,7 @@ def _sentence_on_models(
     shared = on_same_clips(run, [first, second])
     if shared:
         films = films_above(shared[0], shared[1], row["metric"])
-        text += f"; {model} is higher in {films.text(count(films.n_films, 'film'))}"
+        text += f"; {model} is higher in {films.text(count(films.n_films, run.unit))}"
     found = verdict(row)
     if found in BEGINNINGS:
         text = f"{BEGINNINGS[found].format(model=model, other=other)}: {text}"
@@ -542,10 +545,10 @@ def _model_on_store(run: Run, cell: CellRows) -> str:
 def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     """Return how well a model ranks clips, beside the best guess without video."""
     metric = compared_metric(run)
-    where = "On films it has not seen"
+    where = f"On {run.units} it has not seen"
     if cell.knows_films:
         has = "may have" if lacks_films(run) else "has"
-        where = f"On further clips of films it {has} seen"
+        where = f"On further clips of {run.units} it {has} seen"
     value = value_text(cell, metric)
     model = _model_on_store(run, cell)
     if not cell.is_ranked(metric):
@@ -556,7 +559,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
         return f"{text}."
     text += f"; guessing without video has {short(guess.value(metric))} ({guess.model})"
     films = films_above(cell, guess, metric)
-    of_films = f"{films.n_films} films"
+    of_films = f"{films.n_films} {run.units}"
     if films.n_films < cell.n_films:
         classes = "positive clips" if metric == AP.name else "clips of both classes"
         of_films += f" that have {classes}"
@@ -570,8 +573,8 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     place = PLACES_OF_INTERVALS[verdict_on_guess]
     beginning = BEGINNINGS[verdict_on_guess].format(model=model, other="guessing")
     return (
-        f"{beginning}: {text[0].lower()}{text[1:]}; the interval of the difference over films,"
-        f" {interval}, {place}{_why_not_certain(difference)}."
+        f"{beginning}: {text[0].lower()}{text[1:]}; the interval of the difference over"
+        f" {run.units}, {interval}, {place}{_why_not_certain(difference)}."
     )
 
 
@@ -584,12 +587,14 @@ class Gain:
         chosen: The cell of the store that training films choose.
         parts: The cells of the stores that are joined, as far as the run has them.
         row: The difference of the first two.
+        units: What chooses: training films, or groups of them.
     """
 
     joined: CellRows
     chosen: CellRows
     parts: Sequence[CellRows]
     row: ResultRow
+    units: str
 
     @property
     def stores(self) -> set[str]:
@@ -614,7 +619,7 @@ class Gain:
         name = label_of(self.joined.model)
         return (
             f"The gain of {name} on {self.joined.store} over {name} on the store that training"
-            f" films choose is {difference_text(self.row)}: {meaning}."
+            f" {self.units} choose is {difference_text(self.row)}: {meaning}."
         )
 
     def _adds_nothing(self) -> str:
@@ -644,7 +649,7 @@ def gain_of(run: Run, cells: Sequence[CellRows]) -> Gain | None:
     names = run.about["stores"][joined.store]["parts"]
     # An earlier program named parts by their titles.
     parts = [cell for cell in single if cell.store in names] or single
-    return None if row is None else Gain(joined, chosen, parts, row)
+    return None if row is None else Gain(joined, chosen, parts, row, run.units)
 
 
 def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:
@@ -846,7 +851,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
         "films on both sides": films_on_both_sides(run, models),
         "guessing": no_better_than_guessing(run, models, cells),
         "chance": chance(run, models, cells),
-        "few films": few_films(models),
+        "few films": few_films(run, models),
         "no interval": without_interval(run, models),
         "rare concepts": rare_concepts_text(run.about["rare_concepts"]),
         "skipped folds": skipped_folds(run, cells),
@@ -901,7 +906,7 @@ def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
     """
     splits = run.protocol["splits"]
     divided = [cell for cell in models if cell.facts["same_film"]]
-    if not splits["column"] or not divided:
+    if run.unit != "film" or not splits["column"] or not divided:
         return ""
     worst = max(divided, key=lambda cell: cell.facts["same_film"] / cell.n_clips)
     return (
@@ -976,18 +981,18 @@ def chance(run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]) -> s
     return text
 
 
-def few_films(models: Sequence[CellRows]) -> str:
+def few_films(run: Run, models: Sequence[CellRows]) -> str:
     """Warn of tests of so few films that these may be alike or differ by chance."""
     over_few = [cell for cell in models if cell.n_films < FEW_GROUPS]
     if not over_few:
         return ""
     n_films = sorted({cell.n_films for cell in over_few})
-    over = count(n_films[-1], "film")
+    over = count(n_films[-1], run.unit)
     if len(n_films) > 1:
         over = f"{n_films[0]} to {over}"
     return (
         f"{len(over_few)} of {len(models)} cells test {over} only, which may be alike or differ "
-        f"by chance: their values say little about other films."
+        f"by chance: their values say little about other {run.units}."
     )
 
 
@@ -1010,17 +1015,17 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
     n_positive = cell.n_positive
     n_negative = cell.n_clips - n_positive
     if lacks_films(run) and cell.facts["shares_films"]:
-        return "clips of one film may be on both sides of a split"
+        return f"clips of one {run.unit} may be on both sides of a split"
     if cell.n_films < 2:
-        return f"all test clips of {cell.tasks} are of one film"
+        return f"all test clips of {cell.tasks} are of one {run.unit}"
     shares = cell.by_film.get(PREVALENCE.name, {}).values()
     n_films = sum(row["value"] > 0 for row in shares)
     if n_films < LEAST_FILMS:
         n_in_all = run.about["manifest"]["positive_films"][cell.test]
-        which = "tested film"
+        which = f"tested {run.unit}"
         if n_in_all < LEAST_FILMS:
             # The only film with positive clips may be that of a fold that is left out.
-            which = "film"
+            which = run.unit
             n_films = n_in_all
         return (
             f"{n_films or 'no'} {which} of {cell.tasks} has positive clips, "
@@ -1032,8 +1037,8 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
             f"{count(n_negative, f'negative {noun}')}, and {LEAST_CLIPS} of each are needed"
         )
     if cell.facts["shares_films"]:
-        return "clips of one film are on both sides of a split"
-    reason = "the values do not differ from film to film"
+        return f"clips of one {run.unit} are on both sides of a split"
+    reason = f"the values do not differ from {run.unit} to {run.unit}"
     if noun == "row":
         few_clips = f"rows of annotators are about fewer than {LEAST_CLIPS} clips"
         reason = f"{few_clips} of a class, or {reason}"
@@ -1100,7 +1105,8 @@ def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
         for fold, names in facts.get("skipped_films", {}).items():
             films.setdefault((facts["test"], fold), set()).update(names)
     for row in run.predictions:
-        films.setdefault((row["test"], row["fold"]), set()).add(row["movie_id"])
+        film = run.group_of_film.get(row["movie_id"], row["movie_id"])
+        films.setdefault((row["test"], row["fold"]), set()).add(film)
     return films
 
 
@@ -1115,8 +1121,8 @@ def folds_of_several_films(run: Run, cells: Sequence[CellRows]) -> str:
     if most < 2:
         return ""
     return (
-        f"Folds hold up to {most} films, and intervals and p are over films: they say nothing of"
-        f" other groups, such as directors. {LEAVES_OUT_GROUPS[0].upper()}{LEAVES_OUT_GROUPS[1:]}."
+        f"Folds hold up to {most} {run.units}, and intervals and p are over {run.units}: they say"
+        f" nothing of other groups. {LEAVES_OUT_GROUPS[0].upper()}{LEAVES_OUT_GROUPS[1:]}."
     )
 
 
@@ -1127,11 +1133,12 @@ def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:
         splits: The splits of the protocol.
         n_folds: The number of folds.
     """
+    unit = unit_of(splits["kind"], splits["column"])
     is_each_film = split_kind(splits["kind"]).leaves_one_out and not splits["folds"]
     if n_folds <= MANY_FOLDS or not is_each_film:
         return ""
     return (
-        f"Each model is fitted {n_folds:,} times for a task, because one film at a time is left"
+        f"Each model is fitted {n_folds:,} times for a task, because one {unit} at a time is left"
         f" out: --set splits.validation=next --set splits.folds={FEW_FOLDS} takes {FEW_FOLDS} fits."
     )
 
@@ -1152,7 +1159,8 @@ def several_stores(run: Run, models: Sequence[CellRows]) -> str:
         return ""
     return (
         "The best of several stores is too good if it is picked from this table, by its own test "
-        "films: --set fit.choose_store=true adds results in which training films choose."
+        f"{run.units}: --set fit.choose_store=true adds results in which training {run.units}"
+        " choose."
     )
 
 

@@ -19,8 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import few
-from obygaze_features.core.errors import Corrupt, FixUsage, Mismatch, NotFound
+from obygaze_features.core.console import few, plural
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+)
 from obygaze_features.core.files import (
     document_sha256,
     json_values,
@@ -42,6 +48,7 @@ from obygaze_models.evaluation.leakage import Leak, numbers_of
 from obygaze_models.evaluation.metrics import BRIER, PREVALENCE, ranking_metric
 from obygaze_models.evaluation.predictions import IntArray, Predictions
 from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.schedule import unit_of
 from obygaze_models.runner.rows import (
     RUN_TABLES,
     CellColumns,
@@ -106,7 +113,7 @@ def prediction_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[Predict
 
 @dataclass(frozen=True)
 class ClipNumbers:
-    """The clips that some runs tested: a number for each, and its film.
+    """The clips that some runs tested: a number for each, its film, and what it is held out with.
 
     A clip has the ids of its film and its own. Other data may have clips of the same name. `clips`
     has the number of the clip that each is about, where several rows are.
@@ -114,6 +121,7 @@ class ClipNumbers:
 
     number_of: Mapping[tuple[str, str], int]
     films: NDArray[np.str_]
+    groups: NDArray[np.str_]
     clips: IntArray
 
     @classmethod
@@ -148,11 +156,30 @@ class ClipNumbers:
                     if one != two:
                         same_as[two] = one
         ordered = sorted(set(about.values()))
+        group_of = _groups_of_films(runs)
         films = np.array([film for film, _ in ordered], dtype=np.str_)
+        groups = np.array([group_of.get(film, film) for film, _ in ordered], np.str_)
         numbers = {name: number for number, name in enumerate(ordered)}
         number_of = {row: numbers[name] for row, name in about.items()}
         clips = [" ".join(first_of(name)) for name in ordered]
-        return cls(number_of, films, numbers_of(clips))
+        return cls(number_of, films, groups, numbers_of(clips))
+
+
+def _groups_of_films(runs: Sequence["Run"]) -> dict[str, str]:
+    """Return the group of each film in the runs that hold out groups; they have the same."""
+    group_of: dict[str, str] = {}
+    unit = ""
+    for run in runs:
+        for film, group in run.group_of_film.items():
+            if group_of.setdefault(film, group) != group:
+                raise FixInput(
+                    f"the film {film!r} is held out with the {unit} {group_of[film]!r} in one run,"
+                    f" and with the {run.unit} {group!r} in {run.folder.name}: differences are"
+                    " drawn over one kind of group",
+                    hint="each of them beside a run that holds out films",
+                )
+        unit = run.unit if run.group_of_film else unit
+    return group_of
 
 
 def _clip_of(row: PredictionRow) -> tuple[str, str]:
@@ -301,6 +328,24 @@ class Run:
         """The complete protocol as JSON."""
         protocol: Mapping[str, Any] = self.about["protocol"]
         return protocol
+
+    @property
+    def unit(self) -> str:
+        """The word for what is held out and drawn as a whole: `film`, or such as `director`."""
+        splits = self.protocol["splits"]
+        return unit_of(splits["kind"], splits["column"])
+
+    @property
+    def units(self) -> str:
+        """The plural of `unit`."""
+        return plural(self.unit)
+
+    @cached_property
+    def group_of_film(self) -> Mapping[str, str]:
+        """The group of each film; none where films are held out."""
+        # An earlier program did not write it.
+        groups: Mapping[str, str] = self.about.get("group_of_film", {})
+        return groups
 
     @cached_property
     def predictions(self) -> list[PredictionRow]:

@@ -47,7 +47,7 @@ def result_text(run: Run) -> str:
         *_stores_of_answer(run, cells),
         *why_this_model(run, cells),
     ]
-    lines += _choices(cells)
+    lines += _choices(run, cells)
     lines += [f"! {warning.text}" for warning in warnings_of(run)]
     safe_lines += [safe_text(line, "terminal") for line in lines if line]
     files = ", ".join(run.tables_with_rows)
@@ -58,8 +58,8 @@ def result_text(run: Run) -> str:
 def _title(run: Run, cells: Sequence[CellRows]) -> str:
     stores = ", ".join(run.about["stores"])
     title = str(run.protocol["report"]["title"] or run.protocol["name"])
-    # The title of a shipped protocol is of unseen films.
-    if any(cell.knows_films for cell in cells):
+    # The title of a shipped protocol is of unseen films, and intervals over them.
+    if run.unit != "film" or any(cell.knows_films for cell in cells):
         title = str(run.protocol["name"])
     return f"{title} ({stores})" if stores else title
 
@@ -181,7 +181,7 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
     # Tasks may have other films, and other films with positive clips.
     n_films = [cell.n_films for cell in with_interval]
     n_with_value = [len(film_values(cell, primary)) for cell in with_interval]
-    films = f"{_range(n_films)} films"
+    films = f"{_range(n_films)} {run.units}"
     if all(n_with_value) and n_with_value != n_films:
         films += f", of which {_range(n_with_value)} have an {name}"
     return f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}."
@@ -210,7 +210,7 @@ def _stores_of_answer(run: Run, cells: Sequence[CellRows]) -> list[str]:
     return compared_stores(run, [cell for cell in cells if cell.tasks == asked.tasks])
 
 
-def _choices(cells: Sequence[CellRows]) -> list[str]:
+def _choices(run: Run, cells: Sequence[CellRows]) -> list[str]:
     """Return which stores training films chose."""
     counts: dict[str, Counter[str]] = {}
     for cell in cells:
@@ -221,7 +221,7 @@ def _choices(cells: Sequence[CellRows]) -> list[str]:
     for model, of_model in counts.items():
         named = [f"{store} {n}" for store, n in of_model.most_common()]
         lines.append(
-            f"{label_of(model)}: the stores that training films chose in {of_model.total()} "
+            f"{label_of(model)}: the stores that training {run.units} chose in {of_model.total()} "
             f"tests: {', '.join(named)}"
         )
     return lines

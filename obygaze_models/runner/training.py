@@ -391,12 +391,12 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
     film_ids = sorted(set(table.films[rows].tolist()))
     cells = cells_of(run)
     models = [cell for cell in cells if cell.is_model]
-    held_out = "films it had not seen"
+    held_out = f"{run.units} it had not seen"
     if any(cell.knows_films for cell in models):
-        held_out = "clips it had not seen, of films it may have seen"
+        held_out = f"clips it had not seen, of {run.units} it may have seen"
     notes = [
         f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
-        f" intervals are {100 * CONFIDENCE:g} % ones."
+        f" intervals are {100 * CONFIDENCE:g} % ones, over {run.units}."
     ]
     # Who receives the model does not have the run, which says what guessing has.
     notes += [sentence_of(run, cell, cells) for cell in models]
@@ -405,7 +405,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
         reasons = dict.fromkeys(why_no_interval(cell, run) for cell in models)
         notes.append(
             f"No metric has an interval: {'; '.join(reasons)}. The values may be far from those of"
-            " other films."
+            f" other {run.units}."
         )
     for about in ("annotators", "unknown films"):
         if about in table.remarks:

@@ -997,7 +997,8 @@ def test_a_clip_has_one_place_in_runs_of_some_of_its_annotators(
             {"movie_id": clip.movie_id, "clip_id": clip.clip_id} for clip in rows
         ]
         about = {"clip_of_row": dict(table.clip_of)}
-        runs.append(SimpleNamespace(predictions=predictions, about=about))
+        run = SimpleNamespace(predictions=predictions, about=about, group_of_film={})
+        runs.append(run)
         for clip_id in {unannotated_id(clip) for clip in rows}:
             names = {
                 clip.extra["annotator"]

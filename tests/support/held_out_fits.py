@@ -71,8 +71,10 @@ def some_clips() -> Manifest:
             whole[clip.clip_id] = part
         scenes[clip.clip_id] = ["test", "choose", "train", "train"][clip.scene % 4]
     numbers = {clip.clip_id: str(names.index(clip.movie_id)) for clip in manifest}
+    pairs = {clip_id: str(int(number) // 2) for clip_id, number in numbers.items()}
     manifest = manifest.with_column("whole", whole)
     manifest = manifest.with_column("fold:grouped", numbers)
+    manifest = manifest.with_column("fold:pairs", pairs)
     return manifest.with_column("scenes", scenes)
 
 

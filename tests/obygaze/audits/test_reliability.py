@@ -202,6 +202,17 @@ def test_a_hint_names_no_settings_of_a_run() -> None:
         audit_reliability(manifest, column="mood=grim")
     hint = str(error.value.hint)
     assert hint == "one of its values: calm, joy, sad"
+    # Concepts are looked for in the view of the manifest, also what no picture shows.
+    heard = replace(clips[0], level="S", concepts=("Voice",))
+    header = Header("Films", concepts={"Voice": "speech", "Look": "visual"})
+    with_concepts = replace(manifest, header=header, clips=(heard, *clips[1:]))
+    asked = ("mod", "mood >= 2", "mood == grim", "concepts=Look", "concept=Voice")
+    for column in asked:
+        with pytest.raises((FixInput, FixUsage)) as error:
+            audit_reliability(with_concepts, column=column)
+        said = f"{error.value} {error.value.hint}"
+        assert "--task" not in said, column
+        assert "--set" not in said, column
 
 
 def test_several_values_are_one_answer_in_any_order() -> None:

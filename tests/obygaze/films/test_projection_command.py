@@ -109,10 +109,43 @@ def test_the_levels_of_annotators_that_a_file_leaves_out_are_in_the_document(
     cut = write_spans(tmp_path / "c.csv", clips("0-99"))
     words = ("manifest", "project", marked, "--clips", cut, "-o", tmp_path / "out.csv")
     told = call_obygaze(*words).ok().stderr
-    is_said = "--json prints those of each annotator, too" in told
+    is_said = "--each-annotator writes a row for each" in told
     assert is_said == (len(names) > 1)
     document = call_obygaze(*words, "--force", "--json").ok().json()
     assert list(document["projections"]) == list(names)
+
+
+def test_a_concept_of_passages_is_compared_in_three_commands(tmp_path: Path) -> None:
+    """It took eight; and a concept that is only heard was looked for in the visual view."""
+    rows = {
+        "ada": "0-49 HN Voice; 50-99 EN; 100-149 S Look|Voice; 150-199 EN",
+        "ben": "0-99 HN Voice; 100-199 EN",
+    }
+    segments = []
+    for name, text in rows.items():
+        for one in text.split("; "):
+            segments += marks(one, annotator=name)
+    write_segments(tmp_path / "s.csv", segments)
+    words = ("manifest", "project", "s.csv", "--every", "2", "--fps", "25", "--json")
+    each = ("--each-annotator", "-o", "each.csv")
+    document = call_obygaze(*words, *each, cwd=tmp_path).ok().json()
+    text = (tmp_path / "each.csv").read_text("utf-8")
+    table = list(csv.DictReader(text.splitlines()))
+    expected = []
+    for name, levels in document["projections"].items():
+        for level in levels:
+            concepts = "|".join(level["concepts"])
+            expected.append((level["clip_id"], name, level["level"], concepts))
+    columns = ("clip_id", "annotator", "level", "concepts")
+    assert [tuple(row[name] for name in columns) for row in table] == expected
+    importing = ("manifest", "import", "csv", "each.csv", "-o", "each")
+    call_obygaze(*importing, cwd=tmp_path).ok()
+    audit = ("audit", "reliability", "each", "--column", "concepts=Voice", "--json")
+    found = call_obygaze(*audit, cwd=tmp_path).ok().json()
+    # Of four clips: ada hears it in 1 and 3, ben in 1 and 2. Of the 8 answers 4 are yes.
+    disagreement = 2 / 4
+    by_chance = 2 * 4 * 4 / (8 * 7)
+    assert found["krippendorff"] == pytest.approx(1 - disagreement / by_chance)
 
 
 @pytest.mark.parametrize("command", ["project", "agree"])

@@ -425,7 +425,10 @@ def test_two_parts_of_one_name_are_refused(change: str) -> None:
     ("changes", "problem"),
     [
         (("splits.scheme=own.py:f",), "splits.scheme: has no meaning in nested splits"),
-        (("splits.column=part",), "splits.column: has no meaning in nested splits"),
+        (
+            ("splits.kind=kfold", "splits.folds=2", "splits.column=part"),
+            "splits.column: has no meaning in kfold splits",
+        ),
         (
             ("splits.kind=kfold", "splits.folds=2", 'splits.test=["a"]'),
             "splits.test: has no meaning in kfold splits",
@@ -464,8 +467,9 @@ def test_a_key_that_the_splits_do_not_read_is_a_violation(
 
 
 def test_of_splits_that_read_no_column_the_way_to_whole_groups_is_named() -> None:
-    (violation,) = violations(MINIMAL, "splits.column=director")
-    assert violation.endswith("map movie_id to the group (docs/guide/data.md)")
+    changes = ("splits.kind=kfold", "splits.folds=2", "splits.column=director")
+    (violation,) = violations(MINIMAL, *changes)
+    assert "--set splits.kind=nested --set splits.column=director" in violation
 
 
 def test_only_tasks_that_are_run_need_published_folds() -> None:

@@ -14,6 +14,7 @@ from scipy import stats
 from support.experiments import films, quick, without_models
 from support.run_tables import (
     FILMS,
+    STORE,
     MadeCell,
     clips_of,
     made_run,
@@ -243,7 +244,11 @@ def test_a_clip_that_has_other_times_in_the_other_run_is_refused(
     # Where the manifest is not there any more, nobody can say it.
     (tmp_path / "manifests" / "before.toml").unlink()
     (warning,) = compare_runs(runs).warnings
-    assert warning.startswith("after: only ids and films say that its clips are those")
+    assert warning == (
+        "after: clips with the film and the id of a clip of before count as this clip, and their"
+        " times are not compared, because the manifest of before is not where it was, or was"
+        " changed after the run."
+    )
 
 
 def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
@@ -407,10 +412,43 @@ def test_runs_without_a_cell_in_common_say_so(tmp_path: Path) -> None:
     ]
     compared = compare_runs(runs)
     assert compared.warnings == [
-        "no cell is in two of these runs (one train, test and model, and one name of the store"
-        " where a run has several), so nothing is compared; their "
-        "test tasks: EN_S in a; HN_S in b"
+        "no cell is in two of these runs (one train, test and model, and where a run has several"
+        " stores one recipe or name of the store), so nothing is compared; their tasks and stores:"
+        " EN_S on x in a; HN_S on x in b. obygaze run --store NAME=STORE gives stores of other"
+        " recipes one name."
     ]
+
+
+def test_stores_of_one_recipe_are_compared_whatever_they_are_called(
+    tmp_path: Path,
+) -> None:
+    """Two labs had the same two backbones under other names, and nothing was compared."""
+
+    def run_of(name: str, recipes: dict[str, str]) -> Run:
+        cells = []
+        stores = {}
+        for store, recipe in recipes.items():
+            cells.append(replace(cell(seed=ord(recipe)), store=store))
+            stores[store] = {**STORE, "fingerprint": recipe * 64}
+        return made_run(tmp_path / name, cells, stores=stores)
+
+    ours = run_of("ours", {"x": "1", "y": "2"})
+    theirs = run_of("theirs", {"p": "2", "q": "1"})
+    compared = compare_runs([ours, theirs])
+    assert compared.warnings == []
+    sides = {one.store: one.sides for one in compared.cells if one.is_model}
+    names = {store: [side.store for side in of if side] for store, of in sides.items()}
+    assert names == {"x": ["x", "q"], "y": ["y", "p"]}
+    assert all(of[1] is not None and of[1].difference == 0 for of in sides.values())
+    assert "ridge (x / q), EN_S" in str(compared)
+    # An equal name is meant first; of two stores of one recipe, none is.
+    same_name = run_of("same", {"x": "2", "z": "2"})
+    (left, right) = (one.sides for one in compare_runs([ours, same_name]).cells[:2])
+    assert [side.store for side in left if side] == ["x", "x"]
+    assert right[1] is not None and right[1].store == "z"
+    twice = run_of("twice", {"p": "1", "q": "1"})
+    (warning,) = compare_runs([ours, twice]).warnings
+    assert "EN_S on x, y in ours; EN_S on p, q in twice" in warning
 
 
 def test_models_without_a_value_of_the_metric_are_named(tmp_path: Path) -> None:

@@ -387,7 +387,8 @@ def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> No
         factor(FILMS[0], "Look", 1.0),
         factor(FILMS[1], "Look", 50.0),
     ]
-    figure = figure_of_success("ridge", rows, "all films")
+    run = ReportRun.of(made_run(tmp_path / "run", [RIDGE]))
+    figure = figure_of_success(run, "ridge", rows, "all films")
     assert figure is not None
     dots = figure.markup(1).count("<title>")
     assert dots == 2, "a dot beyond the axis is in the table alone"
@@ -514,11 +515,11 @@ def test_intervals_of_few_films_and_missing_ones_are_explained(tmp_path: Path) -
         of_metric = dict(of_run.of_metric)
         of_metric["ap"] = {**of_metric["ap"], "low": math.nan, "high": math.nan}
         without = replace(of_run, of_metric=of_metric)
-        both = about_intervals([of_run, without], "ap")
+        both = about_intervals(run, [of_run, without], "ap")
         assert both.endswith(
             "A large dot without a line has no interval: nothing says how sure it is."
         )
-        assert about_intervals([without], "ap") == ""
+        assert about_intervals(run, [without], "ap") == ""
 
 
 def test_the_figure_of_the_answer_is_not_drawn_again(tmp_path: Path) -> None:

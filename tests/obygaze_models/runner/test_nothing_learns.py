@@ -69,6 +69,7 @@ SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
         True,
     ),
     "groups of films": (("splits.kind=nested", "splits.folds=2"), True),
+    "groups of a column": (("splits.column=fold:pairs",), True),
     "fixed, by film": ((*FIXED, "splits.column=whole"), True),
     "fixed, by clip": ((*FIXED, "splits.column=scenes"), False),
     "by clip": (("splits.kind=kfold", "splits.folds=3"), False),
@@ -284,12 +285,12 @@ RULES = [
         "nested",
     ),
     (
-        "        units = table.film_numbers\n",
+        "        units = table.group_numbers\n",
         "        units = np.arange(len(units))\n",
         "own",
     ),
     (
-        "        units = table.film_numbers\n        tested = test_fold\n",
+        "        units = table.group_numbers\n        tested = test_fold\n",
         "        units = table.clip_numbers\n",
         "nested",
     ),

@@ -421,7 +421,8 @@ def test_folds_that_are_left_out_are_named_with_their_films_and_stores(
 
 
 def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
-    nested = {"kind": "nested", "folds": 0}
+    nested = {"kind": "nested", "folds": 0, "column": ""}
+    assert "one director at a time" in many_fits({**nested, "column": "director"}, 301)
     assert "fitted 301 times" in many_fits(nested, 301)
     assert many_fits(nested, 300) == ""
     assert many_fits({**nested, "folds": 400}, 400) == ""
@@ -550,7 +551,7 @@ def test_folds_of_several_films_are_said_where_a_person_made_them(
     assert bool(found) == (is_of_person and most > 1)
     if found:
         assert found.startswith(f"Folds hold up to {most} films, and intervals and p")
-        assert "map movie_id to the group" in found
+        assert "--set splits.column=director" in found
 
 
 def test_brackets_are_explained_where_a_shown_number_has_some(tmp_path: Path) -> None:

@@ -1,0 +1,211 @@
+"""Groups of films are held out, drawn and counted as films are.
+
+A run with `splits.column` has the numbers of a run on a manifest whose films are the groups: it is
+made so, and the tables of both runs are the same bytes. Nothing that is printed of it calls a group
+a film. Beside a run that holds out films, AP is computed within films, here from the predictions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.experiments import films, planted, quick, run_on, store_of
+from support.seeds import SEED, amount
+from support.ties import ap_by_places
+
+from obygaze_features.core.console import count, plural
+from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.model import Manifest
+from obygaze_models.report.comparison import compare_runs
+from obygaze_models.report.page import write_report
+from obygaze_models.runner.tables import Run
+from obygaze_models.runner.text import result_text
+
+CHANGES = (
+    'grid.train=["EN_S"]',
+    'grid.test=["EN_S"]',
+    'grid.models=["ridge", "logistic"]',
+    "models.logistic.kind=logistic",
+    "models.logistic.C.grid=[0.1, 1.0]",
+)
+WAYS: dict[str, tuple[str, ...]] = {
+    "each in turn": (),
+    "folds": ("splits.folds=3",),
+    "each validates": ("splits.validation=each", 'grid.models=["ridge"]'),
+    "one only trains": ('splits.never=["0"]',),
+    "learning curve": ("report.learning_films=[2, 3]", 'grid.models=["ridge"]'),
+}
+
+
+def grouped(seed: int, column: str = "director") -> Manifest:
+    """Films of a few groups, in any order."""
+    rng = np.random.default_rng([seed, 31])
+    n_films = int(rng.integers(6, 11))
+    manifest = films(n_films, 14, seed=seed, runs_on=0.3)
+    n_groups = int(rng.integers(4, 6))
+    group_of = dict(
+        zip(
+            dict.fromkeys(clip.movie_id for clip in manifest),
+            rng.permutation(np.arange(n_films) % n_groups).tolist(),
+            strict=True,
+        )
+    )
+    cells = {clip.clip_id: str(group_of[clip.movie_id]) for clip in manifest}
+    return manifest.with_column(column, cells)
+
+
+def run_of(path: Path, manifest: Manifest, *changes: str) -> Run:
+    path.mkdir(parents=True, exist_ok=True)
+    X = planted(manifest, width=14, strength=0.7, seed=5)
+    store = store_of(path / f"store-{len(list(path.iterdir()))}", manifest, X)
+    protocol = quick("honest", *CHANGES, *changes)
+    return run_on(path, protocol, manifest, {"x": store})
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_groups_have_the_numbers_of_films(tmp_path: Path, way: str) -> None:
+    for seed in range(SEED, SEED + amount(1, 10)):
+        manifest = grouped(seed)
+        # Clips of two films of a group have other times: else they would be one clip.
+        clips = []
+        for clip in manifest:
+            later = 1000.0 * int(clip.movie_id[2:])
+            moved = {"start_s": clip.start_s + later, "end_s": clip.end_s + later}
+            clips.append(replace(clip, movie_id=clip.extra["director"], **moved))
+        expected = run_of(
+            tmp_path / f"{seed}-films", manifest.with_clips(tuple(clips)), *WAYS[way]
+        )
+        run = run_of(
+            tmp_path / f"{seed}-groups",
+            manifest,
+            "splits.column=director",
+            *WAYS[way],
+        )
+        assert (
+            run.about["files"]["results.csv"] == expected.about["files"]["results.csv"]
+        )
+        films_of_clips = {clip.clip_id: clip.movie_id for clip in manifest}
+        for row, of_films in zip(run.predictions, expected.predictions, strict=True):
+            assert row["movie_id"] == films_of_clips[row["clip_id"]]
+            assert {**row, "movie_id": ""} == {**of_films, "movie_id": ""}
+        for found, theirs in zip(
+            run.about["fits"], expected.about["fits"], strict=True
+        ):
+            assert found == theirs
+
+
+def test_no_group_is_called_a_film(tmp_path: Path) -> None:
+    run = run_of(tmp_path, grouped(SEED), "splits.column=director")
+    n_groups = len(set(run.group_of_film.values()))
+    text = result_text(run).replace(str(run.folder), "")
+    assert "On directors it has not seen" in text or "on directors it has" in text
+    assert f"intervals over {n_groups} directors" in text
+    # The clips are of films, and a baseline of films says why it has nothing to say.
+    allowed = r"\d+ clips of \d+ films|film_prior|clip of a tested film trained"
+    assert "film" not in re.sub(allowed, "", text)
+    write_report([run.folder])
+    for table in (run.folder / "tables").glob("*.csv"):
+        first_line = table.read_text("utf-8").splitlines()[0]
+        is_of_clips = "clip_id" in first_line
+        assert is_of_clips or "film" not in first_line, table
+
+
+def test_beside_a_run_of_films_all_is_within_films(tmp_path: Path) -> None:
+    for seed in range(SEED, SEED + amount(1, 10)):
+        manifest = grouped(seed)
+        of_films = run_of(tmp_path / f"{seed}-films", manifest, "splits.folds=3")
+        of_groups = run_of(
+            tmp_path / f"{seed}-groups", manifest, "splits.column=director"
+        )
+        expected = [ap_within_films(run) for run in (of_films, of_groups)]
+        for order in (slice(None), slice(None, None, -1)):
+            runs = [of_films, of_groups][order]
+            values = expected[order]
+            compared = compare_runs(runs)
+            (cell,) = [
+                cell
+                for cell in compared.cells
+                if cell.is_model and cell.name.startswith("ridge")
+            ]
+            for side, value in zip(cell.sides, values, strict=True):
+                assert side is not None
+                assert side.value == pytest.approx(value)
+                assert np.isnan(side.low)
+            second = cell.sides[1]
+            assert second is not None
+            assert second.difference == pytest.approx(values[1] - values[0])
+            assert second.difference_n_films == len(
+                set(of_groups.group_of_film.values())
+            )
+            (warning,) = compared.warnings
+            assert warning.startswith("held out are whole directors in ")
+            assert "drawn over directors" in warning
+
+
+def ap_within_films(run: Run) -> float:
+    """The mean over films, each within the folds of the run."""
+    rows = defaultdict(list)
+    for row in run.predictions:
+        if row["model"] == "ridge":
+            rows[row["fold"], row["movie_id"]].append((bool(row["y"]), row["score"]))
+    found = []
+    for of_film in rows.values():
+        y, scores = zip(*of_film, strict=True)
+        if any(y):
+            found.append(ap_by_places(y, scores))
+    return float(np.mean(found))
+
+
+def test_runs_of_two_kinds_of_groups_are_not_compared(tmp_path: Path) -> None:
+    manifest = grouped(SEED)
+    decades = {clip.clip_id: f"{int(clip.movie_id[2:]) % 3}0s" for clip in manifest}
+    both = manifest.with_column("decade", decades)
+    runs = []
+    for column in ("director", "decade"):
+        runs.append(run_of(tmp_path / column, both, f"splits.column={column}"))
+    with pytest.raises(FixInput, match="drawn over one kind of group"):
+        compare_runs(runs)
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        ({0: ""}, "has no value in the column director"),
+        ({0: "0|1"}, "one group for all clips of a film"),
+        ({0: "Varda", 1: "VARDA"}, "'VARDA' and 'Varda': write them alike"),
+    ],
+)
+def test_groups_that_may_hide_a_leak_are_refused(
+    tmp_path: Path, cells: dict[int, str], problem: str
+) -> None:
+    manifest = grouped(SEED)
+    names = list(dict.fromkeys(clip.movie_id for clip in manifest))
+    of_clips = {clip.clip_id: clip.extra["director"] for clip in manifest}
+    for number, cell in cells.items():
+        for clip in manifest:
+            if clip.movie_id == names[number]:
+                of_clips[clip.clip_id] = cell
+    changed = manifest.with_column("director", of_clips)
+    with pytest.raises(FixInput, match=re.escape(problem)):
+        run_of(tmp_path, changed, "splits.column=director")
+    # One clip of a film is of another group.
+    first = manifest.clips[0].clip_id
+    divided = {clip.clip_id: clip.extra["director"] for clip in manifest}
+    divided[first] = "another"
+    with pytest.raises(FixInput, match="one group for all clips of a film"):
+        run_of(
+            tmp_path,
+            manifest.with_column("director", divided),
+            "splits.column=director",
+        )
+
+
+def test_a_column_has_a_plural() -> None:
+    words = {"film": "films", "series": "series", "country": "countries", "day": "days"}
+    assert {word: plural(word) for word in words} == words
+    assert count(1, "country") == "1 country"
