@@ -257,9 +257,9 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
         raise FixInput(
             "no clip has answers of two annotators",
             where=title,
-            hint=f"of passages with other times, levels: {_way_to_agree(manifest)}; concepts:"
+            hint=f"for levels of passages with other times, {_way_to_agree(manifest)}; for concepts,"
             f" obygaze manifest project {shlex.quote(manifest.name)} --every 10 --each-annotator"
-            " -o each.csv, and each.csv imported",
+            " -o each.csv, then obygaze manifest import csv each.csv -o each",
         )
     everyone = dict.fromkeys(annotators, "")
     table = [{**everyone, **cells} for cells in rows]

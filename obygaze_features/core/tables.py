@@ -75,6 +75,8 @@ _NOT_OF_WINDOWS = re.compile(
     rb"[\x00\x81\x83\x86-\x8b\x8d-\x90\x98-\x9b\x9d-\x9f]|[\xc0-\xff]{3}"
 )
 DECIMAL_NUMBER = re.compile(r"-?[0-9]+(,[0-9]+)?([eE][-+]?[0-9]+)?")
+# Of a sheet, the cells that are numbers have points beside texts that have commas.
+NUMBER_OF_SHEET = re.compile(r"-?[0-9]+([.,][0-9]+)?([eE][-+]?[0-9]+)?")
 # 1,234 may be a thousand and more; 0,234 and 1234,500 have decimals.
 MAYBE_THOUSANDS = re.compile(r"-?[1-9][0-9]{0,2},[0-9]{3}")
 WHOLE_NUMBER = re.compile(r"-?[0-9]{1,15}")
@@ -199,7 +201,7 @@ def read_table(
     header has most of the required columns, else by the one with which most lines have equally
     many cells: Excel writes semicolons where the comma is the decimal mark. Empty lines are
     skipped, and blanks around the names of columns. Where no comma separates cells, a column of
-    numbers with decimal commas has points. A table that is `is_strict` is one of obygaze: UTF-8,
+    numbers with decimal commas, in a sheet also of texts, has points. A table that is `is_strict` is one of obygaze: UTF-8,
     without empty lines.
 
     Violations go into `violations` where it is given, so that the caller can add those of the
@@ -257,7 +259,7 @@ def read_table(
         if line and _check_header(line, names, required, collected):
             rows = tuple(_rows(records, header, is_strict, collected))
             if not is_strict and delimiter != ",":
-                rows, thousands = _with_decimal_points(names, rows)
+                rows, thousands = _with_decimal_points(names, rows, DECIMAL_NUMBER)
         # Without the required columns, rows cannot be checked; only the text itself is.
         deque(records, maxlen=0)
     if not line and not collected:
@@ -365,10 +367,12 @@ def _read_workbook(
     header = [column_name(cell) for cell in sheet.rows[index]]
     named = [name for name in header if name]
     rows: tuple[TableRow, ...] = ()
+    thousands: Mapping[str, str] = {}
     if _check_header(index + 1, named, required, violations):
         records = enumerate(sheet.rows[index + 1 :], start=index + 2)
         rows = tuple(_rows(records, header, False, violations))
-    return CsvTable(tuple(header), rows, "")
+        rows, thousands = _with_decimal_points(named, rows, NUMBER_OF_SHEET)
+    return CsvTable(tuple(header), rows, "", maybe_thousands=thousands)
 
 
 def text_lines(path: Path, violations: Violations) -> Iterator[tuple[int, str]]:
@@ -525,7 +529,7 @@ def _rows(
 
 
 def _with_decimal_points(
-    columns: Sequence[str], rows: tuple[TableRow, ...]
+    columns: Sequence[str], rows: tuple[TableRow, ...], number: re.Pattern[str]
 ) -> tuple[tuple[TableRow, ...], Mapping[str, str]]:
     """Return rows in which the decimal commas of columns of numbers are points.
 
@@ -535,13 +539,13 @@ def _with_decimal_points(
     thousands = {}
     for name in columns:
         cells = [row[name].strip() for row in rows if row[name].strip()]
-        are_numbers = all(map(DECIMAL_NUMBER.fullmatch, cells))
+        are_numbers = all(map(number.fullmatch, cells))
         if not are_numbers or not any("," in cell for cell in cells):
             continue
         of_numbers.append(name)
-        number = maybe_thousands(cells)
-        if number:
-            thousands[name] = number
+        with_comma = maybe_thousands(cells)
+        if with_comma:
+            thousands[name] = with_comma
     if not of_numbers:
         return rows, thousands
     changed = []

@@ -70,7 +70,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     own_columns,
 )
-from obygaze_features.manifest.own_labels import OF_PROJECTION, counted_words
+from obygaze_features.manifest.own_labels import OF_PROJECTION, column_words
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
     FRAMES,
@@ -253,10 +253,10 @@ def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
         return tuple(notes)
     named = []
     for column in kept:
-        words = counted_words(clips, column)
+        words = column_words(clips, column)
         if column in OF_PROJECTION:
             words = "how the level was found, no label"
-        named.append(f"{column} ({words})" if words else column)
+        named.append(f"{column} ({words})")
     notes.append(f"columns kept under their own name: {few(named, 12)}")
     has_place = (
         clip.video or clip.end_s is not None or span_in_film(clip) for clip in clips

@@ -749,7 +749,7 @@ def test_predictions_of_other_clips_are_refused(
     assert list(caught.value.details) == [f"{path}{problem}"]
 
 
-@pytest.mark.parametrize("columns", itertools.product((True, False), repeat=2))
+@pytest.mark.parametrize("columns", [*itertools.product((True, False), repeat=2)])
 def test_predictions_that_only_ids_give_to_clips_say_so(
     tmp_path: Path, columns: tuple[bool, bool]
 ) -> None:
@@ -890,9 +890,10 @@ def test_marks_of_two_people_that_overlap_are_said_and_compared(tmp_path: Path) 
     words = ("audit", "reliability", "two", "--column", "level")
     told = call_obygaze(*words, cwd=tmp_path).stderr
     (hint,) = [line for line in told.splitlines() if "Try: " in line]
-    for line in hint.partition("passages with other times: ")[2].split(", then "):
-        done = call_obygaze(*shlex.split(line)[1:], cwd=tmp_path).ok()
-    assert "lake" in done.stdout
+    to_type = re.findall("obygaze [^,;]+", hint)
+    done = [call_obygaze(*shlex.split(line)[1:], cwd=tmp_path).ok() for line in to_type]
+    assert "lake" in done[0].stdout
+    assert "annotator" in read_manifest(tmp_path / "manifests/each.toml").columns
 
 
 def test_ids_are_of_one_mark_and_change_with_those_of_one_annotator(
