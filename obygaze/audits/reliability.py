@@ -257,8 +257,9 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
         raise FixInput(
             "no clip has answers of two annotators",
             where=title,
-            hint=f"for levels of passages with other times, {_way_to_agree(manifest)}; for concepts,"
-            f" obygaze manifest project {shlex.quote(manifest.name)} --every 10 --each-annotator"
+            hint=f"for levels of passages with other times, {_way_to_agree(manifest)}; for"
+            f" concepts, obygaze manifest project {shlex.quote(manifest.name)} --every 10"
+            " --each-annotator"
             " -o each.csv, then obygaze manifest import csv each.csv -o each",
         )
     everyone = dict.fromkeys(annotators, "")

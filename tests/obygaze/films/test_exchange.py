@@ -6,6 +6,7 @@ import html
 import http.server
 import itertools
 import json
+import re
 import shlex
 import subprocess
 import threading
