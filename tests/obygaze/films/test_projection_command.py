@@ -153,7 +153,7 @@ def test_a_row_of_each_annotator_needs_clips_in_one_row(tmp_path: Path) -> None:
     marked = write_segments(tmp_path / "s.csv", marks("0-49 S"))
     (tmp_path / "c.csv").write_text(
         "clip_id,annotator,movie_id,start_frame,end_frame\n"
-        "a-1.ada,ada,a,0,99\na-1.ben,ben,a,0,99\n"
+        "m-1.ada,ada,m,0,99\nm-1.ben,ben,m,0,99\n"
     )
     words = ("manifest", "project", marked, "--clips", tmp_path / "c.csv")
     written = ("--each-annotator", "-o", tmp_path / "each.csv")
