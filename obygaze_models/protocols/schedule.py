@@ -364,6 +364,10 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
             hint="give the column another name in the table, and import it again",
         )
     table = replace(table, group_column=column)
+    filled_in = (
+        f"obygaze manifest join {shlex.quote(table.name)} FILMS.csv --force, where FILMS.csv has"
+        f" movie_id and {column} of all films"
+    )
     groups_of_film: dict[str, set[str]] = {}
     for film, group in zip(table.films.tolist(), table.groups.tolist(), strict=True):
         groups_of_film.setdefault(film, set()).add(group)
@@ -374,6 +378,7 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
                 f"the film {film!r} has {named} in the column {column}, and splits.column needs one"
                 " group for all clips of a film",
                 where=table.name,
+                hint=filled_in,
             )
         (group,) = groups
         if not known_film(group):
@@ -382,8 +387,7 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
                 f"the film {film!r} has {group or 'no value'} in the column {column}, so its"
                 f" {column} may be any other",
                 where=table.name,
-                hint="fill in the column, or leave out such films with --set"
-                f" {shlex.quote(where)}",
+                hint=f"{filled_in}; or leave out such films with --set {shlex.quote(where)}",
             )
     for spellings in spellings_of(np.unique(table.groups).tolist()):
         raise FixInput(
