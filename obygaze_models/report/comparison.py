@@ -362,11 +362,16 @@ def _held_out(names: Sequence[str], runs: Sequence[Run], metric: str) -> str:
     ]
     others = [name for name in names if name not in of_groups]
     unit = _unit_of(runs)
-    return (
+    text = (
         f"held out are whole {plural(unit)} in {listed(of_groups)}, while {listed(others)} may"
-        f" train on other films of a tested {unit}; {metric_name(metric)} is that within films,"
-        f" and differences are drawn over {plural(unit)}."
+        f" train on other films of a tested {unit}"
     )
+    if metric in RANKING_METRICS:
+        text += (
+            f"; {metric_name(metric)} is that within films, and differences are drawn over"
+            f" {plural(unit)}"
+        )
+    return f"{text}."
 
 
 def _compared_cell(

@@ -153,6 +153,9 @@ def test_beside_a_run_of_films_all_is_within_films(tmp_path: Path) -> None:
             (warning,) = compared.warnings
             assert warning.startswith("held out are whole directors in ")
             assert "drawn over directors" in warning
+        # Decisions are pooled, and have no test.
+        (warning,) = compare_runs([of_films, of_groups], "f1_binary").warnings
+        assert warning.endswith("may train on other films of a tested director.")
 
 
 def test_beside_a_run_that_divides_films_no_two_numbers_are_of_one_quantity(
