@@ -19,6 +19,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from support.advice import commands_in_order
 from support.cli import call_obygaze
 from support.run_tables import (
     MANIFEST,
@@ -890,9 +891,13 @@ def test_marks_of_two_people_that_overlap_are_said_and_compared(tmp_path: Path) 
     words = ("audit", "reliability", "two", "--column", "level")
     told = call_obygaze(*words, cwd=tmp_path).stderr
     (hint,) = [line for line in told.splitlines() if "Try: " in line]
-    for line in hint.partition("passages with other times: ")[2].split(", then "):
-        done = call_obygaze(*shlex.split(line)[1:], cwd=tmp_path).ok()
-    assert "lake" in done.stdout
+    of_levels, of_concepts = commands_in_order(hint)
+    (command,) = of_levels
+    agreed = call_obygaze(*shlex.split(command), cwd=tmp_path).ok()
+    assert "lake" in agreed.stdout
+    for command in of_concepts:
+        call_obygaze(*shlex.split(command), cwd=tmp_path).ok()
+    assert "annotator" in read_manifest(tmp_path / "manifests/each.toml").columns
 
 
 def test_ids_are_of_one_mark_and_change_with_those_of_one_annotator(
