@@ -18,6 +18,7 @@ from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 from support.seeds import SEED, amount
 from support.ties import ap_by_places
 
+from obygaze.films.decisions import cell_facts
 from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
@@ -115,6 +116,8 @@ def test_no_group_is_called_a_film(tmp_path: Path) -> None:
     # The clips are of films, and a baseline of films says why it has nothing to say.
     allowed = r"\d+ clips of \d+ films|film_prior|clip of a tested film trained"
     assert "film" not in re.sub(allowed, "", text)
+    shown = cell_facts(run, 0)["text"]
+    assert f"test clips of {n_groups} directors" in shown and "film" not in shown
     write_report([run.folder])
     for table in (run.folder / "tables").glob("*.csv"):
         first_line = table.read_text("utf-8").splitlines()[0]
