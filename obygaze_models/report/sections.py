@@ -313,7 +313,7 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
         for cell in shown:
             of_film = cell.by_film.get(run.ranking, {}).get(film)
             values.append(NumberCell(math.nan if of_film is None else of_film["value"]))
-        rows.append((run.film_name(film), film, row["clips"], *values))
+        rows.append((run.unit_name(film), film, row["clips"], *values))
     return ResultTable(
         "films",
         f"{metric_name(run.ranking)} of each {run.unit}, {pair_name(*pair)}",
