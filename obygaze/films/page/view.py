@@ -240,9 +240,15 @@ def _scores_of_table(path: Path, site: Site) -> PredictionTable:
         site.manifest,
         path,
         required=("basis", "decision"),
-        hint="a table of obygaze models predict -o; or --run RUN, for scores of a run",
+        hint="a table of obygaze models predict -o, of a model that decides a question; or --run"
+        " RUN, for scores of a run",
     )
     score_column(table.columns, path)
+    models = dict.fromkeys(clip.model for clip in table.clips)
+    if len(models) > 1:
+        raise FixInput(
+            f"expected the scores of one model, got {few([*models])}", where=str(path)
+        )
     return table
 
 
