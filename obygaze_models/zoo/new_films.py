@@ -171,7 +171,7 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     if recipe is not None and reads_words and not is_joined:
         words_of = f"obygaze extract words {name} -b {shlex.quote(backbone)}"
         return f"{words_of} --subtitles {recipe.words_of_clips}"
-    if not has_video and not is_joined:
+    if not has_video and (not is_joined or _was_trained_on_windows(model)):
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
     grid = _grid_of(model, here)
     is_to_be_cut = bool(long_clips(manifest)) and not reads_words
