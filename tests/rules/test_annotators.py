@@ -773,7 +773,9 @@ def test_a_prediction_is_of_a_clip_whoever_labelled_it(tmp_path: Path) -> None:
         on_page = scores_of_table(read_predictions(manifest, table), manifest)
         scores = {row: one["score"] for row, one in on_page["scores"].items()}
         assert scores == {row.clip_id: float(f"0.{row.clip_id[5]}") for row in rows}
-        assert on_page["text"] == f"Scores of a saved model, by basis: {len(ids)} unseen."
+        assert (
+            on_page["text"] == f"Scores of a saved model, by basis: {len(ids)} unseen."
+        )
     assert texts[0] == texts[1]
     assert texts[0].count("-->") == 2
 
