@@ -119,7 +119,7 @@ def _clips_named(
         name = _only_one(model, fitting or cut, what)
         return of_folder.pop(name), [*of_folder]
     imported = read_folder(path).manifest
-    name = shlex.quote(here.unused_manifest(imported.name))
+    name = shlex.quote(here.unused_name("manifests", imported.name))
     quoted = shlex.quote(text)
     command = f"obygaze manifest import folder {quoted} -o {name}"
     link = f"obygaze manifest link {name} {quoted}"
@@ -178,7 +178,7 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     if _was_trained_on_windows(model):
         is_to_be_cut = _as_options(manifest.header.grid.to_json()) != grid
     if has_video and grid and is_to_be_cut:
-        new_name = here.unused_manifest(f"{manifest.name}-cut")
+        new_name = here.unused_name("manifests", f"{manifest.name}-cut")
         cut = shlex.quote(new_name)
         if wanted.rule:
             made = f"obygaze extract run {cut} -b {shlex.quote(backbone)}"
@@ -243,7 +243,8 @@ def _what_joins(
             command = f"obygaze store import FORMAT FILE --manifest {quoted}"
             others[f"{command} {options} -o {store}"] = None
         stores.append(f"{store}:{part.array}")
-    steps = [*others, f"obygaze store join {' '.join(stores)} -o {quoted}.joined"]
+    joined = shlex.quote(here.unused_name("stores", f"{name}.joined"))
+    steps = [*others, f"obygaze store join {' '.join(stores)} -o {joined}"]
     if to_extract:
         steps.insert(0, f"obygaze extract run {quoted} {' '.join(to_extract)}")
     if to_extract and manifest and not _has_video(manifest):
