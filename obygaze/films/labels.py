@@ -97,16 +97,15 @@ class ProjectedLabels:
             )
             command += f" --mapping {mapping}"
         notes = [f"wrote {self.output}", summary, f"{command} -o NAME"]
-        if self.each_annotator:
-            notes.append(
-                "the file has a row for each annotator, with the concepts of the segments of the"
-                " clip's level: of the imported manifest, obygaze audit reliability NAME --column"
-                " concepts=CONCEPT compares them"
-            )
-        elif len(projection.by_annotator) > 1:
-            notes.append(
-                "the file has the merged levels alone; --each-annotator writes a row for each"
-            )
+        if len(projection.by_annotator) > 1:
+            note = "the file has the merged levels alone; --each-annotator writes a row for each"
+            if self.each_annotator:
+                note = (
+                    "the file has a row for each annotator, with the concepts of the segments of"
+                    " the clip's level: of the imported manifest, obygaze audit reliability NAME"
+                    " --column concepts=CONCEPT compares them"
+                )
+            notes.append(note)
         if self.without_rate:
             films = few(self.without_rate, 5)
             notes.append(f"without times, the frame rate is not known: {films}")

@@ -371,7 +371,8 @@ def _check_parts_alone(
             raise FixUsage(
                 f"{joined} has the array {part.array} of {title}, and the store {of_part[0]} is"
                 f" read by its array {arrays[0]}",
-                hint=f"--set features.{of_part[0]}.array={part.array}",
+                hint=f"--store NAME={shlex.quote(stores[of_part[0]].location)} --set"
+                f" features.NAME.array={part.array}, with a NAME that has no dot",
             )
 
 

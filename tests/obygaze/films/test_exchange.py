@@ -704,8 +704,8 @@ def test_an_expression_is_cut_in_a_subtitle(tmp_path: Path) -> None:
     ((film,), _) = films_of(films_for_predictions(), path)
     (segment,) = film.segments
     assert segment.comment == (
-        "decision not (mood == tense and s..., p:not (mood == tense and... 0.75,"
-        " p:mood == tense and shot... 0.25"
+        "decision not (mood == tense and shots..., p:not (mood == tense and sho... 0.75,"
+        " p:mood == tense and shots >=... 0.25"
     )
 
 
