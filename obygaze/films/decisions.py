@@ -191,7 +191,7 @@ def _ranking_text(run: Run, cell: CellRows, rows: str) -> str:
     metric = compared_metric(run)
     if not cell.is_ranked(metric):
         return ranks_nothing(label_of(cell.model), cell)
-    films = count(cell.n_films, "film")
+    films = count(cell.n_films, run.unit)
     value = value_text(cell, metric)
     ranked = f"the {cell.n_clips} test {rows} of {films}"
     return f"It ranks {ranked} with {metric_name(metric)} {value}."

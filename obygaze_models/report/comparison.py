@@ -335,7 +335,7 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         draws = Draws(_evaluation(opened[0].clips, runs[0], chosen))
         tested: list[Tested] = []
         cells: dict[Key, ComparedCell] = {}
-        within_films = len({run.unit for run in runs}) > 1
+        within_films = len({bool(run.group_of_film) for run in runs}) > 1
         for key in _in_order([run.rows for run in opened]):
             cells[key] = _compared_cell(
                 opened, key, chosen, draws, tested, within_films=within_films
@@ -343,8 +343,9 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         add_p_of_all([item for _, item in tested], ())
         for side, item in tested:
             side.difference_p = item.row.get("p_all", math.nan)
-        warnings += _held_out(names, runs, chosen)
-        warnings += _warnings(names, opened, cells, chosen)
+        if within_films:
+            warnings.append(_held_out(names, runs, chosen))
+        warnings += _warnings(names, opened, cells, chosen, within_films=within_films)
         warnings += _nothing_shared(names, opened, [*cells.values()])
         settings = differing_settings(runs)
     noun = counted_as(runs[0])
@@ -359,21 +360,23 @@ def _unit_of(runs: Sequence[Run]) -> str:
     return next((run.unit for run in runs if run.group_of_film), "film")
 
 
-def _held_out(names: Sequence[str], runs: Sequence[Run], metric: str) -> Iterator[str]:
-    """Yield how runs differ in what they hold out, and what that means for their numbers."""
+def _held_out(names: Sequence[str], runs: Sequence[Run], metric: str) -> str:
+    """Return how runs differ in what they hold out, and what that means for their numbers."""
     of_groups = [
         name for name, run in zip(names, runs, strict=True) if run.group_of_film
     ]
-    of_films = [name for name in names if name not in of_groups]
-    if not of_groups or not of_films:
-        return
+    others = [name for name in names if name not in of_groups]
     unit = _unit_of(runs)
-    yield (
-        f"held out are whole {plural(unit)} in {listed(of_groups)}, and single films in"
-        f" {listed(of_films)}, which may train on other films of a tested {unit};"
-        f" {metric_name(metric)} is that within films, and differences are drawn over"
-        f" {plural(unit)}."
+    text = (
+        f"held out are whole {plural(unit)} in {listed(of_groups)}, while {listed(others)} may"
+        f" train on other films of a tested {unit}"
     )
+    if metric in RANKING_METRICS:
+        text += (
+            f"; {metric_name(metric)} is that within films, and differences are drawn over"
+            f" {plural(unit)}"
+        )
+    return f"{text}."
 
 
 def _compared_cell(
@@ -650,6 +653,8 @@ def _warnings(
     runs: Sequence[OpenRun],
     cells: Mapping[Key, ComparedCell],
     metric: str,
+    *,
+    within_films: bool,
 ) -> Iterator[str]:
     """Yield a warning for each run that tests other clips than the first, or in other folds."""
     first = runs[0].tested
@@ -667,6 +672,8 @@ def _warnings(
             if shared.n_clips < n_in_both:
                 other_classes.append(key)
             of_both = shared.cells
+            if within_films:
+                of_both = [cell.within(run.clips.films) for cell in of_both]
             if of_both and _test_sets(of_both[0]) != _test_sets(of_both[1]):
                 other_folds.append(key)
         n_cells = count(len(in_both), "cell")
@@ -685,8 +692,7 @@ def _warnings(
                 f"All numbers are on the {cells[key].n_clips} {noun}s that all runs test with the "
                 "same class."
             )
-        is_within_films = run.run.unit != runs[0].run.unit
-        if other_folds and metric in RANKING_METRICS and not is_within_films:
+        if other_folds and metric in RANKING_METRICS:
             yield (
                 f"{name} tests clips of {names[0]} in other folds in {len(other_folds)} of "
                 f"{n_cells}: {metric_name(metric)} is computed within folds, so that neither "

@@ -1152,18 +1152,22 @@ def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
 
 
 def folds_of_several_films(run: Run, cells: Sequence[CellRows]) -> str:
-    """Warn where a person's folds hold several films, and intervals are over films all the same."""
+    """Warn where a person's folds hold several films, and intervals are over films all the same.
+
+    Of a run with groups, the person has said over what intervals are.
+    """
     kind = split_kind(run.protocol["splits"]["kind"])
     of_whole_films = [cell for cell in cells if not cell.facts["shares_films"]]
     has_interval = any(cell.has_interval(AP.name) for cell in of_whole_films)
-    if not (kind.by_task or kind is OWN_SPLITS) or not has_interval:
+    may_hold_several = kind.by_task or kind is OWN_SPLITS
+    if run.group_of_film or not may_hold_several or not has_interval:
         return ""
     most = max(map(len, _films_of_folds(run).values()), default=0)
     if most < 2:
         return ""
     return (
-        f"Folds hold up to {most} {run.units}, and intervals and p are over {run.units}: they say"
-        f" nothing of other groups. {LEAVES_OUT_GROUPS[0].upper()}{LEAVES_OUT_GROUPS[1:]}."
+        f"Folds hold up to {most} films, and intervals and p are over films: they say nothing of"
+        f" other groups. {LEAVES_OUT_GROUPS[0].upper()}{LEAVES_OUT_GROUPS[1:]}."
     )
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from support.advice import commands_in_order
 from support.cli import call_obygaze
 from support.run_tables import (
     MANIFEST,
@@ -749,7 +750,7 @@ def test_predictions_of_other_clips_are_refused(
     assert list(caught.value.details) == [f"{path}{problem}"]
 
 
-@pytest.mark.parametrize("columns", [*itertools.product((True, False), repeat=2)])
+@pytest.mark.parametrize("columns", itertools.product((True, False), repeat=2))
 def test_predictions_that_only_ids_give_to_clips_say_so(
     tmp_path: Path, columns: tuple[bool, bool]
 ) -> None:
@@ -890,9 +891,12 @@ def test_marks_of_two_people_that_overlap_are_said_and_compared(tmp_path: Path) 
     words = ("audit", "reliability", "two", "--column", "level")
     told = call_obygaze(*words, cwd=tmp_path).stderr
     (hint,) = [line for line in told.splitlines() if "Try: " in line]
-    to_type = re.findall("obygaze [^,;]+", hint)
-    done = [call_obygaze(*shlex.split(line)[1:], cwd=tmp_path).ok() for line in to_type]
-    assert "lake" in done[0].stdout
+    of_levels, of_concepts = commands_in_order(hint)
+    (command,) = of_levels
+    agreed = call_obygaze(*shlex.split(command), cwd=tmp_path).ok()
+    assert "lake" in agreed.stdout
+    for command in of_concepts:
+        call_obygaze(*shlex.split(command), cwd=tmp_path).ok()
     assert "annotator" in read_manifest(tmp_path / "manifests/each.toml").columns
 
 
