@@ -554,7 +554,8 @@ def _meaning(task: Task, value: int) -> str:
 def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> str:
     """Return a sentence on rows that are about fewer clips, and on rows that contradict another.
 
-    It is "" where each row is about a clip of its own, and overlaps no other annotator's.
+    `labels` are those of the rows that are tested. It is "" where each row is about a clip of its
+    own, and overlaps no other annotator's.
     """
     overlaps = overlaps_of_annotators(table.clips)
     sentences = [f"{overlaps}."] if overlaps else []

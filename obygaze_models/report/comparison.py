@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from obygaze_features.core.console import MISSING, count, few, listed, plural
+from obygaze_features.core.console import MISSING, count, digits_of, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
@@ -53,12 +53,15 @@ from obygaze_models.runner.summary import (
     counted_as,
     has_levels,
     in_sentence,
+    questions_of_models,
     verdict,
 )
 from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 
 # What two runs of one experiment share, or what follows from the rest.
 COMPARED = ("protocol", "manifest", "stores", "texts", "versions", "parts")
+# Of a model, a task, a question and a store.
+SAYS_WHICH = ("kind", "title", "text", "location")
 HASH_LETTERS = 12
 MOST_SENTENCES = 6
 IS_THE_SAME = "is the same"
@@ -300,8 +303,10 @@ class ComparedRuns(Listing):
                     yield f"{name}: {metric} of {both} {IS_THE_SAME} {clips}."
                     continue
                 way = "higher" if side.difference > 0 else "lower"
+                apart = abs(side.difference)
+                apart_text = f"{apart:.{digits_of(0.0, apart)}f}"
                 yield (
-                    f"{name}: {metric} of {run} is {abs(side.difference):.2f} {way} than that of "
+                    f"{name}: {metric} of {run} is {apart_text} {way} than that of "
                     f"{self.runs[0]} {clips} ({run} is better: {side.verdict(self.metric)})."
                 )
 
@@ -507,6 +512,15 @@ class OpenRun:
             rows[cell.train, cell.test, model, store] = cell
         return rows
 
+    def names_of(self, part: str) -> list[str]:
+        """Return each task, model or store of the models once; without models, of the baselines."""
+        names: dict[str, None] = {}
+        keys = [key for key, cell in self.rows.items() if cell.is_model]
+        for train, test, model, store in keys or self.rows:
+            parts = {"task": pair_name(train, test), "model": model, "store": store}
+            names[parts[part]] = None
+        return [*names]
+
     @cached_property
     def tested(self) -> dict[Key, Cell]:
         """The cells that have predictions; clips are numbered."""
@@ -705,17 +719,25 @@ def _nothing_shared(
     for cell in models or cells:
         if sum(side is not None for side in cell.sides) > 1:
             return
-    parts = []
-    for name, run in zip(names, runs, strict=True):
-        tested = dict.fromkeys(cell.test for cell in run.run.cells)
-        tasks = few([*tested]) or "none"
-        parts.append(f"{tasks} on {few(run.run.stores) or 'no store'} in {name}")
-    yield (
-        "no cell is in two of these runs (one train, test and model, and where a run has several"
-        " stores one recipe or name of the store), so nothing is compared; their tasks and stores:"
-        f" {'; '.join(parts)}. obygaze run --store NAME=STORE gives stores of other recipes one"
-        " name."
-    )
+    reasons = {}
+    for part in ("task", "model", "store"):
+        of_runs = [run.names_of(part) for run in runs]
+        if len(set().union(*of_runs)) < sum(map(len, of_runs)):
+            continue
+        named = []
+        for name, of_run in zip(names, of_runs, strict=True):
+            named.append(f"{few(of_run) or 'none'} in {name}")
+        reasons[part] = f"no {part} is in two of them ({'; '.join(named)})"
+    why = listed([*reasons.values()])
+    if not reasons:
+        why = "no task has the same model and store in two of them"
+    warning = f"no cell is in two of these runs, so nothing is compared: {why}."
+    if "store" in reasons:
+        warning += (
+            " Stores are the same if their recipe or their name is: obygaze run --store NAME=STORE"
+            " gives stores of other recipes one name."
+        )
+    yield warning
 
 
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
@@ -736,7 +758,7 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
         for name, model in run.protocol["models"].items():
             if name in trained:
                 models[name] = model
-        report = dict(run.protocol["report"])
+        report = {**run.protocol["report"], "questions": questions_of_models(run)}
         if none_has_concepts:
             del report["concepts"]
         known["manifest"] = {**run.about["manifest"]}
@@ -764,14 +786,9 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
 def _differing(key: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield what is not the same in all of some nested tables, by its keys joined by dots.
 
-    What a run does not have is shown key by key, but for a model, of which the kind says enough.
+    What a run does not have is shown in one line.
     """
     tables = [_as_table(value) for value in values]
-    if not any(table and "kind" in table for table in tables):
-        tables = [
-            {} if value == MISSING else table
-            for value, table in zip(values, tables, strict=True)
-        ]
     known = [table for table in tables if table is not None]
     if len(known) == len(tables):
         seals = {str(table.get("seal", "")) for table in known}
@@ -805,12 +822,16 @@ def _in_order(mappings: Iterable[Mapping[K, Any]]) -> list[K]:
 
 
 def _shown(value: Any) -> str:
+    """Return a value in one line; of a table, what says which it is, else all that it says."""
     if isinstance(value, Mapping):
-        parts = [f"{name} {_shown(item)}" for name, item in value.items()]
-        return str(value.get("kind", ", ".join(parts) or "none"))
+        for key in SAYS_WHICH:
+            if value.get(key):
+                return str(value[key])
+        parts = [f"{name} {_shown(item)}" for name, item in value.items() if item != ""]
+        return ", ".join(parts) or "none"
     if isinstance(value, list):
         return ", ".join(map(_shown, value)) or "none"
-    text = str(value)
+    text = str(value) or MISSING
     if re.fullmatch("[0-9a-f]{64}", text):
         return f"{text[:HASH_LETTERS]}..."
     return text
