@@ -750,7 +750,7 @@ def test_predictions_of_other_clips_are_refused(
     assert list(caught.value.details) == [f"{path}{problem}"]
 
 
-@pytest.mark.parametrize("columns", itertools.product((True, False), repeat=2))
+@pytest.mark.parametrize("columns", [*itertools.product((True, False), repeat=2)])
 def test_predictions_that_only_ids_give_to_clips_say_so(
     tmp_path: Path, columns: tuple[bool, bool]
 ) -> None:
