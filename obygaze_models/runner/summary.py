@@ -38,7 +38,12 @@ from obygaze_models.protocols.schedule import (
     unit_of,
 )
 from obygaze_models.protocols.schema import Question
-from obygaze_models.runner.features import CHOSEN, NOT_COMMON, SHOWN_MISSING
+from obygaze_models.runner.features import (
+    CHOSEN,
+    NOT_COMMON,
+    SHOWN_MISSING,
+    SHOWN_REASONS,
+)
 from obygaze_models.runner.results import (
     LEAST_CLIPS,
     LEAST_FILMS,
@@ -1195,8 +1200,12 @@ def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:
         reason, is_like, other = reason.partition(MEANT)
         reasons_of_clips.append(reason)
         named.append(f"{clip}{is_like}{other}")
-    common = Counter(reasons_of_clips).most_common(3)
-    reasons = ", ".join(f"{n} {reason}" for reason, n in common)
+    by_reason = Counter(reasons_of_clips).most_common()
+    counts = [f"{n} {reason}" for reason, n in by_reason[:SHOWN_REASONS]]
+    n_others = sum(n for _, n in by_reason[SHOWN_REASONS:])
+    if n_others:
+        counts.append(f"{n_others} for other reasons")
+    reasons = ", ".join(counts)
     n_clips = run.about["manifest"]["n_clips"]
     return (
         f"{len(missing)} of {n_clips} {counted_as(run)}s have no features in {store} and are left"

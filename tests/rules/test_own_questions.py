@@ -425,8 +425,11 @@ def test_what_is_printed_and_asked_of_a_task_is_not_said_of_another_of_its_name(
             assert not found.paper
             # The title stood in tables, and on the card of a kept model.
             assert found.tasks["a"].title == ""
+            # In its place stands what is asked now.
+            asked_now = found.tasks["a"].in_words("a")
+            assert asked_now.replace(" ", "") == "mood==fear"
     typed = load_protocol(ours, ["tasks.a.title=afraid", "tasks.a.positive=mood==fear"])
-    assert typed.tasks["a"].title == "afraid"
+    assert typed.tasks["a"].in_words("a") == "afraid"
     in_folds = load_protocol(ours, ["tasks.a.folds=by-film", "splits.kind=published"])
     assert in_folds.tasks["a"].title == "happy against sad"
     assert load_protocol(ours, ["tasks.b.positive=mood == fear"], ["a", "b"]).paper
