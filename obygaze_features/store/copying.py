@@ -528,7 +528,11 @@ def _push(
             if not is_needed:
                 target.remove(name)
         for name, path in extra.items():
-            target.put(name, path, hash_of(path))
+            mark = hash_of(path)
+            if not target.has(name, mark):
+                target.put(name, path, mark)
+                n_sent += 1
+                n_bytes += mark.n_bytes
         # If another store has taken its place meanwhile, the files may be of both.
         data = store.store_json()
         if there is None or is_replaced:

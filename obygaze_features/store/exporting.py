@@ -121,7 +121,8 @@ class Exported:
 
     def __str__(self) -> str:
         size = count(self.n_clips, self.unit)
-        return f"{self.path}: {size}, {', '.join(self.arrays)}"
+        file = self.path / EXPORTED_TABLE if self.format == "parquet" else self.path
+        return f"{file}: {size}, {', '.join(self.arrays)}"
 
     @property
     def notes(self) -> list[str]:

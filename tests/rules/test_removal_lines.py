@@ -55,6 +55,12 @@ OURS = {
         "training-clips.csv": TABLE,
         "code/mine.py": "",
     },
+    "pages/ours": {
+        "index.html": "",
+        "page.css": "",
+        "page.js": "",
+        "data.js": 'const EXPORTED = {"clips": ["lake-1"]}\n',
+    },
 }
 ADDED = ("notes.txt", "scores.csv", "thesis/notes.txt", "tables/notes.txt", ".notes")
 
