@@ -58,6 +58,7 @@ from obygaze_features.store.describing import describe, describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.finding import (
+    BY_IDS,
     FROM_STORE,
     NO_SEAL,
     ORIGINAL,
@@ -972,7 +973,7 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         root / "sent" / "model": "",
         root / "sent" / "run": "",
         root / "sent" / "run-on-others": FROM_STORE,
-        root / "sent" / "page": NO_SEAL,
+        root / "sent" / "page": BY_IDS,
         root / "scores" / "scores.csv": NO_SEAL,
         root / "annotated": "",
         root / "annotated-rows": "",
