@@ -1099,8 +1099,14 @@ def test_windows_of_the_film_of_a_withdrawn_clip_are_to_be_looked_at(
             "windows of its film, some of which may show it: look at it)"
         )
     made = subset(
-        stores / "clips", without=["lake"], reason="asked", workspace=workspace
+        stores / "clips",
+        without=["lake"],
+        reason="asked",
+        author="Ada L.",
+        workspace=workspace,
     )
+    assert "a store that you pulled from elsewhere is pulled again" in str(made)
     command_of = {copy.path.name: copy.command for copy in made.copies}
     for name in ("cut", "cut-npz", "cut-hdf5"):
         assert "--without lake" in command_of[name]
+        assert command_of[name].endswith("--reason asked --author 'Ada L.'")
