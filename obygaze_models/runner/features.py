@@ -39,7 +39,6 @@ ALL_PADDING = "failed: all frames are padding"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
 NOT_COMMON = "left out: another store has no features of it"
 SHOWN_MISSING = 3  # of the clips without features, in one line
-SHOWN_REASONS = 3  # of their reasons
 CHOSEN = "chosen"  # the name of the store that training films choose
 # Frames and tokens above it are read from the store in each pass.
 LARGE_BYTES = 2_000_000_000

@@ -38,12 +38,7 @@ from obygaze_models.protocols.schedule import (
     unit_of,
 )
 from obygaze_models.protocols.schema import Question
-from obygaze_models.runner.features import (
-    CHOSEN,
-    NOT_COMMON,
-    SHOWN_MISSING,
-    SHOWN_REASONS,
-)
+from obygaze_models.runner.features import CHOSEN, NOT_COMMON, SHOWN_MISSING
 from obygaze_models.runner.results import (
     LEAST_CLIPS,
     LEAST_FILMS,
@@ -60,6 +55,7 @@ OF_FILMS = ("film_prior", "neighbour")
 # Baselines that see no video.
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
+SHOWN_REASONS = 3  # of clips without features, in one line
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
 MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers

@@ -477,9 +477,14 @@ def _asked_clips(
     trained_films = set()
     if model.clips is not None:
         trained_videos = model.clips.film_of_video.keys()
-        for film, hashes in videos_of_films(films.values(), store).items():
+        asked_films = [films[clip] for clip in ids]
+        for film, hashes in videos_of_films(asked_films, store).items():
             if not trained_videos.isdisjoint(hashes):
                 trained_films.add(film)
+        for clip, identity in identities.items():
+            # The manifest may have another name for the film than the store.
+            if identity.video in trained_videos:
+                trained_films.add(films[clip])
     for clip, identity in identities.items():
         found = model.clips.find(clip, identity) if model.clips else None
         # Another data set may have the ids of training clips for clips of other films.

@@ -28,6 +28,7 @@ from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store import Row, Store
+from obygaze_features.store.identity import videos_of_clips
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run
@@ -274,3 +275,21 @@ def test_a_film_that_trained_is_seen_whatever_its_name_is_elsewhere(
             assert sorted(found.renamed) == sorted(of_training)
     finally:
         shutil.rmtree(folder)
+
+
+def test_a_segment_has_the_video_of_the_windows_of_its_film(tmp_path: Path) -> None:
+    """Of windows of several files, nobody knows which is that of the segment."""
+    rows = []
+    for film, second, video in (
+        ("a", 0, "1"),
+        ("a", 1, "1"),
+        ("b", 0, "2"),
+        ("b", 1, "3"),
+    ):
+        row = Row(f"{film}:{second:06d}", film, video_bytes=7, video_hash=16 * video)
+        rows.append(row)
+    times = np.array([0.0, 1.0, 0.0, 1.0])
+    values = {"clip": np.ones((4, 3), np.float32), "start_s": times, "end_s": times + 1}
+    store = made_store(tmp_path / "windows", rows, values)
+    segments = [Clip(f"{film}-1", film, start_s=0.0, end_s=2.0) for film in "abc"]
+    assert videos_of_clips(segments, store) == [16 * "1", "", ""]
