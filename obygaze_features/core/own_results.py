@@ -13,6 +13,10 @@ from obygaze_features.core.leftovers import read_hidden
 
 # Longer than the header of any table, and than what is before or after the data of any file.
 _MARK_BYTES = 10_000_000
+# What an exported page of films has; its data begin so.
+PAGE_DATA = "data.js"
+PAGE_FILES = ("index.html", "page.css", "page.js", PAGE_DATA)
+PAGE_DATA_START = b"const EXPORTED = "
 # What a report writes into the folder of its run.
 _REPORT = r"report\.html|tables/[^/]+\.(csv|tex)|figures/[^/]+\.(svg|png|pdf)"
 
@@ -99,6 +103,14 @@ def made_by_obygaze(document: Path) -> bool:
     )
 
 
+def _not_a_page(folder: Path) -> str:
+    data = folder / PAGE_DATA
+    if not (data.is_file() and data.read_bytes().startswith(PAGE_DATA_START)):
+        return f"it has no {PAGE_DATA} of an exported page"
+    added = added_to(folder, PAGE_FILES)
+    return f"it also holds {added!r}" if added else ""
+
+
 def check_name(path: Path) -> Path:
     """Return the path without links; an error for the current folder and those above it."""
     resolved = Path(os.path.realpath(path))
@@ -147,4 +159,5 @@ def check_file(path: Path, expected: OwnFolder) -> None:
 
 
 RUN = OwnFolder.described("run", "run.json", _REPORT)
+PAGE = OwnFolder("exported page", _not_a_page)
 MODEL = OwnFolder.described("model", "model.json")

@@ -132,6 +132,8 @@ class Workspace:
         if is_url(name):
             return name
         name = system.typed_path(name)
+        if name == ".":
+            return str(Path.cwd())
         if not self._is_bare(name):
             return name
         folder = self.folder("stores") / name

@@ -12,9 +12,11 @@ from obygaze_features.manifest.model import Clip, Manifest, own_columns, unannot
 
 # What `manifest project` writes of the mark that made a level: how much of a clip it covers.
 OF_PROJECTION = ("overlap_frames", "clip_frames")
-# The columns of predictions: what a model says of a clip is no label.
+# The columns of predictions and of `search`: what a model says of a clip is no label.
 BASIS = "basis"
-OF_PREDICTIONS = re.compile(r"(basis|decision|score)$|(p|score|margin|contribution):")
+OF_PREDICTIONS = re.compile(
+    r"(basis|decision|score|cosine)$|(p|score|margin|contribution):"
+)
 # The words of a column of yes and no; the first of them is positive.
 YES_AND_NO = (("yes", "no"), ("true", "false"), ("1", "0"))
 MOST_WORDS = 12  # of a column that becomes a task for each word

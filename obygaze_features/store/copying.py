@@ -18,6 +18,7 @@ from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.console import Progress, Quiet, few, human, listed
 from obygaze_features.core.errors import (
     AlreadyThere,
+    Corrupt,
     FixUsage,
     Mismatch,
     NotFound,
@@ -298,6 +299,14 @@ def _pull(
                 where=error.where,
                 hint="the same command again; it goes on where it was stopped",
             ) from error
+        except Corrupt as error:
+            begun = pulled_name(target, store.seal)
+            if begun.is_dir() and error.hint is None:
+                error.hint = (
+                    "the same command again, when the source is whole; or remove what was copied:"
+                    f" rm -r {shlex.quote(str(begun))}"
+                )
+            raise
         except (FileNotFoundError, FileExistsError, Mismatch, AlreadyThere) as error:
             finish_waiting(target)
             is_damaged = older is not None and older.seal == store.seal
@@ -528,7 +537,11 @@ def _push(
             if not is_needed:
                 target.remove(name)
         for name, path in extra.items():
-            target.put(name, path, hash_of(path))
+            mark = hash_of(path)
+            if not target.has(name, mark):
+                target.put(name, path, mark)
+                n_sent += 1
+                n_bytes += mark.n_bytes
         # If another store has taken its place meanwhile, the files may be of both.
         data = store.store_json()
         if there is None or is_replaced:

@@ -39,6 +39,7 @@ MOST_RUN_BYTES = 2**24
 CLIP_ID = ROW_COLUMNS.index("clip_id")
 MOVIE_ID = ROW_COLUMNS.index("movie_id")
 STATUS = ROW_COLUMNS.index("status")
+VIDEO_HASH = ROW_COLUMNS.index("video_hash")
 # What decoders raise over bytes that are not what they should be.
 DAMAGE = (
     ValueError,

@@ -121,7 +121,8 @@ class Exported:
 
     def __str__(self) -> str:
         size = count(self.n_clips, self.unit)
-        return f"{self.path}: {size}, {', '.join(self.arrays)}"
+        file = self.path / EXPORTED_TABLE if self.format == "parquet" else self.path
+        return f"{file}: {size}, {', '.join(self.arrays)}"
 
     @property
     def notes(self) -> list[str]:
@@ -471,7 +472,8 @@ def write_hdf5(job: Export, path: Path) -> None:
     _check_keys(job.rows, job.store.location)
     _check_space(job, path)
     is_single = len(job.arrays) == 1
-    with h5py.File(path, "w", track_order=True) as out:
+    # This form has checksums of everything but values, which HDF5 1.10 and later read.
+    with h5py.File(path, "w", track_order=True, libver=("v110", "v110")) as out:
         out.attrs[ORIGIN_KEY] = json.dumps(job.origin())
         if not is_single:
             for row in job.rows:
@@ -480,9 +482,20 @@ def write_hdf5(job: Export, path: Path) -> None:
             vectors = chain.from_iterable(job.pieces(array))
             for row, values in zip(job.rows, vectors, strict=True):
                 if is_single:
-                    _write_facts(out.create_dataset(row.clip_id, data=values), row)
+                    _write_facts(_write_values(out, row.clip_id, values), row)
                 else:
-                    out[row.clip_id].create_dataset(array.name, data=values)
+                    _write_values(out[row.clip_id], array.name, values)
+
+
+def _write_values(group: Any, name: str, values: Any) -> Any:
+    """Write a data set with a checksum; one number is beside its name, where all has one."""
+    import h5py
+
+    if np.ndim(values):
+        return group.create_dataset(name, data=values, fletcher32=True)
+    in_header = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    in_header.set_layout(h5py.h5d.COMPACT)
+    return group.create_dataset(name, data=values, dcpl=in_header)
 
 
 def _write_facts(node: Any, row: Row) -> None:
@@ -540,6 +553,7 @@ def write_features_table(job: Export, path: Path) -> list[str]:
         compression="zstd",
         use_dictionary=[FILM_KEY, "level", "concepts.list.element"],
         write_page_index=True,
+        write_page_checksum=True,
     ) as writer:
         for first in range(0, len(job.rows), n_rows_of_group):
             piece = slice(first, first + n_rows_of_group)

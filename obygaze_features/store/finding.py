@@ -18,7 +18,7 @@ import msgspec
 from obygaze_features.core import own_results
 from obygaze_features.core.errors import ObygazeError, ObygazeWarning
 from obygaze_features.core.leftovers import hidden_of
-from obygaze_features.core.own_results import added_to, made_by_obygaze
+from obygaze_features.core.own_results import PAGE_DATA, added_to, made_by_obygaze
 from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.same_clip import (
     OTHER,
@@ -44,7 +44,6 @@ from obygaze_features.store.layout import (
 )
 from obygaze_features.store.named_clips import (
     EXPORT_ENDINGS,
-    PAGE_DATA,
     clips_in_export,
     clips_in_page,
     clips_in_table,
@@ -87,6 +86,10 @@ FROM_STORE = "computed from a store that had them: look at it"
 NOT_LOOKED_INTO = (
     "archives (.zip, .tar) are not looked into, nor are models and runs that were pushed or copied"
     " elsewhere, and a table of scores does not name its model: look at yours"
+)
+OF_ANOTHER_PLACE = (
+    "a store that you pulled from elsewhere is pulled again instead, where its owner has withdrawn"
+    " them, too: obygaze store pull ADDRESS refuses a copy that was changed here"
 )
 _LOOKED_AT_FIRST = (OTHERS, UNREADABLE, WINDOWS, ORIGINAL, NO_SEAL, FROM_STORE)
 # By what is known of its clips, the surest first; None is said of windows of a film.
@@ -143,6 +146,8 @@ def text_of_copies(copies: Sequence[Copy]) -> list[str]:
     if not copies:
         return []
     lines = [f"  {copy}" for copy in copies]
+    if any(copy.withdrawal for copy in copies):
+        lines.append(OF_ANOTHER_PLACE)
     return ["the withdrawn features are still in:", *lines, NOT_LOOKED_INTO]
 
 
@@ -170,6 +175,8 @@ def _copies(
 ) -> list[Copy]:
     """Return what `find_copies` returns."""
     withdrawals = Withdrawals.of([store]).by(changes)
+    authors = {change.author for change in changes}
+    author = authors.pop() if len(authors) == 1 else ""
     home = Path(store.location)
     copies = []
     seen = {home.resolve()}
@@ -197,7 +204,7 @@ def _copies(
             if kind != STORE:
                 others.append((path, kind))
                 continue
-            copy = _copy_of_store(path, withdrawals)
+            copy = _copy_of_store(path, withdrawals, author)
             seals |= _seals_before(path, withdrawals)
             if copy is None:
                 seals_without_clips.add(seal_at(path))
@@ -278,12 +285,15 @@ def _is_store(folder: Path) -> bool:
 # --- Stores ---
 
 
-def _copy_of_store(path: Path, withdrawals: Withdrawals) -> Copy | None:
-    """Return a store, or one that is being made, if it has features of withdrawn clips."""
+def _copy_of_store(path: Path, withdrawals: Withdrawals, author: str) -> Copy | None:
+    """Return a store, or one that is being made, if it has features of withdrawn clips.
+
+    The author is who withdrew them; "" if it is not known.
+    """
     kind = EARLIER if BEFORE in path.name else STORE
     if (path / STORE_JSON).is_file():
         with suppress(ObygazeError, OSError):
-            return _copy_of_finished(open_store(path), path, kind, withdrawals)
+            return _copy_of_finished(open_store(path), path, kind, withdrawals, author)
     # It is not finished, or damaged: what its table names, it may have.
     tables = [path / name for name in _TABLES if (path / name).is_file()]
     if not tables:
@@ -327,7 +337,7 @@ def _holds_more(path: Path) -> bool:
 
 
 def _copy_of_finished(
-    store: Store, path: Path, kind: str, withdrawals: Withdrawals
+    store: Store, path: Path, kind: str, withdrawals: Withdrawals, author: str
 ) -> Copy | None:
     names_of_reason: dict[str, dict[str, None]] = {}
     has_same_ids = False
@@ -361,7 +371,9 @@ def _copy_of_finished(
         words = ["obygaze", "store", "subset", f"{path.parent}/{path.name}"]
         for name in names:
             words += ["--without", name]
-        lines.append(shlex.join([*words, "--reason", reason or "withdrawn"]))
+        words += ["--reason", reason or "withdrawn"]
+        words += ["--author", author] if author else []
+        lines.append(shlex.join(words))
     return Copy(path, kind, " && ".join(lines))
 
 
@@ -416,12 +428,14 @@ def _table_of_export(path: Path) -> Path:
 
 
 def _says_who_wrote_it(path: Path, kind: str) -> bool:
-    """Return whether obygaze wrote all of a file or folder; tables and pages never say it."""
+    """Return whether obygaze wrote all of a file or folder; tables never say it."""
     if kind == EXPORT:
         is_ours = read_origin(_table_of_export(path)) is not None
         return is_ours and not added_to(path, (EXPORTED_TABLE, CARD))
     if kind == RUN:
         return not own_results.RUN.refusal(path)
+    if kind == PAGE:
+        return not own_results.PAGE.refusal(path)
     return kind == MODEL and not own_results.MODEL.refusal(path)
 
 

@@ -17,7 +17,7 @@ from obygaze_features.manifest.same_clip import (
     known_film,
 )
 from obygaze_features.manifest.times import times_of_films
-from obygaze_features.store.decoding import OK_CODE, Rows
+from obygaze_features.store.decoding import MOVIE_ID, OK_CODE, VIDEO_HASH, Rows
 from obygaze_features.store.layout import TIMES_OF_WINDOWS
 from obygaze_features.store.records import (
     WITHOUT_MANIFEST,
@@ -98,6 +98,18 @@ def identities_of_rows(rows: Rows, store: "Store") -> list[Identity]:
     return identities
 
 
+def videos_of_films(films: Iterable[str], store: "Store") -> dict[str, set[str]]:
+    """Return the hashes of the videos of each film, as far as a store knows them."""
+    table = store.table
+    known_films = table.films.runs_of_film.keys() & set(films)
+    columns = table.columns(table.films.rows_of(known_films))
+    videos: dict[str, set[str]] = {}
+    for film, video in zip(columns[MOVIE_ID], columns[VIDEO_HASH], strict=True):
+        if video:
+            videos.setdefault(film, set()).add(video)
+    return videos
+
+
 class Matched(NamedTuple):
     """The rows of clips of a manifest.
 
@@ -149,6 +161,21 @@ def _rows_and_ids(clips: Sequence[Clip], table: RowTable) -> tuple[Rows, list[st
             if rows[place] >= 0:
                 ids[place] = clip_id
     return rows, ids
+
+
+def videos_of_clips(clips: Sequence[Clip], store: "Store") -> list[str]:
+    """Return the hash of the video of each clip; "" where a store does not know it.
+
+    That of a segment, which has no row, is that of the windows of its film.
+    """
+    videos_of_film = videos_of_films([clip.movie_id for clip in clips], store)
+    in_store = identities_of(match(clips, store).ids, store)
+    videos = []
+    for clip, identity in zip(clips, in_store, strict=True):
+        of_film = videos_of_film.get(clip.movie_id, set())
+        is_one_file = len(of_film) == 1
+        videos.append(next(iter(of_film)) if is_one_file else identity.video)
+    return videos
 
 
 def replaced_videos(clips: Iterable[Clip], folder: str, table: RowTable) -> list[str]:

@@ -16,6 +16,7 @@ import numpy as np
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.lazy import need
+from obygaze_features.core.own_results import PAGE_DATA
 from obygaze_features.core.tables import header_of, read_table
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.own_labels import OF_PREDICTIONS
@@ -35,7 +36,6 @@ from obygaze_features.store.importing.reader import (
 )
 
 EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
-PAGE_DATA = "data.js"
 # A longer list of texts is no list of ids of this machine.
 _MOST_TEXT_BYTES = 2**30
 _TEXT_OF_JSON = re.compile(r'"(?:[^"\\]|\\.)*"')

@@ -13,7 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
+from obygaze_features.core.errors import (
+    FixInput,
+    NotFound,
+    ObygazeWarning,
+    UnknownName,
+)
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.manifest.expression import (
     NUMBER,
@@ -422,8 +427,22 @@ def _expressions(name: str, task: Task, table: ClipTable) -> list[Expression]:
             expression = parse(
                 text, columns=columns, vocabulary=known, where=where, of_empty=None
             )
+            _require_columns(expression, "" if text == name else where, table)
             parsed.append(expression)
     return parsed
+
+
+def _require_columns(expression: Expression, key: str, table: ClipTable) -> None:
+    """Raise an error that names an expression, and its key if it has one, for unknown columns."""
+    try:
+        for column in expression.compared:
+            table.clips[0].values(column)
+    except UnknownName as error:
+        error.where = key or expression.text
+        if key:
+            change = shlex.quote(f"{key}=EXPRESSION")
+            error.hint = f"--set {change}, with {error.hint}"
+        raise
 
 
 def columns_of_task(name: str, task: Task, table: ClipTable) -> list[str]:

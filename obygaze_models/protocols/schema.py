@@ -80,6 +80,15 @@ class Task:
     row: str = ""
     series: str = ""
 
+    def in_words(self, name: str) -> str:
+        """Return the title; without one, the expressions; "" where the name says all."""
+        if self.title:
+            return self.title
+        words = self.positive
+        if self.negative:
+            words = f"{words}, against {self.negative}"
+        return "" if words == name else words
+
 
 @dataclass(frozen=True)
 class Splits:

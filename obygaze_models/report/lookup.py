@@ -17,6 +17,7 @@ from obygaze_features.manifest.vocabulary import film_title
 from obygaze_features.store import open_store
 from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.protocols.schedule import Pair
+from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.labels import RunLabels, labels_since
 from obygaze_models.runner.rows import ResultRow
@@ -175,10 +176,11 @@ class ReportRun(Run):
         return f"{name} ({store})" if store and len(self.stores) > 1 else name
 
     def task_name(self, pair: Pair) -> str:
-        """Return the name of a pair of tasks with the title of the tested one."""
+        """Return the name of a pair of tasks with the title or expressions of the tested one."""
         name = pair_name(*pair)
-        title = self.protocol["tasks"].get(pair[1], {}).get("title", "")
-        return f"{name}: {title}" if title else name
+        task = Task(**self.protocol["tasks"].get(pair[1], {}))
+        words = task.in_words(pair[1])
+        return f"{name}: {words}" if words else name
 
     @cached_property
     def labels(self) -> RunLabels:

@@ -255,7 +255,9 @@ def train(
         watch=progress_bars(progress, "steps"),
     )
     # The licences on its card, or the last bits of another processor, may have changed.
-    fit_final(inputs, finished, model_folder, force=force or is_repeated)
+    (store,) = named_stores.values()
+    replaces = force or is_repeated
+    fit_final(inputs, finished, model_folder, store=store, force=replaces)
     return Trained(finished, load_folder(model_folder))
 
 

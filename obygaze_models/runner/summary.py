@@ -55,6 +55,7 @@ OF_FILMS = ("film_prior", "neighbour")
 # Baselines that see no video.
 BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
+SHOWN_REASONS = 3  # of clips without features, in one line
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
 MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers
@@ -1236,8 +1237,12 @@ def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:
         reason, is_like, other = reason.partition(MEANT)
         reasons_of_clips.append(reason)
         named.append(f"{clip}{is_like}{other}")
-    common = Counter(reasons_of_clips).most_common(3)
-    reasons = ", ".join(f"{n} {reason}" for reason, n in common)
+    by_reason = Counter(reasons_of_clips).most_common()
+    counts = [f"{n} {reason}" for reason, n in by_reason[:SHOWN_REASONS]]
+    n_others = sum(n for _, n in by_reason[SHOWN_REASONS:])
+    if n_others:
+        counts.append(f"{n_others} for other reasons")
+    reasons = ", ".join(counts)
     n_clips = run.about["manifest"]["n_clips"]
     return (
         f"{len(missing)} of {n_clips} {counted_as(run)}s have no features in {store} and are left"

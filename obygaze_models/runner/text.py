@@ -9,6 +9,7 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
+from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.summary import (
     CellRows,
@@ -125,14 +126,15 @@ def _have_other_clips(cells: Sequence[CellRows]) -> bool:
 
 
 def _titles_of_tasks(cells: Sequence[CellRows], run: Run) -> list[str]:
-    """Return the line with the words of each task, if the tasks have titles."""
+    """Return the line with the words of each task, if their names do not say all."""
     words = []
     trained = [cell.facts["train"] for cell in cells]
     tested = [cell.facts["test"] for cell in cells]
     for name in dict.fromkeys(trained + tested):
-        task = run.protocol["tasks"].get(name, {})
-        if task.get("title"):
-            words.append(f"{name}: {task['title']}")
+        task = Task(**run.protocol["tasks"].get(name, {}))
+        in_words = task.in_words(name)
+        if in_words:
+            words.append(f"{name}: {in_words}")
     return ["; ".join(words)] if words else []
 
 

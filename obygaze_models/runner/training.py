@@ -26,6 +26,7 @@ from obygaze_features.manifest.model import Manifest, unannotated_id
 from obygaze_features.manifest.same_clip import Times, clips_of_rows
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
+from obygaze_features.store.identity import videos_of_clips
 from obygaze_features.store.joining import joined_parts, part_names
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
@@ -244,22 +245,30 @@ def _concept_task(concept: str) -> Task:
     )
 
 
-def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) -> Path:
+def fit_final(
+    inputs: Inputs,
+    run: Run,
+    folder: Path,
+    *,
+    store: Store | None = None,
+    force: bool = False,
+) -> Path:
     """Fit the model of a training protocol as in its run, but on every clip of its task; save it.
 
     Args:
         inputs: The inputs of the run, of one model and one task.
         run: The finished run, which has the metrics and the chosen settings.
         folder: The folder of the model, which is returned; its name is the name of the model.
+        store: The store of the features, which may know the hashes of the videos.
         force: Replace a model that is there.
     """
     protocol = inputs.protocol
-    (store,) = store_runs(inputs)
-    features = store.vectors.features
+    (store_run,) = store_runs(inputs)
+    features = store_run.vectors.features
     table = inputs.table
     (name,) = protocol.model_names
     models = [cell for cell in cells_of(run) if cell.is_model]
-    of_concepts = store.vectors
+    of_concepts = store_run.vectors
     if name == CAV:
         # A concept that is no task has no metrics, and no vector.
         of_tasks = replace(table, concept_names=tuple(protocol.tasks))
@@ -288,14 +297,14 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
         chosen = _most_chosen(protocol.models[name], models, task)
         settled = {**protocol.models[name].settings, **chosen}
         settings = for_task(kind, settled, task)
-        rows, fitted = _fit_every_clip(store, Model(kind, settings), task)
+        rows, fitted = _fit_every_clip(store_run, Model(kind, settings), task)
         estimator = fitted.estimator
         part_scaling = fitted.part_scaling
         found_on = fitted.found_on
         names = ["negative", "positive"]
         asked = protocol.tasks[task]
         if asked != load_protocol("honest").tasks.get(task):
-            names = class_names(task, asked, store.labels[task], table)
+            names = class_names(task, asked, store_run.labels[task], table)
         name_of_code = dict(zip(("0", "1"), names, strict=True))
         classes = [
             name_of_code.get(str(code), str(code)) for code in estimator.classes_
@@ -334,6 +343,10 @@ def fit_final(inputs: Inputs, run: Run, folder: Path, *, force: bool = False) ->
             span = span_in_film(clip) or span
         places.append((clip.movie_id, *span))
     clips = replace(clips, places=tuple(places))
+    if store is not None:
+        videos = videos_of_clips(list(clip_of.values()), store)
+        if any(videos):
+            clips = replace(clips, videos=tuple(videos))
     X = features.of(rows)
     return save_model(
         estimator,
@@ -400,6 +413,10 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
         f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
         f" intervals are {100 * CONFIDENCE:g} % ones, over {run.units}."
     ]
+    task = protocol.tasks.get(facts["task"], Task())
+    words = task.in_words(facts["task"])
+    if words:
+        notes.append(f"The task {facts['task']} is: {words}.")
     # Who receives the model does not have the run, which says what guessing has.
     notes += [sentence_of(run, cell, cells) for cell in models]
     has_interval = [any(map(cell.has_interval, RANKING_METRICS)) for cell in models]

@@ -41,6 +41,7 @@ from obygaze_models.models.common import Floats
 MODEL_SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
 PLACE = ("movie_id", "start_s", "end_s")  # columns of it
+VIDEO = "video_hash"  # a column of it, where the hash of some clip is known
 # Film, start and end of a clip in seconds; "" and None if they are not known.
 Place = tuple[str, float | None, float | None]
 
@@ -159,18 +160,22 @@ class TrainingClips:
 
     `scores` maps a column of `Predicted.columns()`, such as `p:positive`, to one number per clip;
     NaN where no fold tested the clip. `places` are the film, the start and the end of each clip;
-    without any, as in models that were saved before, only the ids are known.
+    without any, as in models that were saved before, only the ids are known. `videos` are the
+    hashes of their videos, "" where it is not known; none, where no hash is known.
     """
 
     clip_ids: tuple[str, ...]
     scores: Mapping[str, Floats] = field(default_factory=dict)
     places: tuple[Place, ...] = ()
+    videos: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.row_of) != len(self.clip_ids):
             raise FixInput("the training clips contain a clip twice")
         if self.places and len(self.places) != len(self.clip_ids):
             raise FixInput(f"expected a film and times for each of {len(self)} clips")
+        if self.videos and len(self.videos) != len(self.places):
+            raise FixInput(f"expected a film and a hash for each of {len(self)} clips")
         for column, values in self.scores.items():
             if np.shape(values) != (len(self.clip_ids),):
                 raise FixInput(
@@ -197,7 +202,7 @@ class TrainingClips:
         if row is None:
             return None
         trained = self.identities[row]._replace(clip_id=clip.clip_id)
-        return row, compare_clips(trained, clip)
+        return row, compare_clips(trained, self.with_trained_film(clip))
 
     def in_the_same_places(self, clips: Mapping[str, Identity]) -> list[str]:
         """Return the clips of other ids with the film and the times of a training clip.
@@ -206,7 +211,8 @@ class TrainingClips:
         """
         names = list(clips)
         rows = []
-        for clip in (*self.identities, *clips.values()):
+        asked = map(self.with_trained_film, clips.values())
+        for clip in (*self.identities, *asked):
             rows.append(clip._replace(in_film=clip.any_times))
         found = []
         for of_one_clip in rows_of_clips(rows):
@@ -216,17 +222,39 @@ class TrainingClips:
 
     def n_overlapping(self, clips: Iterable[Identity]) -> int:
         """Return how many clips have time in common with a training clip of their film."""
-        return n_overlapping(clips, self.identities)
+        asked = map(self.with_trained_film, clips)
+        return n_overlapping(asked, self.identities)
+
+    def with_trained_film(self, clip: Identity) -> Identity:
+        """Return a clip with the film that the training has for the same video.
+
+        A film that is the same file may have another name elsewhere.
+        """
+        film = self.film_of_video.get(clip.video)
+        return clip._replace(movie_id=film) if film else clip
+
+    @cached_property
+    def film_of_video(self) -> dict[str, str]:
+        """The film of each video of which the hash is known; "" if the film is not known."""
+        films = {}
+        for clip in self.identities:
+            if clip.video:
+                films[clip.video] = clip.movie_id
+        return films
 
     @cached_property
     def identities(self) -> list[Identity]:
         """What is known of each clip."""
         places: Sequence[Place] = self.places or [("", None, None)] * len(self)
+        videos = self.videos or [""] * len(self)
         identities = []
-        for clip_id, (film, *times) in zip(self.clip_ids, places, strict=True):
-            start_s, end_s = times
-            in_either = None if times == [None, None] else (start_s, end_s)
-            identities.append(Identity(clip_id, known_film(film), in_either=in_either))
+        for clip_id, place, video in zip(self.clip_ids, places, videos, strict=True):
+            film, start_s, end_s = place
+            times = (start_s, end_s)
+            in_either = None if times == (None, None) else times
+            identities.append(
+                Identity(clip_id, known_film(film), in_either=in_either, video=video)
+            )
         return identities
 
     @cached_property
@@ -238,12 +266,15 @@ class TrainingClips:
         return has_score
 
     def to_csv(self) -> bytes:
-        """Return the table as CSV: clip, film, times, scores; an empty cell is not known."""
+        """Return the table as CSV: clip, film, times, hash, scores; "" is not known."""
         names = ["clip_id"]
         columns: list[Sequence[Any]] = [self.clip_ids]
         if self.places:
             names += PLACE
             columns += zip(*self.places, strict=True)
+        if self.videos:
+            names.append(VIDEO)
+            columns.append(self.videos)
         for name, values in self.scores.items():
             names.append(name)
             columns.append(json_values(values))
@@ -310,12 +341,15 @@ def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
     if tuple(header[1 : 1 + len(PLACE)]) == PLACE:
         films, starts, ends = (columns.pop(name) for name in PLACE)
         places = [*zip(films, map(_number, starts), map(_number, ends), strict=True)]
+    videos: Sequence[str] = ()
+    if places and VIDEO in columns:
+        videos = columns.pop(VIDEO)
     scores = {}
     for name, cells in columns.items():
         # None becomes NaN.
         numbers = [_number(cell) for cell in cells]
         scores[name] = np.array(numbers, dtype=np.float64)
-    return TrainingClips(clip_ids, scores, tuple(places))
+    return TrainingClips(clip_ids, scores, tuple(places), tuple(videos))
 
 
 def _number(cell: str) -> float | None:

@@ -28,7 +28,12 @@ from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, unannotated_id
 from obygaze_features.manifest.same_clip import Identity, of_any_row
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.identity import identities_of, replaced_videos
+from obygaze_features.store.identity import (
+    identities_of,
+    replaced_videos,
+    videos_of_clips,
+    videos_of_films,
+)
 from obygaze_features.store.records import UNKNOWN_FILM
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.models.registry import RESIDUAL
@@ -423,7 +428,8 @@ class _AskedClips:
         identities: What is known of each clip that has features, by the store and by the manifest
             that names it.
         film_of: The film of each of them; a store without a manifest has guesses.
-        trained_films: The films of all training clips that the store has.
+        trained_films: The films of all training clips that the store has, and those of which it
+            has the same videos under other names.
         is_of_training: Whether the store is the one that the model was trained on.
     """
 
@@ -449,7 +455,10 @@ def _asked_clips(
     films = {clip_id: clip.movie_id for clip_id, clip in of_manifest.items()}
     ids = [str(clip) for clip in matrix.clip_ids]
     if model.info.features.rule:
-        identities = {clip: Identity.of_clip(of_manifest[clip]) for clip in films}
+        identities = {}
+        videos = videos_of_clips(list(of_manifest.values()), store)
+        for clip, video in zip(of_manifest, videos, strict=True):
+            identities[clip] = Identity.of_clip(of_manifest[clip])._replace(video=video)
     else:
         of_store = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
         films = {**dict(of_store), **films}
@@ -466,6 +475,16 @@ def _asked_clips(
         if model.clips is not None:
             identities |= _about_training_clips(model.clips, identities, store)
     trained_films = set()
+    if model.clips is not None:
+        trained_videos = model.clips.film_of_video.keys()
+        asked_films = [films[clip] for clip in ids]
+        for film, hashes in videos_of_films(asked_films, store).items():
+            if not trained_videos.isdisjoint(hashes):
+                trained_films.add(film)
+        for clip, identity in identities.items():
+            # The manifest may have another name for the film than the store.
+            if identity.video in trained_videos:
+                trained_films.add(films[clip])
     for clip, identity in identities.items():
         found = model.clips.find(clip, identity) if model.clips else None
         # Another data set may have the ids of training clips for clips of other films.

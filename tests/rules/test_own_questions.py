@@ -24,7 +24,7 @@ from support.experiments import store_of
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.reliability import audit_reliability
 from obygaze.films.sampling import values_of_films
-from obygaze_features.core.errors import FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import FixInput, FixUsage, NotFound, UnknownName
 from obygaze_features.core.parts import Part
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.expression import parse, plain_value, with_quotes
@@ -425,8 +425,11 @@ def test_what_is_printed_and_asked_of_a_task_is_not_said_of_another_of_its_name(
             assert not found.paper
             # The title stood in tables, and on the card of a kept model.
             assert found.tasks["a"].title == ""
+            # In its place stands what is asked now.
+            asked_now = found.tasks["a"].in_words("a")
+            assert asked_now.replace(" ", "") == "mood==fear"
     typed = load_protocol(ours, ["tasks.a.title=afraid", "tasks.a.positive=mood==fear"])
-    assert typed.tasks["a"].title == "afraid"
+    assert typed.tasks["a"].in_words("a") == "afraid"
     in_folds = load_protocol(ours, ["tasks.a.folds=by-film", "splits.kind=published"])
     assert in_folds.tasks["a"].title == "happy against sad"
     assert load_protocol(ours, ["tasks.b.positive=mood == fear"], ["a", "b"]).paper
@@ -777,3 +780,23 @@ def test_a_value_of_a_new_column_is_lost_by_an_error_only(
         assert column in CLIP_COLUMNS or clip_id == "x"
         return
     assert made[clip_id].values(column) == ("S",)
+
+
+@given(
+    side=st.sampled_from(("positive", "negative")),
+    column=st.sampled_from(("gene", "Gêne", "how much", "mod")),
+)
+def test_a_column_of_a_task_that_clips_do_not_have_is_named_with_its_task(
+    side: str, column: str
+) -> None:
+    expressions = {"positive": "mood == joy", "negative": "mood == fear"}
+    expressions[side] = f'mood == no or "{column}" >= 3.5'
+    clips = tuple(
+        Clip(f"c-{mood}", "m", extra={"mood": mood}) for mood in ("joy", "fear")
+    )
+    manifest = Manifest("m", Header("m"), clips, ("mood",))
+    with pytest.raises(UnknownName) as caught:
+        task_labels("mine", Task(**expressions), clip_table(manifest, Data()))
+    assert caught.value.message.startswith(f"no column {column!r}")
+    assert caught.value.where == f"tasks.mine.{side}"
+    assert f"--set tasks.mine.{side}=EXPRESSION, with one of " in caught.value.hint

@@ -20,6 +20,7 @@ from support.stores import made_store
 import obygaze as og
 from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.extraction.search import search
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.store import Row, open_store
 from obygaze_features.store.changing import merge, subset
@@ -53,6 +54,12 @@ OURS = {
         ),
         "training-clips.csv": TABLE,
         "code/mine.py": "",
+    },
+    "pages/ours": {
+        "index.html": "",
+        "page.css": "",
+        "page.js": "",
+        "data.js": 'const EXPORTED = {"clips": ["lake-1"]}\n',
     },
 }
 ADDED = ("notes.txt", "scores.csv", "thesis/notes.txt", "tables/notes.txt", ".notes")
@@ -214,3 +221,29 @@ def _write_stores(sent: Path, here: Workspace) -> None:
         store_of(place, FILMS, X, without=others)
     pull(sent, stores / "theirs", workspace=here)
     merge([stores / "theirs", stores / "ours"], stores / "both", workspace=here)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    folder=st.sampled_from((".", "deep/er")),
+    ending=st.sampled_from((".csv", ".xlsx")),
+    has_withdrawn=st.booleans(),
+)
+def test_a_table_of_a_search_is_listed_where_it_names_a_withdrawn_clip(
+    folder: str, ending: str, has_withdrawn: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        place = root / "stores" / "films"
+        values = {"clip": np.ones((3, 4), np.float32)}
+        rows = [Row(f"{film}-1", film) for film in ("lake", "pier", "quay")]
+        made_store(place, rows, values)
+        table = root / folder / f"found{ending}"
+        table.parent.mkdir(parents=True, exist_ok=True)
+        like = "lake-1" if has_withdrawn else "pier-1"
+        found = search(place, like=like, top=1, out=table, workspace=root)
+        is_named = "lake" in {hit.movie_id for hit in found}
+        made = subset(
+            place, without=["lake"], reason="asked", workspace=Workspace(root)
+        )
+        assert (table in {copy.path for copy in made.copies}) is is_named

@@ -22,10 +22,13 @@ from hypothesis import strategies as st
 from support.experiments import films, planted
 from support.joined_stores import joined_stores
 from support.seeds import amount
+from support.stores import made_store
 
 from obygaze_features.core.errors import ObygazeWarning
-from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import Store
+from obygaze_features.core.files import sha256_bytes
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.store import Row, Store
+from obygaze_features.store.identity import videos_of_clips
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run
@@ -186,3 +189,107 @@ def test_a_kept_model_answers_once_for_each_clip_and_as_fitted(drawn: Drawn) -> 
                     check_answers(drawn, run, model, found)
     finally:
         shutil.rmtree(folder)
+
+
+@settings(
+    max_examples=amount(10, 40),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(
+    is_film_a_file=st.booleans(),
+    trained=st.sets(st.sampled_from(range(8)), min_size=4, max_size=6),
+    has_times=st.booleans(),
+    order=st.permutations(range(8)),
+    by_manifest=st.booleans(),
+)
+def test_a_film_that_trained_is_seen_whatever_its_name_is_elsewhere(
+    is_film_a_file: bool,
+    trained: set[int],
+    has_times: bool,
+    order: list[int],
+    by_manifest: bool,
+) -> None:
+    """Another laboratory has the same files, with other names of films and of clips."""
+    clips = films(8, 10, seed=7, runs_on=0.3)
+    film_ids = sorted({clip.movie_id for clip in clips})
+    trained_films = {film_ids[number] for number in trained}
+    other_name = {
+        film: f"film-{number}" for film, number in zip(film_ids, order, strict=True)
+    }
+    X = planted(clips, width=14, strength=1.0, seed=3)
+
+    def file_of(clip: Clip) -> str:
+        file = clip.movie_id if is_film_a_file else clip.clip_id
+        return sha256_bytes(file.encode())[:16]
+
+    def times_of(clip: Clip) -> dict[str, float | None]:
+        if not has_times:
+            return {"start_s": None, "end_s": None}
+        return {"start_s": clip.start_s, "end_s": clip.end_s}
+
+    ours, theirs, rows, other_rows, trained_rows = [], [], [], [], []
+    for number, clip in enumerate(clips):
+        clip = replace(clip, video=None, **times_of(clip))
+        other = replace(clip, clip_id=f"x{number}", movie_id=other_name[clip.movie_id])
+        theirs.append(other)
+        row = Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
+        row = row._replace(video_bytes=1000, video_hash=file_of(clip))
+        other_rows.append(row._replace(clip_id=other.clip_id, movie_id=other.movie_id))
+        if clip.movie_id in trained_films:
+            ours.append(clip)
+            rows.append(row)
+            trained_rows.append(number)
+    manifest = Manifest("ours", clips.header, tuple(ours))
+    other_manifest = Manifest("theirs", clips.header, tuple(theirs))
+    folder = Path(tempfile.mkdtemp())
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ObygazeWarning)
+            values = {"clip": X[trained_rows].astype(np.float32)}
+            stores = {"seen": made_store(folder / "ours", rows, values)}
+            of_others = {"clip": X.astype(np.float32)}
+            elsewhere = made_store(folder / "theirs", other_rows, of_others)
+            protocol = training_protocol("ridge", "ENHN_S", manifest, QUICK, stores)
+            inputs = gather(protocol, manifest, "made-up", stores)
+            run = run_protocol(inputs, folder / "run", n_jobs=1)
+            saved = fit_final(inputs, run, folder / "kept", store=stores["seen"])
+            named = other_manifest if by_manifest else None
+            found = predict(load_model(saved), elsewhere, manifest=named)
+        film_of = {clip.clip_id: clip.movie_id for clip in theirs}
+        seen = {other_name[film] for film in trained_films}
+        for clip_id, basis in zip(found.clip_ids, found.basis, strict=True):
+            expected = "film-seen" if film_of[clip_id] in seen else "unseen"
+            assert basis == expected
+        model = load_model(saved)
+        assert model.clips is not None
+        if has_times or not is_film_a_file:
+            # The same part of the same file is the same clip.
+            names = [clip.clip_id for clip in theirs if clip.movie_id in seen]
+            in_training = set(model.clips.clip_ids)
+            of_training = []
+            for clip, other in zip(clips, theirs, strict=True):
+                if clip.clip_id in in_training:
+                    of_training.append(other.clip_id)
+            assert set(of_training) <= set(names)
+            assert sorted(found.renamed) == sorted(of_training)
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_segment_has_the_video_of_the_windows_of_its_film(tmp_path: Path) -> None:
+    """Of windows of several files, nobody knows which is that of the segment."""
+    rows = []
+    for film, second, video in (
+        ("a", 0, "1"),
+        ("a", 1, "1"),
+        ("b", 0, "2"),
+        ("b", 1, "3"),
+    ):
+        row = Row(f"{film}:{second:06d}", film, video_bytes=7, video_hash=16 * video)
+        rows.append(row)
+    times = np.array([0.0, 1.0, 0.0, 1.0])
+    values = {"clip": np.ones((4, 3), np.float32), "start_s": times, "end_s": times + 1}
+    store = made_store(tmp_path / "windows", rows, values)
+    segments = [Clip(f"{film}-1", film, start_s=0.0, end_s=2.0) for film in "abc"]
+    assert videos_of_clips(segments, store) == [16 * "1", "", ""]

@@ -20,7 +20,7 @@ from support.store_servers import web_server
 from support.stores import a_recipe
 from support.written_stores import ArraySource, check_all, files_of
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.store.card import Terms, edits_of, read_terms
 from obygaze_features.store.changing import subset
 from obygaze_features.store.copying import pull, push
@@ -166,6 +166,47 @@ def test_an_export_comes_back_whole(
     data: st.DataObject,
 ) -> None:
     check_trip(tmp_path_factory.mktemp("trip"), format, drawn, data)
+
+
+@settings(max_examples=amount(40, 400), deadline=None)
+@given(seed=st.integers(0, 10**6), n_arrays=st.integers(1, 2), data=st.data())
+def test_a_changed_byte_of_an_export_changes_no_number(
+    tmp_path_factory: pytest.TempPathFactory,
+    format: Any,
+    seed: int,
+    n_arrays: int,
+    data: st.DataObject,
+) -> None:
+    """It is refused, or a clip is said to have failed, or the byte says nothing of a number."""
+    folder = tmp_path_factory.mktemp("changed")
+    rng = np.random.default_rng(seed)
+    rows = [Row(f"c{number}", "film", status=OK) for number in range(5)]
+    shapes = {"clip": (40,), "share": ()}
+    arrays, values = [], {}
+    for name in list(shapes)[:n_arrays]:
+        arrays.append(Array.of(name, "float32", shapes[name]))
+        values[name] = rng.normal(size=(5, *shapes[name])).astype("float32")
+    drawn = Drawn(rows, arrays, values, Terms("", ""))
+    target = folder / FORMATS[format]
+    export_features(drawn.write(folder / "store"), target, format)
+    file = next(target.rglob("*.parquet")) if target.is_dir() else target
+    content = bytearray(file.read_bytes())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    file.write_bytes(content)
+    try:
+        imported = import_features(format, target, folder / "again")
+    except ObygazeError:
+        return
+    again = open_store(folder / "again")
+    there = {array.name for array in again.record.arrays}
+    for row in again.rows:
+        if row.clip_id in imported.failed or not row.is_ok:
+            continue
+        number = int(row.clip_id.removeprefix("c"))
+        for name in there & values.keys():
+            (found,) = again.matrix(name, clips=[row.clip_id]).values
+            assert np.array_equal(found, values[name][number])
 
 
 def check_trip(folder: Path, format: Any, drawn: Drawn, data: st.DataObject) -> None:

@@ -13,10 +13,13 @@ from typing import Any
 from obygaze.films.page.routes import SCRIPTS
 from obygaze.films.page.site import Site
 from obygaze_features.core.files import json_values, write_then_rename
-from obygaze_features.core.own_results import OwnFolder, check_folder
+from obygaze_features.core.own_results import (
+    PAGE,
+    PAGE_DATA,
+    PAGE_DATA_START,
+    check_folder,
+)
 
-FILES = ("index.html", "page.css", "page.js", "data.js")
-DATA_START = b"const EXPORTED = "
 MODULE = '<script type="module" src="main.js"></script>'
 JOINED = '<script src="data.js" defer></script>\n<script src="page.js" defer></script>'
 _NAMED = re.compile(r'^import (\{[^}]*\}) from "\./(\w+)\.js";$', re.MULTILINE)
@@ -48,13 +51,13 @@ def export_page(site: Site, folder: Path) -> None:
     texts = {"index.html": page, "page.css": _text_of("page.css"), "page.js": joined()}
 
     def check() -> None:
-        check_folder(folder, EXPORT, force=True)
+        check_folder(folder, PAGE, force=True)
 
     with write_then_rename(folder, check) as draft:
         draft.mkdir()
         for name, text in texts.items():
             (draft / name).write_bytes(text.encode("utf-8"))
-        (draft / "data.js").write_bytes(DATA_START + data + b"\n")
+        (draft / PAGE_DATA).write_bytes(PAGE_DATA_START + data + b"\n")
 
 
 def joined() -> str:
@@ -73,14 +76,3 @@ def joined() -> str:
 
 def _text_of(name: str) -> str:
     return files(__package__).joinpath("static", name).read_text("utf-8")
-
-
-def _not_exported(folder: Path) -> str:
-    data = folder / "data.js"
-    if not (data.is_file() and data.read_bytes().startswith(DATA_START)):
-        return "it has no data.js of an exported page"
-    added = sorted({path.name for path in folder.iterdir()} - {*FILES})
-    return f"it also holds {added[0]!r}" if added else ""
-
-
-EXPORT = OwnFolder("exported page", _not_exported)

@@ -107,7 +107,7 @@ class _Table:
         first_rows = [0]
         schemas = []
         for file in files:
-            with _damage(file), self.parquet.ParquetFile(file) as opened:
+            with _damage(file), self.opened(file) as opened:
                 schemas.append(opened.schema_arrow)
                 metadata = opened.metadata
                 for number in range(metadata.num_row_groups):
@@ -136,6 +136,10 @@ class _Table:
             raise FixInput(
                 f"several columns have the name {repeated[0]!r}", where=str(path)
             )
+
+    def opened(self, file: Path) -> Any:
+        """Return an open file, whose checksums are compared where it has some."""
+        return self.parquet.ParquetFile(file, page_checksum_verification=True)
 
     @property
     def n_rows(self) -> int:
@@ -169,7 +173,7 @@ class _Table:
     def group(self, number: int, name: str) -> Any:
         """Return a column of a group of rows."""
         file, number_in_file = self.groups[number]
-        with _damage(file), self.parquet.ParquetFile(file) as opened:
+        with _damage(file), self.opened(file) as opened:
             # Where what is said of a column is damaged, only reading it is an error: what asks for
             # its facts would end the process.
             next(opened.iter_batches(1, [number_in_file], [name]), None)

@@ -33,6 +33,10 @@ def test_a_manifest_by_name_or_by_either_path(name, path):
 def test_what_is_no_name(name):
     with pytest.raises(FixUsage):
         Workspace(Path("W")).manifest(name)
+    if name == ".":
+        # The folder of a store is one, also for who stands in it.
+        assert Workspace(Path("W")).store(name) == str(Path.cwd())
+        return
     with pytest.raises(FixUsage):
         Workspace(Path("W")).store(name)
 

@@ -58,6 +58,7 @@ from obygaze_features.store.describing import describe, describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
 from obygaze_features.store.finding import (
+    BY_IDS,
     FROM_STORE,
     NO_SEAL,
     ORIGINAL,
@@ -972,7 +973,7 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         root / "sent" / "model": "",
         root / "sent" / "run": "",
         root / "sent" / "run-on-others": FROM_STORE,
-        root / "sent" / "page": NO_SEAL,
+        root / "sent" / "page": BY_IDS,
         root / "scores" / "scores.csv": NO_SEAL,
         root / "annotated": "",
         root / "annotated-rows": "",
@@ -1098,8 +1099,14 @@ def test_windows_of_the_film_of_a_withdrawn_clip_are_to_be_looked_at(
             "windows of its film, some of which may show it: look at it)"
         )
     made = subset(
-        stores / "clips", without=["lake"], reason="asked", workspace=workspace
+        stores / "clips",
+        without=["lake"],
+        reason="asked",
+        author="Ada L.",
+        workspace=workspace,
     )
+    assert "a store that you pulled from elsewhere is pulled again" in str(made)
     command_of = {copy.path.name: copy.command for copy in made.copies}
     for name in ("cut", "cut-npz", "cut-hdf5"):
         assert "--without lake" in command_of[name]
+        assert command_of[name].endswith("--reason asked --author 'Ada L.'")

@@ -97,8 +97,12 @@ def test_a_flipped_bit_and_another_store_are_refused(store: Path, home: Path) ->
             if path.endswith("tokens/c.1.0.0.0")
             else body
         )
-        with pytest.raises(Corrupt, match="not the file that store"):
+        with pytest.raises(Corrupt, match="not the file that store") as caught:
             pull(f"{server.url}/films", home / "copy")
+        # What an interrupted pull goes on with is named, with the line that removes it.
+        (left,) = home.iterdir()
+        assert caught.value.hint is not None
+        assert caught.value.hint.endswith(f"rm -r {left}")
         server.fault = None
         with pytest.raises(Mismatch, match="another store is expected"):
             pull(f"{server.url}/films", home / "copy", expect="0" * 64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from obygaze_models.runner.summary import (
     cells_of,
     films_above,
     many_fits,
+    missing_features,
     rare_concepts_text,
     short,
     skipped_folds,
@@ -665,3 +667,17 @@ def test_what_a_store_lacks_is_its_own_number_whatever_others_lack(
     for name, facts in stores_lacking_clips(run).items():
         found[name] = set(facts["missing"])
     assert found == {f"s{n}": own for n, own in enumerate(lacking) if own}
+
+
+@given(st.dictionaries(st.integers(0, 60), st.sampled_from("abcdef"), min_size=1))
+def test_the_reasons_in_a_line_add_up_to_the_clips_without_features(
+    reason_of_clip: dict[int, str],
+) -> None:
+    with TemporaryDirectory() as folder:
+        run = run_of(Path(folder), [fit("ridge")], rows("ridge", GOOD))
+        missing = {f"c{clip}": reason for clip, reason in reason_of_clip.items()}
+        said = missing_features(run, "s", {"missing": missing})
+    in_brackets = said.partition("(")[2].partition(")")[0]
+    counts = [int(part.split()[0]) for part in in_brackets.split(", ")]
+    assert said.startswith(f"{sum(counts)} of ")
+    assert sum(counts) == len(missing)
