@@ -217,8 +217,8 @@ def _what_joins(
     if recipe is None:
         return (
             f"for each part of {model.info.features.backbone!r} a store of the clips of {name}: one"
-            f" that is called{IMPORTED} is imported with the same --backbone, each other one is"
-            " extracted; then obygaze store join with these stores"
+            f" that is called{IMPORTED} is imported with its name as that of the backbone, each"
+            " other one is extracted; then join these stores (obygaze store join --help)"
         )
     to_extract: dict[str, None] = {}
     others: dict[str, None] = {}
