@@ -52,6 +52,7 @@ from obygaze_features.manifest.same_clip import (
     clips_of_rows,
     overlaps_of_annotators,
     require_a_row_for_each,
+    respelled_ids,
 )
 
 Floats = NDArray[np.float64]
@@ -254,12 +255,15 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
     if view != "raw":
         title += f", {view_words(view)}"
     if len(annotators) > 1 and len(rows) == len(clips):
+        of_passages = (
+            f"of passages with other times, levels: {_way_to_agree(manifest)}; concepts:"
+            f" obygaze manifest project {shlex.quote(manifest.name)} --every 10 --each-annotator"
+            " -o each.csv, then obygaze manifest import csv each.csv -o each"
+        )
         raise FixInput(
             "no clip has answers of two annotators",
             where=title,
-            hint=f"for levels of passages with other times, {_way_to_agree(manifest)}; for concepts,"
-            f" obygaze manifest project {shlex.quote(manifest.name)} --every 10 --each-annotator"
-            " -o each.csv, then obygaze manifest import csv each.csv -o each",
+            hint=respelled_ids(clips) or of_passages,
         )
     everyone = dict.fromkeys(annotators, "")
     table = [{**everyone, **cells} for cells in rows]

@@ -13,7 +13,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.core.tables import number_of_cell
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.manifest.same_clip import (
     Identity,
     compare_clips,
@@ -159,26 +159,33 @@ def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any
     """Return the scores of a table, with the basis of each; it does not say what was annotated."""
     column = score_column(table.columns, table.path)
     kind, _, name = column.partition(":")
+    scored = {}
+    for _, _, row in table.clips:
+        if number_of_cell(row[column]) is not None:
+            scored[row["clip_id"]] = row
     scores = {}
-    for clip, _, row in table.clips:
-        score = number_of_cell(row[column])
-        if score is None:
+    for clip in manifest:
+        # The row of an annotator has a score of its own, or that of the clip.
+        scored_row = scored.get(clip.clip_id) or scored.get(unannotated_id(clip))
+        if scored_row is None:
             continue
-        # Rows of several annotators about a clip have a score each.
-        shown = manifest.by_id.get(row["clip_id"], clip)
-        scores[shown.clip_id] = {
+        score = float(scored_row[column])
+        scores[clip.clip_id] = {
             "score": score,
             "low": score,
             "high": score,
             "fits": 1,
-            "positive": row["decision"] == name,
-            "basis": row["basis"],
+            "positive": scored_row["decision"] == name,
+            "basis": scored_row["basis"],
         }
-    n_of_basis = Counter(score["basis"] for score in scores.values())
+    n_of_basis = Counter(row["basis"] for row in scored.values())
     counts = ", ".join(f"{n} {basis}" for basis, n in n_of_basis.items())
-    text = f"Scores of a saved model, by basis: {counts}."
+    text = f"Scores of a saved model, by basis: {counts or 'none'}."
     if OUT_OF_FOLD in n_of_basis:
         text += f" Those that are {OUT_OF_FOLD} are of fits without the clip."
+    n_missing = len(table.clips) - len(scored)
+    if n_missing:
+        text += f" Clips of the table without a score: {n_missing}."
     others = {row["decision"] for _, _, row in table.clips} - {name}
     return {
         "text": text,
@@ -194,7 +201,7 @@ def _ranking_text(run: Run, cell: CellRows, rows: str) -> str:
     metric = compared_metric(run)
     if not cell.is_ranked(metric):
         return ranks_nothing(label_of(cell.model), cell)
-    films = count(cell.n_films, "film")
+    films = count(cell.n_films, run.unit)
     value = value_text(cell, metric)
     ranked = f"the {cell.n_clips} test {rows} of {films}"
     return f"It ranks {ranked} with {metric_name(metric)} {value}."

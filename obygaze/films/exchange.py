@@ -95,7 +95,7 @@ _KEPT = (
     *("clip_id", "movie_id", "start_s", "end_s", *FILM_TIMES, "level", "concepts"),
     *(*EXTRA, "when", "mark"),
 )
-MOST_LETTERS = 24  # of the name of a class in a subtitle
+MOST_LETTERS = 28  # of the name of a class or concept in a subtitle
 _SCORE = re.compile(r"score|cosine|p:.*|score:.*")
 Marked = tuple[str, str, str, tuple[str, ...], str]
 

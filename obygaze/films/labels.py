@@ -97,15 +97,15 @@ class ProjectedLabels:
             )
             command += f" --mapping {mapping}"
         notes = [f"wrote {self.output}", summary, f"{command} -o NAME"]
-        if self.each_annotator:
-            notes.append(
-                "the file has a row for each annotator: of the imported manifest, obygaze audit"
-                " reliability NAME --column concepts=CONCEPT compares what they marked"
-            )
-        elif len(projection.by_annotator) > 1:
-            notes.append(
-                "the file has the merged levels alone; --each-annotator writes a row for each"
-            )
+        if len(projection.by_annotator) > 1:
+            note = "the file has the merged levels alone; --each-annotator writes a row for each"
+            if self.each_annotator:
+                note = (
+                    "the file has a row for each annotator, with the concepts of the segments of"
+                    " the clip's level: of the imported manifest, obygaze audit reliability NAME"
+                    " --column concepts=CONCEPT compares them"
+                )
+            notes.append(note)
         if self.without_rate:
             films = few(self.without_rate, 5)
             notes.append(f"without times, the frame rate is not known: {films}")
@@ -130,7 +130,8 @@ def project_segments(
 
     SEGMENTS is a CSV with movie_id, annotator, start_frame, end_frame (inclusive), level and
     concepts (joined with '|'), or a manifest that has these columns. The highest level of the
-    segments that each cover the threshold's share of a clip is the clip's level.
+    segments that each cover the threshold's share of a clip is the clip's level, and the concepts
+    of the segments of this level are the clip's: those of lower levels are not.
 
     Where none covers that share, the clip is EN if the annotator has seen four fifths of it, else
     it has no label. Segments with the level `watched`, here or in SEGMENTS.watched.csv, say what
@@ -155,6 +156,12 @@ def project_segments(
     """
     share = as_threshold(threshold)
     projected = project_tables(segments, clips, every, fps, share, workspace)
+    if each_annotator and any(span.first_row for span in projected.spans):
+        raise FixUsage(
+            "--each-annotator needs clips in one row each, and some have several rows",
+            where=str(clips),
+            hint="a table with one row for each clip, or --every 10",
+        )
     path = None
     if output is not None:
         path = Path(output)

@@ -200,9 +200,9 @@ def read_table(
     Cells are separated as a line `sep=;` before the header says, else by the sign with which the
     header has most of the required columns, else by the one with which most lines have equally
     many cells: Excel writes semicolons where the comma is the decimal mark. Empty lines are
-    skipped, and blanks around the names of columns. Where no comma separates cells, a column of
-    numbers with decimal commas, in a sheet also of texts, has points. A table that is `is_strict` is one of obygaze: UTF-8,
-    without empty lines.
+    skipped, and blanks around the names of columns. Where no comma separates cells, as in a sheet,
+    a column of numbers with decimal commas has points. A table that is `is_strict` is one of
+    obygaze: UTF-8, without empty lines.
 
     Violations go into `violations` where it is given, so that the caller can add those of the
     values and raise all of them together; without it they are raised here. `content` names what

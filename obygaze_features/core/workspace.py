@@ -117,9 +117,9 @@ class Workspace:
         check_new_name(path, path.stem)
         return path
 
-    def unused_manifest(self, name: str) -> str:
-        """Return a name that no manifest has: this one, or with a number."""
-        taken = self.names("manifests")
+    def unused_name(self, kind: str, name: str) -> str:
+        """Return a name that nothing of this kind has: the name itself, or with a number."""
+        taken = self.names(kind)
         unused = name
         number = 1
         while unused in taken:

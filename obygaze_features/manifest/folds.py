@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze_features.core.console import table
+from obygaze_features.core.console import count, plural, table
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.manifest.io import (
     manifest_path,
@@ -54,7 +54,7 @@ def leave_one_film_out(manifest: Manifest) -> Folds:
 
 def _films_of(manifest: Manifest, n_folds: int) -> list[str]:
     """Return the film of each clip; an error where these make no folds."""
-    _check_folds(n_folds, len(manifest.films), "films", FixUsage)
+    _check_folds(n_folds, len(manifest.films), "film", FixUsage)
     films = [clip.movie_id for clip in manifest]
     require_films(films, manifest.name)
     return films
@@ -145,7 +145,7 @@ def stratified_folds(strata: ArrayLike, n_folds: int, *, seed: int) -> IntArray:
     the sizes of the folds equal.
     """
     labels = np.asarray(strata)
-    _check_folds(n_folds, labels.size, "clips")
+    _check_folds(n_folds, labels.size, "clip")
     rng = np.random.default_rng(seed)
     shuffled = [rng.permutation(np.flatnonzero(labels == s)) for s in np.unique(labels)]
     folds = np.empty(labels.size, dtype=np.intp)
@@ -154,15 +154,21 @@ def stratified_folds(strata: ArrayLike, n_folds: int, *, seed: int) -> IntArray:
 
 
 def grouped_folds(
-    groups: ArrayLike, strata: ArrayLike, n_folds: int, *, seed: int
+    groups: ArrayLike,
+    strata: ArrayLike,
+    n_folds: int,
+    *,
+    seed: int,
+    unit: str = "film",
 ) -> IntArray:
     """Return folds of whole films, as equal as films allow in size and in each stratum.
 
+    Errors call them by `unit`, as whole groups of films may stand in their place.
     Films are dealt largest first, then moved and swapped as long as that helps, from a few
     shuffled starts; the best result is returned.
     """
     names, codes = np.unique(np.asarray(groups), return_inverse=True)
-    _check_folds(n_folds, names.size, "films")
+    _check_folds(n_folds, names.size, unit)
     loads = _loads(codes, np.asarray(strata), names.size)
     rng = np.random.default_rng(seed)
     deals = [
@@ -176,22 +182,23 @@ def grouped_folds(
     return _in_order(best)[codes]
 
 
-def folds_by_group(groups: ArrayLike) -> IntArray:
+def folds_by_group(groups: ArrayLike, unit: str = "film") -> IntArray:
     """Return one fold for each film, in the order of their names: leave one film out."""
     names, codes = np.unique(np.asarray(groups), return_inverse=True)
-    _check_folds(2, names.size, "films")
+    _check_folds(2, names.size, unit)
     return codes.astype(np.intp)
 
 
 def _check_folds(
-    n_folds: int, n: int, units: str, error: type[FixInput] | type[FixUsage] = FixInput
+    n_folds: int, n: int, unit: str, error: type[FixInput] | type[FixUsage] = FixInput
 ) -> None:
     """Raise an error unless there are at least two folds, and one clip or film for each."""
     if 2 <= n_folds <= n:
         return
-    available = f"1 {units.removesuffix('s')}" if n == 1 else f"{n} {units}"
-    hint = f"from 2 to {n} folds" if n >= 2 else f"folds need at least two {units}"
-    raise error(f"cannot make {n_folds} folds of {available}", hint=hint)
+    hint = (
+        f"from 2 to {n} folds" if n >= 2 else f"folds need at least two {plural(unit)}"
+    )
+    raise error(f"cannot make {n_folds} folds of {count(n, unit)}", hint=hint)
 
 
 def _loads(

@@ -359,9 +359,9 @@ def respelled_ids(clips: Sequence[Clip]) -> str:
     if not pairs:
         return ""
     return (
-        f"{len(pairs)} clips of one annotator have ids that differ from those of another only in"
-        f" capitals, signs or zeros, such as {pairs[0]}, and count as different clips: if they are"
-        " the same, import a table with the ids of the other"
+        f"ids of annotators that differ only in capitals, signs or zeros, such as {pairs[0]}"
+        f" ({len(pairs)} in all), count as different clips: if they are the same, import the"
+        " tables again with one spelling"
     )
 
 

@@ -878,8 +878,8 @@ def _common_windows(stores: Sequence[Store]) -> Mapping[str, Any]:
     for store in stores[1:]:
         if store.recipe.windows != windows:
             raise Mismatch(
-                f"this store has other rows than {stores[0].location}: films that were cut"
-                " otherwise, or clips",
+                f"the recipes of this store and of {stores[0].location} do not say that both have"
+                " clips, or windows that were cut in the same way",
                 where=store.location,
                 hint="stores of one manifest: obygaze extract run MANIFEST -b BACKBONE -b BACKBONE",
             )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, ObygazeWarning
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.manifest.expression import (
     NUMBER,
@@ -196,9 +196,12 @@ class ClipTable:
 
     def column(self, name: str) -> Words:
         """Return a column of the manifest as text, each value in its plain form."""
-        return np.array(
-            ["|".join(clip.plain_values(name)) for clip in self.clips], dtype=np.str_
-        )
+        try:
+            cells = ["|".join(clip.plain_values(name)) for clip in self.clips]
+        except NotFound as error:
+            error.where = self.name  # no clip has it
+            raise
+        return np.array(cells, dtype=np.str_)
 
     def fold(self, name: str) -> IntArray:
         """Return a published fold column as numbers; -1 for clips without a fold."""
@@ -551,7 +554,8 @@ def _meaning(task: Task, value: int) -> str:
 def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> str:
     """Return a sentence on rows that are about fewer clips, and on rows that contradict another.
 
-    It is "" where each row is about a clip of its own, and overlaps no other annotator's.
+    `labels` are those of the rows that are tested. It is "" where each row is about a clip of its
+    own, and overlaps no other annotator's.
     """
     overlaps = overlaps_of_annotators(table.clips)
     sentences = [f"{overlaps}."] if overlaps else []

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import listed
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
@@ -28,7 +28,7 @@ from obygaze_features.manifest.folds import (
 )
 from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_features.manifest.own_labels import spellings_of
-from obygaze_features.manifest.same_clip import require_films
+from obygaze_features.manifest.same_clip import known_film, require_films
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
@@ -50,6 +50,8 @@ LEAVES_OUT_GROUPS = (
     "to leave out whole groups of films, such as those of a director: --set splits.kind=nested"
     " --set splits.column=director, with the column that has the group"
 )
+# Reports call a group by its column, and these are something else there.
+OWN_WORDS = ("film", "clip", "row")
 OF_FOLDS = (NOT_TESTED, ONE_CLASS, NOT_TRAINED)  # reasons that any model has
 
 
@@ -144,8 +146,9 @@ def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
     by_clip = split_kind(splits.kind).by_clip
     if not by_clip:
         require_films(groups.tolist(), clips.table.name)
+    unit = unit_of(splits.kind, splits.column)
     if not splits.folds:
-        return _in_turn(clips, train, folds_by_group(groups))
+        return _in_turn(clips, train, folds_by_group(groups, unit))
     levels = clips.table.levels
     strata = levels if np.any(levels != "") else clips.labels[train].astype(np.str_)
     # Films that are never tested are one more fold.
@@ -159,7 +162,7 @@ def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
         drawn = stratified_folds(of_clips, splits.folds, seed=splits.seed)[number]
     else:
         of_groups = groups[tested], strata[tested]
-        drawn = grouped_folds(*of_groups, splits.folds, seed=splits.seed)
+        drawn = grouped_folds(*of_groups, splits.folds, seed=splits.seed, unit=unit)
     folds[tested] = drawn
     return _in_turn(clips, train, folds)
 
@@ -353,25 +356,38 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
     column = group_column(splits.kind, splits.column)
     if column == FILM_COLUMN:
         return table
+    if column.casefold() in OWN_WORDS:
+        raise FixInput(
+            f"splits.column needs a column of another name than {column}: reports call a group by"
+            f" the name of its column, and a {column.casefold()} is something else there",
+            where=table.name,
+            hint="give the column another name in the table, and import it again",
+        )
     table = replace(table, group_column=column)
+    filled_in = (
+        f"obygaze manifest join {shlex.quote(table.name)} FILMS.csv --force, where FILMS.csv has"
+        f" movie_id and {column} of all films"
+    )
     groups_of_film: dict[str, set[str]] = {}
     for film, group in zip(table.films.tolist(), table.groups.tolist(), strict=True):
         groups_of_film.setdefault(film, set()).add(group)
     for film, groups in groups_of_film.items():
         if len(groups) > 1 or "|" in "".join(groups):
-            named = listed([*map(repr, sorted(groups))])
+            named = few([*map(repr, sorted(groups))], 3)
             raise FixInput(
                 f"the film {film!r} has {named} in the column {column}, and splits.column needs one"
                 " group for all clips of a film",
                 where=table.name,
+                hint=filled_in,
             )
-        if groups == {""}:
-            where = shlex.quote(f'data.where={quoted_word(column)} != ""')
+        (group,) = groups
+        if not known_film(group):
+            where = f"data.where={quoted_word(column)} != {quoted_word(group)}"
             raise FixInput(
-                f"the film {film!r} has no value in the column {column}, so its {column} may be"
-                " any other",
+                f"the film {film!r} has {group or 'no value'} in the column {column}, so its"
+                f" {column} may be any other",
                 where=table.name,
-                hint=f"fill in the column, or leave out such films with --set {where}",
+                hint=f"{filled_in}; or leave out such films with --set {shlex.quote(where)}",
             )
     for spellings in spellings_of(np.unique(table.groups).tolist()):
         raise FixInput(

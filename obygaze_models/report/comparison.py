@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from obygaze_features.core.console import MISSING, count, few, listed, plural
+from obygaze_features.core.console import MISSING, count, digits_of, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.written_tables import Columns, Listing
@@ -53,12 +53,15 @@ from obygaze_models.runner.summary import (
     counted_as,
     has_levels,
     in_sentence,
+    questions_of_models,
     verdict,
 )
 from obygaze_models.runner.tables import ClipNumbers, Run, tested_cells
 
 # What two runs of one experiment share, or what follows from the rest.
 COMPARED = ("protocol", "manifest", "stores", "texts", "versions", "parts")
+# Of a model, a task, a question and a store.
+SAYS_WHICH = ("kind", "title", "text", "location")
 HASH_LETTERS = 12
 MOST_SENTENCES = 6
 IS_THE_SAME = "is the same"
@@ -300,8 +303,10 @@ class ComparedRuns(Listing):
                     yield f"{name}: {metric} of {both} {IS_THE_SAME} {clips}."
                     continue
                 way = "higher" if side.difference > 0 else "lower"
+                apart = abs(side.difference)
+                apart_text = f"{apart:.{digits_of(0.0, apart)}f}"
                 yield (
-                    f"{name}: {metric} of {run} is {abs(side.difference):.2f} {way} than that of "
+                    f"{name}: {metric} of {run} is {apart_text} {way} than that of "
                     f"{self.runs[0]} {clips} ({run} is better: {side.verdict(self.metric)})."
                 )
 
@@ -330,7 +335,7 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         draws = Draws(_evaluation(opened[0].clips, runs[0], chosen))
         tested: list[Tested] = []
         cells: dict[Key, ComparedCell] = {}
-        within_films = len({run.unit for run in runs}) > 1
+        within_films = len({bool(run.group_of_film) for run in runs}) > 1
         for key in _in_order([run.rows for run in opened]):
             cells[key] = _compared_cell(
                 opened, key, chosen, draws, tested, within_films=within_films
@@ -338,8 +343,9 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         add_p_of_all([item for _, item in tested], ())
         for side, item in tested:
             side.difference_p = item.row.get("p_all", math.nan)
-        warnings += _held_out(names, runs, chosen)
-        warnings += _warnings(names, opened, cells, chosen)
+        if within_films:
+            warnings.append(_held_out(names, runs, chosen))
+        warnings += _warnings(names, opened, cells, chosen, within_films=within_films)
         warnings += _nothing_shared(names, opened, [*cells.values()])
         settings = differing_settings(runs)
     noun = counted_as(runs[0])
@@ -354,21 +360,23 @@ def _unit_of(runs: Sequence[Run]) -> str:
     return next((run.unit for run in runs if run.group_of_film), "film")
 
 
-def _held_out(names: Sequence[str], runs: Sequence[Run], metric: str) -> Iterator[str]:
-    """Yield how runs differ in what they hold out, and what that means for their numbers."""
+def _held_out(names: Sequence[str], runs: Sequence[Run], metric: str) -> str:
+    """Return how runs differ in what they hold out, and what that means for their numbers."""
     of_groups = [
         name for name, run in zip(names, runs, strict=True) if run.group_of_film
     ]
-    of_films = [name for name in names if name not in of_groups]
-    if not of_groups or not of_films:
-        return
+    others = [name for name in names if name not in of_groups]
     unit = _unit_of(runs)
-    yield (
-        f"held out are whole {plural(unit)} in {listed(of_groups)}, and single films in"
-        f" {listed(of_films)}, which may train on other films of a tested {unit};"
-        f" {metric_name(metric)} is that within films, and differences are drawn over"
-        f" {plural(unit)}."
+    text = (
+        f"held out are whole {plural(unit)} in {listed(of_groups)}, while {listed(others)} may"
+        f" train on other films of a tested {unit}"
     )
+    if metric in RANKING_METRICS:
+        text += (
+            f"; {metric_name(metric)} is that within films, and differences are drawn over"
+            f" {plural(unit)}"
+        )
+    return f"{text}."
 
 
 def _compared_cell(
@@ -504,6 +512,15 @@ class OpenRun:
             rows[cell.train, cell.test, model, store] = cell
         return rows
 
+    def names_of(self, part: str) -> list[str]:
+        """Return each task, model or store of the models once; without models, of the baselines."""
+        names: dict[str, None] = {}
+        keys = [key for key, cell in self.rows.items() if cell.is_model]
+        for train, test, model, store in keys or self.rows:
+            parts = {"task": pair_name(train, test), "model": model, "store": store}
+            names[parts[part]] = None
+        return [*names]
+
     @cached_property
     def tested(self) -> dict[Key, Cell]:
         """The cells that have predictions; clips are numbered."""
@@ -636,6 +653,8 @@ def _warnings(
     runs: Sequence[OpenRun],
     cells: Mapping[Key, ComparedCell],
     metric: str,
+    *,
+    within_films: bool,
 ) -> Iterator[str]:
     """Yield a warning for each run that tests other clips than the first, or in other folds."""
     first = runs[0].tested
@@ -653,6 +672,8 @@ def _warnings(
             if shared.n_clips < n_in_both:
                 other_classes.append(key)
             of_both = shared.cells
+            if within_films:
+                of_both = [cell.within(run.clips.films) for cell in of_both]
             if of_both and _test_sets(of_both[0]) != _test_sets(of_both[1]):
                 other_folds.append(key)
         n_cells = count(len(in_both), "cell")
@@ -671,8 +692,7 @@ def _warnings(
                 f"All numbers are on the {cells[key].n_clips} {noun}s that all runs test with the "
                 "same class."
             )
-        is_within_films = run.run.unit != runs[0].run.unit
-        if other_folds and metric in RANKING_METRICS and not is_within_films:
+        if other_folds and metric in RANKING_METRICS:
             yield (
                 f"{name} tests clips of {names[0]} in other folds in {len(other_folds)} of "
                 f"{n_cells}: {metric_name(metric)} is computed within folds, so that neither "
@@ -699,17 +719,25 @@ def _nothing_shared(
     for cell in models or cells:
         if sum(side is not None for side in cell.sides) > 1:
             return
-    parts = []
-    for name, run in zip(names, runs, strict=True):
-        tested = dict.fromkeys(cell.test for cell in run.run.cells)
-        tasks = few([*tested]) or "none"
-        parts.append(f"{tasks} on {few(run.run.stores) or 'no store'} in {name}")
-    yield (
-        "no cell is in two of these runs (one train, test and model, and where a run has several"
-        " stores one recipe or name of the store), so nothing is compared; their tasks and stores:"
-        f" {'; '.join(parts)}. obygaze run --store NAME=STORE gives stores of other recipes one"
-        " name."
-    )
+    reasons = {}
+    for part in ("task", "model", "store"):
+        of_runs = [run.names_of(part) for run in runs]
+        if len(set().union(*of_runs)) < sum(map(len, of_runs)):
+            continue
+        named = []
+        for name, of_run in zip(names, of_runs, strict=True):
+            named.append(f"{few(of_run) or 'none'} in {name}")
+        reasons[part] = f"no {part} is in two of them ({'; '.join(named)})"
+    why = listed([*reasons.values()])
+    if not reasons:
+        why = "no task has the same model and store in two of them"
+    warning = f"no cell is in two of these runs, so nothing is compared: {why}."
+    if "store" in reasons:
+        warning += (
+            " Stores are the same if their recipe or their name is: obygaze run --store NAME=STORE"
+            " gives stores of other recipes one name."
+        )
+    yield warning
 
 
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
@@ -730,7 +758,7 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
         for name, model in run.protocol["models"].items():
             if name in trained:
                 models[name] = model
-        report = dict(run.protocol["report"])
+        report = {**run.protocol["report"], "questions": questions_of_models(run)}
         if none_has_concepts:
             del report["concepts"]
         known["manifest"] = {**run.about["manifest"]}
@@ -758,14 +786,9 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
 def _differing(key: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield what is not the same in all of some nested tables, by its keys joined by dots.
 
-    What a run does not have is shown key by key, but for a model, of which the kind says enough.
+    What a run does not have is shown in one line.
     """
     tables = [_as_table(value) for value in values]
-    if not any(table and "kind" in table for table in tables):
-        tables = [
-            {} if value == MISSING else table
-            for value, table in zip(values, tables, strict=True)
-        ]
     known = [table for table in tables if table is not None]
     if len(known) == len(tables):
         seals = {str(table.get("seal", "")) for table in known}
@@ -799,12 +822,16 @@ def _in_order(mappings: Iterable[Mapping[K, Any]]) -> list[K]:
 
 
 def _shown(value: Any) -> str:
+    """Return a value in one line; of a table, what says which it is, else all that it says."""
     if isinstance(value, Mapping):
-        parts = [f"{name} {_shown(item)}" for name, item in value.items()]
-        return str(value.get("kind", ", ".join(parts) or "none"))
+        for key in SAYS_WHICH:
+            if value.get(key):
+                return str(value[key])
+        parts = [f"{name} {_shown(item)}" for name, item in value.items() if item != ""]
+        return ", ".join(parts) or "none"
     if isinstance(value, list):
         return ", ".join(map(_shown, value)) or "none"
-    text = str(value)
+    text = str(value) or MISSING
     if re.fullmatch("[0-9a-f]{64}", text):
         return f"{text[:HASH_LETTERS]}..."
     return text

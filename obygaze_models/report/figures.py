@@ -281,7 +281,7 @@ def _draw_films(
     better: list[tuple[float, float, str]] = []
     others: list[tuple[float, float, str]] = []
     for (film, value), moved in zip(values.items(), steps, strict=True):
-        about = f"{run.film_name(film)}: {short(value)}"
+        about = f"{run.unit_name(film)}: {short(value)}"
         if film in guessed:
             about += f", guess {short(guessed[film])}"
         is_better = film not in guessed or (

@@ -215,6 +215,10 @@ class ReportRun(Run):
         """Return the title of a film: from the manifest or of a published film; else its id."""
         return self._titles.get(film) or film_title(film)
 
+    def unit_name(self, unit: str) -> str:
+        """Return the title of a film, or the name of a group, which may be the id of a film."""
+        return unit if self.group_of_film else self.film_name(unit)
+
 
 def opened_runs(
     runs: Sequence[PathLike | Run | Sequence[PathLike | Run]],

@@ -53,6 +53,7 @@ from obygaze_models.runner.summary import (
     differences_for,
     films_above,
     on_same_clips,
+    questions_of_models,
     short,
     size_text,
     stores_lacking_clips,
@@ -297,8 +298,14 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
     have_other_clips = len({cell.tested for cell in shown}) > 1
     # Without clips that all of them tested, the table is that of the first.
     shown = on_same_clips(run, shown) or shown[:1]
-    headers = [run.unit, "id", f"{counted_as(run)}s", *map(run.label, shown)]
     of_first = shown[0].by_film.get(PREVALENCE.name, {})
+    headers = [run.unit, "id"]
+    names = {film: [run.film_name(film), film] for film in of_first}
+    if run.group_of_film:
+        # A group of films, such as a director, has a name and no id.
+        headers = [run.unit]
+        names = {group: [group] for group in of_first}
+    headers += [f"{counted_as(run)}s", *map(run.label, shown)]
     dash = "A dash: no clips of one of the classes."
     if run.ranking == AP.name:
         dash = (
@@ -313,7 +320,7 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
         for cell in shown:
             of_film = cell.by_film.get(run.ranking, {}).get(film)
             values.append(NumberCell(math.nan if of_film is None else of_film["value"]))
-        rows.append((run.film_name(film), film, row["clips"], *values))
+        rows.append((*names[film], row["clips"], *values))
     return ResultTable(
         "films",
         f"{metric_name(run.ranking)} of each {run.unit}, {pair_name(*pair)}",
@@ -330,15 +337,8 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
 def section_of_questions(run: ReportRun) -> Section:
     """Return the differences that the protocol asks for: its questions, and two training tasks."""
     section = Section("questions", "What the protocol asks")
-    # A question of the protocol about a model that this run was not asked for is none of it.
-    wanted_models = run.protocol["grid"]["models"] or run.protocol["models"]
-    left_out = run.protocol["models"].keys() - set(wanted_models)
-    asked = []
-    for question in run.settings["questions"]:
-        if left_out.isdisjoint((question["first"], question["second"])):
-            asked.append(question)
     rows_of_text: dict[str, list[Cells]] = {}
-    for question in asked:
+    for question in questions_of_models(run):
         of_question = differences_for(run, Question(**question))
         if of_question:
             text = question["text"] or "a question without a text"
@@ -859,8 +859,8 @@ def _table_of_inputs(run: ReportRun) -> ResultTable:
         rows.append(("store", content, facts["seal"]))
     for path, sha256 in about["texts"].items():
         rows.append(("texts", path, sha256))
-    for name, sha256 in about["files"].items():
-        rows.append(("table", name, sha256))
+    for name in run.tables_with_rows:
+        rows.append(("table", name, about["files"][name]))
     for name, version in about["versions"].items():
         rows.append(("version", name, version))
     for kind, packages in about["parts"].items():

@@ -71,7 +71,7 @@ def about_run(
             store.name: {
                 **store.origin,
                 "location": stated_place(store.origin["location"], folder),
-                "n_present": int(store.present.sum()),
+                "n_present": len(inputs.table) - len(store.missing),
                 "missing": dict(store.missing),
             }
             for store in inputs.stores

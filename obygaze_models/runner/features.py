@@ -37,7 +37,6 @@ from obygaze_models.protocols.schema import Data, Protocol
 
 ALL_PADDING = "failed: all frames are padding"
 ZERO = "failed: a vector of zeros cannot be scaled to length 1"
-NOT_COMMON = "left out: another store has no features of it"
 SHOWN_MISSING = 3  # of the clips without features, in one line
 CHOSEN = "chosen"  # the name of the store that training films choose
 # Frames and tokens above it are read from the store in each pass.
@@ -52,8 +51,10 @@ class Features:
         name: The name that results give the store.
         X: The features of the clips that have some: one vector for each clip, or frames or tokens,
             of which padding is NaN. Large frames stay in the store (`StoreRows`).
-        row_of: The row of X of each clip of the table; -1 for a clip without features.
-        missing: Why each of those has none, by its id. Nothing is ever filled in.
+        row_of: The row of X of each clip of the table; -1 for a clip without features. Where
+            training films choose a store, also -1 for a clip that another store lacks.
+        missing: Why each clip without features in this store has none, by its id. Nothing is ever
+            filled in.
         origin: What run.json says about the store.
         copies: The number of its group for each clip of the table whose features another clip has
             too; -1 for others. None if nobody looked.
@@ -91,16 +92,12 @@ class Features:
         )
         return scores[first][group]
 
-    def only(self, stays: BoolArray, clip_ids: Sequence[str]) -> "Features":
-        """Return the features of those clips of the table that another store has too."""
+    def only(self, stays: BoolArray) -> "Features":
+        """Return the features of those clips of the table that other stores have too."""
         clips = np.flatnonzero(self.present & stays)
         row_of = np.full(len(stays), -1, dtype=np.intp)
         row_of[clips] = np.arange(len(clips))
-        reasons = dict(self.missing)
-        for row in np.flatnonzero(self.present & ~stays).tolist():
-            reasons[clip_ids[row]] = NOT_COMMON
-        missing = {clip: reasons[clip] for clip in clip_ids if clip in reasons}
-        return replace(self, X=self.of(clips), row_of=row_of, missing=missing)
+        return replace(self, X=self.of(clips), row_of=row_of)
 
 
 def read_stores(
@@ -448,4 +445,4 @@ def _with_common_clips(
             where=table.name,
             hint="--set fit.choose_store=false",
         )
-    return [store.only(is_common, table.ids) for store in features]
+    return [store.only(is_common) for store in features]

@@ -170,7 +170,7 @@ def gather(
         **table.remarks,
         **_remarks_on_media(table, manifest, stores),
         "unknown films": unknown_films(table),
-        "annotators": rows_of_annotators(labels, table),
+        "annotators": rows_of_annotators(_of_features(labels, features), table),
         "models of concepts": left_out,
         "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
         "without label": without_label,
@@ -203,6 +203,17 @@ def _classes_with_features(
     n_more = len(counts) - 3
     more = f"; {n_more} more tasks or stores lack some, too" if n_more > 0 else ""
     return f"{', '.join(counts[:3])}{more}." if counts else ""
+
+
+def _of_features(labels: Labels, features: Sequence[Features]) -> Labels:
+    """Return the classes of the clips that a store has features of, as only these are tested."""
+    if not features:
+        return labels
+    is_present = np.any([store.present for store in features], axis=0)
+    return {
+        task: np.where(is_present, of_task, np.int8(-1))
+        for task, of_task in labels.items()
+    }
 
 
 def _shares_left_out(
@@ -371,7 +382,8 @@ def _check_parts_alone(
             raise FixUsage(
                 f"{joined} has the array {part.array} of {title}, and the store {of_part[0]} is"
                 f" read by its array {arrays[0]}",
-                hint=f"--set features.{of_part[0]}.array={part.array}",
+                hint=f"--store NAME={shlex.quote(stores[of_part[0]].location)} --set"
+                f" features.NAME.array={part.array}, with a NAME that has no dot",
             )
 
 

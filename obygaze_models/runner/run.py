@@ -206,8 +206,8 @@ def _check_learning_films(stores: Sequence[StoreRun]) -> None:
             splits = store.protocol.splits
             units = plural(unit_of(splits.kind, splits.column))
             raise FixUsage(
-                f"report.learning_films has {wanted}, but no fold trains on more than {most}"
-                f" {units}",
+                f"report.learning_films counts {units} here: no fold trains on more than {most},"
+                f" got {wanted}",
                 where=store.name or None,
                 hint=f"numbers of training {units} up to {most}",
             )

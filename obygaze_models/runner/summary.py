@@ -10,7 +10,7 @@ terminal and a page show the same sentences:
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -38,7 +38,7 @@ from obygaze_models.protocols.schedule import (
     unit_of,
 )
 from obygaze_models.protocols.schema import Question
-from obygaze_models.runner.features import CHOSEN, NOT_COMMON, SHOWN_MISSING
+from obygaze_models.runner.features import CHOSEN, SHOWN_MISSING
 from obygaze_models.runner.results import (
     LEAST_CLIPS,
     LEAST_FILMS,
@@ -321,6 +321,17 @@ def _questions_of(run: Run) -> list[Question]:
     return [Question(**asked) for asked in run.protocol["report"]["questions"]]
 
 
+def questions_of_models(run: Run) -> list[Mapping[str, str]]:
+    """Return the questions of the protocol, but those about models that the run does not train."""
+    wanted_models = run.protocol["grid"]["models"] or run.protocol["models"]
+    left_out = run.protocol["models"].keys() - set(wanted_models)
+    questions = []
+    for question in run.protocol["report"]["questions"]:
+        if left_out.isdisjoint((question["first"], question["second"])):
+            questions.append(question)
+    return questions
+
+
 def is_about_guessing(question: Question) -> bool:
     """Return whether a question compares a model with a baseline that sees no video."""
     return question.first in BLIND or question.second in BLIND
@@ -423,8 +434,8 @@ def cannot_guess(cells: Sequence[CellRows]) -> str:
     if not names:
         return ""
     return (
-        f"{' and '.join(names)} cannot guess here: no clip of a tested film trained, so that they"
-        " give every clip the share of positives in training."
+        f"{' and '.join(names)} cannot guess here: no clip of a tested film trained, so every"
+        " clip gets the share of positives in training."
     )
 
 
@@ -464,6 +475,26 @@ def answer(run: Run) -> str:
     return " ".join(sentences)
 
 
+def further_answers(run: Run) -> Iterator[str]:
+    """Yield how well the model of the answer ranks the clips of each further task.
+
+    A run of own labels has a question about guessing for each of its tasks.
+    """
+    cells = cells_of(run)
+    asked = asked_cell(run, cells)
+    first = first_question(run)
+    if asked is None or first is None:
+        return
+    for question in _questions_of(run):
+        if question.text == first.text or not is_about_guessing(question):
+            continue
+        for cell in cells:
+            is_same_model = (cell.model, cell.store) == (asked.model, asked.store)
+            is_of_task = cell.train == question.train and cell.test == question.test
+            if is_same_model and is_of_task and cell is not asked:
+                yield sentence_of(run, cell, cells)
+
+
 def _sentences_on_models(
     run: Run,
     asked: CellRows,
@@ -481,39 +512,49 @@ def _sentences_on_models(
         rows += differences_for(run, question)
     sentences: list[str] = []
     n_others = 0
+    sides: dict[str, None] = {}
+    found: dict[str, list[str]] = {BETTER: [], WORSE: []}
     for row in rows:
         tasks = (row["train"], row["test"])
         first = by_name[(*tasks, row["store"], row["model"])]
         second = by_name[(*tasks, row["against_store"], row["against_model"])]
+        model, other, where = _names_of_sides(run, first, second)
+        sides[f"{model} minus {other}"] = None
+        found.setdefault(verdict(row), []).append(where)
         is_of_gain = gain is not None and {first.store, second.store} == gain.stores
         if asked not in (first, second) or len(sentences) == MOST_ANSWERS:
             n_others += 1
         elif not is_of_gain:
             sentences.append(_sentence_on_models(run, first, second, row))
     if n_others:
-        found = [verdict(row) for row in rows]
-        n_better = found.count(BETTER)
+        n_better = len(found[BETTER])
+        better = f" ({few(found[BETTER])})" if found[BETTER] else ""
+        worse = f" ({few(found[WORSE])})" if found[WORSE] else ""
         sentences.insert(
             0,
-            f"Of the {len(rows)} differences that the question asks for, {n_better}"
-            f" {'shows' if n_better == 1 else 'show'} that the first is better, and"
-            f" {found.count(WORSE)} that it is worse (all are in the table Differences of the"
-            " report).",
+            f"Of the {len(rows)} differences that the question asks for"
+            f" ({few([*sides], MOST_ANSWERS)}), {n_better}"
+            f" {'shows' if n_better == 1 else 'show'} that the first is better{better}, and"
+            f" {len(found[WORSE])} that it is worse{worse}; all are in the table Differences of"
+            " the report.",
         )
     return sentences
+
+
+def _names_of_sides(
+    run: Run, first: CellRows, second: CellRows
+) -> tuple[str, str, str]:
+    """Return the names of two cells that are compared, and of what they have in common."""
+    if first.store == second.store:
+        return label_of(first.model), label_of(second.model), _cell_name(first, run)
+    return _model_on_store(run, first), _model_on_store(run, second), first.tasks
 
 
 def _sentence_on_models(
     run: Run, first: CellRows, second: CellRows, row: ResultRow
 ) -> str:
     """Return whether the first of two models is better, with their difference."""
-    model = _model_on_store(run, first)
-    other = _model_on_store(run, second)
-    where = first.tasks
-    if first.store == second.store:
-        model = label_of(first.model)
-        other = label_of(second.model)
-        where = _cell_name(first, run)
+    model, other, where = _names_of_sides(run, first, second)
     text = f"{model} minus {other} ({where}) is {difference_text(row)}"
     shared = on_same_clips(run, [first, second])
     if shared:
@@ -1111,18 +1152,22 @@ def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
 
 
 def folds_of_several_films(run: Run, cells: Sequence[CellRows]) -> str:
-    """Warn where a person's folds hold several films, and intervals are over films all the same."""
+    """Warn where a person's folds hold several films, and intervals are over films all the same.
+
+    Of a run with groups, the person has said over what intervals are.
+    """
     kind = split_kind(run.protocol["splits"]["kind"])
     of_whole_films = [cell for cell in cells if not cell.facts["shares_films"]]
     has_interval = any(cell.has_interval(AP.name) for cell in of_whole_films)
-    if not (kind.by_task or kind is OWN_SPLITS) or not has_interval:
+    may_hold_several = kind.by_task or kind is OWN_SPLITS
+    if run.group_of_film or not may_hold_several or not has_interval:
         return ""
     most = max(map(len, _films_of_folds(run).values()), default=0)
     if most < 2:
         return ""
     return (
-        f"Folds hold up to {most} {run.units}, and intervals and p are over {run.units}: they say"
-        f" nothing of other groups. {LEAVES_OUT_GROUPS[0].upper()}{LEAVES_OUT_GROUPS[1:]}."
+        f"Folds hold up to {most} films, and intervals and p are over films: they say nothing of"
+        f" other groups. {LEAVES_OUT_GROUPS[0].upper()}{LEAVES_OUT_GROUPS[1:]}."
     )
 
 
@@ -1167,22 +1212,18 @@ def several_stores(run: Run, models: Sequence[CellRows]) -> str:
 def stores_lacking_clips(run: Run) -> dict[str, Mapping[str, Any]]:
     """Return what run.json says of the stores without features of some clips, each with all of its.
 
-    Where training films choose a store, a clip is left out of all, but only a store that itself
-    lacks it has no features of it. A joined store that lacks only what others lack is not named.
+    A joined store that lacks only what others lack is not named.
     """
     stores: dict[str, Mapping[str, Any]] = run.about["stores"]
     joined = joined_stores(run)
     lacking: dict[str, Mapping[str, Any]] = {}
     named: set[str] = set()
     for name in sorted(stores, key=joined.__contains__):
-        own = {}
-        for clip, reason in stores[name]["missing"].items():
-            if reason != NOT_COMMON:
-                own[clip] = reason
-        if not own or (name in joined and named.issuperset(own)):
+        missing = stores[name]["missing"]
+        if not missing or (name in joined and named.issuperset(missing)):
             continue
-        named.update(own)
-        lacking[name] = {**stores[name], "missing": own}
+        named.update(missing)
+        lacking[name] = stores[name]
     return lacking
 
 

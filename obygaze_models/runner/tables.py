@@ -176,7 +176,7 @@ def _groups_of_films(runs: Sequence["Run"]) -> dict[str, str]:
                     f"the film {film!r} is held out with the {unit} {group_of[film]!r} in one run,"
                     f" and with the {run.unit} {group!r} in {run.folder.name}: differences are"
                     " drawn over one kind of group",
-                    hint="each of them beside a run that holds out films",
+                    hint="each of them alone, or beside a run that holds out films",
                 )
         unit = run.unit if run.group_of_film else unit
     return group_of

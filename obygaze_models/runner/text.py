@@ -20,6 +20,7 @@ from obygaze_models.runner.summary import (
     compared_stores,
     counted_as,
     film_values,
+    further_answers,
     short,
     size_text,
     view_text,
@@ -37,6 +38,7 @@ def result_text(run: Run) -> str:
         _clips(run),
         *_titles_of_tasks(cells, run),
         answer(run),
+        *further_answers(run),
     ]
     safe_lines = [safe_text(line, "terminal") for line in lines if line]
     safe_lines.append(_task_table(run, cells))

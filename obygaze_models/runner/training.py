@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from obygaze_features.core.console import count
+from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
 from obygaze_features.core.files import canonical_json
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
@@ -43,6 +43,7 @@ from obygaze_models.models.registry import (
 from obygaze_models.protocols.clips import class_names, clip_table, with_view
 from obygaze_models.protocols.kinds import for_task, offered_values
 from obygaze_models.protocols.reading import load_protocol, protocol_names
+from obygaze_models.protocols.schedule import unit_of, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.protocols.tasks import one_task, with_tasks
@@ -177,7 +178,8 @@ def _refuse_settings_of_vectors(changes: Sequence[str]) -> None:
 
 def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     """Each visual concept as a task of a linear machine, on the honest splits."""
-    table = clip_table(manifest, honest.data)
+    table = with_groups(clip_table(manifest, honest.data), honest.splits)
+    unit = unit_of(honest.splits.kind, honest.splits.column)
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
     rated = np.isin(table.levels, RATED)
     n_of_concept: Counter[str] = Counter()
@@ -195,14 +197,14 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
             continue
         positive = has[name] & rated
         n_clips = len(np.unique(table.clip_numbers[positive]))
-        n_films = len(np.unique(table.films[positive]))
-        if n_clips >= MIN_CLIPS and n_films > 1:
+        n_groups = len(np.unique(table.groups[positive]))
+        if n_clips >= MIN_CLIPS and n_groups > 1:
             tasks[name] = _concept_task(name)
         else:
-            of_films = f"{count(n_clips, 'clip')} of {count(n_films, 'film')}"
-            left_out.append(f"{name} ({of_films})")
+            of_groups = f"{count(n_clips, 'clip')} of {count(n_groups, unit)}"
+            left_out.append(f"{name} ({of_groups})")
     if not tasks:
-        what = f"no visual concept has {MIN_CLIPS} HN or S clips in at least two films"
+        what = f"no visual concept has {MIN_CLIPS} HN or S clips in at least two {plural(unit)}"
         raise FixInput(what, where=table.name)
     title = "Concept vectors, films unseen"
     report = replace(honest.report, title=title, questions=())
@@ -210,7 +212,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         listed = ", ".join(left_out)
         text = (
             f"No vector is found for concepts that are not visual, or with fewer than {MIN_CLIPS} "
-            f"HN or S clips or 2 films: {listed}."
+            f"HN or S clips or 2 {plural(unit)}: {listed}."
         )
         warnings.warn(text, ObygazeWarning, stacklevel=3)
         report = replace(report, notes=(*report.notes, text))

@@ -119,7 +119,7 @@ def _clips_named(
         name = _only_one(model, fitting or cut, what)
         return of_folder.pop(name), [*of_folder]
     imported = read_folder(path).manifest
-    name = shlex.quote(here.unused_manifest(imported.name))
+    name = shlex.quote(here.unused_name("manifests", imported.name))
     quoted = shlex.quote(text)
     command = f"obygaze manifest import folder {quoted} -o {name}"
     link = f"obygaze manifest link {name} {quoted}"
@@ -171,14 +171,14 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     if recipe is not None and reads_words and not is_joined:
         words_of = f"obygaze extract words {name} -b {shlex.quote(backbone)}"
         return f"{words_of} --subtitles {recipe.words_of_clips}"
-    if not has_video and not is_joined:
+    if not has_video and (not is_joined or _was_trained_on_windows(model)):
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
     grid = _grid_of(model, here)
     is_to_be_cut = bool(long_clips(manifest)) and not reads_words
     if _was_trained_on_windows(model):
         is_to_be_cut = _as_options(manifest.header.grid.to_json()) != grid
     if has_video and grid and is_to_be_cut:
-        new_name = here.unused_manifest(f"{manifest.name}-cut")
+        new_name = here.unused_name("manifests", f"{manifest.name}-cut")
         cut = shlex.quote(new_name)
         if wanted.rule:
             made = f"obygaze extract run {cut} -b {shlex.quote(backbone)}"
@@ -244,7 +244,8 @@ def _what_joins(
             command = f"obygaze store import FORMAT FILE --manifest {quoted}"
             others[f"{command} {options} -o {store}"] = None
         stores.append(f"{store}:{part.array}")
-    steps = [*others, f"obygaze store join {' '.join(stores)} -o {quoted}.joined"]
+    joined = shlex.quote(here.unused_name("stores", f"{name}.joined"))
+    steps = [*others, f"obygaze store join {' '.join(stores)} -o {joined}"]
     if to_extract:
         steps.insert(0, f"obygaze extract run {quoted} {' '.join(to_extract)}")
     if to_extract and manifest and not _has_video(manifest):

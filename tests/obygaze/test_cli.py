@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ import pytest
 from support.cli import call_obygaze, run_obygaze
 
 from obygaze import cli
+from obygaze.command_table import HEADINGS
 from obygaze_features import __version__
 from obygaze_features.core.commands import LazyGroup
 
@@ -74,6 +76,11 @@ def test_the_line_in_the_table_is_the_first_line_of_the_help(path, command, line
     )
     if line is not None:
         assert summary == line
+
+
+def test_the_help_of_the_program_lists_each_command_once():
+    """A command under no heading has no line in the help."""
+    assert [*chain.from_iterable(HEADINGS.values())] == [*cli.root.table]
 
 
 @pytest.mark.parametrize("path, command, line", **named(LEAVES))

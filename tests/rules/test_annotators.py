@@ -36,8 +36,10 @@ from obygaze.audits.levels import audit_levels
 from obygaze.audits.reliability import audit_reliability
 from obygaze.films.agreement import measure_agreement
 from obygaze.films.clip_spans import read_clip_spans
+from obygaze.films.decisions import scores_of_table
 from obygaze.films.exchange import export_segments
 from obygaze.films.mark_tables import Marks, Segment
+from obygaze.films.predictions import read_predictions
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.planning import ChosenBackbone, plan_stores
@@ -739,8 +741,12 @@ def test_a_clip_whose_id_ends_like_the_name_of_its_annotator_is_no_other_clip(
     assert len(clips_of_rows(clips)) == (1 if n_named else len(rows))
 
 
-def test_a_prediction_of_a_clip_is_one_cue_whoever_labelled_it(tmp_path: Path) -> None:
-    """Of a store, which has a clip once, and of a run, which has all rows."""
+def test_a_prediction_is_of_a_clip_whoever_labelled_it(tmp_path: Path) -> None:
+    """Of a store, which has a clip once, and of a run, which has all rows.
+
+    It is one cue of a subtitle. On the page, where each row is shown, each has the score: that of
+    the first annotator alone had it.
+    """
     rows = [
         Clip(
             f"alba-{i}.{name}",
@@ -757,12 +763,19 @@ def test_a_prediction_of_a_clip_is_one_cue_whoever_labelled_it(tmp_path: Path) -
     table = tmp_path / "scores.csv"
     texts = []
     for ids in (of_store, [row.clip_id for row in rows]):
-        lines = [f"{clip_id},alba,0.{clip_id[5]}" for clip_id in ids]
-        table.write_text("\n".join(["clip_id,movie_id,score:S", *lines]), "utf-8")
+        lines = [f"{clip_id},alba,unseen,S,0.{clip_id[5]}" for clip_id in ids]
+        header = "clip_id,movie_id,basis,decision,score:S"
+        table.write_text("\n".join([header, *lines]), "utf-8")
         (path,) = export_segments(
             "vtt", manifest, predictions=table, folder=tmp_path, force=True
         ).files
         texts.append(path.read_text("utf-8"))
+        on_page = scores_of_table(read_predictions(manifest, table), manifest)
+        scores = {row: one["score"] for row, one in on_page["scores"].items()}
+        assert scores == {row.clip_id: float(f"0.{row.clip_id[5]}") for row in rows}
+        assert (
+            on_page["text"] == f"Scores of a saved model, by basis: {len(ids)} unseen."
+        )
     assert texts[0] == texts[1]
     assert texts[0].count("-->") == 2
 

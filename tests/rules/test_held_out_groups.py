@@ -14,17 +14,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import films, planted, quick, run_on, store_of
+from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 from support.seeds import SEED, amount
 from support.ties import ap_by_places
 
+from obygaze.films.decisions import cell_facts
 from obygaze_features.core.console import count, plural
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.page import write_report
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
+from obygaze_models.runner.training import training_protocol
 
 CHANGES = (
     'grid.train=["EN_S"]',
@@ -100,7 +102,13 @@ def test_groups_have_the_numbers_of_films(tmp_path: Path, way: str) -> None:
 
 
 def test_no_group_is_called_a_film(tmp_path: Path) -> None:
-    run = run_of(tmp_path, grouped(SEED), "splits.column=director")
+    manifest = grouped(SEED)
+    # A group may have the id of a film, here of Juno.
+    names = {}
+    for clip in manifest:
+        names[clip.clip_id] = clip.extra["director"].replace("0", "tt0467406")
+    manifest = manifest.with_column("director", names)
+    run = run_of(tmp_path, manifest, "splits.column=director")
     n_groups = len(set(run.group_of_film.values()))
     text = result_text(run).replace(str(run.folder), "")
     assert "On directors it has not seen" in text or "on directors it has" in text
@@ -108,11 +116,14 @@ def test_no_group_is_called_a_film(tmp_path: Path) -> None:
     # The clips are of films, and a baseline of films says why it has nothing to say.
     allowed = r"\d+ clips of \d+ films|film_prior|clip of a tested film trained"
     assert "film" not in re.sub(allowed, "", text)
+    shown = cell_facts(run, 0)["text"]
+    assert f"test clips of {n_groups} directors" in shown and "film" not in shown
     write_report([run.folder])
     for table in (run.folder / "tables").glob("*.csv"):
         first_line = table.read_text("utf-8").splitlines()[0]
         is_of_clips = "clip_id" in first_line
         assert is_of_clips or "film" not in first_line, table
+    assert "Juno" not in (run.folder / "report.html").read_text("utf-8")
 
 
 def test_beside_a_run_of_films_all_is_within_films(tmp_path: Path) -> None:
@@ -145,6 +156,42 @@ def test_beside_a_run_of_films_all_is_within_films(tmp_path: Path) -> None:
             (warning,) = compared.warnings
             assert warning.startswith("held out are whole directors in ")
             assert "drawn over directors" in warning
+        # Decisions are pooled, and have no test.
+        (warning,) = compare_runs([of_films, of_groups], "f1_binary").warnings
+        assert warning.endswith("may train on other films of a tested director.")
+
+
+def test_beside_a_run_that_divides_films_no_two_numbers_are_of_one_quantity(
+    tmp_path: Path,
+) -> None:
+    """AP of a few clips of a film in each fold stood beside that of whole films without a word."""
+    manifest = grouped(SEED)
+    divided = ("splits.kind=kfold", "splits.folds=4")
+    of_clips = run_of(tmp_path / "clips", manifest, *divided)
+    of_groups = run_of(tmp_path / "groups", manifest, "splits.column=director")
+    held_out, other_folds = compare_runs([of_groups, of_clips]).warnings
+    assert held_out.startswith("held out are whole directors in ")
+    assert "neither values nor differences are of one quantity" in other_folds
+
+
+def test_groups_are_compared_whatever_their_column_is_called(tmp_path: Path) -> None:
+    """Two labs called it director and Regie, and saw other values than in both reports."""
+    manifest = grouped(SEED)
+    cells = {clip.clip_id: clip.extra["director"] for clip in manifest}
+    both = manifest.with_column("Regie", cells)
+    runs = []
+    for column in ("director", "Regie"):
+        runs.append(run_of(tmp_path / column, both, f"splits.column={column}"))
+    compared = compare_runs(runs)
+    assert compared.warnings == []
+    reported = {}
+    for row in runs[0].results:
+        if row["metric"] == "ap" and not row["film"] and not row["against_model"]:
+            reported[row["model"]] = row["value"]
+    for cell in compared.cells:
+        for side in cell.sides:
+            assert side is not None
+            assert side.value == pytest.approx(reported[side.model])
 
 
 def ap_within_films(run: Run) -> float:
@@ -176,6 +223,7 @@ def test_runs_of_two_kinds_of_groups_are_not_compared(tmp_path: Path) -> None:
     ("cells", "problem"),
     [
         ({0: ""}, "has no value in the column director"),
+        ({0: "unknown"}, "has unknown in the column director"),
         ({0: "0|1"}, "one group for all clips of a film"),
         ({0: "Varda", 1: "VARDA"}, "'VARDA' and 'Varda': write them alike"),
     ],
@@ -203,6 +251,43 @@ def test_groups_that_may_hide_a_leak_are_refused(
             manifest.with_column("director", divided),
             "splits.column=director",
         )
+
+
+@pytest.mark.parametrize("column", ["film", "Clip", "row"])
+def test_a_column_that_is_called_as_reports_call_something_else_is_refused(
+    tmp_path: Path, column: str
+) -> None:
+    with pytest.raises(FixInput, match="needs a column of another name"):
+        run_of(tmp_path, grouped(SEED, column), f"splits.column={column}")
+
+
+def test_errors_call_groups_by_their_column(tmp_path: Path) -> None:
+    manifest = grouped(SEED)
+    changes = ("splits.column=director", "data.where=director == 0")
+    with pytest.raises(FixInput, match="cannot make 2 folds of 1 director"):
+        run_of(tmp_path, manifest, *changes)
+    with pytest.raises(NotFound, match="no column 'studio'") as found:
+        run_of(tmp_path, manifest, "splits.column=studio")
+    assert found.value.where == manifest.name
+
+
+def test_a_concept_in_films_of_one_group_has_no_vector(tmp_path: Path) -> None:
+    """Its vector was saved, though no group was left to test it on."""
+    manifest = grouped(SEED)
+    concept = VISUAL[0]
+    clips = []
+    for clip in manifest:
+        is_first = clip.extra["director"] == "0"
+        kept = [one for one in clip.concepts if is_first or one != concept]
+        clips.append(replace(clip, concepts=tuple(kept)))
+    manifest = manifest.with_clips(tuple(clips))
+    films_with_it = {clip.movie_id for clip in clips if concept in clip.concepts}
+    assert len(films_with_it) > 1
+    of_films = training_protocol("cav", "EN_S", manifest)
+    with pytest.warns(ObygazeWarning, match=f"{concept} .* of 1 director"):
+        changes = ["splits.column=director"]
+        of_groups = training_protocol("cav", "EN_S", manifest, changes)
+    assert {*of_films.tasks} - {*of_groups.tasks} == {concept}
 
 
 def test_a_column_has_a_plural() -> None:

@@ -555,6 +555,31 @@ def test_features_that_may_be_thousands_are_named(
     assert ["in the column" in text for text in said] == [True] * is_doubtful
 
 
+@SLOW
+@given(
+    ratings=st.lists(
+        st.sampled_from(["2,5", "0,25", "3", 1.5, 2, 12.125, None]),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_numbers_and_texts_of_a_sheet_are_one_column_of_numbers(
+    ratings: list[str | float | None],
+) -> None:
+    """Texts with decimal commas beside cells that are numbers were words."""
+    rows = [[f"c{n}", "film", rating] for n, rating in enumerate(ratings)]
+    with tempfile.TemporaryDirectory() as name:
+        table = [["clip_id", "movie_id", "rating"], *rows]
+        path = write_workbook(Path(name, "t.xlsx"), {"A": table})
+        clips = read_clips(path).manifest.clips
+    read = [number_of_cell(clip.extra.get("rating")) for clip in clips]
+    expected = []
+    for rating in ratings:
+        number = rating.replace(",", ".") if isinstance(rating, str) else rating
+        expected.append(None if number is None else float(number))
+    assert read == expected
+
+
 def without_values(path: Path) -> Path:
     """A spreadsheet whose formulas have no values, as openpyxl saves it."""
     saved = path.with_name(f"saved-{path.name}")

@@ -310,6 +310,8 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
     ws(f"store join {SEEN} {HEARD} -o both")
     ws("train ridge both films --task EN_S -o kept --set report.replicates=100")
     ws("models predict kept both --in-sample -o known.csv")
+    # The name of the store to be made is taken.
+    ws("store subset both -o new.joined --film alba")
     ws.path("new").mkdir()
     shutil.copy(ws.path("videos/casa.mkv"), ws.path("new/nova.mkv"))
     typed = []
@@ -324,7 +326,7 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
     assert typed == [
         "manifest windows new -o new --seconds 0.8",
         "extract run new -b descriptors -b sound-descriptors",
-        f"store join {joined} -o new.joined",
+        f"store join {joined} -o new.joined-2",
     ]
     ws("models predict kept new -o new.csv")
     scores = [float(row["score:positive"]) for row in ws.read_table("new.csv")]
@@ -334,4 +336,20 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
             of_clips.append(float(row["score:positive"]))
     assert len(scores) == N_CLIPS
     assert scores == pytest.approx(of_clips, abs=1e-9)
-    assert ws("store info new.joined").text.count("The rows are windows of films") == 1
+    assert (
+        ws("store info new.joined-2").text.count("The rows are windows of films") == 1
+    )
+    # A model of segments reads windows, for which the films are linked first.
+    ws("manifest windows videos -o cut --seconds 0.8")
+    ws("extract run cut -b descriptors -b sound-descriptors", code=3)
+    parts = "cut.descriptors:pooled cut.sound-descriptors:pooled"
+    ws(f"store join {parts} -o cut.joined")
+    settings = "--set data.segments=films --set report.replicates=100"
+    ws(f"train ridge cut.joined films --task EN_S -o of-segments {settings}")
+    table = "clip_id,movie_id,start_s,end_s\nnova-1,nova,0,0.8\n"
+    ws.path("scenes.csv").write_text(table, "utf-8")
+    ws("manifest import csv scenes.csv -o scenes")
+    ws("models predict of-segments new.joined-2 --manifest scenes")
+    shutil.rmtree(ws.path("stores/new.joined-2"))
+    told = ws("models predict of-segments scenes", code=1).err
+    assert "Try: obygaze manifest link scenes FOLDER, with the folder" in told

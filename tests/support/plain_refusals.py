@@ -167,7 +167,7 @@ def _repeats_films(one: Experiment, match: re.Match[str]) -> bool:
 def _asks_for_more_films(one: Experiment, match: re.Match[str]) -> bool:
     """More films are asked for than train; some group is always left out for the test."""
     groups = {clip.movie_id for clip in one.clips}
-    wanted, most = int(match[1]), int(match[2])
+    most, wanted = int(match[1]), int(match[2])
     is_wanted = wanted == max(one.protocol["report"]["learning_films"])
     return is_wanted and wanted > most and most <= len(groups)
 
@@ -194,7 +194,7 @@ REASONS: dict[str, Reason] = {
     r".*grid: no task both trains and tests": _has_no_pair,
     r".*tasks\.(\S+): is in no pair of grid.train and grid.test.*": _is_not_run,
     r".*report.learning_films: must not list a value twice.*": _repeats_films,
-    r"report.learning_films has (\d+), but no fold trains on more than (\d+) films?": (
+    r"report.learning_films counts .+ here: .* more than (\d+), got (\d+)": (
         _asks_for_more_films
     ),
     r"no clip matches .*": _selects_nothing,

@@ -188,7 +188,11 @@ def _with_predictions(
                 # Training a model keeps a run of its name.
                 has_run = saved.info.name in site.workspace.names("runs")
                 run_name = saved.info.name if has_run else "RUN"
-                hint = f"obygaze view --run {run_name}, for scores of the clips of its training"
+                of_training = f"obygaze view --run {shlex.quote(run_name)}"
+                way = _way_to_scores(saved.info.name, site.manifest.name)
+                hint = (
+                    f"{of_training}, for scores of the clips of its training; or {way}"
+                )
             raise FixUsage(f"{kind} must be a bottleneck, with --store", hint=hint)
         explainer = Explainer(saved, features, site.manifest)
     predictions = _scores_of_table(Path(scores), site) if scores else None
@@ -240,9 +244,15 @@ def _scores_of_table(path: Path, site: Site) -> PredictionTable:
         site.manifest,
         path,
         required=("basis", "decision"),
-        hint="a table of obygaze models predict -o; or --run RUN, for scores of a run",
+        hint="a table of obygaze models predict -o, of a model that decides a question; or --run"
+        " RUN, for scores of a run",
     )
     score_column(table.columns, path)
+    models = dict.fromkeys(clip.model for clip in table.clips)
+    if len(models) > 1:
+        raise FixInput(
+            f"expected the scores of one model, got {few([*models])}", where=str(path)
+        )
     return table
 
 

@@ -146,7 +146,7 @@ def manifest_of_folder(folder: Path, workspace: Workspace) -> tuple[Manifest, bo
     if known:
         return known[0], False
     imported = read(folder)
-    name = workspace.unused_manifest(imported.manifest.name)
+    name = workspace.unused_name("manifests", imported.manifest.name)
     return imported.save(name, workspace=workspace).manifest, True
 
 

@@ -192,6 +192,18 @@ def test_words_that_differ_in_capitals_blanks_or_accents_are_named() -> None:
     assert "4 items; intervals (95 %) are bootstrapped over items" in text
 
 
+def test_ids_of_annotators_in_two_spellings_are_named() -> None:
+    """The hint was about passages with other times, and nothing has times here."""
+    clips = []
+    for name, clip_id in {"ada": "lake-1", "ben": "Lake-01"}.items():
+        extra = {"annotator": name, "mood": "sad"}
+        clips.append(Clip(clip_id, "lake", extra=extra))
+    manifest = Manifest("m", Header("m"), tuple(clips), ("annotator", "mood"))
+    with pytest.raises(FixInput, match="answers of two annotators") as found:
+        audit_reliability(manifest, column="mood")
+    assert "such as lake-1 and Lake-01 (1 in all)" in (found.value.hint or "")
+
+
 def test_a_hint_names_no_settings_of_a_run() -> None:
     clips = []
     for number, mood in enumerate(["sad", "sad", "calm", "joy"]):

@@ -19,6 +19,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from support.advice import commands_in_order
 from support.cli import call_obygaze
 from support.run_tables import (
     MANIFEST,
@@ -703,8 +704,8 @@ def test_an_expression_is_cut_in_a_subtitle(tmp_path: Path) -> None:
     ((film,), _) = films_of(films_for_predictions(), path)
     (segment,) = film.segments
     assert segment.comment == (
-        "decision not (mood == tense and s..., p:not (mood == tense and... 0.75,"
-        " p:mood == tense and shot... 0.25"
+        "decision not (mood == tense and shots..., p:not (mood == tense and sho... 0.75,"
+        " p:mood == tense and shots >=... 0.25"
     )
 
 
@@ -916,9 +917,12 @@ def test_marks_of_two_people_that_overlap_are_said_and_compared(tmp_path: Path) 
     words = ("audit", "reliability", "two", "--column", "level")
     told = call_obygaze(*words, cwd=tmp_path).stderr
     (hint,) = [line for line in told.splitlines() if "Try: " in line]
-    to_type = re.findall("obygaze [^,;]+", hint)
-    done = [call_obygaze(*shlex.split(line)[1:], cwd=tmp_path).ok() for line in to_type]
-    assert "lake" in done[0].stdout
+    of_levels, of_concepts = commands_in_order(hint)
+    (command,) = of_levels
+    agreed = call_obygaze(*shlex.split(command), cwd=tmp_path).ok()
+    assert "lake" in agreed.stdout
+    for command in of_concepts:
+        call_obygaze(*shlex.split(command), cwd=tmp_path).ok()
     assert "annotator" in read_manifest(tmp_path / "manifests/each.toml").columns
 
 

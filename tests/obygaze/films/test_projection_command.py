@@ -111,6 +111,8 @@ def test_the_levels_of_annotators_that_a_file_leaves_out_are_in_the_document(
     told = call_obygaze(*words).ok().stderr
     is_said = "--each-annotator writes a row for each" in told
     assert is_said == (len(names) > 1)
+    told = call_obygaze(*words, "--force", "--each-annotator").ok().stderr
+    assert ("compares them" in told) == (len(names) > 1)
     document = call_obygaze(*words, "--force", "--json").ok().json()
     assert list(document["projections"]) == list(names)
 
@@ -146,6 +148,21 @@ def test_a_concept_of_passages_is_compared_in_three_commands(tmp_path: Path) -> 
     disagreement = 2 / 4
     by_chance = 2 * 4 * 4 / (8 * 7)
     assert found["krippendorff"] == pytest.approx(1 - disagreement / by_chance)
+
+
+def test_a_row_of_each_annotator_needs_clips_in_one_row(tmp_path: Path) -> None:
+    """Each row of a clip had the labels of everybody, who then were there several times."""
+    marked = write_segments(tmp_path / "s.csv", marks("0-49 S"))
+    (tmp_path / "c.csv").write_text(
+        "clip_id,annotator,movie_id,start_frame,end_frame\n"
+        "m-1.ada,ada,m,0,99\nm-1.ben,ben,m,0,99\n"
+    )
+    words = ("manifest", "project", marked, "--clips", tmp_path / "c.csv")
+    written = ("--each-annotator", "-o", tmp_path / "each.csv")
+    done = call_obygaze(*words, *written)
+    assert done.code == 2
+    assert "needs clips in one row each" in done.stderr
+    assert not (tmp_path / "each.csv").exists()
 
 
 @pytest.mark.parametrize("command", ["project", "agree"])

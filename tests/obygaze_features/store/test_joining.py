@@ -259,11 +259,11 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "windows with clips": (
         lambda here: join(["windows", "heard"], "x", workspace=here.root),
-        "has other rows than .*: films that were cut otherwise, or clips",
+        "do not say that both have clips, or windows that were cut in the same way",
     ),
     "windows of two cuts": (
         lambda here: join(["windows", "longer"], "x", workspace=here.root),
-        "has other rows than .*: films that were cut otherwise, or clips",
+        "do not say that both have clips, or windows that were cut in the same way",
     ),
     "other clips": (
         lambda here: join(["other", "heard"], "x", workspace=here.root),

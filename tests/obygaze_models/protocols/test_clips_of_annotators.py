@@ -14,6 +14,7 @@ from support.tables import models
 
 from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_models.protocols.clips import clip_table
+from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.store_run import store_runs
@@ -115,6 +116,33 @@ def test_a_model_knows_the_clips_of_the_store_that_it_was_trained_on(
     assert "film-seen" not in {
         bases["both"][clip.clip_id] for clip in HALF if clip.level != "NS"
     }
+
+
+def test_clips_without_features_are_not_among_those_that_annotators_contradict(
+    tmp_path: Path,
+) -> None:
+    """It said 36 clips of which a store had 34, and no model gave a score for the others."""
+    rows = []
+    contradicted = {clip.clip_id for clip in HALF.clips[::3]}
+    for clip in by_annotator(HALF):
+        is_second = clip.extra["annotator"] == "y"
+        is_odd = HALF.clip_ids.index(clip.clip_id[:-2]) % 2 == 1
+        opposite = is_second and clip.clip_id[:-2] in contradicted
+        word = "yes" if is_odd != opposite else "no"
+        rows.append(replace(clip, extra={**clip.extra, "a": word}))
+    both = replace(by_annotator(HALF), clips=tuple(rows), columns=("annotator", "a"))
+    lacking = {"s": HALF.clip_ids[:8], "t": HALF.clip_ids[4:12]}
+    stores = {}
+    for name, without in lacking.items():
+        X = planted(HALF)
+        stores[name] = store_of(tmp_path / name, HALF, X, without=without)
+    protocol = with_tasks(quick("honest", "data.view=raw"), ["a=yes"], both)
+    for names in (["s"], ["t"], ["s", "t"]):
+        inputs = gather(protocol, both, "", {name: stores[name] for name in names})
+        lacked_by_all = set.intersection(*(set(lacking[name]) for name in names))
+        n_clips = len(contradicted - lacked_by_all)
+        said = inputs.table.remarks["annotators"]
+        assert f"positive for one and negative for another: {n_clips} clips" in said
 
 
 def test_clips_are_chosen_by_concepts_that_no_header_lists() -> None:

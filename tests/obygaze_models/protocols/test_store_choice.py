@@ -31,6 +31,7 @@ from obygaze_features.store import Store
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.report.comparison import compare_runs
 from obygaze_models.runner.fitting import InnerScores
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -281,13 +282,20 @@ def test_stores_are_compared_on_the_clips_that_all_have(tmp_path: Path) -> None:
     }
     run = run_on(tmp_path, choosing(models=("ridge",)), MANIFEST, stores)
     assert len({cell.n_clips for cell in models(run, train="EN_S")}) == 1
+    # Each store has its own clips: what another lacks is nothing that this one lacks.
+    lacking = {"a": ids[:4], "b": ids[2:9]}
     for name, facts in run.about["stores"].items():
-        missing = facts["missing"]
-        assert list(missing) == list(ids[:9])
-        n_left_out = sum(
-            "another store has no features" in why for why in missing.values()
-        )
-        assert n_left_out == (5 if name == "a" else 2)
+        assert list(facts["missing"]) == list(lacking[name])
+        assert facts["n_present"] == len(ids) - len(lacking[name])
+    alone = run_on(
+        tmp_path / "alone",
+        choosing("fit.choose_store=false", models=("ridge",)),
+        MANIFEST,
+        {"a": stores["a"]},
+    )
+    differing = compare_runs([alone, run]).settings
+    assert differing["stores.b"][0] == "–"
+    assert {"stores.a.missing", "stores.a.n_present"}.isdisjoint(differing)
     inputs = gather(choosing(), MANIFEST, "", stores)
     for own, values in zip(inputs.stores, (X, X[:, ::-1]), strict=True):
         clips = np.flatnonzero(own.present)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,36 @@ def test_the_text_says_in_words_who_differs_and_by_how_much(
         f"clips that both tested ({certainty})."
     )
     assert not any("neighbour" in line for line in lines)
+
+
+def test_a_difference_that_is_said_has_a_digit(tmp_path: Path) -> None:
+    """It said that the AP is 0.00 higher, of one that was 0.002 higher."""
+    of_film = np.flatnonzero(CLIPS.rows_of(FILMS[0]))
+    by_score = of_film[np.argsort(cell().scores[of_film])]
+    cells = []
+    others = []
+    for number, (lower, higher) in enumerate(pairwise(by_score)):
+        first = cell(f"model-{number}")
+        scores = first.scores.copy()
+        scores[[lower, higher]] = scores[[higher, lower]]
+        other = replace(first, scores=scores)
+        if other.ap != first.ap:
+            cells.append(first)
+            others.append(other)
+    runs = [made_run(tmp_path / "a", cells), made_run(tmp_path / "b", others)]
+    text = str(compare_runs(runs))
+    said = re.findall(r"(model-\d+), EN_S: AP of b is (\S+) (higher|lower)", text)
+    assert len(said) == len(cells) <= 6
+    differences = {}
+    for first, other in zip(cells, others, strict=True):
+        differences[first.model] = other.ap - first.ap
+    for model, number, way in said:
+        signed = float(number) if way == "higher" else -float(number)
+        assert signed != 0
+        n_decimals = len(number.partition(".")[2])
+        assert round(differences[model], n_decimals) == pytest.approx(signed)
+        assert n_decimals == 2 or abs(differences[model]) < 0.005
+    assert any(abs(difference) < 0.005 for difference in differences.values())
 
 
 def test_two_runs_of_one_model_each_are_compared_whatever_it_is_called(
@@ -375,7 +406,43 @@ def test_a_value_beside_a_grid_or_a_list_is_shown_in_full(tmp_path: Path) -> Non
     settings = compare_runs([first, other]).settings
     of_c = settings["protocol.models.logistic.settings.C"]
     assert of_c == ["1.0", "grid 1.0, 2.0"]
-    assert settings["protocol.report.questions.1.second"] == ["–", "random"]
+    of_question = settings["protocol.report.questions.1"]
+    assert of_question == ["–", "first logistic, second random"]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_one_run_does_not_have_is_one_line(tmp_path: Path, is_first: bool) -> None:
+    """A task, a question and a store were up to 14 lines each, half of them without a value."""
+    asked = "report.questions=[{text='Is it better?', first='ridge', second='random'}]"
+    none_asked = "report.questions=[]"
+    heard = {**STORE, "location": "stores/heard"}
+    stores = {"x": STORE, "heard": heard}
+    more = made_run(tmp_path / "a", [cell()], changes=[asked], stores=stores)
+    loud = {"title": "Loud scenes", "positive": "Look in concept", "column": ""}
+    more.protocol["tasks"]["loud"] = loud
+    fewer = made_run(tmp_path / "b", [cell()], changes=[none_asked])
+    runs = [more, fewer] if is_first else [fewer, more]
+    settings = compare_runs(runs).settings
+    values_of_more = {
+        "protocol.tasks.loud": "Loud scenes",
+        "protocol.report.questions.1": "Is it better?",
+        "stores.heard": "stores/heard",
+    }
+    expected = {}
+    for key, value in values_of_more.items():
+        expected[key] = [value, "–"] if is_first else ["–", value]
+    assert settings == expected
+
+
+def test_questions_about_models_that_neither_run_trains_do_not_differ(
+    tmp_path: Path,
+) -> None:
+    asked = "report.questions=[%s{first='ridge', second='random'}]"
+    runs = []
+    for name, of_mlp in (("a", "{first='mlp', second='pcbm-lr'}, "), ("b", "")):
+        changes = ['grid.models=["ridge"]', asked % of_mlp]
+        runs.append(made_run(tmp_path / name, [cell()], changes=changes))
+    assert compare_runs(runs).settings == {}
 
 
 def test_hashes_that_only_follow_from_the_clips_are_not_listed(tmp_path: Path) -> None:
@@ -405,18 +472,54 @@ def test_hashes_that_only_follow_from_the_clips_are_not_listed(tmp_path: Path) -
     assert settings_of(("one", "other"), False) == {clips, *of_stores}
 
 
-def test_runs_without_a_cell_in_common_say_so(tmp_path: Path) -> None:
+def run_of_cells(folder: Path, names: list[tuple[str, str, str]]) -> Run:
+    """A run of some tasks, models and stores, each store of a recipe of its own."""
+    cells = []
+    stores = {}
+    for task, model, store in names:
+        cells.append(cell(model, test=task, train=task, store=store))
+        stores[store] = {**STORE, "fingerprint": store * 64}
+    return made_run(folder, cells, stores=stores)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "why"),
+    [
+        (
+            [("HN_S", "ridge", "x"), ("HN_S", "mlp", "y")],
+            "no task is in two of them (EN_S in a; HN_S in b)",
+        ),
+        (
+            [("EN_S", "lda", "x"), ("EN_S", "lda", "y")],
+            "no model is in two of them (ridge, mlp in a; lda in b)",
+        ),
+        (
+            [("EN_S", "ridge", "p"), ("HN_S", "mlp", "q")],
+            "no store is in two of them (x, y in a; p, q in b)",
+        ),
+        (
+            [("HN_S", "lda", "x")],
+            "no task is in two of them (EN_S in a; HN_S in b) and no model is in two of them"
+            " (ridge, mlp in a; lda in b)",
+        ),
+        (
+            [("EN_S", "ridge", "y"), ("EN_S", "mlp", "x")],
+            "no task has the same model and store in two of them",
+        ),
+    ],
+)
+def test_runs_without_a_cell_in_common_say_what_differs(
+    tmp_path: Path, theirs: list[tuple[str, str, str]], why: str
+) -> None:
+    """Of runs with one store and other tasks, it said how stores get one name."""
     runs = [
-        made_run(tmp_path / "a", [cell()]),
-        made_run(tmp_path / "b", [cell(test="HN_S")]),
+        run_of_cells(tmp_path / "a", [("EN_S", "ridge", "x"), ("EN_S", "mlp", "y")]),
+        run_of_cells(tmp_path / "b", theirs),
     ]
-    compared = compare_runs(runs)
-    assert compared.warnings == [
-        "no cell is in two of these runs (one train, test and model, and where a run has several"
-        " stores one recipe or name of the store), so nothing is compared; their tasks and stores:"
-        " EN_S on x in a; HN_S on x in b. obygaze run --store NAME=STORE gives stores of other"
-        " recipes one name."
-    ]
+    (warning,) = compare_runs(runs).warnings
+    begins = f"no cell is in two of these runs, so nothing is compared: {why}."
+    assert warning.startswith(begins)
+    assert ("--store NAME=STORE" in warning) == ("no store" in why)
 
 
 def test_stores_of_one_recipe_are_compared_whatever_they_are_called(
@@ -448,7 +551,7 @@ def test_stores_of_one_recipe_are_compared_whatever_they_are_called(
     assert right[1] is not None and right[1].store == "z"
     twice = run_of("twice", {"p": "1", "q": "1"})
     (warning,) = compare_runs([ours, twice]).warnings
-    assert "EN_S on x, y in ours; EN_S on p, q in twice" in warning
+    assert "no store is in two of them (x, y in ours; p, q in twice)" in warning
 
 
 def test_models_without_a_value_of_the_metric_are_named(tmp_path: Path) -> None:

@@ -172,11 +172,12 @@ def test_the_answer_to_a_question_of_several_tasks_counts_them(
     asked = '[{text="Is an MLP better than ridge?", first="mlp", second="ridge"}]'
     cells: list[MadeCell] = []
     rows = []
-    n_shown = {True: 0, False: 0}
+    shown: dict[bool, list[str]] = {True: [], False: []}
     tasks = ("EN_S", "HN_S", "ENHN_S")
     for task, p, is_worse in zip(tasks, p_values, are_worse, strict=False):
         interval = (-0.19, -0.02) if is_worse else (0.02, 0.19)
-        n_shown[is_worse] += p == 0.01
+        if p == 0.01:
+            shown[is_worse].append(task)
         ridge = replace(RIDGE, train=task, test=task)
         mlp = replace(MLP, train=task, test=task)
         cells += [ridge, mlp]
@@ -189,10 +190,16 @@ def test_the_answer_to_a_question_of_several_tasks_counts_them(
     )
     said = answer(run)
     n_tasks = len(p_values)
-    begins = f"Of the {n_tasks} differences that the question asks for, {n_shown[False]} show"
-    assert said.startswith(begins) == (n_tasks > 1)
-    worse = f" that the first is better, and {n_shown[True]} that it is worse ("
-    assert (worse in said) == (n_tasks > 1)
+    named = {}
+    for is_worse, of_sign in shown.items():
+        named[is_worse] = f" ({', '.join(of_sign)})" if of_sign else ""
+    show = "shows" if len(shown[False]) == 1 else "show"
+    counts = (
+        f"Of the {n_tasks} differences that the question asks for (mlp minus ridge),"
+        f" {len(shown[False])} {show} that the first is better{named[False]}, and"
+        f" {len(shown[True])} that it is worse{named[True]}; all are in the table"
+    )
+    assert said.startswith(counts) == (n_tasks > 1)
     reason = "but it has no p among all differences"
     if p_values[0] == 0.2:
         reason = "but its p among all differences is .200."
@@ -706,3 +713,54 @@ def test_a_guess_beside_two_training_tasks_says_which_one_it_learned_from(
     run = ReportRun.of(made_run(tmp_path / "run", cells))
     (figure,) = figures_of_tasks(run)
     assert "without video, trained on EN_S" in figure.markup(1)
+
+
+def test_a_table_of_groups_of_films_has_their_names_once(tmp_path: Path) -> None:
+    """Of a run whose groups are directors, it had each director as its id, too."""
+    directors = ("Anne", "Björn")
+    group_of_film = {film: directors[n % 2] for n, film in enumerate(FILMS)}
+    clips = clips_of(films=directors)
+    cell = MadeCell("ridge", clips, scores_for(clips, 1.0, 1))
+    run = made_run(tmp_path / "run", [cell], group_of_film=group_of_film)
+    run.protocol["splits"]["column"] = "director"
+    tables = section_of_results(ReportRun.of(run)).tables
+    (of_films,) = [table for table in tables if table.key == "films"]
+    assert of_films.headers[:2] == ["director", "clips"]
+    assert [row[0] for row in rows_of(of_films)] == [*directors]
+
+
+def test_tables_without_rows_are_no_inputs(tmp_path: Path) -> None:
+    run = ReportRun.of(made_run(tmp_path / "run", [RIDGE], tables={"trees.csv": []}))
+    assert "trees.csv" in run.about["files"]
+    tables = sections_by_key(run)["made"].tables
+    (inputs,) = [table for table in tables if table.key == "inputs"]
+    listed = {row[1] for row in rows_of(inputs) if row[0] == "table"}
+    assert listed == {"predictions.csv", "results.csv"}
+
+
+def test_each_question_about_guessing_has_a_sentence_in_the_order_asked(
+    tmp_path: Path,
+) -> None:
+    """Of a run of two labels of one's own, only the first had one."""
+    tasks = ("HN_S", "EN_S", "ENHN_S")
+    asked = []
+    cells = []
+    for task in tasks:
+        asked.append(
+            {
+                "text": f"Of {task}?",
+                "first": "ridge",
+                "second": "neighbour",
+                "train": task,
+                "test": task,
+            }
+        )
+        cells.append(replace(RIDGE, train=task, test=task))
+        cells.append(replace(GUESS, train=task, test=task))
+        cells.append(replace(MLP, train=task, test=task))
+    run = made_run(tmp_path / "run", cells)
+    run.protocol["report"]["questions"] = asked
+    said = re.findall(
+        r"On films it has not seen, (\w+) ranks clips \((\w+)\)", result_text(run)
+    )
+    assert said == [("ridge", task) for task in tasks]

@@ -325,8 +325,15 @@ def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
         array="pooled",
         recipe=recipe_of("read"),
     )
-    with pytest.raises(FixUsage, match="store read is read by its array pooled"):
-        gather(fusion(), MANIFEST, "made-up", {**without, "read": other})
+    # The name of a store in a run often has a dot, which parts the keys of --set.
+    used = {**without, "films.read": other}
+    read_so = "store films.read is read by its array pooled"
+    with pytest.raises(FixUsage, match=read_so) as error:
+        gather(fusion(), MANIFEST, "made-up", used)
+    assert error.value.hint == (
+        f"--store NAME={tmp_path / 'other'} --set features.NAME.array=clip, with a NAME that has"
+        " no dot"
+    )
     with pytest.raises(FixUsage, match="the store 'joined' is not a joined one"):
         gather(quick(), MANIFEST, "made-up", {"joined": other})
     with pytest.raises(FixUsage, match="asks for a store called 'joined'") as error:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner import text
-from obygaze_models.runner.features import NOT_COMMON
 from obygaze_models.runner.summary import (
     CellRows,
     answer,
@@ -655,12 +654,10 @@ def test_what_a_store_lacks_is_its_own_number_whatever_others_lack(
     lacking: list[set[str]],
 ) -> None:
     """It said 7 of max, which lacked 8, and nothing of a third store."""
-    # Where training films choose a store, a clip that any store lacks is left out of all.
     of_all = set().union(*lacking)
     stores = {}
     for number, own in enumerate(lacking):
-        reasons = {c: "failed" if c in own else NOT_COMMON for c in sorted(of_all)}
-        stores[f"s{number}"] = {"missing": reasons}
+        stores[f"s{number}"] = {"missing": dict.fromkeys(sorted(own), "failed")}
     stores["joined"] = {"missing": dict.fromkeys(of_all, "failed"), "parts": [*stores]}
     protocol = {"fit": {"choose_store": True}}
     run = Run(Path(), {"stores": stores, "protocol": protocol})

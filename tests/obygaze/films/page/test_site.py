@@ -601,6 +601,7 @@ def test_the_scores_of_a_saved_model_are_shown_by_its_table(
     assert facts["text"] == (
         "Scores of a saved model, by basis: 1 out-of-fold, 1 unseen, 1 in-sample."
         " Those that are out-of-fold are of fits without the clip."
+        " Clips of the table without a score: 1."
     )
     assert facts["leaked"] == 1
     assert facts["scale"] == ([0, 1] if kind == "p" else [-0.9, 0.9])
@@ -644,6 +645,10 @@ def test_a_table_of_other_scores_or_clips_is_refused(
     with pytest.raises(FixInput) as caught:
         open_site("films", scores=table, workspace=tmp_path)
     assert problem in f"{caught.value.message} {caught.value.details}"
+    several = "clip_id,model,basis,decision,score:S\nlake-000,ridge,unseen,S,1\n"
+    table.write_text(f"{several}lake-000,mlp,unseen,S,2\n", "utf-8")
+    with pytest.raises(FixInput, match="scores of one model, got ridge, mlp"):
+        open_site("films", scores=table, workspace=tmp_path)
     with pytest.raises(FixUsage, match="keeper is not a table of scores") as refused:
         open_site("films", scores="keeper", workspace=tmp_path)
     way = "obygaze models predict MODEL films -o scores.csv, then obygaze view films"

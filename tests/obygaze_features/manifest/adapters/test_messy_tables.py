@@ -509,7 +509,8 @@ def test_columns_that_mean_nothing_are_named(tmp_path: Path) -> None:
     """Times under other names were kept without a word, and clips had none."""
     data = b"clip_id,movie_id,fold:a,level,start,end\na,lake,0,S,0,2\n"
     lines = imported(tmp_path, data)
-    assert lines[1] == "columns kept under their own name: start, end"
+    kept = "start (numbers from 0 to 0), end (numbers from 2 to 2)"
+    assert lines[1] == f"columns kept under their own name: {kept}"
     assert lines[2].startswith("no clip has times; if two of these columns are times")
     # Words, and counts that most clips lack, are no times.
     for no_time in (b"mood", b""):
