@@ -127,6 +127,7 @@ def cell_facts(run: Run, number: int, rows: str = "clips") -> dict[str, Any]:
         "text": f"{_ranking_text(run, cell, rows)} {_decisions_text(run, scores, rows)}",
         "leaked": cell.leaked,
         **_axis_of_scores(scores, "the positive class", cell.gives_probabilities),
+        "classes": ["negative", "positive"],
         "scores": scores,
     }
 
@@ -185,10 +186,12 @@ def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any
     n_missing = len(table.clips) - len(scored)
     if n_missing:
         text += f" Clips of the table without a score: {n_missing}."
+    others = {row["decision"] for _, _, row in table.clips} - {name}
     return {
         "text": text,
         "leaked": n_of_basis[IN_SAMPLE],
         **_axis_of_scores(scores, f"the class {name}", kind == "p"),
+        "classes": [max(others, default="negative"), name],
         "scores": scores,
     }
 

@@ -222,11 +222,15 @@ def exported_files(
             raise FixInput(
                 f"the film {film.movie_id!r} cannot be the name of a file",
             )
+        name = film.movie_id
+        # Players take subtitles that are called as the video.
+        if film.video and as_id(film.video.stem) == film.movie_id:
+            name = film.video.stem
         if kind == "elan":
-            path = folder / f"{film.movie_id}{ELAN}"
+            path = folder / f"{name}{ELAN}"
             files[path] = write_elan(film, _relative_path(film.video, folder))
         elif film.marks:
-            files[folder / f"{film.movie_id}{VTT}"] = write_vtt(film)
+            files[folder / f"{name}{VTT}"] = write_vtt(film)
     return files
 
 

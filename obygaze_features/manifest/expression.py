@@ -61,7 +61,7 @@ _TEST = re.compile(
 )
 HINT = (
     "write == in place of =, several values in braces, and quotes around what has blanks or other"
-    " signs than letters and _:"
+    " signs than letters and _, or begins with a digit:"
     ' level in {S, NS} and "Type of shot" in concept and not mood == "1990s"'
 )
 
@@ -340,7 +340,8 @@ class _Parser:
             return HINT
         return (
             f"write {shlex.quote(written)}, with == for equal, and with quotes (inside those of"
-            " the shell) around what has other signs than letters, digits and _"
+            " the shell) around what has other signs than letters, digits and _, or begins with a"
+            " digit"
         )
 
 

@@ -1,6 +1,8 @@
 """Columns of tables that list clips: titles of films, times that a person can read."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import Any
 
 from obygaze_features.core.written_tables import Columns
@@ -9,6 +11,7 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     Windows,
+    ascii_id,
     clock,
     unannotated_id,
 )
@@ -82,8 +85,19 @@ def film_columns(
 
 def title_of(clip: Clip) -> str | None:
     """Return the title of a clip's film, None where it is unknown."""
-    title = clip.extra.get(TITLE) or film_facts(clip.movie_id).get("title")
+    title = _own_title(clip) or film_facts(clip.movie_id).get("title")
     return None if title is None else str(title)
+
+
+def _own_title(clip: Clip) -> str:
+    return clip.extra.get(TITLE) or _title_of_video(clip.video, clip.movie_id)
+
+
+@lru_cache(maxsize=1024)
+def _title_of_video(video: str, movie_id: str) -> str:
+    """Return the name of a video where the id of the film was made of it, else ""."""
+    name = PurePosixPath(video).stem
+    return name if name != movie_id == ascii_id(name) else ""
 
 
 def _times(clips: Sequence[Clip]) -> dict[str, list[Any]]:
@@ -112,12 +126,13 @@ def _filled(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def titles_of_films(manifest: Manifest) -> dict[str, str]:
-    """Return the titles that a manifest has, by film; windows have none."""
+    """Return the titles that a manifest has, by film."""
     title_of_film: dict[str, str] = {}
-    if isinstance(manifest.clips, Windows):
-        return title_of_film
-    for clip in manifest.clips:
-        title = clip.extra.get(TITLE)
+    clips = manifest.clips
+    if isinstance(clips, Windows):
+        clips = [clips.row_of(film, 0) for film in clips.films]
+    for clip in clips:
+        title = _own_title(clip)
         if title:
             title_of_film.setdefault(clip.movie_id, title)
     return title_of_film

@@ -104,10 +104,13 @@ def require_numbers(
                     clips_of_word[cell].append(clip.clip_id)
         if clips_of_word:
             words = few([repr(word) for word in clips_of_word])
+            again = "import it again with --force"
+            if any(clip.video for clip in clips):
+                again += ", which drops the links, and link it again"
             raise FixInput(
                 f"expected numbers in the column {column}, got {words}",
                 where=manifest,
-                hint="correct these cells of the table, or leave them empty, and import it again"
+                hint=f"correct these cells of the table, or leave them empty, and {again}"
                 if n_numbers
                 else "<, <=, > and >= compare numbers such as 3 and 2.5; == any words",
                 details=[

@@ -90,7 +90,7 @@ def describe(
     facts = facts_of_store(store)
     parts = []
     for status, number in store.record.rows.by_status.items():
-        words = words_of_status(status, is_imported=store.recipe.is_unknown)
+        words = words_of_status(status, is_extracted=store.recipe.is_extracted)
         parts.append(f"{number} {words}")
     arrays = [array_facts(array, len(store)) for array in store.record.arrays]
     first_lines = [

@@ -274,8 +274,8 @@ class Export:
         left_out = []
         for status, number in record.rows.by_status.items():
             if status != OK and number:
-                is_imported = self.store.recipe.is_unknown
-                words = words_of_status(status, is_imported=is_imported)
+                is_extracted = self.store.recipe.is_extracted
+                words = words_of_status(status, is_extracted=is_extracted)
                 left_out.append(f"{count(number, self.unit)} {words}")
         names = [array.name for array in record.arrays if array not in self.arrays]
         if names:

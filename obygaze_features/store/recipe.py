@@ -126,6 +126,11 @@ class Recipe:
         return self.to_json().get("unknown") is True
 
     @property
+    def is_extracted(self) -> bool:
+        """Whether a model made the features of its stores, which were not imported or joined."""
+        return not (self.is_unknown or parts_of(self.to_json()))
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """The facts that the importer of unknown features was given; none in a known recipe."""
         facts: Mapping[str, Any] = self.to_json().get(FACTS, {})

@@ -27,9 +27,9 @@ _STATUS_WORDS = {
 }
 
 
-def words_of_status(status: str, *, is_imported: bool) -> str:
-    """Return what is said of the rows of a status; of an import, nothing was extracted."""
-    if is_imported and status == FAILED:
+def words_of_status(status: str, *, is_extracted: bool) -> str:
+    """Return what is said of the rows of a status; imports and joins extract nothing."""
+    if status == FAILED and not is_extracted:
         return "without features"
     return _STATUS_WORDS[status]
 

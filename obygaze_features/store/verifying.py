@@ -78,7 +78,7 @@ class VerifyReport:
     warnings: list[str] = field(default_factory=list)
     # What is known of the store that this one was copied from, in one sentence.
     source: str = ""
-    is_imported: bool = False
+    is_extracted: bool = True
 
     def add(self, name: str, problem: str) -> None:
         """Add a problem."""
@@ -112,7 +112,7 @@ class VerifyReport:
             return ""
         parts = []
         for status, number in self.counts.items():
-            words = words_of_status(status, is_imported=self.is_imported)
+            words = words_of_status(status, is_extracted=self.is_extracted)
             parts.append(f"{number} {words}")
         extent = "whole" if self.how == HASHES else "complete"
         size = human(self.n_bytes)
@@ -164,7 +164,7 @@ def verify(
         how=HASHES if hashes else LENGTHS,
         is_expected=expect is not None or is_in_address,
         n_bytes=opened.record.n_bytes,
-        is_imported=opened.recipe.is_unknown,
+        is_extracted=opened.recipe.is_extracted,
     )
     progress = progress or Quiet()
     progress.expect(report.n_bytes, "B")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,9 @@ class Trained(NamedTuple):
         if chosen:
             lines.append(f"chosen settings: {safe_text(chosen, 'terminal')}")
         lines.append(f"model: {self.model.folder}")
+        if self.model.info.trust:
+            names = map(shlex.quote, self.model.info.trust)
+            lines.append(f"to use it: {' '.join(f'--trust {name}' for name in names)}")
         return "\n".join(lines)
 
     @property

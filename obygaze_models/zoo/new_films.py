@@ -216,8 +216,9 @@ def _what_joins(
     quoted = shlex.quote(name)
     if recipe is None:
         return (
-            f"obygaze extract run {quoted} -b BACKBONE, for each part of"
-            f" {model.info.features.backbone!r}, then obygaze store join with their stores"
+            f"for each part of {model.info.features.backbone!r} a store of the clips of {name}: one"
+            f" that is called{IMPORTED} is imported with its name as that of the backbone, each"
+            " other one is extracted; then join these stores (obygaze store join --help)"
         )
     to_extract: dict[str, None] = {}
     others: dict[str, None] = {}
@@ -284,9 +285,10 @@ def _what_imports(
         predict = f"obygaze models predict {shlex.quote(model.info.name)} FOLDER"
         return f"{predict}, of the films: it reads features of {model.info.features.backbone}"
     recipe = _recipe_of(model, here)
-    is_stated = recipe is not None and "backbone" in recipe.facts
+    title = model.info.features.backbone
+    is_stated = title.endswith(IMPORTED)
     is_received = model.info.training.manifest not in here.names("manifests")
-    if recipe is None or (is_received and not is_stated):
+    if not is_stated and (recipe is None or is_received):
         return (
             f"a store of the recipe {model.info.features.fingerprint[:12]}, from whoever trained"
             f" {model.info.name}: obygaze store pull ADDRESS -o STORE"
@@ -297,11 +299,15 @@ def _what_imports(
     if not is_stated:
         first = f"{command} -o NAME; but " if file is not None else ""
         return f"{first}{_SAME_IMPORT}"
-    options = _options_of_import(recipe)
+    options = f"--backbone {shlex.quote(title.removesuffix(IMPORTED))}"
+    others = f" (with --fact or --pool, if whoever trained {model.info.name} gave them)"
+    if recipe is not None:
+        options = _options_of_import(recipe)
+        others = ""
     if manifest:
         options = f"--manifest {shlex.quote(manifest)} {options}"
     return (
-        f"{command} {options} -o STORE, as those of its training were imported, if the"
+        f"{command} {options} -o STORE{others}, as those of its training were imported, if the"
         " same model made these in the same way"
     )
 

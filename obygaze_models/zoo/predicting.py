@@ -25,8 +25,9 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
-from obygaze_features.manifest.model import Clip, unannotated_id
+from obygaze_features.manifest.model import Clip, Windows, unannotated_id
 from obygaze_features.manifest.same_clip import Identity, of_any_row
+from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.identity import (
     identities_of,
@@ -93,6 +94,7 @@ class Predicted:
     manifest and store were taken, where a folder or a manifest was named. `windows` is a sentence
     if windows were scored by a model of clips. `manifest` is the name of that of the clips; where
     films are not known, `same_name` is that of a manifest with them, which is called as the store.
+    `can_be_drawn` is whether this manifest says where its clips are in their films.
     `replaced` are videos of the manifest with other files than those whose features were scored.
     `withdrawn` says which clips were withdrawn that the model was trained on.
     """
@@ -116,6 +118,7 @@ class Predicted:
     windows: str = ""
     manifest: str = ""
     same_name: str = ""
+    can_be_drawn: bool = False
     replaced: Sequence[str] = ()
     withdrawn: Sequence[str] = ()
 
@@ -248,8 +251,8 @@ class PredictedFiles:
         if predicted.windows:
             notes.append(predicted.windows)
         notes += self.written
-        if counts[UNSEEN] and predicted.decisions:
-            name = shlex.quote(predicted.manifest or "MANIFEST")
+        if counts[UNSEEN] and predicted.decisions and predicted.can_be_drawn:
+            name = shlex.quote(predicted.manifest)
             n_drawn = min(MOST_DRAWN, len(predicted))
             notes.append(
                 "for how often it happens in these films, do not count decisions: draw clips with"
@@ -377,6 +380,10 @@ def predict(
         identities.append(Identity(clip) if is_named else asked.identities[clip])
     movie_ids = [asked.film_of[clip] for clip in predicted.clip_ids]
     here = Workspace.of(workspace)
+    can_be_drawn = False
+    if table is not None:
+        is_cut = isinstance(table.clips, Windows)
+        can_be_drawn = is_cut or bool(spans_in_films(table))
     return replace(
         predicted,
         films=film_columns(identities, movie_ids, table),
@@ -384,6 +391,7 @@ def predict(
         windows=windows_for_clips(saved, opened, table),
         manifest="" if table is None else table.name,
         same_name=_manifest_of_same_name(opened, predicted, here),
+        can_be_drawn=can_be_drawn,
         replaced=replaced,
         withdrawn=withdrawn_from_training(saved.info, saved.clips, here),
     )

@@ -214,8 +214,14 @@ def test_a_kept_model_predicts_in_another_lab_from_its_own_join(ws: Workspace) -
     heard = 100 * features_of(later, level=1.2, width=9, seed=7)
     import_sense(lab, later, heard, "sound", HEARD)
     import_sense(lab, later, seen, "pictures", SEEN)
-    lab("store join sound pictures -o ours")
     lab("models pull ../disk/kept -o theirs")
+    # The model has the titles of its parts, and not what made them.
+    told = lab("models predict theirs sound", code=5).err
+    assert (
+        "one that is called (imported) is imported with its name as that of the backbone"
+        in told
+    )
+    lab("store join sound pictures -o ours")
     lab("models predict theirs ours -o scores.csv")
     scores = {
         row["clip_id"]: float(row["score:positive"])

@@ -18,6 +18,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.io import clips_of_table, ids_of_names
 from obygaze_features.manifest.link import find_videos, manifests_with_videos
+from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import Header, Manifest, Windows, ascii_id
 
 _NUMBERED = re.compile(r"(.+?)(?:_scene_0*([0-9]{1,4})|-([0-9]{3}))")
@@ -72,13 +73,16 @@ def read(
         cells = {"clip_id": clip_id, "movie_id": movie_id, "video": str(file)}
         if scene:
             cells["scene"] = scene
+        if film != movie_id:
+            cells[TITLE] = film
         rows.append((TableRow(number, {}, violations), cells))
-    clips = clips_of_table(rows)
+    columns = (TITLE,) if id_of_film.keys() != set(id_of_film.values()) else ()
+    clips = clips_of_table(rows, columns=columns)
     hint = "rename it: letters, digits, . _ -"
     violations.raise_if_any("a video cannot be named as a clip", hint)
     title = name or ascii_id(folder.resolve().name) or "videos"
     header = Header(title, video_root=folder.resolve().as_posix())
-    return ImportedManifest(Manifest(title, header, clips))
+    return ImportedManifest(Manifest(title, header, clips, columns))
 
 
 def manifests_of_folder(folder: Path, workspace: Workspace) -> list[Manifest]:

@@ -810,6 +810,32 @@ def test_a_table_of_windows_has_the_rates_of_their_films(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["elan", "vtt"])
+@pytest.mark.parametrize(
+    ("video", "called"),
+    [
+        ("Le Nouveau Film (à voir).mp4", "Le Nouveau Film (à voir)"),
+        ("a/Le_Nouveau_Film_a_voir_.mp4", "Le_Nouveau_Film_a_voir_"),
+        ("another.mp4", "Le_Nouveau_Film_a_voir_"),
+        ("", "Le_Nouveau_Film_a_voir_"),
+    ],
+)
+def test_a_file_is_called_as_the_video_that_it_is_played_with(
+    tmp_path: Path, kind: str, video: str, called: str
+) -> None:
+    """A player that looks for subtitles of the video's name did not find them."""
+    film = "Le_Nouveau_Film_a_voir_"
+    marks = [Segment(film, "ada", 0, 24, "S")]
+    path = tmp_path / video if video else None
+    segments = FilmSegments(film, Fraction(25), path, marks)
+    ((file, content),) = exported_files([segments], kind, tmp_path / "out").items()
+    assert file.stem == called
+    file.parent.mkdir()
+    file.write_bytes(content)
+    read = import_segments([file], "read", fps=25, workspace=tmp_path).manifest
+    assert [clip.movie_id for clip in read] == [film]
+
+
+@pytest.mark.parametrize("kind", ["elan", "vtt"])
 def test_clips_without_a_label_and_further_columns_are_said(
     tmp_path: Path, kind: str
 ) -> None:

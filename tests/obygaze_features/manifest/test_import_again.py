@@ -49,6 +49,22 @@ def test_links_are_dropped_with_force_only(workspace: Path) -> None:
     assert read_manifest("films", workspace=workspace) == before
 
 
+def test_a_cell_that_is_no_number_is_corrected_by_what_the_error_says(
+    workspace: Path,
+) -> None:
+    """It said to import the table again, which is refused without --force."""
+    rated = TABLE.replace("level", "level,rating").replace(",EN", ",EN,3")
+    table = workspace / "films.csv"
+    table.write_text(rated.replace(",S", ",S,much"))
+    imported(workspace, "--force").ok()
+    words = ("manifest", "show", "films", "--where", "rating >= 2")
+    again = "leave them empty, and import it again with --force"
+    assert call_obygaze(*words, cwd=workspace).stderr.strip().endswith(again)
+    call_obygaze("manifest", "link", "films", "videos", cwd=workspace).ok()
+    told = call_obygaze(*words, cwd=workspace).stderr
+    assert f"{again}, which drops the links, and link it again" in told
+
+
 def test_a_manifest_without_links_is_the_same_again(tmp_path: Path) -> None:
     (tmp_path / "films.csv").write_text(TABLE)
     imported(tmp_path).ok()

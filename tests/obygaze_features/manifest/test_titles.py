@@ -6,13 +6,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.cli import call_obygaze
 from support.stores import made_store
 
 from obygaze_features.core.errors import NotFound
-from obygaze_features.manifest import Clip, Header, Manifest, write_manifest
-from obygaze_features.manifest.listing import manifest_columns, titles_of
+from obygaze_features.manifest import (
+    Clip,
+    Header,
+    Manifest,
+    read_manifest,
+    write_manifest,
+)
+from obygaze_features.manifest.adapters.folder import read
+from obygaze_features.manifest.listing import manifest_columns, title_of, titles_of
+from obygaze_features.manifest.model import Windows, ascii_id
 from obygaze_features.manifest.stats import compute_stats
+from obygaze_features.manifest.windows import CutFilm, Grid
 from obygaze_features.store import Row, open_store
 
 TITLES = {"amelie": "Le Fabuleux Destin d'Amélie Poulain", "hours": "The Hours"}
@@ -76,3 +86,42 @@ def test_the_title_of_a_scene_is_not_that_of_its_film() -> None:
     assert titles_of(["a"], manifest) == compute_stats(manifest).films == {}
     columns = manifest_columns(manifest)
     assert columns["title"] == list(scenes) and "movie_title" not in columns
+
+
+NAMES = ("Le Nouveau Film (à voir)", "Été 36", "Große Liebe", "lake", "7 Samurai")
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_film_that_is_called_as_its_file_has_this_title(
+    tmp_path: Path, is_cut: bool
+) -> None:
+    """Windows, and the clips of a folder, had ids alone: subtitles were called otherwise."""
+    (tmp_path / "films").mkdir()
+    for name in NAMES:
+        (tmp_path / "films" / f"{name}.mp4").touch()
+    manifest = read(tmp_path / "films").manifest
+    if is_cut:
+        cut = []
+        for clip in manifest:
+            cut.append(CutFilm(clip.movie_id, clip.video, 50, 25.0, 2.0))
+        grid = Grid(25, 25)
+        header = structs.replace(manifest.header, unit="window", grid=grid)
+        manifest = Manifest("films", header, Windows(tuple(cut), grid))
+    file = tmp_path / "manifests" / "films.toml"
+    write_manifest(manifest, file)
+    again = read_manifest(file)
+    assert titles_of(again.films, again) == {
+        ascii_id(name): name for name in NAMES if ascii_id(name) != name
+    }
+    assert {title_of(clip) or clip.movie_id for clip in again} == set(NAMES)
+
+
+def test_scenes_of_a_folder_have_the_title_of_their_film(tmp_path: Path) -> None:
+    for name in ("Été 36/x-001.mp4", "Le grand-002.mp4", "lake-001.mp4"):
+        (tmp_path / "films" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "films" / name).touch()
+    manifest = read(tmp_path / "films").manifest
+    assert titles_of(manifest.films, manifest) == {
+        "Ete_36": "Été 36",
+        "Le_grand": "Le grand",
+    }

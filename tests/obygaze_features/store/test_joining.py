@@ -126,7 +126,7 @@ def test_what_is_said_of_a_joined_store(here: Workspace) -> None:
     store = both(here)
     page = describe(store)
     for words in (
-        "8 with features, 2 could not be extracted",
+        "8 with features, 2 without features",
         "The numbers 0 to 1 are the array clip of wav2vec2 (made of sound, fingerprint",
         "The numbers 2 to 4 are the array pooled of xclip-b16 (made of pictures, fing",
         "tt0000100-003 failed: wav2vec2: no-sound: no sound",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -322,9 +324,25 @@ def test_any_store_with_the_clips_of_a_manifest_has_its_features(
     write_manifest(some, own)
     with pytest.raises(FixInput, match="features of own that theirs reads") as raised:
         predict("theirs", "own", workspace=here)
-    wanted = load_model("theirs", workspace=here).info.features.fingerprint[:12]
+    # The model has the name of the backbone, and not the other facts that were stated.
+    where_stated = (
+        "--backbone 'my ViViT' -o STORE (with --fact or --pool, if whoever trained theirs gave"
+        " them), as those of its training were imported"
+    )
+    command = "obygaze store import FORMAT FILE --manifest own"
+    assert f"{command} {where_stated}" in str(raised.value.hint)
+    (tmp_path / "their.npz").touch()
+    with pytest.raises(FixInput, match="a file of features") as raised:
+        predict("theirs", tmp_path / "their.npz", workspace=here)
+    assert f"obygaze store import npz {tmp_path / 'their.npz'} {where_stated}" in str(
+        raised.value.hint
+    )
+    shutil.copytree(lab / "models" / "mine", here / "models" / "of-a-file")
+    wanted = load_model("of-a-file", workspace=here).info.features.fingerprint[:12]
+    with pytest.raises(FixInput, match="features of own that of-a-file") as raised:
+        predict("of-a-file", "own", workspace=here)
     assert raised.value.hint == (
-        f"a store of the recipe {wanted}, from whoever trained theirs:"
+        f"a store of the recipe {wanted}, from whoever trained of-a-file:"
         " obygaze store pull ADDRESS -o STORE"
     )
     X = planted(manifest, width=14)
@@ -355,3 +373,43 @@ def test_any_store_with_the_clips_of_a_manifest_has_its_features(
     with pytest.raises(FixUsage, match="received and twice have features") as used:
         predict("theirs", "own", workspace=here)
     assert "predict theirs received --manifest own" in str(used.value.hint)
+
+
+OWN_FILE: dict[str, Any] = {"start_s": None, "end_s": None}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {},
+        OWN_FILE,
+        {**OWN_FILE, "scene": None},
+        {**OWN_FILE, "video": "{clip}.mp4"},
+        {**OWN_FILE, "video": "{clip}.mp4", "extra": ("film_start_s", "film_end_s")},
+    ],
+)
+def test_clips_are_to_be_drawn_where_that_works(
+    lab: Path, tmp_path: Path, place: Mapping[str, Any]
+) -> None:
+    """Scores of clips without times ended with a command that refuses these clips."""
+    root = tmp_path / "again"
+    shutil.copytree(lab, root)
+    clips = []
+    for clip in films(2, 10, seed=7):
+        facts = dict(place)
+        facts["video"] = facts.get("video", "").format(clip=clip.clip_id)
+        times = (str(clip.start_s), str(clip.end_s))
+        facts["extra"] = dict(zip(place.get("extra", ()), times, strict=False))
+        ids = {"clip_id": f"new-{clip.clip_id}", "movie_id": f"new-{clip.movie_id}"}
+        clips.append(replace(clip, **ids, **facts))
+    columns = tuple(clips[0].extra)
+    new = Manifest("new", films(2, 10).header, tuple(clips), columns)
+    write_manifest(new, root / "manifests" / "new.toml")
+    facts_of_lab = ("--backbone", "my ViViT", "--fact", "frames=32")
+    import_as(root, "of-new", new, *facts_of_lab, "--manifest", "new")
+    predicted = call_obygaze("-C", root, "models", "predict", "mine-named", "new")
+    advised = "obygaze manifest sample new -n 20 -o drawn" in predicted.ok().stderr
+    words = ("manifest", "sample", "new", "-n", "20", "-o", "drawn")
+    drawn = call_obygaze("-C", root, *words)
+    assert advised == (drawn.code == 0)
+    assert advised == (not place or "extra" in place)

@@ -282,7 +282,7 @@ def test_a_class_of_scikit_learn_is_trained_by_its_name(here: Path) -> None:
 def test_a_pipeline_of_a_file_is_trained_saved_and_used(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    og.train(
+    trained = og.train(
         "own.py:reduced_forest",
         "sig",
         "films",
@@ -294,12 +294,14 @@ def test_a_pipeline_of_a_file_is_trained_saved_and_used(
     assert "own.py:reduced_forest" in call_obygaze(*words).stderr
     refused = call_obygaze(*words, "--trust", "own.py:reduced_forest")
     assert (refused.code, TREE in refused.stderr) == (2, True)
-    # The command on the card has the options that loading needs.
+    # It was said after training, and the command on the card has these options, too.
+    needed = ["--trust", "own.py:reduced_forest", "--trust", TREE]
+    assert str(trained).endswith(f"\nto use it: {shlex.join(needed)}")
     card = (here / "models" / "own" / "README.md").read_text("utf-8")
     (line,) = [line for line in card.splitlines() if "models predict" in line]
     command, _, _ = line.partition(" > ")
     _, *typed = shlex.split(command.replace("STORE", "sig"))
-    assert typed[-4:] == ["--trust", "own.py:reduced_forest", "--trust", TREE]
+    assert typed[-4:] == needed
     assert "a file is named as FILE.py:NAME" in card
     call_obygaze("-C", here, *typed, "--in-sample").ok()
     untrusting(monkeypatch)

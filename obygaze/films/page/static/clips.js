@@ -26,10 +26,13 @@ export function prepareFilters() {
   const { page, scores } = state;
   const levels = Object.keys(page.levels).filter((level) => page.clips.some((clip) => clip.level === level));
   options(filters.level, [["", "all"], ...levels.map((level) => [level, levelText(level)])]);
-  options(filters.concept, [["", "all"], ...Object.keys(page.concepts).map((name) => [name, name])]);
+  const concepts = Object.keys(page.concepts).filter((name) => page.clips.some((clip) => clip.concepts.includes(name)));
+  options(filters.concept, [["", "all"], ...concepts.map((name) => [name, name])]);
   const isCompared = ([name]) => name !== "errors" || page.clips.some((clip) => clip.correct !== undefined);
   options(filters.order, Object.entries(ORDERS).filter(isCompared).map(([name, [text]]) => [name, text]));
-  $("filters").hidden = page.blind;
+  $("filters").hidden = page.blind || !(levels.length || concepts.length || scores);
+  filters.level.parentNode.hidden = !levels.length;
+  filters.concept.parentNode.hidden = !concepts.length;
   filters.order.parentNode.hidden = !scores;
   if (!scores) filters.order.value = "film";
 }

@@ -94,6 +94,7 @@ export function openVideos() {
   originOf = new Map();
   presented = null;
   state.piece = undefined; // also that there is no piece is to be shown
+  $("watch").classList.toggle("bare", !state.film.pieces.length);
   video.removeAttribute("src");
 }
 

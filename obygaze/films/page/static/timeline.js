@@ -61,8 +61,8 @@ function makeLanes() {
 }
 
 function clipsLabel() {
-  const { blind, view } = state.page;
-  if (blind) return "clips";
+  const { blind, view, clips } = state.page;
+  if (blind || !clips.some((clip) => clip.level || clip.concepts.length)) return "clips";
   return view ? `clips: level, ${view} view` : "clips: annotated level";
 }
 
@@ -90,17 +90,19 @@ function digitsOf(score) {
   return score.toFixed(digits);
 }
 
+const decisionOf = (one) => state.scores.classes[one.positive ? 1 : 0];
+
 // On a card: what agrees is said once for all clips, above them.
 export function shortScore(one) {
   if (one.score === undefined) return "";
-  const decision = state.scores.decidesAlike ? "" : one.positive ? ", positive" : ", negative";
+  const decision = state.scores.decidesAlike ? "" : `, ${decisionOf(one)}`;
   return `score ${digitsOf(one.score)}${decision}${one.correct === false ? ": differs" : ""}`;
 }
 
 export function scoreText(one) {
   if (one.score === undefined) return "";
   const band = one.fits > 1 ? ` (${one.low.toFixed(2)} to ${one.high.toFixed(2)} in ${one.fits} fits)` : "";
-  const decision = one.positive ? "positive" : "negative";
+  const decision = decisionOf(one);
   const basis = one.basis ? ` (${one.basis})` : "";
   const score = `score of the model ${digitsOf(one.score)}${band}${basis}`;
   // Rows of several annotators about a clip have a score each.

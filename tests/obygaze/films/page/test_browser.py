@@ -580,6 +580,14 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     assert text(browser, "#refused") == (
         "This copy of the page has no videos and no pictures."
     )
+    # Where a film has no video, there is no player, and all rows are in sight.
+    for key, is_there in ((" ", False), ("q", False), ("n", True)):
+        (button,) = browser.find_elements("css selector", f"[data-key='{key}']")
+        assert button.is_displayed() == is_there
+    assert browser.find_element("id", "screen").rect["height"] < 300
+    assert browser.execute_script(
+        "return document.getElementById('lanes').getBoundingClientRect().bottom < innerHeight"
+    )
     go(browser, clip="lake-001")
     wait(lambda: browser.title.startswith("lake-001"))
     assert text(browser, "#clip-facts").endswith("S sure: Look; mood: tense")
@@ -591,6 +599,25 @@ def test_an_exported_page_needs_no_server_and_sends_nothing(
     with pytest.raises(AlreadyThere, match=r"also holds 'thesis\.txt'"):
         export_page(page, folder)
     assert (folder / "thesis.txt").read_text("utf-8") == "mine"
+
+
+@pytest.mark.parametrize(("level", "concepts"), [("", ()), ("S", ()), ("S", ("Look",))])
+def test_what_no_clip_has_is_not_to_be_chosen(
+    browser: Any, tmp_path: Path, level: str, concepts: tuple[str, ...]
+) -> None:
+    """Windows had filters for levels and concepts, and an empty row of annotated levels."""
+    page = films(tmp_path)
+    clips = [replace(clip, level=level, concepts=concepts) for clip in page.manifest]
+    page = replace(page, manifest=page.manifest.with_clips(clips))
+    export_page(page, tmp_path / "page")
+    open_page(browser, (tmp_path / "page" / "index.html").as_uri(), "films")
+    for name, has_any in (("level", bool(level)), ("concept", bool(concepts))):
+        (choice,) = browser.find_elements("css selector", f"#filters [name={name}]")
+        assert choice.is_displayed() == has_any
+    go(browser, film="lake")
+    names = wait(lambda: text(browser, "#lane-names")).splitlines()
+    assert ("clips: annotated level" in names) == bool(level)
+    assert ("clips" in names) == (not level)
 
 
 def test_no_script_makes_a_global(browser: Any, tmp_path: Path) -> None:

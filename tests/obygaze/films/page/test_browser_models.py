@@ -159,9 +159,9 @@ def test_a_score_of_a_table_is_compared_with_no_annotation(
     assert about.endswith(
         "scores of scores.csv: tense (a table of models predict), of a saved model"
     )
-    assert cards.count("score 0.50, positive") == 5
-    assert cards.count("score -0.50, negative") == 5
+    assert cards.count("score 0.50, tense") == 5
+    assert cards.count("score -0.50, calm") == 5
     assert "differs" not in cards + here
     assert "annotation" not in of_clip + here + orders
-    assert of_clip == "score of the model 0.50 (unseen), positive"
-    assert "score of the model 0.50 (unseen), positive" in here
+    assert of_clip == "score of the model 0.50 (unseen), tense"
+    assert "score of the model 0.50 (unseen), tense" in here
