@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, TypedDict
@@ -31,8 +31,7 @@ from obygaze_features.manifest.same_clip import (
     Identity,
     compare_clips,
     known_film,
-    n_overlapping,
-    rows_of_clips,
+    overlapping,
 )
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
@@ -199,24 +198,12 @@ class TrainingClips:
         trained = self.identities[row]._replace(clip_id=clip.clip_id)
         return row, compare_clips(trained, clip)
 
-    def in_the_same_places(self, clips: Mapping[str, Identity]) -> list[str]:
-        """Return the clips of other ids with the film and the times of a training clip.
+    def overlapping(self, clips: Mapping[str, Identity]) -> set[str]:
+        """Return the ids of the clips that have time in common with a training clip of their film.
 
-        Nobody says whether times of training clips are those in the film; here they count as such.
+        A clip with the times of a training clip is one of them.
         """
-        names = list(clips)
-        rows = []
-        for clip in (*self.identities, *clips.values()):
-            rows.append(clip._replace(in_film=clip.any_times))
-        found = []
-        for of_one_clip in rows_of_clips(rows):
-            if of_one_clip[0] < len(self):
-                found += [row - len(self) for row in of_one_clip if row >= len(self)]
-        return [names[number] for number in sorted(found)]
-
-    def n_overlapping(self, clips: Iterable[Identity]) -> int:
-        """Return how many clips have time in common with a training clip of their film."""
-        return n_overlapping(clips, self.identities)
+        return overlapping(clips, self.identities)
 
     @cached_property
     def identities(self) -> list[Identity]:

@@ -276,7 +276,7 @@ def test_runs_say_how_many_clips_are_the_same_by_their_ids_alone(
 def test_windows_are_known_by_the_times_of_their_store(
     tmp_path: Path, seed: int
 ) -> None:
-    """A model of clips scores windows: some are its training clips, others have time in common.
+    """A model of clips scores windows: what has time in common with training clips is in-sample.
 
     The manifest of that name may cut the films otherwise by now.
     """
@@ -300,17 +300,12 @@ def test_windows_are_known_by_the_times_of_their_store(
     inputs = gather(protocol, manifest, "made-up", {"x": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
     model = load_model(fit_final(inputs, run, tmp_path / "model"))
-    same = []
-    n_overlapping = 0
+    seen = []
     for film in manifest.films:
         spans = [(c.start_s, c.end_s) for c in clips if c.movie_id == film]
         for second in range(50):
-            span = (second, second + 1)
-            if span in spans:
-                same.append(f"{film}:{second:06d}")
-            else:
-                shared = [start < second + 1 and second < end for start, end in spans]
-                n_overlapping += any(shared)
+            if any(start < second + 1 and second < end for start, end in spans):
+                seen.append(f"{film}:{second:06d}")
     name = windows.record.manifest.name
     for every in (1.0, 0.5):
         grid = Grid(seconds=1.0, every=every)
@@ -319,9 +314,13 @@ def test_windows_are_known_by_the_times_of_their_store(
         cut = Manifest(name, header, Windows(films, grid))
         path = tmp_path / "manifests" / f"{name}.toml"
         write_manifest(cut, path, force=True)
-        found = predict(model, windows, workspace=tmp_path)
-        assert sorted(found.renamed) == sorted(same)
-        assert found.n_overlapping == n_overlapping
+        assert sorted(predict(model, windows, workspace=tmp_path).refused) == seen
+        found = predict(model, windows, workspace=tmp_path, in_sample=True)
+        in_sample = []
+        for clip_id, basis in zip(found.clip_ids, found.basis, strict=True):
+            if basis == "in-sample":
+                in_sample.append(clip_id)
+        assert sorted(in_sample) == seen
         starts = [int(clip_id[-6:]) for clip_id in found.clip_ids]
         assert found.films["start_s"] == starts
         if every == 1:
