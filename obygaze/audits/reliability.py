@@ -56,6 +56,7 @@ from obygaze_features.manifest.same_clip import (
 )
 
 Floats = NDArray[np.float64]
+OF_FEW = "by Hesterberg's expanded percentiles, of fewer than 6 by Student's t"
 HEADERS = ("rater", "mean", "sd")
 # What an annotator said of a clip that has a level, and no concept.
 NO_CONCEPT = "no concept"
@@ -107,7 +108,7 @@ class ReliabilityAudit(Audit):
         sentences = [
             f"Cronbach's alpha of {len(self.raters)} raters: "
             f"{_alpha_text(self.cronbach, self.cronbach_interval)}.",
-            f"Krippendorff's alpha (interval): {krippendorff}.",
+            f"Krippendorff's alpha (interval, squared differences): {krippendorff}.",
         ]
         if self.words:
             headers = ("word", *(rater.name for rater in self.raters))
@@ -122,14 +123,14 @@ class ReliabilityAudit(Audit):
                 " if they mean the same."
             )
         about = (
-            f"{self.n_items} items in {count(self.n_clusters, 'cluster')}; intervals (95 %) are "
-            "bootstrapped over clusters."
+            f"{self.n_items} items in {count(self.n_clusters, 'cluster')}; intervals (95 %) are"
+            f" bootstrapped over clusters, and wider where these are few ({OF_FEW})."
         )
         if self.n_clusters == self.n_items:
             about = (
                 f"{self.n_items} items; intervals (95 %) are bootstrapped over items, each a"
-                " cluster of its own, which count as independent; --cluster COLUMN draws whole"
-                " films."
+                f" cluster of its own, which count as independent, and wider where these are few"
+                f" ({OF_FEW}); --cluster COLUMN draws whole films."
             )
         sentences.append(about)
         if self.n_incomplete:

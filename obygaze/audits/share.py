@@ -44,7 +44,6 @@ from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
 from obygaze_models.evaluation.shares import (
     MarkedFilms,
     explained_by_scores,
-    marks_for_half,
     share_of,
 )
 from obygaze_models.zoo.predicting import IN_SAMPLE
@@ -99,18 +98,15 @@ class GroupDifference:
 class ShareAudit(ReportedAudit):
     """The share of the clips of films for which an expression holds.
 
-    `times_marks` is by how many times more marks the interval would be half as wide, in these films
-    if `in_these_films`, else in as many times more films. `explained` is the share of the variance
-    within films that predictions explain, None without predictions; they are used if it is above 0.
-    `agreement` is None unless several annotators marked the same clips.
+    `explained` is the share of the variance within films that predictions explain, None without
+    predictions; they are used if it is above 0. `agreement` is None unless several annotators
+    marked the same clips.
     """
 
     source: str
     of: str
     shares: tuple[GroupShare, ...]
     differences: tuple[GroupDifference, ...]
-    times_marks: float
-    in_these_films: bool
     explained: float | None
     agreement: Mapping[str, Any] | None
     n_drawn: int
@@ -135,19 +131,6 @@ class ShareAudit(ReportedAudit):
             f" {_with_interval(whole)} of the clips."
         )
 
-    @property
-    def for_half(self) -> str:
-        """How many marks would halve the interval, in one sentence."""
-        whole = self.shares[0]
-        n_marks = round(self.times_marks * whole.n_marked)
-        if self.in_these_films:
-            return f"About {n_marks} marks in these films would halve the interval."
-        n_films = round(self.times_marks * whole.n_films)
-        return (
-            f"About {n_marks} marks in {n_films} films would halve the interval; more marks in"
-            f" these {whole.n_films} alone would not."
-        )
-
     def finding(self) -> Finding:
         """Return a row for each group, and sentences with the answer and what limits it."""
         headers = ["films", "n films", "clips", "marked", "share", "low", "high"]
@@ -162,7 +145,7 @@ class ShareAudit(ReportedAudit):
                 row += [_width(share), share.width_of_marks]
             rows.append(tuple(row))
         title = f"How much: {self.of} in {self.source}"
-        sentences = (self.answer, self.for_half, *self._differences(), *self.limits)
+        sentences = (self.answer, *self._differences(), *self.limits)
         return Finding(title, tuple(headers), tuple(rows), sentences)
 
     def plot(self) -> Plot:
@@ -196,7 +179,7 @@ class ShareAudit(ReportedAudit):
                 "finding.html",
                 title=finding.title,
                 answer=self.answer,
-                sentences=(self.for_half, *self._differences()),
+                sentences=tuple(self._differences()),
                 limits=(*self.limits, *warned),
                 figure=shown,
                 table=table,
@@ -329,14 +312,11 @@ def audit_share(
     for group, in_group in {ALL: np.arange(len(films_with_marks)), **groups}.items():
         has_scores = scores is not None
         shares.append(_group_share(group, films, slopes, in_group, has_scores))
-    times, in_these_films = marks_for_half(films)
     return ShareAudit(
         source=drawn.name,
         of=of,
         shares=tuple(shares),
         differences=tuple(_differences_of(groups, films, slopes)),
-        times_marks=times,
-        in_these_films=in_these_films,
         explained=explained,
         agreement=measured,
         n_drawn=sum(film.n_drawn for film in plan.values()),

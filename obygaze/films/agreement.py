@@ -431,7 +431,7 @@ def _meaning(alpha: float | None) -> str:
         answer = "from .667 to .80, only tentative conclusions can be drawn"
     else:
         answer = "below .667, the labels depend on who gave them"
-    return f"{scale}. Krippendorff's alpha is {alpha:.3f}: {answer}."
+    return f"{scale}. Krippendorff's alpha (absolute differences) is {alpha:.3f}: {answer}."
 
 
 def _pairs_of_means(measures: Mapping[str, Any], *, has_ns: bool) -> list[str]:

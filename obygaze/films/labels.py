@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -43,11 +43,12 @@ Seconds = Annotated[str | float | None, Option(metavar="SECONDS")]
 
 @dataclass(frozen=True)
 class ProjectedClips:
-    """The levels of clips, the clips, and what could not be used of the tables."""
+    """The levels of clips, the clips, what could not be used of the tables, and films' titles."""
 
     projection: Projection
     spans: tuple[ClipSpan, ...]
     warnings: tuple[str, ...]
+    titles: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -166,7 +167,10 @@ def project_segments(
     if output is not None:
         path = Path(output)
         data = projection_to_csv(
-            projected.projection, projected.spans, each_annotator=each_annotator
+            projected.projection,
+            projected.spans,
+            each_annotator=each_annotator,
+            titles=projected.titles,
         )
         write_new(path, data, force=force)
     labelled = {row.clip_id for row in projected.projection.merged}
@@ -261,7 +265,7 @@ def project_tables(
     if films:
         named = named_films(films, films_of_clips)
         warnings.append(f"no clips of films with segments: {named}")
-    return ProjectedClips(projection, spans, tuple(warnings))
+    return ProjectedClips(projection, spans, tuple(warnings), marks.titles)
 
 
 def named_films(films: Collection[str], others: Collection[str]) -> str:

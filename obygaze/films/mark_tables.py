@@ -33,6 +33,7 @@ from obygaze_features.manifest.frame_rate import (
     frame_rate_text,
     known_frame_rate,
 )
+from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import LEVELS, Clip
 from obygaze_features.manifest.model import WATCHED as WATCHED
 from obygaze_features.manifest.spans import Span, file_of, span_in_film
@@ -89,10 +90,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class Marks:
-    """The segments of one or more tables, and the frame rates of films, as far as known."""
+    """The segments of one or more tables, and rates and titles of films, as far as known."""
 
     segments: tuple[Segment, ...]
     rates: Mapping[str, Fraction] = field(default_factory=dict)
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     def rate_of(self, film: str) -> Fraction:
         """Return the frame rate of a film; an error where the tables do not say it."""
@@ -158,8 +160,10 @@ class SourceFiles(dict[tuple[str, str], Path]):
                 f"two files have marks of {annotator!r} in the film {film}:"
                 " they may be of two people",
                 where=f"{earlier}, {path}",
-                hint="of two people, give each a name (in ELAN, the annotator of the tier); of one,"
-                " make them one file (in ELAN, File, Merge Transcriptions)",
+                hint="of two people, give each a name (in ELAN, the annotator of the tier), or"
+                " import the files of each alone, with a --mapping whose [annotators] says who made"
+                " a tier, then obygaze manifest agree with both manifests; of one, make them one"
+                " file (in ELAN, File, Merge Transcriptions)",
             )
 
 
@@ -217,7 +221,12 @@ def read_marks(tables: Path | Sequence[Path], *, fps: Fps | FilmRates = None) ->
         hint = "obygaze manifest import csv --help; its manifest of such a table is read here, too"
     raise_together("the marks cannot be read", *all_violations, hint=hint)
     segments += _seen_in_marks(segments, recorded)
-    return Marks(tuple(segments), rates)
+    titles = {}
+    for row in rows:
+        title = row.cells.get(TITLE, "")
+        if title:
+            titles[row["movie_id"]] = title
+    return Marks(tuple(segments), rates, titles)
 
 
 def _seen_in_marks(

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any
 
 from obygaze.films.mark_tables import TIME_COLUMNS, WATCHED, Segment
@@ -29,6 +30,7 @@ from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.manifest.frame_rate import frame_rate_text
+from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import LEVELS
 from obygaze_features.manifest.own_labels import OF_PROJECTION
 from obygaze_features.manifest.spans import RATE_COLUMN, Span
@@ -322,36 +324,45 @@ def overlap_frames(segment: Segment, span: ClipSpan) -> int:
 
 
 def projection_to_csv(
-    projection: Projection, spans: Iterable[ClipSpan], *, each_annotator: bool = False
+    projection: Projection,
+    spans: Iterable[ClipSpan],
+    *,
+    each_annotator: bool = False,
+    titles: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
     """Return the merged levels as CSV, or a row for each annotator of a clip.
 
     Clips have the times of their table, so that the rows are joined to it; else times by the frame
-    rate of the film, where that is known. The rate is kept, so that nobody is asked for it again.
+    rate of the film, where that is known. The rate is kept, so that nobody is asked for it again,
+    and so are the titles of films, by their ids.
     """
     span_of = {span.clip_id: span for span in spans}
-    has_times = any(span_of[row.clip_id].span_s for row in projection.merged)
-    columns: tuple[str, ...] = CSV_COLUMNS
-    if has_times:
-        columns = (*CSV_COLUMNS, *TIME_COLUMNS, RATE_COLUMN)
-    rows: list[tuple[object, ...]] = []
-    if not each_annotator:
-        for row in projection.merged:
-            cells = _csv_cells(row, span_of[row.clip_id])
-            rows.append(cells[: len(columns)])
-        return csv_bytes(columns, rows)
-    for annotator, levels in projection.by_annotator.items():
+    columns = [*CSV_COLUMNS]
+    if any(span_of[row.clip_id].span_s for row in projection.merged):
+        columns += [*TIME_COLUMNS, RATE_COLUMN]
+    if titles:
+        columns.append(TITLE)
+    rows_of: Mapping[str, Sequence[ClipLevel]] = {"": projection.merged}
+    if each_annotator:
+        columns.append("annotator")
+        rows_of = projection.by_annotator
+    rows = []
+    for annotator, levels in rows_of.items():
         for row in levels:
-            cells = _csv_cells(row, span_of[row.clip_id])
-            rows.append((*cells[: len(columns)], annotator))
-    return csv_bytes((*columns, "annotator"), rows)
+            span = span_of[row.clip_id]
+            cells = _csv_cells(row, span)
+            cells |= {TITLE: titles.get(span.movie_id, ""), "annotator": annotator}
+            rows.append([cells[column] for column in columns])
+    return csv_bytes(columns, rows)
 
 
-def _csv_cells(row: ClipLevel, span: ClipSpan) -> tuple[object, ...]:
-    """Return the cells of a clip, from its id on."""
+def _csv_cells(row: ClipLevel, span: ClipSpan) -> dict[str, object]:
+    """Return the cells of a clip by their columns."""
     level = row.level if row.labelled else ""
     concepts = "|".join(row.concepts)
-    overlap_frames, clip_frames = row.ratio or ("", "")
-    cells = (row.clip_id, span.movie_id, level, concepts, overlap_frames, clip_frames)
     rate = frame_rate_text(span.fps) if span.fps else ""
-    return (*cells, *(span.span_s or ("", "")), rate)
+    ratio = row.ratio or ("", "")
+    times_s = span.span_s or ("", "")
+    columns = (*CSV_COLUMNS, *TIME_COLUMNS, RATE_COLUMN)
+    values = (row.clip_id, span.movie_id, level, concepts, *ratio, *times_s, rate)
+    return dict(zip(columns, values, strict=True))

@@ -4,6 +4,7 @@ In a file that this program wrote, the linguistic types of tiers say what they a
 are only names. Of any other tier a mapping says it: a TOML file, of which an import writes a draft.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +35,8 @@ OWN_TYPES = {
     "comment": "comments",
     WATCHED: WATCHED,
 }
+# One word, or several with signs between them; a sentence has blanks without a sign.
+SINGLE_WORDS = re.compile(r"\s*\w+(\s*[;,/]\s*\w+)*\s*")
 # A draft has the words of tiers without a role that have at most so many.
 MOST_WORDS = 20
 
@@ -154,7 +157,11 @@ def draft_of_tiers(tiers: Sequence[Tier], mapping: TierMapping, reread: str) -> 
     texts = []
     for tier in tiers:
         if tier.may_be("concepts"):
-            texts += [text for text in tier.texts if mapping.concept(text) is None]
+            of_tier = [text for text in tier.texts if mapping.concept(text) is None]
+            # Without a role it may be a tier of comments, where a comma separates no concepts.
+            if not tier.role:
+                of_tier = [text for text in of_tier if SINGLE_WORDS.fullmatch(text)]
+            texts += of_tier
     sign = separator_of(texts, mapping)
     if sign == mapping.separator:
         lines += toml_lines({"separator": sign})

@@ -29,6 +29,7 @@ from obygaze_features.manifest.io import (
     as_id,
     ids_of_names,
 )
+from obygaze_features.manifest.listing import as_clips
 from obygaze_features.manifest.model import (
     Clip,
     Manifest,
@@ -89,7 +90,7 @@ def words_of_clips(manifest: Manifest, subtitles: str) -> ClipTexts:
         raise FixUsage(
             "words are found for clips, and this manifest cuts films into windows",
             where=manifest.name,
-            hint="the manifest of the clips",
+            hint=f"the manifest of the clips; or {as_clips(manifest.name)}",
         )
     path = Path(subtitles)
     where = subtitles

@@ -239,7 +239,7 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
             in_film = replace(clip, video=candidates[0], start_s=start_s, end_s=end_s)
             clips.append(in_film)
         else:
-            by_name.append(clip.clip_id)
+            (by_time if has_times_in_file else by_name).append(clip.clip_id)
             clips.append(_in_own_file(clip, span, candidates[0]))
     new_columns = [NAME_COLUMN]
     if any(clip.extra.get(FILM_TIMES[0]) for clip in clips):

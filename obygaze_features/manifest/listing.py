@@ -1,5 +1,6 @@
 """Columns of tables that list clips: titles of films, times that a person can read."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -149,3 +150,12 @@ def titles_of(
         if title:
             title_of_film[movie_id] = str(title)
     return title_of_film
+
+
+def as_clips(windows: str, name: str = "NAME") -> str:
+    """Return the commands that make a manifest of clips, with the times of windows."""
+    table = shlex.quote(f"{windows}.csv")
+    return (
+        f"obygaze manifest export csv {shlex.quote(windows)} -o {table}, then obygaze manifest"
+        f" import csv {table} -o {shlex.quote(name)}, which has clips at the times of the windows"
+    )

@@ -365,8 +365,8 @@ def respelled_ids(clips: Sequence[Clip]) -> str:
     )
 
 
-def n_overlapping(clips: Iterable[Identity], others: Iterable[Identity]) -> int:
-    """Return how many clips have time in common with one of some others, of the same film.
+def overlapping(clips: Mapping[str, Identity], others: Iterable[Identity]) -> set[str]:
+    """Return the names of the clips that have time in common with one of some others of their film.
 
     Times count as those in the film, though nobody may say so.
     """
@@ -378,16 +378,19 @@ def n_overlapping(clips: Iterable[Identity], others: Iterable[Identity]) -> int:
         starts_of_film[film] = [start_s for start_s, _ in spans]
         ends = [end_s for _, end_s in spans]
         latest_ends_of_film[film] = list(accumulate(ends, max))
-    n_clips = 0
-    for film, spans in _spans_of_films(clips).items():
-        starts = starts_of_film.get(film, [])
-        for start_s, end_s in spans:
-            n_before = bisect_left(starts, end_s - TOLERANCE_S)
-            if not n_before:
-                continue
-            latest_end_s = latest_ends_of_film[film][n_before - 1]
-            n_clips += latest_end_s > start_s + TOLERANCE_S
-    return n_clips
+    names = set()
+    for name, clip in clips.items():
+        start_s, end_s = clip.any_times or (None, None)
+        starts = starts_of_film.get(clip.movie_id, [])
+        if start_s is None or end_s is None:
+            continue
+        n_before = bisect_left(starts, end_s - TOLERANCE_S)
+        if not n_before:
+            continue
+        latest_end_s = latest_ends_of_film[clip.movie_id][n_before - 1]
+        if latest_end_s > start_s + TOLERANCE_S:
+            names.add(name)
+    return names
 
 
 def _spans_of_films(clips: Iterable[Identity]) -> dict[str, list[tuple[float, float]]]:

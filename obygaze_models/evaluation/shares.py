@@ -163,22 +163,3 @@ def share_of(films: MarkedFilms, slopes: Floats | float = 0.0) -> Share:
     centre = (value + squared / 2) / (1 + squared)
     half = np.sqrt(squared * value * (1 - value) + squared**2 / 4) / (1 + squared)
     return Share(value, np.sqrt(variance), centre - half, centre + half)
-
-
-def marks_for_half(films: MarkedFilms) -> tuple[float, bool]:
-    """Return how many times the marks would halve the interval, and whether in these films.
-
-    More marks in the same films reduce only what the draw of clips adds to the variance. Where this
-    is not enough, four times as many films are needed.
-    """
-    share = share_of(films)
-    by_clips = float(films.variance_within())
-    variance = float(share.error**2)
-    left = by_clips - 0.75 * variance
-    times = by_clips / left if left > 0 else np.inf
-    if variance == 0:
-        # Wilson's interval of no clip in n, or of all, is about 1 / n wide.
-        times = 2.0
-    if np.all(times * films.n_marked <= films.sizes):
-        return times, True
-    return 4.0, False

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features import __version__
-from obygaze_features.core.console import count, few, listed
+from obygaze_features.core.console import count, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import (
@@ -24,6 +24,7 @@ from obygaze_features.core.files import (
     sha256_file,
 )
 from obygaze_features.core.parts import find_part, is_own_code
+from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, read_texts
@@ -169,6 +170,7 @@ def gather(
         "left out": _shares_left_out(features, labels, protocol),
         **table.remarks,
         **_remarks_on_media(table, manifest, stores),
+        "no vector": _without_vector(protocol, table, manifest),
         "unknown films": unknown_films(table),
         "annotators": rows_of_annotators(_of_features(labels, features), table),
         "models of concepts": left_out,
@@ -185,24 +187,24 @@ def _classes_with_features(
     features: Sequence[Features], labels: Labels, table: ClipTable, protocol: Protocol
 ) -> str:
     """Return how many clips have a class and features too; "" where features lack none of them."""
-    counts = []
+    of_stores = []
     # Where a store is chosen, all have the clips that they share.
     is_shared = protocol.fit.choose_store and len(features) > 1
     shown = features[:1] if is_shared else features
     for store in shown:
         where = "all stores" if is_shared else store.name
+        counts = []
         for task, of_task in labels.items():
             has_class = of_task >= 0
             n_classes = int(np.sum(has_class))
             n_with_features = int(np.sum(has_class & store.present))
             if n_with_features < n_classes:
-                counts.append(
-                    f"{n_classes} of {count(len(table), table.counted_as)} have a class in {task},"
-                    f" and {n_with_features} of these have features in {where}"
-                )
-    n_more = len(counts) - 3
-    more = f"; {n_more} more tasks or stores lack some, too" if n_more > 0 else ""
-    return f"{', '.join(counts[:3])}{more}." if counts else ""
+                counts.append(f"{n_with_features} of {n_classes} in {task}")
+        if counts:
+            of_stores.append(f"{few(counts)} have features in {where}")
+    if not of_stores:
+        return ""
+    return f"Of the {plural(table.counted_as)} with a class, {few(of_stores, 3)}."
 
 
 def _of_features(labels: Labels, features: Sequence[Features]) -> Labels:
@@ -259,21 +261,43 @@ def _remarks_on_media(
             " not made of pictures alone: the visual view leaves out what pictures do not show."
         )
     of_pictures = [name for name in stores if stores[name].recipe.medium == "pictures"]
-    n_of_concept: Counter[str] = Counter()
-    for clip in table.clips:
-        n_of_concept.update(clip.concepts)
-    header = manifest.header
-    heard = []
-    for concept in (*header.of_modality("audio"), *header.of_modality("speech")):
-        n_clips = n_of_concept[concept]
-        if n_clips:
-            heard.append(f"{concept} ({count(n_clips, header.unit)})")
+    heard = _counted_concepts(table, manifest, ("audio", "speech"))
     if of_pictures and heard:
         remarks["heard"] = (
-            f"These concepts can only be heard: {', '.join(heard)}. The features of"
+            f"These concepts can only be heard: {', '.join(heard.values())}. The features of"
             f" {_named(of_pictures)} are made of pictures, and do not contain them."
         )
     return remarks
+
+
+def _counted_concepts(
+    table: ClipTable, manifest: Manifest, modalities: Collection[str]
+) -> dict[str, str]:
+    """Return the concepts of some modalities that clips have, each with the number of clips."""
+    n_of_concept: Counter[str] = Counter()
+    for clip in table.clips:
+        n_of_concept.update(clip.concepts)
+    counted = {}
+    for concept, modality in manifest.header.concepts.items():
+        n_clips = n_of_concept[concept]
+        if modality in modalities and n_clips:
+            counted[concept] = f"{concept} ({count(n_clips, manifest.header.unit)})"
+    return counted
+
+
+def _without_vector(protocol: Protocol, table: ClipTable, manifest: Manifest) -> str:
+    """Return which concepts bottlenecks have no vector of, whatever the store; "" if none."""
+    kinds = [find_kind(protocol.models[name].kind) for name in protocol.model_names]
+    others = _counted_concepts(
+        table, manifest, {*manifest.header.concepts.values()} - {"visual"}
+    )
+    if not others or not any(kind.head for kind in kinds):
+        return ""
+    asked = shlex.quote(f"{quoted_word(next(iter(others)))} in concept")
+    return (
+        f"No vector is found for concepts that are not visual: {', '.join(others.values())}."
+        f" The option --task {asked} asks each store for one of them."
+    )
 
 
 def _named(names: Sequence[str]) -> str:

@@ -85,8 +85,8 @@ def predict(
     film. film-seen: it was trained on other clips of the film. film-unknown: the film of the clip,
     or of a training clip, is not known, such as in a store that was imported without a manifest.
     out-of-fold: it was trained on the clip, and the score is from fits of its evaluation that were
-    not; for a bottleneck, these have no margins. in-sample: it was trained on the clip, and the
-    score is its own (only with --in-sample).
+    not; for a bottleneck, these have no margins. in-sample: it was trained on the clip, or on one
+    that has time in common with it, and the score is its own (only with --in-sample).
 
     Args:
         model: A saved model: its name in the workspace, or its folder.

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, TypedDict
@@ -31,8 +31,7 @@ from obygaze_features.manifest.same_clip import (
     Identity,
     compare_clips,
     known_film,
-    n_overlapping,
-    rows_of_clips,
+    overlapping,
 )
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
@@ -204,26 +203,13 @@ class TrainingClips:
         trained = self.identities[row]._replace(clip_id=clip.clip_id)
         return row, compare_clips(trained, self.with_trained_film(clip))
 
-    def in_the_same_places(self, clips: Mapping[str, Identity]) -> list[str]:
-        """Return the clips of other ids with the film and the times of a training clip.
+    def overlapping(self, clips: Mapping[str, Identity]) -> set[str]:
+        """Return the ids of the clips that have time in common with a training clip of their film.
 
-        Nobody says whether times of training clips are those in the film; here they count as such.
+        A clip with the times of a training clip is one of them.
         """
-        names = list(clips)
-        rows = []
-        asked = map(self.with_trained_film, clips.values())
-        for clip in (*self.identities, *asked):
-            rows.append(clip._replace(in_film=clip.any_times))
-        found = []
-        for of_one_clip in rows_of_clips(rows):
-            if of_one_clip[0] < len(self):
-                found += [row - len(self) for row in of_one_clip if row >= len(self)]
-        return [names[number] for number in sorted(found)]
-
-    def n_overlapping(self, clips: Iterable[Identity]) -> int:
-        """Return how many clips have time in common with a training clip of their film."""
-        asked = map(self.with_trained_film, clips)
-        return n_overlapping(asked, self.identities)
+        asked = {name: self.with_trained_film(clip) for name, clip in clips.items()}
+        return overlapping(asked, self.identities)
 
     def with_trained_film(self, clip: Identity) -> Identity:
         """Return a clip with the film that the training has for the same video.

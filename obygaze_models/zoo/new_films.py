@@ -22,6 +22,7 @@ from obygaze_features.manifest.adapters.folder import (
     warn_of_other_videos,
 )
 from obygaze_features.manifest.adapters.folder import read as read_folder
+from obygaze_features.manifest.listing import as_clips
 from obygaze_features.manifest.model import Windows
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
@@ -158,10 +159,8 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
             command = shlex.join([*words, "--manifest", manifest.name])
             return f"{command}, as {store} has {n_clips} of its {len(manifest)} clips"
     if isinstance(manifest.clips, Windows) and _reads_words(model, here):
-        return (
-            f"a manifest of scenes (obygaze manifest import csv --help): {model.info.name} reads"
-            f" {_OF_CLIPS}"
-        )
+        clips = here.unused_name("manifests", f"{manifest.name}-clips")
+        return f"{as_clips(manifest.name, clips)}: {model.info.name} reads {_OF_CLIPS}"
     if _was_imported(model, here):
         return _what_imports(model, here, manifest=manifest.name)
     recipe = _recipe_of(model, here)

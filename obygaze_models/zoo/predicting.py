@@ -79,22 +79,22 @@ class Predicted:
     - `out-of-fold`: the model was trained on the clip; the score is the mean over the fits of its
       evaluation that were not;
     - `unseen`: the model was trained on no clip of this film;
-    - `film-seen`: the model was not trained on the clip, but on others of its film;
+    - `film-seen`: the model was trained on no clip that has time in common with this one, but on
+      others of its film;
     - `film-unknown`: the model was not trained on the clip, and its film, or that of a training
       clip, is not known;
-    - `in-sample`: the model was trained on the clip, and the score is its own;
+    - `in-sample`: the model was trained on the clip, or on one that has time in common with it,
+      and the score is its own;
     - `given`: the score is that of a table, not of a model.
 
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
     facts of the model that gave the scores, `films` what is known of the films and times of the
     clips, as columns that a file has beside those of the table. `n_by_id` counts the clips of
-    another store that are taken for training clips by their ids, without equal times. `renamed`
-    are clips with the film and the times of a training clip of another id; `n_overlapping` counts
-    the others of basis `film-seen` that have time in common with one. `found` says which
-    manifest and store were taken, where a folder or a manifest was named. `windows` is a sentence
-    if windows were scored by a model of clips. `manifest` is the name of that of the clips; where
-    films are not known, `same_name` is that of a manifest with them, which is called as the store.
-    `can_be_drawn` is whether this manifest says where its clips are in their films.
+    another store that are taken for training clips by their ids, without equal times. `found` says
+    which manifest and store were taken, where a folder or a manifest was named. `windows` is a
+    sentence if windows were scored by a model of clips. `manifest` is the name of that of the
+    clips; where films are not known, `same_name` is that of a manifest with them, which is called
+    as the store. `can_be_drawn` is whether this manifest says where its clips are in their films.
     `replaced` are videos of the manifest with other files than those whose features were scored.
     `withdrawn` says which clips were withdrawn that the model was trained on.
     """
@@ -112,8 +112,6 @@ class Predicted:
     model: ModelInfo | None = None
     films: Columns = field(default_factory=dict)
     n_by_id: int = 0
-    renamed: Sequence[str] = ()
-    n_overlapping: int = 0
     found: str = ""
     windows: str = ""
     manifest: str = ""
@@ -283,13 +281,6 @@ class PredictedFiles:
             )
             hint = "other ids, in their manifest, if these are other clips"
             warnings.append((text, hint))
-        if predicted.renamed:
-            text = (
-                f"the model may have been trained on {few(predicted.renamed)}: training clips with"
-                " other ids have the same film and times, so these scores may be in-sample"
-            )
-            hint = "the ids of the training clips for these clips, in the manifest"
-            warnings.append((text, hint))
         if predicted.replaced:
             text = (
                 "these videos have other files than those whose features were scored:"
@@ -298,12 +289,6 @@ class PredictedFiles:
             manifest = shlex.quote(predicted.manifest)
             hint = f"obygaze extract plan {manifest} -b BACKBONE, which says what to do"
             warnings.append((text, hint))
-        if predicted.n_overlapping:
-            n_clips = count(predicted.n_overlapping, "clip")
-            warnings.append(
-                f"{n_clips} of basis {FILM_SEEN} have time in common with training clips of other"
-                " ids: these scores are partly in-sample"
-            )
         if counts[FILM_UNKNOWN]:
             whose = f"{counts[FILM_UNKNOWN]} clips"
             name = shlex.quote(predicted.same_name or "NAME")
@@ -318,8 +303,9 @@ class PredictedFiles:
             warnings.append((text, hint))
         if counts[IN_SAMPLE]:
             warnings.append(
-                f"the model was trained on {counts[IN_SAMPLE]} of these clips: their in-sample"
-                " scores are not predictions and cannot be used to evaluate the model"
+                f"the model was trained on {counts[IN_SAMPLE]} of these clips, or on clips that"
+                " have time in common with them: their in-sample scores are not predictions and"
+                " cannot be used to evaluate the model"
             )
         return warnings
 
@@ -556,20 +542,9 @@ def _predicted(
         )
     trained_on: dict[str, int] = {}
     n_by_id = 0
-    renamed: list[str] = []
     if model.clips is not None:
         trained_on, n_by_id = _training_rows(model.clips, ids, asked)
-        others = [clip for clip in ids if clip not in trained_on]
-        of_others = {clip: asked.identities[clip] for clip in others}
-        renamed = model.clips.in_the_same_places(of_others)
     basis = _basis(model, ids, asked, trained_on, in_sample=in_sample)
-    n_overlapping = 0
-    if model.clips is not None:
-        of_seen_films = []
-        for clip, kind in zip(ids, basis, strict=True):
-            if kind == FILM_SEEN and clip not in renamed:
-                of_seen_films.append(asked.identities[clip])
-        n_overlapping = model.clips.n_overlapping(of_seen_films)
     refused = {} if in_sample else _refused(model, ids, basis)
     kept = [clip for clip in ids if clip not in refused]
     basis_of = dict(zip(ids, basis, strict=True))
@@ -594,8 +569,6 @@ def _predicted(
         refused=refused,
         model=model.info,
         n_by_id=n_by_id,
-        renamed=renamed,
-        n_overlapping=n_overlapping,
     )
 
 
@@ -701,6 +674,8 @@ def _basis(
     may_be_any = not lists_clips and training.n_clips > 0
     # A store without a manifest may use other film ids than the manifest of the training.
     films = {*training.films, *asked.trained_films} - {UNKNOWN_FILM}
+    asked_ids = {clip: asked.identities[clip] for clip in ids}
+    overlapping = model.clips.overlapping(asked_ids) if model.clips else set()
     basis = []
     for clip in ids:
         # A training clip of an unknown film may be of any film.
@@ -708,6 +683,8 @@ def _basis(
         if clip in trained_on:
             is_scored = has_score[trained_on[clip]] and not in_sample
             basis.append(OUT_OF_FOLD if is_scored else IN_SAMPLE)
+        elif clip in overlapping:
+            basis.append(IN_SAMPLE)
         elif asked.film_of[clip] in films:
             basis.append(FILM_SEEN if lists_clips else IN_SAMPLE)
         elif may_be_any and not (is_known and films):
@@ -721,7 +698,10 @@ def _refused(
     model: SavedModel, ids: Sequence[str], basis: Sequence[str]
 ) -> dict[str, str]:
     """Return the reason for each clip that has an in-sample score only; an error if all have."""
-    reason = "the model was trained on this clip and has no out-of-fold score for it"
+    reason = (
+        "the model was trained on this clip, or on one that has time in common with it, and has no"
+        " out-of-fold score for it"
+    )
     if model.clips is None:
         reason = "the model does not list its training clips and may have been trained on this one"
     refused = {

@@ -2,6 +2,7 @@
 
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.cli import Result, call_obygaze
 from support.experiments import ONE_PAIR, films, planted, store_of, store_of_windows
 from support.stores import a_recipe, made_store
 
@@ -21,7 +23,7 @@ from obygaze.audits.levels import audit_levels
 from obygaze.audits.reliability import audit_reliability
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, Mismatch
-from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.same_clip import (
     OTHER,
@@ -272,11 +274,33 @@ def test_runs_say_how_many_clips_are_the_same_by_their_ids_alone(
     assert (f"two: {len(ids[0] & ids[1])} clips taken" in said) == (not is_known)
 
 
+def check_share_refuses(folder: Path, windows: str, seen: Sequence[str]) -> None:
+    """The audit of a share names the drawn windows whose seconds were in the training."""
+
+    def typed(line: str) -> Result:
+        return call_obygaze(*line.split(), cwd=folder)
+
+    typed("models predict ./model windows --in-sample -o scores.csv").ok()
+    typed(f"manifest sample {windows} -n 30 -o drawn").ok()
+    drawn = read_manifest("drawn", workspace=folder)
+    lines = ["movie_id,annotator,start_s,end_s,level,framerate"]
+    for clip in drawn:
+        lines.append(f"{clip.movie_id},eva,{clip.start_s},{clip.end_s},S,25")
+    (folder / "marks.csv").write_text("\n".join([*lines, ""]), "utf-8")
+    share = "audit share drawn --marks marks.csv"
+    typed(share).ok()
+    refused = typed(f"{share} --predictions scores.csv")
+    n_seen = sum(clip in seen for clip in drawn.clip_ids)
+    assert n_seen and refused.code
+    said = f"the model was trained on this drawn clip ({n_seen} times)"
+    assert said in refused.stderr
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_windows_are_known_by_the_times_of_their_store(
     tmp_path: Path, seed: int
 ) -> None:
-    """A model of clips scores windows: some are its training clips, others have time in common.
+    """A model of clips scores windows: what has time in common with training clips is in-sample.
 
     The manifest of that name may cut the films otherwise by now.
     """
@@ -300,17 +324,12 @@ def test_windows_are_known_by_the_times_of_their_store(
     inputs = gather(protocol, manifest, "made-up", {"x": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
     model = load_model(fit_final(inputs, run, tmp_path / "model"))
-    same = []
-    n_overlapping = 0
+    seen = []
     for film in manifest.films:
         spans = [(c.start_s, c.end_s) for c in clips if c.movie_id == film]
         for second in range(50):
-            span = (second, second + 1)
-            if span in spans:
-                same.append(f"{film}:{second:06d}")
-            else:
-                shared = [start < second + 1 and second < end for start, end in spans]
-                n_overlapping += any(shared)
+            if any(start < second + 1 and second < end for start, end in spans):
+                seen.append(f"{film}:{second:06d}")
     name = windows.record.manifest.name
     for every in (1.0, 0.5):
         grid = Grid(seconds=1.0, every=every)
@@ -319,9 +338,15 @@ def test_windows_are_known_by_the_times_of_their_store(
         cut = Manifest(name, header, Windows(films, grid))
         path = tmp_path / "manifests" / f"{name}.toml"
         write_manifest(cut, path, force=True)
-        found = predict(model, windows, workspace=tmp_path)
-        assert sorted(found.renamed) == sorted(same)
-        assert found.n_overlapping == n_overlapping
+        assert sorted(predict(model, windows, workspace=tmp_path).refused) == seen
+        found = predict(model, windows, workspace=tmp_path, in_sample=True)
+        in_sample = []
+        for clip_id, basis in zip(found.clip_ids, found.basis, strict=True):
+            if basis == "in-sample":
+                in_sample.append(clip_id)
+        assert sorted(in_sample) == seen
+        if every == 1 and seed == 0:
+            check_share_refuses(tmp_path, name, seen)
         starts = [int(clip_id[-6:]) for clip_id in found.clip_ids]
         assert found.films["start_s"] == starts
         if every == 1:

@@ -60,6 +60,7 @@ from obygaze_features.manifest.model import (
     is_only_watched,
     own_columns,
 )
+from obygaze_features.manifest.own_labels import OF_PROJECTION
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.times import (
     IN_A_ROW,
@@ -423,7 +424,7 @@ class Site:
     def _entry(self, clip: Clip) -> JsonObject:
         """Return the facts of a clip; its times are in the film, or else in its video."""
         start, end = self._places.get(clip.clip_id, (None, None))
-        own = own_columns(clip.extra)
+        own = [name for name in own_columns(clip.extra) if name not in OF_PROJECTION]
         return {
             "id": clip.clip_id,
             "film": clip.movie_id,

@@ -298,7 +298,6 @@ def test_files_of_the_audit(tmp_path: Path) -> None:
     assert [path.name for path in written] == ["t.csv", "f.svg", "r.html"]
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     assert found.answer in page
-    assert found.for_half in page
     assert "<b>x" not in page
     assert "&lt;b&gt;" in page
     rows = (tmp_path / "t.csv").read_text(encoding="utf-8").splitlines()

@@ -75,6 +75,8 @@ def test_a_draft_works_once_its_questions_are_answered(
     expected = [f"{path}: tier {tier}: not known what it is" for tier in answers.tiers]
     assert sorted(caught.value.details) == sorted(expected)
     text = draft.read_text("utf-8")
+    # Commas of comments separate no concepts: "Totale, dann nah".
+    assert ('separator = "?"' in text) is (name == "station")
     command = f"import segments {path} --fps {FPS} --mapping {draft} -o marks"
     assert command in text and str(draft) in str(caught.value.hint)
     # Without answers it is as good as no mapping.

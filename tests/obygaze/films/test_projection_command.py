@@ -244,6 +244,19 @@ def test_rows_as_csv_are_written_once_and_replaced_only_by_force(
     assert "m-003,m,HN,,41,100" in output.read_text("utf-8")
 
 
+@pytest.mark.parametrize("option", [(), ("--each-annotator",)])
+def test_titles_of_films_are_kept(tmp_path: Path, option: tuple[str, ...]) -> None:
+    """Pages and reports showed the ids of the films in their place."""
+    header = "movie_id,annotator,start_frame,end_frame,level,framerate,movie_title\n"
+    rows = "foret,eva,0,49,S,25,Forêt d’été\nlac,eva,0,49,S,25,\n"
+    (tmp_path / "s.csv").write_text(header + rows, "utf-8")
+    words = ("manifest", "project", "s.csv", "--every", "1", "-o", "levels.csv")
+    call_obygaze(*words, *option, cwd=tmp_path).ok()
+    with (tmp_path / "levels.csv").open(encoding="utf-8", newline="") as file:
+        titles = {(row["movie_id"], row["movie_title"]) for row in csv.DictReader(file)}
+    assert titles == {("foret", "Forêt d’été"), ("lac", "")}
+
+
 def test_a_clip_of_two_rows_is_counted_once(tmp_path: Path) -> None:
     """Rows of annotators were counted as clips."""
     (tmp_path / "s.csv").write_text(

@@ -309,6 +309,16 @@ def test_a_named_clip_whose_film_times_are_known_falls_back_to_the_film(
     assert (found.video, found.start_s, found.end_s) == ("tt01_scene_1.mp4", None, None)
 
 
+def test_clips_with_times_in_the_file_of_their_film_are_parts_of_it(
+    tmp_path: Path,
+) -> None:
+    """As `manifest export csv` writes the parts of films: they were counted as whole files."""
+    first = replace(named("a", "tt01.mp4"), start_s=0.0, end_s=2.0)
+    second = replace(named("b", "tt01.mp4"), start_s=2.0, end_s=4.0)
+    report = link(manifest_of(first, second), touch(tmp_path, "tt01.mp4"))
+    assert (report.by_time, report.by_name) == (("a", "b"), ())
+
+
 def test_linking_again_changes_nothing_and_another_folder_starts_afresh(
     tmp_path: Path,
 ) -> None:

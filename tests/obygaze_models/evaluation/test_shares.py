@@ -23,7 +23,6 @@ from support.seeds import amount, least_by_chance, most_by_chance
 from obygaze_models.evaluation.shares import (
     MarkedFilms,
     explained_by_scores,
-    marks_for_half,
     share_of,
 )
 
@@ -132,21 +131,6 @@ def test_no_marked_clip_leaves_a_width_and_one_film_no_interval() -> None:
     assert float(nothing.low) == pytest.approx(0, abs=1e-12)
     assert float(nothing.high) == pytest.approx(t**2 / (40 + t**2))
     assert np.isnan(share_of(films_of([(100, "0101")])).low)
-
-
-def test_the_marks_that_halve_the_interval() -> None:
-    # Films with one share: all of the variance is that of the draw, of which .75 must go.
-    alike = films_of([(1000, "0101"), (1000, "0101"), (1000, "0011")])
-    assert marks_for_half(alike) == (2.0, True)  # no variance between films at all
-    by_clips = films_of([(1000, "01010101"), (1000, "00110100"), (1000, "01100110")])
-    times, in_these_films = marks_for_half(by_clips)
-    variance = float(share_of(by_clips).error ** 2)
-    within = float(by_clips.variance_within())
-    # With more clips only the part within films falls.
-    assert variance - within + within / times == pytest.approx(variance / 4)
-    assert in_these_films
-    # Films of which each is all or nothing: more clips of these films say nothing new.
-    assert marks_for_half(films_of([(100, "0000"), (100, "1111")] * 4)) == (4, False)
 
 
 @given(st.data())

@@ -142,6 +142,28 @@ def test_training_concept_vectors_names_only_concepts_that_clips_have(
         assert not {"Voice", "Look"} & set(protocol.tasks)
 
 
+@pytest.mark.parametrize("asked", [("data.view=raw",), ("data.view=visual",)])
+def test_a_run_names_concepts_of_which_no_vector_is_found(
+    asked: tuple[str, ...], manifest: Manifest, tmp_path: Path
+) -> None:
+    """Voice had no row in concepts.csv, and no line said why."""
+    clips = []
+    for number, clip in enumerate(manifest):
+        names = (*clip.concepts, "Voice") if number < 5 else clip.concepts
+        clips.append(replace(clip, concepts=names))
+    own = manifest.with_clips(clips)
+    n_clips = sum("Voice" in clip.concepts for clip in own)
+    stores = {"s": store_of(tmp_path / "s", own, planted(own))}
+    for models_asked in ('["pcbm-lr"]', '["ridge"]'):
+        protocol = quick("honest", *asked, f"grid.models={models_asked}")
+        remarks = gather(protocol, own, "made-up", stores).table.remarks
+        is_named = asked == ("data.view=raw",) and "pcbm-lr" in models_asked
+        assert ("no vector" in remarks) is is_named
+        if is_named:
+            assert f"not visual: Voice ({n_clips} clips)." in remarks["no vector"]
+            assert "--task 'Voice in concept'" in remarks["no vector"]
+
+
 def test_a_concept_of_clips_that_are_not_sure_has_no_vector(manifest: Manifest) -> None:
     """A vector is found from HN and S clips: those of NS do not count."""
     clips = []

@@ -342,8 +342,8 @@ class TestFolds:
             n_tested = sum(bool(cells[clip.clip_id]) for clip in kept)
             assert models(run)[0].n_clips == n_tested
             assert said["without label"].endswith(
-                f" {len(labelled)} of {len(manifest)} clips have a class in mood=joy, and"
-                f" {n_tested} of these have features in x."
+                f" Of the clips with a class, {n_tested} of {len(labelled)} in mood=joy have"
+                " features in x."
             )
 
     def test_clips_that_all_stores_have_are_not_said_to_be_those_of_one(
@@ -367,8 +367,8 @@ class TestFolds:
         protocol = with_tasks(protocol, ["mood=joy"], manifest)
         gathered = gather(protocol, manifest, "made-up", stores)
         assert gathered.table.remarks["without label"].endswith(
-            f" {n_labelled} of {len(manifest)} clips have a class in mood=joy, and"
-            f" {len(shared)} of these have features in all stores."
+            f" Of the clips with a class, {len(shared)} of {n_labelled} in mood=joy have"
+            " features in all stores."
         )
 
     def test_nothing_can_be_trained_at_all(self, tmp_path: Path) -> None:

@@ -369,7 +369,8 @@ def test_a_bottleneck_of_sentences_is_kept_and_asks_for_the_words_of_new_films(
     write_manifest(windows, tmp_path / "manifests" / "cut.toml")
     with pytest.raises(ObygazeError) as caught:
         og.predict("kept", "cut", workspace=tmp_path)
-    assert "a manifest of scenes" in caught.value.hint
+    assert "manifest export csv cut -o cut.csv" in caught.value.hint
+    assert "manifest import csv cut.csv -o cut-clips" in caught.value.hint
     assert "extract words" not in caught.value.hint
 
 

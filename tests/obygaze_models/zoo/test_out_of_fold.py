@@ -399,10 +399,10 @@ def test_a_clip_with_the_id_of_a_training_clip_and_other_times_is_refused(
     assert predict(ridge, store, [MANIFEST.clips[0]], in_sample=True).n_by_id == 0
 
 
-def test_a_training_clip_under_another_id_is_said(
+def test_a_training_clip_under_another_id_is_refused(
     tmp_path: Path, store: Store, ridge: SavedModel
 ) -> None:
-    """Its score is no out-of-fold score: the same film and times are named, and not more."""
+    """The film and the times say that it is the training clip."""
     clips = []
     for clip in MANIFEST:
         clips.append(replace(clip, clip_id=f"other-{clip.clip_id}"))
@@ -410,58 +410,35 @@ def test_a_training_clip_under_another_id_is_said(
     elsewhere = store_of(tmp_path / "renamed", renamed, X)
     found = predict(ridge, elsewhere, list(renamed))
     assert ridge.clips is not None
-    assert list(found.renamed) == [
+    assert list(found.refused) == [
         f"other-{clip}" for clip in LEVEL if clip in ridge.clips.row_of
     ]
-    (said,) = [
-        text for text, *_ in found.write().warnings if "same film and times" in text
-    ]
-    assert said.startswith("the model may have been trained on other-tt0000001-")
-    assert predict(ridge, store, list(MANIFEST)).renamed == []
+    asked = predict(ridge, elsewhere, list(renamed), in_sample=True)
+    assert asked.basis.count("in-sample") == len(found.refused)
+    assert "in-sample scores are not predictions" in str(asked.write().warnings)
+    assert predict(ridge, store, list(MANIFEST)).refused == {}
 
 
 @given(st.data())
-def test_clips_that_overlap_training_clips_are_counted(data: st.DataObject) -> None:
-    """Of another annotator, for instance: as a loop over all pairs counts them."""
+def test_clips_that_overlap_training_clips_are_found(data: st.DataObject) -> None:
+    """Of another annotator, for instance: as a loop over all pairs finds them."""
     seconds = st.tuples(st.integers(0, 40), st.integers(1, 15))
     spans = st.lists(st.tuples(st.sampled_from("ab"), seconds), min_size=1, max_size=8)
     trained, asked = data.draw(spans), data.draw(spans)
     places = [(film, float(start), float(start + n)) for film, (start, n) in trained]
     clips = TrainingClips(tuple(map(str, range(len(trained)))), places=tuple(places))
-    others = []
-    n_overlapping = 0
+    others = {}
+    overlapping = set()
     for number, (film, (start, n)) in enumerate(asked):
         times = (float(start), float(start + n))
-        others.append(Identity(f"other-{number}", film, in_film=times))
-        n_overlapping += any(
+        name = f"other-{number}"
+        others[name] = Identity(name, film, in_film=times)
+        if any(
             film == there and start < end_s and start_s < start + n
             for there, start_s, end_s in places
-        )
-    assert clips.n_overlapping(others) == n_overlapping
-
-
-def test_overlap_with_training_clips_is_said(store: Store, ridge: SavedModel) -> None:
-    moved = []
-    for clip in MANIFEST:
-        assert clip.start_s is not None and clip.end_s is not None
-        later = replace(clip, start_s=clip.start_s + 1, end_s=clip.end_s + 1)
-        moved.append(replace(later, clip_id=f"other-{clip.clip_id}"))
-    manifest = Manifest("moved", MANIFEST.header, tuple(moved))
-    elsewhere = store_of(Path(store.location).parent / "moved", manifest, X)
-    found = predict(ridge, elsewhere, moved)
-    assert ridge.clips is not None
-    n_overlapping = 0
-    for clip in moved:
-        start_s, end_s = clip.start_s or 0.0, clip.end_s or 0.0
-        n_overlapping += any(
-            film == clip.movie_id and start_s < last and first < end_s
-            for film, first, last in ridge.clips.places
-            if first is not None and last is not None
-        )
-    assert found.n_overlapping == n_overlapping > 0
-    said = [text for text in found.write().warnings if "time in common" in text]
-    assert len(said) == 1
-    assert str(said[0]).startswith(f"{n_overlapping} clips of basis film-seen")
+        ):
+            overlapping.add(name)
+    assert clips.overlapping(others) == overlapping
 
 
 def test_a_clip_of_a_manifest_that_is_another_one_in_the_store_is_refused(

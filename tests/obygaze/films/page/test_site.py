@@ -663,6 +663,8 @@ def test_a_table_of_other_scores_or_clips_is_refused(
 def test_a_clip_has_the_columns_of_ones_own(tmp_path: Path) -> None:
     """A manifest of one's own labels had a page that showed none of them."""
     extra = {"framerate": "25", "mood": "tense", "shots": "", "fold:mine": "1"}
+    # How `manifest project` found a level is no label.
+    extra |= {"overlap_frames": "46", "clip_frames": "50"}
     clip = Clip("lake-1", "lake", extra={**extra, "annotator": "ada"})
     manifest = Manifest("films", Header("a test"), [clip], (*extra, "annotator"))
     page = Site(Workspace(tmp_path), manifest)
