@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -206,10 +207,14 @@ class TrainingClips:
     def overlapping(self, clips: Mapping[str, Identity]) -> set[str]:
         """Return the ids of the clips that have time in common with a training clip of their film.
 
-        A clip with the times of a training clip is one of them.
+        A clip with the times of a training clip is one of them, and one that is the same file.
         """
         asked = {name: self.with_trained_film(clip) for name, clip in clips.items()}
-        return overlapping(asked, self.identities)
+        found = overlapping(asked, self.identities)
+        for name, clip in clips.items():
+            if clip.any_times is None and clip.video in self.whole_files:
+                found.add(name)
+        return found
 
     def with_trained_film(self, clip: Identity) -> Identity:
         """Return a clip with the film that the training has for the same video.
@@ -218,6 +223,13 @@ class TrainingClips:
         """
         film = self.film_of_video.get(clip.video)
         return clip._replace(movie_id=film) if film else clip
+
+    @cached_property
+    def whole_files(self) -> set[str]:
+        """The hashes of videos that are one clip each: it has no times, and no other is of it."""
+        whole = [clip.video for clip in self.identities if clip.any_times is None]
+        n_clips = Counter(whole)
+        return {video for video in n_clips if video and n_clips[video] == 1}
 
     @cached_property
     def film_of_video(self) -> dict[str, str]:
