@@ -305,9 +305,10 @@ class ComparedRuns(Listing):
                 way = "higher" if side.difference > 0 else "lower"
                 apart = abs(side.difference)
                 apart_text = f"{apart:.{digits_of(0.0, apart)}f}"
+                verdict = side.verdict(self.metric)
                 yield (
-                    f"{name}: {metric} of {run} is {apart_text} {way} than that of "
-                    f"{self.runs[0]} {clips} ({run} is better: {side.verdict(self.metric)})."
+                    f"{name}: {metric} of {run} is {apart_text} {way} than that of"
+                    f" {self.runs[0]} {clips} (whether {run} is better: {verdict})."
                 )
 
 

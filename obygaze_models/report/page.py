@@ -31,6 +31,7 @@ from obygaze_models.runner.summary import (
     answer,
     counted_as,
     first_question,
+    further_answers,
     has_levels,
     short,
     size_text,
@@ -86,7 +87,7 @@ class Chapter:
     name: str
     asked: str
     about: str
-    answer: str
+    answers: Sequence[str]
     figure: Figure | None
     limits: Sequence[str]
     sections: Sequence[Section]
@@ -180,7 +181,7 @@ def chapter_of(run: ReportRun) -> Chapter:
         run.folder.name,
         _asked(run),
         _data(run),
-        answer(run),
+        [answer(run), *further_answers(run)],
         figure,
         [
             *_changed(run),

@@ -174,7 +174,7 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
             "Best guess: the best baseline without video, picked by its result on the test clips,"
             " so that it has an advantage. All baselines are in results.csv."
         )
-        notes += filter(None, [cannot_guess(run.baselines)])
+        notes += filter(None, [cannot_guess(run, run.baselines)])
     key = "results" if metric == run.ranking else f"results-{slug(metric)}"
     return ResultTable(
         key, f"{metric_name(metric)}, models by tasks", headers, rows, " ".join(notes)

@@ -425,7 +425,7 @@ def best_guess(
     return max(guesses, key=rounded_goodness, default=None)
 
 
-def cannot_guess(cells: Sequence[CellRows]) -> str:
+def cannot_guess(run: Run, cells: Sequence[CellRows]) -> str:
     """Return a sentence on baselines without a training clip of a tested film; "" if all have."""
     names: dict[str, None] = {}
     for cell in cells:
@@ -435,8 +435,8 @@ def cannot_guess(cells: Sequence[CellRows]) -> str:
     if not names:
         return ""
     return (
-        f"{' and '.join(names)} cannot guess here: no clip of a tested film trained, so every"
-        " clip gets the share of positives in training."
+        f"{' and '.join(names)} cannot guess here: no clip of a tested {run.unit} trained, so"
+        " every clip gets the share of positives in training."
     )
 
 

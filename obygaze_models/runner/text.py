@@ -46,7 +46,7 @@ def result_text(run: Run) -> str:
     lines = [
         _about_values(run, cells),
         _about_clips(cells),
-        cannot_guess(cells),
+        cannot_guess(run, cells),
         *_stores_of_answer(run, cells),
         *why_this_model(run, cells),
     ]

@@ -341,7 +341,7 @@ def test_a_run_has_the_package_that_read_its_manifest(here: Path) -> None:
     without = og.run("honest", "sig", FILMS, changes=RIDGE, output="b")
     assert without.about["parts"] == {}
     settings = og.compare("a", "b").settings
-    assert settings["parts.datasets.films"] == ["gaze-lab 0.1", "–"]
+    assert settings["parts.datasets"] == ["films gaze-lab 0.1", "–"]
 
 
 def test_what_a_file_lacks_is_named(here: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_difference_is_that_of_plain_loops_over_films(
 
 @pytest.mark.parametrize(
     ("strength", "certainty"),
-    [(4.0, "b is better: yes"), (1.0, "b is better: not shown")],
+    [(4.0, "whether b is better: yes"), (1.0, "whether b is better: not shown")],
 )
 def test_the_text_says_in_words_who_differs_and_by_how_much(
     tmp_path: Path, strength: float, certainty: str

@@ -154,7 +154,7 @@ def test_the_sentence_under_a_question_answers_it(
     )
     chapter = chapter_of(ReportRun.of(run))
     assert chapter.asked == "Is an MLP better than ridge?"
-    assert chapter.answer.startswith(expected)
+    assert chapter.answers[0].startswith(expected)
     assert expected in result_text(run)
 
 
@@ -220,7 +220,7 @@ def test_a_question_that_a_run_does_not_answer_is_no_heading(tmp_path: Path) -> 
     )
     chapter = chapter_of(ReportRun.of(run))
     assert chapter.asked == "Is ridge better than a guess?"
-    assert chapter.answer.startswith("On films it has not seen, ridge ranks clips")
+    assert chapter.answers[0].startswith("On films it has not seen, ridge ranks clips")
 
 
 def test_two_training_tasks_are_compared_film_by_film(tmp_path: Path) -> None:

@@ -153,14 +153,14 @@ def test_guesses_from_clips_of_the_film_say_where_they_have_none(
     names = ("ridge", "film_prior", "neighbour", "random")
     of_names = [row for name in names for row in rows(name, GUESS)]
     run = run_of(tmp_path / "new", [fit(name) for name in names], of_names)
-    assert cannot_guess(cells_of(run)).startswith(
+    assert cannot_guess(run, cells_of(run)).startswith(
         "film_prior and neighbour cannot guess here: no clip of a tested film trained"
     )
     known = [fit(name, knows_films=True) for name in names]
     run = run_of(tmp_path / "seen", known, of_names)
-    assert cannot_guess(cells_of(run)) == ""
+    assert cannot_guess(run, cells_of(run)) == ""
     run = run_of(tmp_path / "ridge", [fit("ridge")], rows("ridge", GUESS))
-    assert cannot_guess(cells_of(run)) == ""
+    assert cannot_guess(run, cells_of(run)) == ""
 
 
 def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
