@@ -305,7 +305,10 @@ def test_pictures_miss_what_can_only_be_heard(ws: Workspace) -> None:
 
 
 def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> None:
-    """What is typed is what the errors name; a window has the score of the clip that it is."""
+    """What is typed is what the errors name; a window has the score of the clip that it is.
+
+    The film is one of the training under another name, which its file says.
+    """
     begin_with_both_stores(ws)
     ws(f"store join {SEEN} {HEARD} -o both")
     ws("train ridge both films --task EN_S -o kept --set report.replicates=100")
@@ -328,7 +331,7 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
         "extract run new -b descriptors -b sound-descriptors",
         f"store join {joined} -o new.joined-2",
     ]
-    ws("models predict kept new -o new.csv")
+    ws("models predict kept new --in-sample -o new.csv")
     scores = [float(row["score:positive"]) for row in ws.read_table("new.csv")]
     of_clips = []
     for row in ws.read_table("known.csv"):
@@ -349,7 +352,7 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
     table = "clip_id,movie_id,start_s,end_s\nnova-1,nova,0,0.8\n"
     ws.path("scenes.csv").write_text(table, "utf-8")
     ws("manifest import csv scenes.csv -o scenes")
-    ws("models predict of-segments new.joined-2 --manifest scenes")
+    ws("models predict of-segments new.joined-2 --manifest scenes --in-sample")
     shutil.rmtree(ws.path("stores/new.joined-2"))
     told = ws("models predict of-segments scenes", code=1).err
     assert "Try: obygaze manifest link scenes FOLDER, with the folder" in told
