@@ -190,6 +190,7 @@ def read_table(
     data: bytes | None = None,
     sheet: str = "",
     header_row: int | None = None,
+    texts: Collection[str] = (),
 ) -> CsvTable:
     """Read a table whose header has at least the `required` columns.
 
@@ -201,8 +202,8 @@ def read_table(
     header has most of the required columns, else by the one with which most lines have equally
     many cells: Excel writes semicolons where the comma is the decimal mark. Empty lines are
     skipped, and blanks around the names of columns. Where no comma separates cells, as in a sheet,
-    a column of numbers with decimal commas has points. A table that is `is_strict` is one of
-    obygaze: UTF-8, without empty lines.
+    a column of numbers with decimal commas has points, unless it is one of `texts`. A table that is
+    `is_strict` is one of obygaze: UTF-8, without empty lines.
 
     Violations go into `violations` where it is given, so that the caller can add those of the
     values and raise all of them together; without it they are raised here. `content` names what
@@ -215,7 +216,7 @@ def read_table(
     """
     collected = Violations(path) if violations is None else violations
     if data is None and is_workbook(path):
-        table = _read_workbook(path, required, collected, sheet, header_row)
+        table = _read_workbook(path, required, collected, sheet, header_row, texts)
         if content and not table.rows and not collected:
             collected.add(None, None, f"the table has no {content}")
         if violations is None:
@@ -259,7 +260,10 @@ def read_table(
         if line and _check_header(line, names, required, collected):
             rows = tuple(_rows(records, header, is_strict, collected))
             if not is_strict and delimiter != ",":
-                rows, thousands = _with_decimal_points(names, rows, DECIMAL_NUMBER)
+                may_be_numbers = [name for name in names if name not in texts]
+                rows, thousands = _with_decimal_points(
+                    may_be_numbers, rows, DECIMAL_NUMBER
+                )
         # Without the required columns, rows cannot be checked; only the text itself is.
         deque(records, maxlen=0)
     if not line and not collected:
@@ -357,6 +361,7 @@ def _read_workbook(
     violations: Violations,
     sheet_name: str,
     header_row: int | None,
+    texts: Collection[str],
 ) -> CsvTable:
     """Return the table in a sheet of a spreadsheet; its lines are the rows of the sheet."""
     sheet = read_sheet(path, sheet_name)
@@ -371,7 +376,8 @@ def _read_workbook(
     if _check_header(index + 1, named, required, violations):
         records = enumerate(sheet.rows[index + 1 :], start=index + 2)
         rows = tuple(_rows(records, header, False, violations))
-        rows, thousands = _with_decimal_points(named, rows, NUMBER_OF_SHEET)
+        may_be_numbers = [name for name in named if name not in texts]
+        rows, thousands = _with_decimal_points(may_be_numbers, rows, NUMBER_OF_SHEET)
     return CsvTable(tuple(header), rows, "", maybe_thousands=thousands)
 
 

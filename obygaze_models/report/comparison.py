@@ -764,7 +764,7 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
             del report["concepts"]
         known["manifest"] = {**run.about["manifest"]}
         # It follows from the clips, the classes and the splits.
-        del known["manifest"]["positive_films"]
+        known["manifest"].pop("positive_films", None)
         known["protocol"] = {**run.protocol, "models": models, "report": report}
         known["stores"] = {}
         names = _names_in(runs[0], run)
@@ -787,7 +787,7 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
 def _differing(key: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]]]:
     """Yield what is not the same in all of some nested tables, by its keys joined by dots.
 
-    What a run does not have is shown in one line.
+    What a run does not have is shown in one line, and then what differs in the others.
     """
     tables = [_as_table(value) for value in values]
     known = [table for table in tables if table is not None]
@@ -803,6 +803,9 @@ def _differing(key: str, values: Sequence[Any]) -> Iterator[tuple[str, list[str]
     shown = [_shown(value) for value in values]
     if len(set(shown)) > 1:
         yield key, shown
+    for name, of_known in _differing(key, known):
+        cells = iter(of_known)
+        yield name, [MISSING if table is None else next(cells) for table in tables]
 
 
 def _as_table(value: Any) -> Mapping[str, Any] | None:

@@ -486,13 +486,16 @@ def further_answers(run: Run) -> Iterator[str]:
     first = first_question(run)
     if asked is None or first is None:
         return
+    tasks: dict[tuple[str, str], None] = {}
     for question in _questions_of(run):
-        if question.text == first.text or not is_about_guessing(question):
-            continue
+        # Questions without a text, as of tasks of a protocol, are not one question.
+        is_answered = question.text == first.text != ""
+        if is_about_guessing(question) and not is_answered:
+            tasks[question.train, question.test] = None
+    for task in tasks:
         for cell in cells:
             is_same_model = (cell.model, cell.store) == (asked.model, asked.store)
-            is_of_task = cell.train == question.train and cell.test == question.test
-            if is_same_model and is_of_task and cell is not asked:
+            if is_same_model and (cell.train, cell.test) == task and cell is not asked:
                 yield sentence_of(run, cell, cells)
 
 

@@ -580,6 +580,35 @@ def test_numbers_and_texts_of_a_sheet_are_one_column_of_numbers(
     assert read == expected
 
 
+@SLOW
+@given(
+    cells=st.lists(st.sampled_from(["1", "2", "1,2", "2,1"]), min_size=1, max_size=5),
+    title=st.sampled_from(["8,5", "Lake"]),
+    is_sheet=st.booleans(),
+)
+def test_numbers_of_concepts_and_titles_keep_their_commas(
+    cells: list[str], title: str, is_sheet: bool
+) -> None:
+    """Concepts 1 and 2 of a sheet were the unknown concept 1.2, and the film 8,5 was 8.5."""
+    table = [["clip_id", "movie_id", "movie_title", "concepts"]]
+    for number, cell in enumerate(cells):
+        table.append([f"c{number}", "film", title, cell])
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "t.csv")
+        path.write_text("".join(f"{';'.join(row)}\n" for row in table), "utf-8")
+        if is_sheet:
+            path = write_workbook(Path(name, "t.xlsx"), {"A": table})
+        mapping = Path(name, "words.toml")
+        words = 'separator = ","\n[concepts]\n1 = "Look"\n2 = "Body"\n'
+        mapping.write_text(words, "utf-8")
+        clips = read_clips(path, mapping=mapping).manifest.clips
+    word_of = {"1": "Look", "2": "Body"}
+    expected = []
+    for cell in cells:
+        expected.append((tuple(word_of[sign] for sign in cell.split(",")), title))
+    assert [(clip.concepts, clip.extra["movie_title"]) for clip in clips] == expected
+
+
 def without_values(path: Path) -> Path:
     """A spreadsheet whose formulas have no values, as openpyxl saves it."""
     saved = path.with_name(f"saved-{path.name}")

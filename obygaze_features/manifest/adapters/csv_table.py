@@ -167,6 +167,7 @@ def _read(
         content="clips",
         sheet=chosen.sheet,
         header_row=chosen.header_row,
+        texts=_texts(chosen),
     )
     _check_targets(chosen, table.columns)
     sources = _sources(table, chosen)
@@ -271,6 +272,11 @@ def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _texts(chosen: TableMapping) -> list[str]:
+    """Return the columns of a table whose commas are no decimal ones: 1,2 are two concepts."""
+    return [chosen.columns.get(target, target) for target in ("concepts", TITLE)]
+
+
 def _write_draft(
     path: Path,
     chosen: TableMapping,
@@ -287,6 +293,7 @@ def _write_draft(
         violations=Violations(path),
         sheet=chosen.sheet,
         header_row=chosen.header_row,
+        texts=_texts(chosen),
     )
     shown = shlex.quote(str(target))
     kind = "xlsx" if is_workbook(path) else "csv"

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from dataclasses import replace
-from itertools import pairwise, product
+from itertools import pairwise, permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -432,6 +432,28 @@ def test_what_one_run_does_not_have_is_one_line(tmp_path: Path, is_first: bool) 
     for key, value in values_of_more.items():
         expected[key] = [value, "–"] if is_first else ["–", value]
     assert settings == expected
+
+
+@pytest.mark.parametrize("order", [*permutations(range(3))])
+def test_what_differs_where_a_third_run_has_nothing_is_listed(
+    tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    """Two runs with other classes of a task were "Loud scenes" in one line, and so alike."""
+    runs = []
+    for number, positive in enumerate(("Look in concept", "Body in concept", "")):
+        run = made_run(tmp_path / str(number), [cell()])
+        if positive:
+            loud = {"title": "Loud scenes", "positive": positive, "column": ""}
+            run.protocol["tasks"]["loud"] = loud
+        runs.append(run)
+    expected = {
+        "protocol.tasks.loud": ("Loud scenes", "Loud scenes", "–"),
+        "protocol.tasks.loud.positive": ("Look in concept", "Body in concept", "–"),
+    }
+    settings = compare_runs([runs[number] for number in order]).settings
+    assert settings == {
+        key: [values[number] for number in order] for key, values in expected.items()
+    }
 
 
 def test_questions_about_models_that_neither_run_trains_do_not_differ(

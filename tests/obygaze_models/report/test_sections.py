@@ -738,17 +738,18 @@ def test_tables_without_rows_are_no_inputs(tmp_path: Path) -> None:
     assert listed == {"predictions.csv", "results.csv"}
 
 
+@pytest.mark.parametrize("text", ["Of {task}?", ""])
 def test_each_question_about_guessing_has_a_sentence_in_the_order_asked(
-    tmp_path: Path,
+    tmp_path: Path, text: str
 ) -> None:
-    """Of a run of two labels of one's own, only the first had one."""
+    """Of two labels of one's own, or two tasks of levels without a text, only the first had one."""
     tasks = ("HN_S", "EN_S", "ENHN_S")
     asked = []
     cells = []
     for task in tasks:
         asked.append(
             {
-                "text": f"Of {task}?",
+                "text": text.format(task=task),
                 "first": "ridge",
                 "second": "neighbour",
                 "train": task,
@@ -759,7 +760,8 @@ def test_each_question_about_guessing_has_a_sentence_in_the_order_asked(
         cells.append(replace(GUESS, train=task, test=task))
         cells.append(replace(MLP, train=task, test=task))
     run = made_run(tmp_path / "run", cells)
-    run.protocol["report"]["questions"] = asked
+    # A task has one sentence, whatever number of guesses a protocol names.
+    run.protocol["report"]["questions"] = [*asked, {**asked[-1], "second": "random"}]
     said = re.findall(
         r"On films it has not seen, (\w+) ranks clips \((\w+)\)", result_text(run)
     )
