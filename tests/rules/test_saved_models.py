@@ -34,6 +34,7 @@ from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import Predicted, SavedModel, load_model, predict
+from obygaze_models.zoo.info import TrainingClips
 
 FILMS = films(4, 12, seed=5, runs_on=0.3)
 SENSES = {
@@ -200,6 +201,7 @@ def test_a_kept_model_answers_once_for_each_clip_and_as_fitted(drawn: Drawn) -> 
     is_film_a_file=st.booleans(),
     trained=st.sets(st.sampled_from(range(8)), min_size=4, max_size=6),
     has_times=st.booleans(),
+    they_have_times=st.booleans(),
     order=st.permutations(range(8)),
     by_manifest=st.booleans(),
 )
@@ -207,6 +209,7 @@ def test_a_film_that_trained_is_seen_whatever_its_name_is_elsewhere(
     is_film_a_file: bool,
     trained: set[int],
     has_times: bool,
+    they_have_times: bool,
     order: list[int],
     by_manifest: bool,
 ) -> None:
@@ -223,19 +226,23 @@ def test_a_film_that_trained_is_seen_whatever_its_name_is_elsewhere(
         file = clip.movie_id if is_film_a_file else clip.clip_id
         return sha256_bytes(file.encode())[:16]
 
-    def times_of(clip: Clip) -> dict[str, float | None]:
-        if not has_times:
+    def times_of(clip: Clip, are_known: bool) -> dict[str, float | None]:
+        if not are_known:
             return {"start_s": None, "end_s": None}
         return {"start_s": clip.start_s, "end_s": clip.end_s}
 
     ours, theirs, rows, other_rows, trained_rows = [], [], [], [], []
     for number, clip in enumerate(clips):
-        clip = replace(clip, video="", **times_of(clip))
+        clip = replace(clip, video="")
         other = replace(clip, clip_id=f"x{number}", movie_id=other_name[clip.movie_id])
+        other = replace(other, **times_of(clip, they_have_times))
+        clip = replace(clip, **times_of(clip, has_times))
         theirs.append(other)
         row = Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
         row = row._replace(video_bytes=1000, video_hash=file_of(clip))
-        other_rows.append(row._replace(clip_id=other.clip_id, movie_id=other.movie_id))
+        other_row = Row(other.clip_id, other.movie_id, other.start_s, other.end_s)
+        other_row = other_row._replace(video_bytes=1000, video_hash=file_of(clip))
+        other_rows.append(other_row)
         if clip.movie_id in trained_films:
             ours.append(clip)
             rows.append(row)
@@ -262,13 +269,39 @@ def test_a_film_that_trained_is_seen_whatever_its_name_is_elsewhere(
         expected = {}
         for clip, other in zip(clips, theirs, strict=True):
             basis = "film-seen" if clip.movie_id in trained_films else "unseen"
-            # The same part of the same file is the same clip.
-            if clip.clip_id in trained_ids and (has_times or not is_film_a_file):
+            # The same part of the same file is the same clip, and a file of its own is all of it.
+            are_known = has_times and they_have_times
+            if clip.clip_id in trained_ids and (are_known or not is_film_a_file):
                 basis = "in-sample"
             expected[other.clip_id] = basis
         assert dict(zip(found.clip_ids, found.basis, strict=True)) == expected
     finally:
         shutil.rmtree(folder)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("ab"),
+            st.sampled_from([(None, None), (0.0, 5.0), (5.0, 9.0)]),
+            st.sampled_from(["", 16 * "1", 16 * "2"]),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_a_training_clip_is_found_again_whatever_other_films_are_the_same_file(
+    drawn: list[tuple[str, tuple[float | None, float | None], str]],
+) -> None:
+    places = [(film, *times) for film, times, _ in drawn]
+    ids = tuple(map(str, range(len(drawn))))
+    videos = tuple(video for _, _, video in drawn)
+    clips = TrainingClips(ids, places=tuple(places), videos=videos)
+    for row, clip in enumerate(clips.identities):
+        found = clips.find(clip.clip_id, clip)
+        assert found is not None
+        assert found[0] == row
+        assert found[1].sameness.is_same
 
 
 def test_a_segment_has_the_video_of_the_windows_of_its_film(tmp_path: Path) -> None:
