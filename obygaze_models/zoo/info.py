@@ -210,8 +210,20 @@ class TrainingClips:
         A clip with the times of a training clip is one of them, and one that is the same file. A
         clip that is a whole file has time in common with all others of this file.
         """
-        asked = {name: self.with_trained_film(clip) for name, clip in clips.items()}
-        found = overlapping(asked, self.identities)
+        in_films = {}
+        in_files = {}
+        for name, clip in clips.items():
+            if clip.video not in self.films_of_video:
+                in_films[name] = clip
+                continue
+            # A film may have several files. Where the training has the file, times in it are known.
+            times = clip.in_file or clip.in_either or clip.in_film
+            in_files[name] = clip._replace(movie_id=clip.video, in_film=times)
+        trained_in_files = [
+            clip._replace(movie_id=clip.video) for clip in self.identities
+        ]
+        found = overlapping(in_films, self.identities)
+        found |= overlapping(in_files, trained_in_files)
         trained_files = _whole_files(self.identities)
         asked_files = _whole_files(clips.values()) & self.films_of_video.keys()
         for name, clip in clips.items():

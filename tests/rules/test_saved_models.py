@@ -27,6 +27,7 @@ from support.stores import made_store
 from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Row, Store
 from obygaze_features.store.identity import videos_of_clips
 from obygaze_models.runner.inputs import gather
@@ -302,6 +303,46 @@ def test_a_training_clip_is_found_again_whatever_other_films_are_the_same_file(
         assert found is not None
         assert found[0] == row
         assert found[1].sameness.is_same
+
+
+# The part of a film, and when a clip of 5 s begins in its file.
+IN_PARTS = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from([0.0, 3.0, 5.0, 9.0, 600.0])),
+    min_size=1,
+    max_size=4,
+    unique=True,
+)
+
+
+@given(IN_PARTS, IN_PARTS, st.booleans(), st.sampled_from(["a", "other", ""]))
+def test_parts_of_a_film_have_times_of_their_own(
+    trained: list[tuple[int, float]],
+    asked: list[tuple[int, float]],
+    by_manifest: bool,
+    film: str,
+) -> None:
+    """Part 2 begins 600 s after part 1: its first seconds are others than those of part 1."""
+    places = [("a", start_s, start_s + 5.0) for _, start_s in trained]
+    videos = [16 * str(part) for part, _ in trained]
+    ids = tuple(f"a-{number}" for number in range(len(trained)))
+    clips = TrainingClips(ids, places=tuple(places), videos=tuple(videos))
+    identities = {}
+    expected = set()
+    for part, start_s in asked:
+        if 16 * str(part) not in videos:
+            continue
+        name = f"{part} at {start_s}"
+        times = (start_s, start_s + 5.0)
+        clip = Identity(name, film, in_either=times, video=16 * str(part))
+        if by_manifest:
+            begins_s = 600.0 * (part - 1)
+            in_film = (begins_s + start_s, begins_s + start_s + 5.0)
+            clip = clip._replace(in_file=times, in_film=in_film)
+        identities[name] = clip
+        for trained_part, trained_start_s in trained:
+            if trained_part == part and abs(trained_start_s - start_s) < 5.0:
+                expected.add(name)
+    assert clips.overlapping(identities) == expected
 
 
 def test_a_segment_has_the_video_of_the_windows_of_its_film(tmp_path: Path) -> None:
