@@ -437,7 +437,10 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
             elif row["movie_id"] != clip.movie_id:
                 row.add("movie_id", "the film of this drawn clip is not known")
             if row.cells.get("basis") == IN_SAMPLE:
-                row.add("basis", "the model was trained on this drawn clip")
+                row.add(
+                    "basis",
+                    "the model was trained on this drawn clip, or on a part of it",
+                )
         if score is not None:
             of_clip[row["clip_id"]] = score
             scores_of_film.setdefault(row["movie_id"], []).append(score)

@@ -470,7 +470,7 @@ def _asked_clips(
             identities |= _about_training_clips(model.clips, identities, store)
     trained_films = set()
     if model.clips is not None:
-        trained_videos = model.clips.film_of_video.keys()
+        trained_videos = model.clips.films_of_video.keys()
         asked_films = [films[clip] for clip in ids]
         for film, hashes in videos_of_films(asked_films, store).items():
             if not trained_videos.isdisjoint(hashes):

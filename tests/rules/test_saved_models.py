@@ -27,6 +27,7 @@ from support.stores import made_store
 from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Row, Store
 from obygaze_features.store.identity import videos_of_clips
 from obygaze_models.runner.inputs import gather
@@ -34,6 +35,7 @@ from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import Predicted, SavedModel, load_model, predict
+from obygaze_models.zoo.info import TrainingClips
 
 FILMS = films(4, 12, seed=5, runs_on=0.3)
 SENSES = {
@@ -200,6 +202,7 @@ def test_a_kept_model_answers_once_for_each_clip_and_as_fitted(drawn: Drawn) -> 
     is_film_a_file=st.booleans(),
     trained=st.sets(st.sampled_from(range(8)), min_size=4, max_size=6),
     has_times=st.booleans(),
+    they_have_times=st.booleans(),
     order=st.permutations(range(8)),
     by_manifest=st.booleans(),
 )
@@ -207,6 +210,7 @@ def test_a_film_that_trained_is_seen_whatever_its_name_is_elsewhere(
     is_film_a_file: bool,
     trained: set[int],
     has_times: bool,
+    they_have_times: bool,
     order: list[int],
     by_manifest: bool,
 ) -> None:
@@ -223,19 +227,23 @@ def test_a_film_that_trained_is_seen_whatever_its_name_is_elsewhere(
         file = clip.movie_id if is_film_a_file else clip.clip_id
         return sha256_bytes(file.encode())[:16]
 
-    def times_of(clip: Clip) -> dict[str, float | None]:
-        if not has_times:
+    def times_of(clip: Clip, are_known: bool) -> dict[str, float | None]:
+        if not are_known:
             return {"start_s": None, "end_s": None}
         return {"start_s": clip.start_s, "end_s": clip.end_s}
 
     ours, theirs, rows, other_rows, trained_rows = [], [], [], [], []
     for number, clip in enumerate(clips):
-        clip = replace(clip, video="", **times_of(clip))
+        clip = replace(clip, video="")
         other = replace(clip, clip_id=f"x{number}", movie_id=other_name[clip.movie_id])
+        other = replace(other, **times_of(clip, they_have_times))
+        clip = replace(clip, **times_of(clip, has_times))
         theirs.append(other)
         row = Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
         row = row._replace(video_bytes=1000, video_hash=file_of(clip))
-        other_rows.append(row._replace(clip_id=other.clip_id, movie_id=other.movie_id))
+        other_row = Row(other.clip_id, other.movie_id, other.start_s, other.end_s)
+        other_row = other_row._replace(video_bytes=1000, video_hash=file_of(clip))
+        other_rows.append(other_row)
         if clip.movie_id in trained_films:
             ours.append(clip)
             rows.append(row)
@@ -262,13 +270,79 @@ def test_a_film_that_trained_is_seen_whatever_its_name_is_elsewhere(
         expected = {}
         for clip, other in zip(clips, theirs, strict=True):
             basis = "film-seen" if clip.movie_id in trained_films else "unseen"
-            # The same part of the same file is the same clip.
-            if clip.clip_id in trained_ids and (has_times or not is_film_a_file):
+            # The same part of the same file is the same clip, and a file of its own is all of it.
+            are_known = has_times and they_have_times
+            if clip.clip_id in trained_ids and (are_known or not is_film_a_file):
                 basis = "in-sample"
             expected[other.clip_id] = basis
         assert dict(zip(found.clip_ids, found.basis, strict=True)) == expected
     finally:
         shutil.rmtree(folder)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("ab"),
+            st.sampled_from([(None, None), (0.0, 5.0), (5.0, 9.0)]),
+            st.sampled_from(["", 16 * "1", 16 * "2"]),
+        ),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_a_training_clip_is_found_again_whatever_other_films_are_the_same_file(
+    drawn: list[tuple[str, tuple[float | None, float | None], str]],
+) -> None:
+    places = [(film, *times) for film, times, _ in drawn]
+    ids = tuple(map(str, range(len(drawn))))
+    videos = tuple(video for _, _, video in drawn)
+    clips = TrainingClips(ids, places=tuple(places), videos=videos)
+    for row, clip in enumerate(clips.identities):
+        found = clips.find(clip.clip_id, clip)
+        assert found is not None
+        assert found[0] == row
+        assert found[1].sameness.is_same
+
+
+# The part of a film, and when a clip of 5 s begins in its file.
+IN_PARTS = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from([0.0, 3.0, 5.0, 9.0, 600.0])),
+    min_size=1,
+    max_size=4,
+    unique=True,
+)
+
+
+@given(IN_PARTS, IN_PARTS, st.booleans(), st.sampled_from(["a", "other", ""]))
+def test_parts_of_a_film_have_times_of_their_own(
+    trained: list[tuple[int, float]],
+    asked: list[tuple[int, float]],
+    by_manifest: bool,
+    film: str,
+) -> None:
+    """Part 2 begins 600 s after part 1: its first seconds are others than those of part 1."""
+    places = [("a", start_s, start_s + 5.0) for _, start_s in trained]
+    videos = [16 * str(part) for part, _ in trained]
+    ids = tuple(f"a-{number}" for number in range(len(trained)))
+    clips = TrainingClips(ids, places=tuple(places), videos=tuple(videos))
+    identities = {}
+    expected = set()
+    for part, start_s in asked:
+        if 16 * str(part) not in videos:
+            continue
+        name = f"{part} at {start_s}"
+        times = (start_s, start_s + 5.0)
+        clip = Identity(name, film, in_either=times, video=16 * str(part))
+        if by_manifest:
+            begins_s = 600.0 * (part - 1)
+            in_film = (begins_s + start_s, begins_s + start_s + 5.0)
+            clip = clip._replace(in_file=times, in_film=in_film)
+        identities[name] = clip
+        for trained_part, trained_start_s in trained:
+            if trained_part == part and abs(trained_start_s - start_s) < 5.0:
+                expected.add(name)
+    assert clips.overlapping(identities) == expected
 
 
 def test_a_segment_has_the_video_of_the_windows_of_its_film(tmp_path: Path) -> None:
