@@ -283,9 +283,7 @@ def test_on_a_mac_a_video_with_accents_is_found_and_all_syncs_reach_the_disk(
     printed = walk("macos", laptop, ON_A_MAC)
     for words, (text, code) in zip(ON_A_MAC, printed, strict=True):
         assert code == 0, f"{' '.join(words)}\n{text}"
-    linked = (
-        "12 clips with a file of their own, 60 as parts of films, 0 without a video"
-    )
+    linked = "0 clips with a file of their own, 72 as parts of films, 0 without a video"
     assert linked in printed[2][0]
     for name in (f"manifests/{NAME}.toml", f"stores/{NAME}", f"runs/{NAME}"):
         assert (laptop / name).exists()
