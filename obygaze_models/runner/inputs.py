@@ -287,11 +287,10 @@ def _counted_concepts(
 
 def _without_vector(protocol: Protocol, table: ClipTable, manifest: Manifest) -> str:
     """Return which concepts bottlenecks have no vector of, whatever the store; "" if none."""
-    kinds = [find_kind(protocol.models[name].kind) for name in protocol.model_names]
     others = _counted_concepts(
         table, manifest, {*manifest.header.concepts.values()} - {"visual"}
     )
-    if not others or not any(kind.head for kind in kinds):
+    if not others or not _models_of_concepts(protocol):
         return ""
     asked = shlex.quote(f"{quoted_word(next(iter(others)))} in concept")
     return (
@@ -411,15 +410,21 @@ def _check_parts_alone(
             )
 
 
-def _without_models_of_concepts(
-    protocol: Protocol, table: ClipTable
-) -> tuple[Protocol, str]:
-    """Leave out the models of concepts where no clip is an example of one, and say so."""
+def _models_of_concepts(protocol: Protocol) -> list[str]:
+    """Return the models whose concept vectors are found on clips, not made of sentences."""
     of_concepts = []
     for name in protocol.model_names:
         model = protocol.models[name]
         if find_kind(model.kind).head and TEXTS not in model.settings:
             of_concepts.append(name)
+    return of_concepts
+
+
+def _without_models_of_concepts(
+    protocol: Protocol, table: ClipTable
+) -> tuple[Protocol, str]:
+    """Leave out the models of concepts where no clip is an example of one, and say so."""
+    of_concepts = _models_of_concepts(protocol)
     others = [name for name in protocol.model_names if name not in of_concepts]
     is_example = np.isin(table.levels, RATED)
     if not of_concepts or table.has_concept[is_example].any():

@@ -304,6 +304,14 @@ def test_concept_vectors_of_sentences_are_the_same_in_every_fold(
     bare = manifest.with_clips(replace(clip, concepts=()) for clip in manifest)
     found = run(tmp_path, bare, store, *changes, "data.view=raw")
     assert [cell.model for cell in models(found)] == ["pcbm-lr"]
+    # No vector is found on clips, so none is missing of a concept that is heard.
+    heard = []
+    for clip in manifest:
+        heard.append(replace(clip, concepts=(*clip.concepts, "Voice")))
+    own = manifest.with_clips(heard)
+    protocol = quick("honest", *changes, "data.view=raw")
+    remarks = gather(protocol, own, "made-up", {"x": store}).table.remarks
+    assert "no vector" not in remarks
 
 
 def test_a_run_imports_neither_torch_nor_transformers(
