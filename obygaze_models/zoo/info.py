@@ -364,7 +364,7 @@ def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
 
 
 def _whole_files(clips: Iterable[Identity]) -> set[str]:
-    """Return the hashes of videos that are one clip each: it has no times, no other is of it."""
+    """Return the hashes of the videos that have one clip, without times: it is the whole file."""
     video_of = {clip.clip_id: clip.video for clip in clips if clip.any_times is None}
     n_clips = Counter(video_of.values())
     return {video for video in n_clips if video and n_clips[video] == 1}
