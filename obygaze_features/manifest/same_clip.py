@@ -11,7 +11,7 @@ import re
 import shlex
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import accumulate, chain, count
 from math import floor
@@ -365,7 +365,68 @@ def respelled_ids(clips: Sequence[Clip]) -> str:
     )
 
 
-def overlapping(clips: Mapping[str, Identity], others: Iterable[Identity]) -> set[str]:
+def films_of_videos(clips: Iterable[Identity]) -> dict[str, dict[str, None]]:
+    """Return the films of each video that is known; "" is a film that is not known."""
+    films: dict[str, dict[str, None]] = {}
+    for clip in clips:
+        if clip.video:
+            films.setdefault(clip.video, {})[clip.movie_id] = None
+    return films
+
+
+def with_film_of_video(
+    clip: Identity, films_of_video: Mapping[str, Collection[str]]
+) -> Identity:
+    """Return a clip with the film that others have for the same video.
+
+    A film that is the same file may have another name elsewhere, and films may be copies of one
+    file.
+    """
+    films = films_of_video.get(clip.video, ())
+    if not films or clip.movie_id in films:
+        return clip
+    film, *_ = films
+    return clip._replace(movie_id=film or clip.movie_id)
+
+
+def overlapping(clips: Mapping[str, Identity], others: Sequence[Identity]) -> set[str]:
+    """Return the names of the clips that have time in common with one of some others.
+
+    It is time in a film, or in a file that one of the others has: a film may have several files,
+    each with times of its own, and another name elsewhere. A clip that is a whole file has time in
+    common with all others of this file.
+    """
+    videos = {other.video for other in others} - {""}
+    in_films = {}
+    in_files = {}
+    for name, clip in clips.items():
+        if clip.video in videos:
+            times = clip.in_file or clip.in_either or clip.in_film
+            in_files[name] = clip._replace(movie_id=clip.video, in_film=times)
+        else:
+            in_films[name] = clip
+    others_in_files = [other._replace(movie_id=other.video) for other in others]
+    names = _overlapping_in_films(in_films, others)
+    names |= _overlapping_in_films(in_files, others_in_files)
+    other_whole_files = _whole_files(others)
+    whole_files = _whole_files(in_files.values())
+    for name, clip in in_files.items():
+        is_whole_file = clip.any_times is None and clip.video in whole_files
+        if is_whole_file or clip.video in other_whole_files:
+            names.add(name)
+    return names
+
+
+def _whole_files(clips: Iterable[Identity]) -> set[str]:
+    """Return the videos of which one clip, and no other, has no times: it is the whole file."""
+    video_of = {clip.clip_id: clip.video for clip in clips if clip.any_times is None}
+    n_clips = Counter(video_of.values())
+    return {video for video in n_clips if video and n_clips[video] == 1}
+
+
+def _overlapping_in_films(
+    clips: Mapping[str, Identity], others: Iterable[Identity]
+) -> set[str]:
     """Return the names of the clips that have time in common with one of some others of their film.
 
     Times count as those in the film, though nobody may say so.

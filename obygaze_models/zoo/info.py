@@ -4,8 +4,7 @@ import csv
 import io
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, TypedDict
@@ -31,8 +30,10 @@ from obygaze_features.manifest.same_clip import (
     Comparison,
     Identity,
     compare_clips,
+    films_of_videos,
     known_film,
     overlapping,
+    with_film_of_video,
 )
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
@@ -202,56 +203,18 @@ class TrainingClips:
         if row is None:
             return None
         trained = self.identities[row]._replace(clip_id=clip.clip_id)
-        return row, compare_clips(trained, self.with_trained_film(clip))
+        return row, compare_clips(
+            trained, with_film_of_video(clip, self.films_of_video)
+        )
 
     def overlapping(self, clips: Mapping[str, Identity]) -> set[str]:
-        """Return the ids of the clips that have time in common with a training clip of their film.
-
-        A clip with the times of a training clip is one of them, and one that is the same file. A
-        clip that is a whole file has time in common with all others of this file.
-        """
-        in_films = {}
-        in_files = {}
-        for name, clip in clips.items():
-            if clip.video not in self.films_of_video:
-                in_films[name] = clip
-                continue
-            # A film may have several files. Where the training has the file, times in it are known.
-            times = clip.in_file or clip.in_either or clip.in_film
-            in_files[name] = clip._replace(movie_id=clip.video, in_film=times)
-        trained_in_files = [
-            clip._replace(movie_id=clip.video) for clip in self.identities
-        ]
-        found = overlapping(in_films, self.identities)
-        found |= overlapping(in_files, trained_in_files)
-        trained_files = _whole_files(self.identities)
-        asked_files = _whole_files(clips.values()) & self.films_of_video.keys()
-        for name, clip in clips.items():
-            is_asked_file = clip.any_times is None and clip.video in asked_files
-            if is_asked_file or clip.video in trained_files:
-                found.add(name)
-        return found
-
-    def with_trained_film(self, clip: Identity) -> Identity:
-        """Return a clip with the film that the training has for the same video.
-
-        A film that is the same file may have another name elsewhere, and films of the training may
-        be copies of one file.
-        """
-        films = self.films_of_video.get(clip.video, {})
-        if not films or clip.movie_id in films:
-            return clip
-        film, *_ = films
-        return clip._replace(movie_id=film or clip.movie_id)
+        """Return the ids of the clips that have time in common with a training clip."""
+        return overlapping(clips, self.identities)
 
     @cached_property
     def films_of_video(self) -> dict[str, dict[str, None]]:
         """The films of each video of which the hash is known; "" is a film that is not known."""
-        films: dict[str, dict[str, None]] = {}
-        for clip in self.identities:
-            if clip.video:
-                films.setdefault(clip.video, {})[clip.movie_id] = None
-        return films
+        return films_of_videos(self.identities)
 
     @cached_property
     def identities(self) -> list[Identity]:
@@ -361,13 +324,6 @@ def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
         numbers = [_number(cell) for cell in cells]
         scores[name] = np.array(numbers, dtype=np.float64)
     return TrainingClips(clip_ids, scores, tuple(places), tuple(videos))
-
-
-def _whole_files(clips: Iterable[Identity]) -> set[str]:
-    """Return the hashes of the videos that have one clip, without times: it is the whole file."""
-    video_of = {clip.clip_id: clip.video for clip in clips if clip.any_times is None}
-    n_clips = Counter(video_of.values())
-    return {video for video in n_clips if video and n_clips[video] == 1}
 
 
 def _number(cell: str) -> float | None:
