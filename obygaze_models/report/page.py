@@ -20,13 +20,10 @@ from obygaze_features.core.rendering import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.report.figures import Figure, figure_of_pair, figure_of_senses
-from obygaze_models.report.lookup import (
-    ReportRun,
-    explaining,
-    pair_of_cell,
-)
+from obygaze_models.report.lookup import ReportRun, explaining, pair_of_cell
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
 from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
+from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.summary import (
     answer,
     counted_as,
@@ -35,7 +32,6 @@ from obygaze_models.runner.summary import (
     has_levels,
     short,
     size_text,
-    warnings_of,
     why_this_model,
 )
 from obygaze_models.runner.tables import RUN_AGAIN, read_folder

@@ -43,6 +43,7 @@ from obygaze_models.report.tables import (
     ResultTable,
     slug,
 )
+from obygaze_models.runner.limits import stores_lacking_clips
 from obygaze_models.runner.results import asks_for
 from obygaze_models.runner.rows import ConceptRow, NodeRow, ResultRow, SuccessRow
 from obygaze_models.runner.summary import (
@@ -56,7 +57,6 @@ from obygaze_models.runner.summary import (
     questions_of_models,
     short,
     size_text,
-    stores_lacking_clips,
     verdict,
     view_text,
 )

@@ -50,6 +50,7 @@ from obygaze_models.runner.heldout import (
     with_few_films,
 )
 from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.limits import many_fits
 from obygaze_models.runner.processes import fitting, map_groups, mapped
 from obygaze_models.runner.results import (
     Difference,
@@ -71,7 +72,6 @@ from obygaze_models.runner.scores import (
     with_chosen_stores,
 )
 from obygaze_models.runner.store_run import StoreRun, store_runs
-from obygaze_models.runner.summary import many_fits
 from obygaze_models.runner.tables import (
     Run,
     check_run_folder,

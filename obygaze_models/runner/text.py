@@ -11,6 +11,7 @@ from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.features import CHOSEN
+from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.summary import (
     CellRows,
     answer,
@@ -25,7 +26,6 @@ from obygaze_models.runner.summary import (
     short,
     size_text,
     view_text,
-    warnings_of,
     why_this_model,
 )
 from obygaze_models.runner.tables import Run

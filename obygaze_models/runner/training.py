@@ -57,13 +57,9 @@ from obygaze_models.runner.fitting import (
 )
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import Inputs
+from obygaze_models.runner.limits import why_no_interval
 from obygaze_models.runner.store_run import StoreRun, store_runs
-from obygaze_models.runner.summary import (
-    CellRows,
-    cells_of,
-    sentence_of,
-    why_no_interval,
-)
+from obygaze_models.runner.summary import CellRows, cells_of, sentence_of
 from obygaze_models.runner.tables import Run
 from obygaze_models.zoo.info import (
     CardMetric,

@@ -24,14 +24,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.experiments import (
-    films,
-    planted,
-    quick,
-    run_on,
-    run_one_pair,
-    store_of,
-)
+from support.experiments import films, planted, quick, run_on, run_one_pair, store_of
 from support.run_tables import STORE, made_run
 from support.seeds import amount
 from support.ties import ap_by_places
@@ -50,6 +43,7 @@ from obygaze_models.report.sections import BEST_GUESS, sections_of, surest_error
 from obygaze_models.report.tables import Heading
 from obygaze_models.runner import summary
 from obygaze_models.runner.about import fit_facts
+from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.results import (
     Draws,
     Evaluation,
@@ -67,7 +61,6 @@ from obygaze_models.runner.summary import (
     answer,
     cells_of,
     verdict,
-    warnings_of,
 )
 from obygaze_models.runner.tables import Run, prediction_rows
 from obygaze_models.runner.text import result_text

@@ -31,7 +31,10 @@ from obygaze_features.store.describing import describe
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.importing import features, npz, reader
-from obygaze_features.store.importing.features import import_features, open_features
+from obygaze_features.store.importing import rows as imported_rows
+from obygaze_features.store.importing.clips import _as_ids
+from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.importing.formats import open_features
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Origin, film_of_id
 from obygaze_features.store.rows import WITHDRAWN
@@ -277,7 +280,7 @@ def test_numbers_that_cannot_be_stored_are_failed_rows(tmp_path: Path) -> None:
 def test_a_piece_without_a_usable_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features, "MOST_BYTES", 16)
+    monkeypatch.setattr(imported_rows, "MOST_BYTES", 16)
     values = np.ones((3, 4), np.float32)
     values[1, 2] = np.nan
     file = saved(tmp_path / "f.npz", clip_id=["a-1", "a-2", "a-3"], X=values)
@@ -683,7 +686,7 @@ def test_rows_in_any_order_are_found(
     manifest = a_manifest([Clip(clip, "m") for clip in names])
     most_bytes = data.draw(st.sampled_from([8, 40, 2**26]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(features, "MOST_BYTES", most_bytes)
+        patch.setattr(imported_rows, "MOST_BYTES", most_bytes)
         patch.setattr(reader, "MOST_BYTES", most_bytes)
         if not usable:
             with pytest.raises(FixInput):
@@ -825,7 +828,7 @@ def store_files(folder: Path) -> list[Path]:
     )
 )
 def test_many_ids_are_what_each_of_them_is(texts: list[str]) -> None:
-    assert list(features._as_ids(texts)) == list(map(as_id, texts))
+    assert list(_as_ids(texts)) == list(map(as_id, texts))
 
 
 def test_the_arrays_of_an_npz_file_are_named_in_the_options(tmp_path: Path) -> None:

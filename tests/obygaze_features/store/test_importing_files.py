@@ -24,10 +24,8 @@ from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.importing import hdf5 as hdf5_files
-from obygaze_features.store.importing.features import (
-    import_features,
-    open_features,
-)
+from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.importing.formats import open_features
 from obygaze_features.store.importing.reader import ORIGIN_KEY
 from obygaze_features.store.named_clips import clips_in_export, read_origin
 from obygaze_features.store.reading import Store, open_store

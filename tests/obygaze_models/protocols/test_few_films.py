@@ -13,8 +13,8 @@ from support.tables import models
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.summary import warnings_of
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 from obygaze_models.runner.training import fit_final, training_protocol

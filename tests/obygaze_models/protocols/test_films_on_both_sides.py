@@ -10,7 +10,7 @@ from support.experiments import films, planted, quick, run_on, store_of
 from support.tables import differences, models, the_cell
 
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.runner.summary import warnings_of
+from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 

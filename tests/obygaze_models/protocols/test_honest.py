@@ -6,17 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.experiments import (
-    films,
-    planted,
-    quick,
-    run_on,
-    store_of,
-    without_models,
-)
+from support.experiments import films, planted, quick, run_on, store_of, without_models
 from support.tables import differences, models, of_films, predictions_of, the_cell
 
-from obygaze_models.runner.summary import CellRows, warnings_of
+from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.summary import CellRows
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 

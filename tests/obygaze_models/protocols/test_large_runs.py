@@ -19,7 +19,7 @@ from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models import linear, linear_solvers
 from obygaze_models.protocols import schedule
-from obygaze_models.runner import summary
+from obygaze_models.runner import limits
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.scores import Cell, ScoredFold
@@ -144,7 +144,7 @@ def test_each_of_many_films_left_out_is_said_before_the_fits(
 ) -> None:
     manifest = films(4, 12)
     store = store_of(tmp_path / "s", manifest, planted(manifest))
-    monkeypatch.setattr(summary, "MANY_FOLDS", 3)
+    monkeypatch.setattr(limits, "MANY_FOLDS", 3)
     changes = ('grid.models=["ridge"]', "report.concepts=false")
     inputs = gather(quick("honest", *changes), manifest, "", {"x": store})
     text = "fitted 4 times for a task, because one film at a time is left out"

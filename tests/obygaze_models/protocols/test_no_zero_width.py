@@ -8,7 +8,7 @@ from support.experiments import films, planted, quick, run_on, store_of
 from support.tables import models
 
 from obygaze_features.core.console import digits_of
-from obygaze_models.runner.summary import warnings_of
+from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.text import result_text
 
 

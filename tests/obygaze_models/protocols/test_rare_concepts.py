@@ -13,8 +13,8 @@ from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
 from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.store_run import store_runs
-from obygaze_models.runner.summary import warnings_of
 from obygaze_models.runner.training import training_protocol
 
 ONLY = 'grid.models=["pcbm-lr"]'

@@ -46,8 +46,8 @@ from obygaze_models.protocols.schema import Data, Protocol
 from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.features import NOT_FINITE, choose_array, read_store
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.summary import warnings_of
 from obygaze_models.runner.tables import RUN_FORMAT, read_run, write_run
 
 NOTHING = (

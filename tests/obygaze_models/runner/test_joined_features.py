@@ -31,7 +31,8 @@ from obygaze_models.models.common import FixTraining
 from obygaze_models.models.joined import PartScaling
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.summary import cells_of, gain_of, warnings_of
+from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.summary import cells_of, gain_of
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 

@@ -14,20 +14,22 @@ from hypothesis import strategies as st
 
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.runner import text
+from obygaze_models.runner.limits import (
+    many_fits,
+    missing_features,
+    rare_concepts_text,
+    skipped_folds,
+    stores_lacking_clips,
+    warnings_of,
+)
 from obygaze_models.runner.summary import (
     CellRows,
     answer,
     cannot_guess,
     cells_of,
     films_above,
-    many_fits,
-    missing_features,
-    rare_concepts_text,
     short,
-    skipped_folds,
-    stores_lacking_clips,
     verdict,
-    warnings_of,
     why_this_model,
 )
 from obygaze_models.runner.tables import RUN_FORMAT, Run, write_run

@@ -20,20 +20,17 @@ from support.experiments import TOLERANCES, films, planted, quick, store_of
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.evaluation.bootstrap import (
-    Interval,
-    not_narrower_than_clips,
-)
+from obygaze_models.evaluation.bootstrap import Interval, not_narrower_than_clips
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.evaluation.sign_flips import max_t_p
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.rows import RUN_TABLES, read_rows, table_bytes
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.scores import Cell, ScoredFold
-from obygaze_models.runner.summary import warnings_of
 from obygaze_models.runner.tables import Run, read_folder, read_run
 from obygaze_models.runner.text import result_text
 

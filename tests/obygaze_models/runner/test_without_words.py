@@ -14,7 +14,7 @@ from support.tables import models, the_cell
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Recipe, Row, Store, open_store
 from obygaze_features.store.changing import join
-from obygaze_models.runner.summary import warnings_of
+from obygaze_models.runner.limits import warnings_of
 
 ONE_PAIR = (
     *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),

@@ -1,0 +1,305 @@
+"""How the arrays of imported files become those of the new store, and their numbers its numbers."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from obygaze_features.core.console import count, few
+from obygaze_features.core.errors import FixInput
+from obygaze_features.store.functions import Pool
+from obygaze_features.store.importing.clips import Clips
+from obygaze_features.store.importing.reader import Reader, Shape, Values
+from obygaze_features.store.layout import (
+    DTYPES,
+    MASK,
+    TIMES,
+    VECTORS,
+    Array,
+    belongs_to,
+    with_companions,
+)
+from obygaze_features.store.making import rows_not_finite
+
+POOLED = "pooled"
+
+
+def features_of(reader: Reader) -> list[str]:
+    """Return the columns that hold features, and not a mask or times."""
+    return [name for name in reader.columns if name not in (MASK, *TIMES)]
+
+
+class StoredArray(NamedTuple):
+    """An array of the store: of which array of the files it is, and its shape and type.
+
+    `file_shape` is the largest shape of a clip in the files. An array with a `pooling` is the
+    maximum or the mean over all vectors of a clip, of which clips may have different numbers; over
+    those of its real frames, if `mask` names the column of a mask.
+    """
+
+    name: str
+    source: str
+    shape: Shape
+    file_shape: Shape
+    dims: tuple[str, ...] = ()
+    pooling: str = ""
+    mask: str = ""
+
+    @property
+    def array(self) -> Array:
+        """The array of the store."""
+        return Array.of(self.name, self.shape.dtype, self.shape.sizes, self.dims)
+
+
+def stored_arrays_of(
+    reader: Reader, clips: Clips, pool: Pool, named: Collection[str]
+) -> list[StoredArray]:
+    """Return the arrays of the store: those that were asked for, and what belongs to them."""
+    features = features_of(reader)
+    is_alone = pool.startswith("only")
+    arrays = []
+    for name in reader.columns:
+        pooling = pooling_of(pool) if is_alone and name in features else ""
+        # Masks and times of frames are not stored where one vector is left of the frames.
+        is_stored = name in features or not is_alone
+        stored = _stored_array(reader, clips, name, pooling, is_stored=is_stored)
+        arrays.append(stored)
+    if is_alone:
+        arrays = _with_usual_name(arrays, {*VECTORS, *named})
+    elif pool != "none":
+        arrays += _pooled_too(reader, arrays, pooling_of(pool))
+    arrays = [_with_mask(stored, arrays, reader) for stored in arrays]
+    companions = set(reader.companions)
+    if is_alone:
+        # Of the arrays of frames there is one vector left.
+        companions.update(reader.columns.keys() - set(features))
+    asked = [stored.array for stored in arrays if stored.name not in companions]
+    together = with_companions(asked, [stored.array for stored in arrays])
+    return [stored for stored in arrays if stored.array in together]
+
+
+def pooling_of(pool: Pool) -> str:
+    """Return how the vectors of a clip become one: "maximum" or "mean"."""
+    return "mean" if pool.endswith("mean") else "maximum"
+
+
+def _with_usual_name(
+    arrays: Sequence[StoredArray], kept: Collection[str]
+) -> list[StoredArray]:
+    """Return arrays of which the only one that several vectors become is called 'pooled'.
+
+    Experiments look for it. A name that they look for, too, or that somebody gave, is kept.
+    """
+    several = [one for one in arrays if one.pooling and len(one.file_shape.sizes) > 1]
+    names = {stored.name for stored in arrays}
+    if len(several) != 1 or several[0].name in kept or POOLED in names:
+        return list(arrays)
+    return [one._replace(name=POOLED) if one is several[0] else one for one in arrays]
+
+
+def _pooled_too(
+    reader: Reader, arrays: Sequence[StoredArray], pooling: str
+) -> list[StoredArray]:
+    """Return the array 'pooled', if an array has several vectors a clip."""
+    several = []
+    for stored in arrays:
+        if stored.name in features_of(reader) and len(stored.shape.sizes) > 1:
+            several.append(stored)
+    if not several:
+        return []
+    if POOLED in reader.columns:
+        raise FixInput(
+            f"an array {POOLED!r} exists already",
+            where=reader.where,
+            hint="--pool none",
+        )
+    if len(several) > 1:
+        names = few([stored.name for stored in several])
+        raise FixInput(
+            f"several arrays have several vectors a clip, and only one can become"
+            f" {POOLED!r}: {names}",
+            where=reader.where,
+            hint="--array NAME=KEY for one of them, or --pool only",
+        )
+    shape = Shape(several[0].shape.sizes[-1:], "float32")
+    return [several[0]._replace(name=POOLED, shape=shape, dims=(), pooling=pooling)]
+
+
+def _with_mask(
+    stored: StoredArray, arrays: Sequence[StoredArray], reader: Reader
+) -> StoredArray:
+    """Return an array with the mask that belongs to the frames of which it is made.
+
+    What comes back from a store is left as it was there.
+    """
+    if not stored.pooling and (reader.export is not None or stored.name in TIMES):
+        return stored
+    for other in arrays:
+        if other.name == MASK and _is_mask_of(other, stored, reader):
+            return stored._replace(mask=MASK)
+    return stored
+
+
+def _is_mask_of(mask: StoredArray, stored: StoredArray, reader: Reader) -> bool:
+    """Return whether a mask says which frames of an array are real: by its name, or by sizes."""
+    sizes = stored.file_shape.sizes
+    dims = reader.dims.get(stored.source)
+    if dims is not None:
+        frames = Array.of(stored.source, stored.file_shape.dtype, sizes, dims)
+        return belongs_to(mask.array, frames)
+    of_mask = mask.file_shape.sizes
+    # Where a clip has several rows of the files, each of them may have several frames.
+    is_shorter = 0 < len(of_mask) < len(sizes)
+    return is_shorter and sizes[: len(of_mask)] == of_mask
+
+
+def _stored_array(
+    reader: Reader, clips: Clips, name: str, pooling: str, *, is_stored: bool
+) -> StoredArray:
+    """Return how an array is stored: with the one shape that its clips have.
+
+    What is not stored may have several; then it is the largest.
+    """
+    here = clips.places[clips.places >= 0].tolist()
+    places_of_shape, problem = reader.columns[name].shapes(here)
+    if not places_of_shape:
+        first = f"; the first: {problem}" if problem else ""
+        raise FixInput(
+            f"no clip has a usable {name}{first}",
+            where=reader.where,
+            hint="--array NAME=KEY of another array",
+        )
+    places_of_sizes: dict[tuple[int, ...], list[int]] = {}
+    for shape, places in places_of_shape.items():
+        sizes = shape.sizes[-1:] if pooling else shape.sizes
+        places_of_sizes.setdefault(sizes, []).extend(places)
+    if len(places_of_sizes) > 1 and is_stored:
+        raise _several_shapes(reader, name, places_of_sizes, clips.unit)
+    sizes = max(places_of_sizes, key=math.prod)
+    types = {shape.dtype for shape in places_of_shape}
+    dtype, dims = _type_and_dims(reader, name, sizes, types)
+    # Not by bytes: the largest shape of a mask is that of the frames that it is of.
+    largest = max(places_of_shape, key=lambda shape: math.prod(shape.sizes))
+    return StoredArray(name, name, Shape(sizes, dtype), largest, dims, pooling)
+
+
+def _several_shapes(
+    reader: Reader,
+    name: str,
+    places_of_sizes: Mapping[tuple[int, ...], Sequence[int]],
+    unit: str,
+) -> FixInput:
+    """Return the error that the arrays of clips cannot be one array of a store."""
+    details = []
+    for sizes, places in places_of_sizes.items():
+        example = reader.clip_ids[places[0]]
+        details.append(f"{count(len(places), unit)} of {sizes}, such as {example}")
+    hint = "--manifest NAME takes only its clips"
+    if len({sizes[-1:] for sizes in places_of_sizes}) == 1:
+        hint = (
+            "--pool only keeps the maximum over all vectors of a clip, --pool only-mean"
+            f" their mean; {hint}"
+        )
+    return FixInput(
+        f"{name} has {len(places_of_sizes)} shapes, and a store needs one for all {unit}s:"
+        f" {'; '.join(details[:2])}",
+        where=reader.where,
+        hint=hint,
+        details=details[:20],
+    )
+
+
+def _type_and_dims(
+    reader: Reader,
+    name: str,
+    sizes: tuple[int, ...],
+    types: set[str],
+) -> tuple[str, tuple[str, ...]]:
+    """Return the type of the numbers of an array, and the names of its dimensions."""
+    dims = reader.dims.get(name)
+    if dims is not None and len(dims) == len(sizes) and len(types) == 1:
+        (dtype,) = types
+        if dtype in DTYPES:
+            return dtype, dims
+    of_frames = tuple(f"t{size}" for size in sizes)
+    if name == MASK and len(sizes) == 1:
+        return "bool", of_frames
+    if name in TIMES and len(sizes) < 2:
+        return "float64", of_frames
+    # One vector a clip is kept in float32 whatever it came in, as all stores have it.
+    is_half = types == {"float16"} and len(sizes) > 1
+    return "float16" if is_half else "float32", ()
+
+
+def converted(
+    values: Values, stored: StoredArray, is_real: Values | None = None
+) -> tuple[Values, dict[int, str]]:
+    """Return rows as the store holds them, and what is wrong with some, by their places.
+
+    Args:
+        values: Rows of the files, all with the shape of a row of the store unless it is pooled.
+        stored: The array of the store.
+        is_real: Which frames of each row are real, if the files say it.
+    """
+    problems = {} if is_real is None else _problems_of_mask(is_real)
+    if stored.pooling and values.ndim > 2:
+        values = _pooled(values, is_real, stored.pooling)
+    dtype = np.dtype(stored.shape.dtype)
+    with np.errstate(over="ignore"):  # what is too large is found below
+        rows = values.astype(dtype, copy=False)
+    if stored.name in TIMES:
+        # A frame that does not exist has no time.
+        return rows, problems
+    if dtype == np.bool_:
+        problems.update(_others_than_0_and_1(values, stored.name))
+    for place in rows_not_finite(rows):
+        problems.setdefault(place, _not_finite(values[place], stored))
+    if dtype.itemsize < values.dtype.itemsize:
+        had_values = values.reshape(len(rows), -1).any(axis=1)
+        has_values = rows.reshape(len(rows), -1).any(axis=1)
+        for place in np.flatnonzero(had_values & ~has_values).tolist():
+            problems[place] = f"{stored.name} has numbers too small for {dtype.name}"
+    return rows, problems
+
+
+def _problems_of_mask(is_real: Values) -> dict[int, str]:
+    """Return which rows of a mask do not say which frames are real, or that none is."""
+    problems = _others_than_0_and_1(is_real, MASK)
+    has_real = is_real.reshape(len(is_real), -1).any(axis=1)
+    for place in np.flatnonzero(~has_real).tolist():
+        problems[place] = f"{MASK} says that no frame is real"
+    return problems
+
+
+def _others_than_0_and_1(values: Values, name: str) -> dict[int, str]:
+    """Return which rows hold other numbers than 0 and 1."""
+    is_wrong = (values != values.astype(bool)).reshape(len(values), -1).any(axis=1)
+    problem = f"{name} holds other numbers than 0 and 1"
+    return dict.fromkeys(np.flatnonzero(is_wrong).tolist(), problem)
+
+
+def _pooled(values: Values, is_real: Values | None, pooling: str) -> Values:
+    """Return the maximum or the mean over the vectors of each row; of the real ones only."""
+    n_vectors: Values | int = math.prod(values.shape[1:-1])
+    if is_real is not None:
+        is_real = is_real.astype(bool)
+        further = values.shape[is_real.ndim : -1]
+        of_rows = is_real.reshape(len(is_real), -1)
+        n_real = of_rows.sum(axis=1, keepdims=True) * math.prod(further)
+        n_vectors = np.maximum(n_real, 1)
+        filler = -np.inf if pooling == "maximum" else 0
+        shape = is_real.shape + (1,) * (values.ndim - is_real.ndim)
+        values = np.where(is_real.reshape(shape), values, filler)
+    vectors = values.reshape(len(values), -1, values.shape[-1])
+    if pooling == "maximum":
+        pooled: Values = vectors.max(axis=1)
+    else:
+        pooled = vectors.sum(axis=1, dtype=np.float64) / n_vectors
+    return pooled
+
+
+def _not_finite(row: Values, stored: StoredArray) -> str:
+    if np.isfinite(row).all():
+        return f"{stored.name} has numbers too large for {stored.shape.dtype}"
+    return f"{stored.name} holds NaN or infinity"
