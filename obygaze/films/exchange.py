@@ -656,7 +656,10 @@ class _Importer:
             if path.suffix.lower() in SUBTITLES:
                 problem = f"{OF_WORDS}; {expected}"
                 raise FixUsage(problem, where=str(path), hint=USE_OF_WORDS)
-            raise FixUsage(expected, where=str(path))
+            hint = ""
+            if path.is_dir():
+                hint = f"the files in it, such as {shlex.quote(str(path))}/*{ELAN}"
+            raise FixUsage(expected, where=str(path), hint=hint)
 
     def _read_table(self, path: Path) -> None:
         marks = read_marks(path, fps=self.rates)
