@@ -26,8 +26,10 @@ from obygaze_features.core.files import (
 from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import UNKNOWN_FILM, Manifest
+from obygaze_features.manifest.same_clip import films_of_one_file
 from obygaze_features.store import Store, read_texts
+from obygaze_features.store.identity import videos_of_films
 from obygaze_features.store.joining import (
     JOINED,
     JoinedPart,
@@ -171,6 +173,7 @@ def gather(
         **table.remarks,
         **_remarks_on_media(table, manifest, stores),
         "no vector": _without_vector(protocol, table, manifest),
+        "one file": _films_of_one_file(table, stores),
         "unknown films": unknown_films(table),
         "annotators": rows_of_annotators(_of_features(labels, features), table),
         "models of concepts": left_out,
@@ -245,6 +248,30 @@ def _shares_left_out(
         if of_tasks:
             of_stores[which] = f"{which} are left out. Positive are {few(of_tasks)}."
     return " ".join(of_stores.values())
+
+
+def _films_of_one_file(table: ClipTable, stores: Mapping[str, Store]) -> str:
+    """Warn of films that are one file: one would be tested by models that the other trained."""
+    films = sorted(set(table.films.tolist()) - {UNKNOWN_FILM})
+    group_of = dict(zip(table.films.tolist(), table.groups.tolist(), strict=True))
+    found: dict[str, str] = {}
+    for store in stores.values():
+        films_of_video: dict[str, list[str]] = {}
+        for film, videos in videos_of_films(films, store).items():
+            for video in videos:
+                films_of_video.setdefault(video, []).append(film)
+        for names in films_of_one_file(films_of_video):
+            if len({group_of[film] for film in names}) > 1:
+                found[listed(names)] = names[-1]
+    if not found:
+        return ""
+    (film, *_) = found.values()
+    where = shlex.quote(f"data.where=movie_id != {quoted_word(film)}")
+    return (
+        f"The same file under several names: {few([*found], 3)}. If they are one film, it is tested"
+        " by models that were trained on it, and counts more than once: give it one movie_id, or"
+        f" leave one out, as by --set {where}."
+    )
 
 
 def _remarks_on_media(
