@@ -183,7 +183,8 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     for film, all_cells in cells_of_film.items():
         probability, n_clips = next(iter(all_cells))
         of_film = whole_number(n_clips) or 0
-        n_drawn = round((number_of_cell(probability) or 0.0) * of_film)
+        share = number_of_cell(probability) or 0.0
+        n_drawn = round(share * of_film) if 0 < share <= 1 else 0
         if len(all_cells) > 1 or not n_rows[film] <= n_drawn <= of_film:
             raise FixInput(
                 f"the columns {PROBABILITY} and {CLIPS_OF_FILM} of the film {film} are not those"
