@@ -33,7 +33,7 @@ from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Row, Store
 from obygaze_models.models.common import NOT_FINITE
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.runner import results, summary
+from obygaze_models.runner import limits, results
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run, write_run
@@ -717,7 +717,7 @@ def test_the_card_says_that_few_clips_have_no_interval(
     least_clips: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (results, summary):
+    for module in (results, limits):
         monkeypatch.setattr(module, "LEAST_CLIPS", least_clips)
     model, _ = kept(tmp_path, store, "ridge", "report.replicates=200")
     notes: Any = model.info.notes
