@@ -217,6 +217,7 @@ def exported_files(
 ) -> dict[Path, bytes]:
     """Return the files of films with their contents, for ELAN or as WebVTT."""
     files: dict[Path, bytes] = {}
+    film_of_name: dict[str, str] = {}
     for film in films:
         if film.movie_id != Path(film.movie_id).name or "\\" in film.movie_id:
             raise FixInput(
@@ -226,6 +227,13 @@ def exported_files(
         # Players take subtitles that are called as the video.
         if film.video and as_id(film.video.stem) == film.movie_id:
             name = film.video.stem
+        first = film_of_name.setdefault(name, film.movie_id)
+        if first != film.movie_id:
+            raise FixInput(
+                f"{first!r} and {film.movie_id!r} are one film, and would have one file"
+                f" {name!r}",
+                hint="write the name of the film in one way",
+            )
         if kind == "elan":
             path = folder / f"{name}{ELAN}"
             files[path] = write_elan(film, _relative_path(film.video, folder))

@@ -23,9 +23,18 @@ from support.seeds import amount
 
 from obygaze.audits.share import audit_share
 from obygaze.films.clip_spans import read_clip_spans
-from obygaze.films.exchange import export_segments, import_segments
+from obygaze.films.exchange import (
+    export_segments,
+    exported_files,
+    import_segments,
+)
 from obygaze.films.labels import project_segments
-from obygaze.films.mark_tables import SEGMENT_COLUMNS, read_marks
+from obygaze.films.mark_tables import (
+    SEGMENT_COLUMNS,
+    FilmSegments,
+    Segment,
+    read_marks,
+)
 from obygaze.films.marks import MarkTable, WatchedTable
 from obygaze.films.sampling import sample_clips
 from obygaze.films.tiers import TierMapping
@@ -518,6 +527,35 @@ def test_clips_have_their_films_by_title_or_by_id(
             "clip_id,movie_id,start_frame,end_frame\na,Les Yeux 3,0,9\n"
         )
         project_segments(tmp_path / "marks.csv", clips=tmp_path / "clips.csv")
+
+
+@settings(max_examples=amount(20, 200), deadline=None)
+@given(
+    names=st.lists(
+        st.sampled_from(["Les Yeux", "Les_Yeux", "lake", "Lac"]),
+        min_size=1,
+        unique=True,
+    ),
+    kind=st.sampled_from(["vtt", "elan"]),
+    videos=st.sampled_from([{}, {"Les Yeux": "Les Yeux", "Les_Yeux": "Les Yeux"}]),
+)
+def test_each_film_has_a_file_of_its_own(
+    names: list[str], kind: str, videos: dict[str, str]
+) -> None:
+    """Of a film that a table writes in two ways, the file had the marks of the second alone."""
+    films = []
+    for name in names:
+        video = Path(f"{videos[name]}.mp4") if name in videos else None
+        mark = Segment(name, "ada", 0, 9, "S")
+        films.append(FilmSegments(name, Fraction(25), video, [mark]))
+    if videos and {"Les Yeux", "Les_Yeux"}.issubset(names):
+        with pytest.raises(FixInput, match="are one film, and would have one file"):
+            exported_files(films, kind, Path())
+        return
+    files = exported_files(films, kind, Path())
+    written = {path.stem for path in files}
+    assert written == {videos.get(name, name) for name in names}
+    assert all(b">S</" in data for data in files.values())
 
 
 WORDS_OF_LOOK = ("look", "Gaze", "Look", "LOOK")
