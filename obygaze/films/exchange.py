@@ -168,7 +168,8 @@ def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixI
     return FixInput(
         "nothing to export: no clip has a level or a concept",
         where=manifest.name,
-        hint="obygaze manifest join --help",
+        hint="--predictions TABLE, for what a model says of the clips; levels are those of a table:"
+        " obygaze manifest import csv TABLE --map level=COLUMN",
     )
 
 
