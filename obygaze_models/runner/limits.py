@@ -31,7 +31,7 @@ from obygaze_models.runner.summary import (
     MARGIN,
     CellRows,
     best_guess,
-    cell_name,
+    cell_label,
     cells_of,
     compared_metric,
     counted_as,
@@ -152,7 +152,7 @@ def no_better_than_guessing(
         f"Hardly or not better than guessing without video: {len(close)} of {len(models)} cells. "
         f"{guess.model} has {metric_name(primary)} "
         f"{short(guess.value(primary))}, {label_of(cell.model)} {short(cell.value(primary))} "
-        f"({cell_name(cell, run)})."
+        f"({cell_label(cell, run)})."
     )
 
 
@@ -173,7 +173,7 @@ def chance(run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]) -> s
     names = []
     better = []
     for cell in by_chance:
-        name = f"{label_of(cell.model)} ({cell_name(cell, run)})"
+        name = f"{label_of(cell.model)} ({cell_label(cell, run)})"
         names.append(name)
         guess = best_guess(run, cell, cells, metric)
         if guess is not None and metric != AUC.name:

@@ -249,7 +249,7 @@ def compared_metric(run: Run) -> str:
     return ranking_metric(str(run.protocol["report"]["primary"]))
 
 
-def cell_name(cell: CellRows, run: Run) -> str:
+def cell_label(cell: CellRows, run: Run) -> str:
     """Return the tasks of a cell, and its store if there are several."""
     if len(run.about["stores"]) > 1:
         return f"{cell.tasks}, {cell.store}"
@@ -539,7 +539,7 @@ def _names_of_sides(
 ) -> tuple[str, str, str]:
     """Return the names of two cells that are compared, and of what they have in common."""
     if first.store == second.store:
-        return label_of(first.model), label_of(second.model), cell_name(first, run)
+        return label_of(first.model), label_of(second.model), cell_label(first, run)
     return _model_on_store(run, first), _model_on_store(run, second), first.tasks
 
 
