@@ -35,7 +35,7 @@ from obygaze_features.manifest.same_clip import (
     places_of,
 )
 from obygaze_features.manifest.windows import CutFilm, Grid
-from obygaze_features.store import open_store
+from obygaze_features.store import export_features, import_features, open_store
 from obygaze_features.store.changing import join, subset
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.rows import Row
@@ -383,6 +383,32 @@ def test_imported_windows_are_joined_only_with_those_of_their_times(
         return
     with pytest.raises(Mismatch, match="not the same clip: times: "):
         join(stores, tmp_path / "both", workspace=tmp_path)
+
+
+@pytest.mark.parametrize("format", ["npz", "hdf5", "parquet"])
+@pytest.mark.parametrize("every", [1.0, 1.01, 0.5, 2.0])
+def test_windows_are_imported_only_for_those_of_their_times(
+    tmp_path: Path, every: float, format: Any
+) -> None:
+    """An export has the times of windows as arrays; windows of all grids have the same ids."""
+    seconds = {"lake": np.arange(18.0).reshape(9, 2)}
+    store = store_of_windows(tmp_path / "windows", seconds)
+    file = tmp_path / {"npz": "x.npz", "hdf5": "x.h5", "parquet": "x"}[format]
+    export_features(store, file, format)
+    films = (CutFilm("lake", "", 225, 25.0, 9.0),)
+    grid = Grid(seconds=1.0, every=every)
+    header = Header("Films", unit="window", grid=grid)
+    manifest = Manifest("films", header, Windows(films, grid))
+    target = tmp_path / "imported"
+    if every == 1:
+        import_features(format, file, target, manifest=manifest)
+        imported = open_store(target)
+        assert imported.match(list(manifest)).rows.tolist() == [*range(9)]
+        assert imported.matrix("clip").values.tolist() == seconds["lake"].tolist()
+        return
+    with pytest.raises(FixInput, match="is another one in the files: times: "):
+        import_features(format, file, target, manifest=manifest)
+    assert not target.exists()
 
 
 def test_rows_of_annotators_in_a_manifest_are_one_clip() -> None:
