@@ -370,7 +370,7 @@ def test_windows_are_known_by_the_times_of_their_store(
 def test_imported_windows_are_joined_only_with_those_of_their_times(
     tmp_path: Path, every: float, with_times: Sequence[str]
 ) -> None:
-    """The recipe of an import does not say how films were cut; its arrays do, as those of a join."""
+    """Recipes of imports do not say how films were cut; their arrays do, and those of joins."""
     numbers = np.arange(9)
     rows = [Row(f"lake:{number:06d}", "lake") for number in numbers]
     for name, step in (("one", 1.0), ("two", every)):
