@@ -45,7 +45,11 @@ from obygaze_features.store.finding import (
     find_copies,
     text_of_copies,
 )
-from obygaze_features.store.identity import identities_of_rows, identity_of
+from obygaze_features.store.identity import (
+    has_times_of_windows,
+    identities_of_rows,
+    identity_of,
+)
 from obygaze_features.store.joining import (
     DTYPES_OF_PARTS,
     JOINED_ARRAY,
@@ -887,8 +891,9 @@ def join(
     # An import may have another array of this name.
     words = Array.of(N_WORDS, "int32", ())
     have_words = all(store.record.array(N_WORDS) == words for store in opened)
-    if windows:
-        arrays += [opened[0].array(name) for name in TIMES_OF_WINDOWS]
+    if any(map(has_times_of_windows, opened)):
+        # The recipe of an import does not say that its rows are windows.
+        arrays += [Array.of(name, "float64", ()) for name in TIMES_OF_WINDOWS]
     elif have_words and are_of_words(parts):
         # Where all parts are silent, equal vectors are no copies.
         arrays.append(words)
@@ -1085,7 +1090,9 @@ class JoinedRows(_NewRows):
                 values[is_ok] = np.maximum(values[is_ok], store.read(N_WORDS, rows))
             return values
         if array.name in TIMES_OF_WINDOWS:
-            values[is_ok] = self.stores[0].read(array.name, numbers[:, 0])
+            have_times = [has_times_of_windows(store) for store in self.stores]
+            place = have_times.index(True)
+            values[is_ok] = self.stores[place].read(array.name, numbers[:, place])
             return values
         for place, columns in enumerate(part_slices(self.parts)):
             store = self.stores[place]

@@ -85,9 +85,7 @@ def identities_of(ids: Sequence[str], store: "Store") -> list[Identity]:
 def identities_of_rows(rows: Rows, store: "Store") -> list[Identity]:
     """Return what a store says about the clips of some rows; windows have times in its arrays."""
     identities = [identity_of(row, store.record) for row in store.table.some(rows)]
-    arrays = [store.record.array(name) for name in TIMES_OF_WINDOWS]
-    # A stranger's arrays of these names may be anything.
-    if any(array is None or array.shape for array in arrays):
+    if not has_times_of_windows(store):
         return identities
     has_times = np.flatnonzero(store.table.codes_of(rows) == OK_CODE)
     start_s, end_s = (store.read(name, rows[has_times]) for name in TIMES_OF_WINDOWS)
@@ -96,6 +94,13 @@ def identities_of_rows(rows: Rows, store: "Store") -> list[Identity]:
     ):
         identities[place] = identities[place]._replace(in_either=(times[0], times[1]))
     return identities
+
+
+def has_times_of_windows(store: "Store") -> bool:
+    """Return whether a store has start and end of each row as arrays, as of windows."""
+    arrays = [store.record.array(name) for name in TIMES_OF_WINDOWS]
+    # A stranger's arrays of these names may be anything.
+    return all(array is not None and not array.shape for array in arrays)
 
 
 def videos_of_films(films: Iterable[str], store: "Store") -> dict[str, set[str]]:

@@ -78,10 +78,10 @@ def check_joined_arrays(
     parts = parts_of(recipe)
     vectors = (JOINED_ARRAY, JOINED_DTYPE, (sum(part.width for part in parts),))
     expected: list[tuple[str, str, tuple[int, ...]]] = [vectors]
-    if SAMPLING in recipe:
-        expected += [(name, "float64", ()) for name in TIMES_OF_WINDOWS]
-    elif len(arrays) > 1 and are_of_words(parts):
+    if len(arrays) > 1 and are_of_words(parts):
         expected.append((N_WORDS, "int32", ()))
+    elif len(arrays) > 1 or SAMPLING in recipe:
+        expected += [(name, "float64", ()) for name in TIMES_OF_WINDOWS]
     found = [(array.name, array.dtype, array.shape) for array in arrays]
     if parts and found != expected:
         raise FixInput(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli import Result, call_obygaze
 from support.experiments import ONE_PAIR, films, planted, store_of, store_of_windows
-from support.stores import a_recipe, made_store
+from support.stores import made_store
 
 import obygaze as og
 from obygaze.audits.annotations import audit_annotations
@@ -35,7 +35,12 @@ from obygaze_features.manifest.same_clip import (
     places_of,
 )
 from obygaze_features.manifest.windows import CutFilm, Grid
-from obygaze_features.store import open_store
+from obygaze_features.store import (
+    Recipe,
+    export_features,
+    import_features,
+    open_store,
+)
 from obygaze_features.store.changing import join, subset
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.rows import Row
@@ -360,29 +365,64 @@ def test_windows_are_known_by_the_times_of_their_store(
                 windows.match(list(cut))
 
 
+@pytest.mark.parametrize("with_times", [("one", "two"), ("one",), ("two",)])
 @pytest.mark.parametrize("every", [1.0, 1.01, 0.5, 2.0])
 def test_imported_windows_are_joined_only_with_those_of_their_times(
-    tmp_path: Path, every: float
+    tmp_path: Path, every: float, with_times: Sequence[str]
 ) -> None:
-    """The recipe of an import does not say how films were cut; its arrays do."""
+    """Recipes of imports do not say how films were cut; their arrays do, and those of joins."""
     numbers = np.arange(9)
     rows = [Row(f"lake:{number:06d}", "lake") for number in numbers]
     for name, step in (("one", 1.0), ("two", every)):
-        start_s = numbers * step
-        values = {"clip": np.ones((9, 2), np.float32), "start_s": start_s}
-        made_store(
-            tmp_path / name,
-            rows,
-            {**values, "end_s": start_s + 1.0},
-            recipe=a_recipe(backbone={"name": name}),
-        )
+        values = {"clip": np.ones((9, 2), np.float32)}
+        if name in with_times:
+            start_s = numbers * step
+            values |= {"start_s": start_s, "end_s": start_s + 1.0}
+        recipe = Recipe.unknown("npz", {"backbone": name})
+        made_store(tmp_path / name, rows, values, recipe=recipe)
     stores = [tmp_path / "one", tmp_path / "two"]
-    if every == 1:
-        join(stores, tmp_path / "both", workspace=tmp_path)
-        assert open_store(tmp_path / "both").matrix("clip").values.shape == (9, 4)
+    if every != 1 and len(with_times) == 2:
+        with pytest.raises(Mismatch, match="not the same clip: times: "):
+            join(stores, tmp_path / "both", workspace=tmp_path)
         return
-    with pytest.raises(Mismatch, match="not the same clip: times: "):
-        join(stores, tmp_path / "both", workspace=tmp_path)
+    join(stores, tmp_path / "both", workspace=tmp_path)
+    both = open_store(tmp_path / "both")
+    assert both.matrix("clip").values.shape == (9, 4)
+    apart_s = every if with_times == ("two",) else 1.0
+    for grid in (Grid(seconds=1.0, every=apart_s), Grid(seconds=1.0, every=0.7)):
+        films = (CutFilm("lake", "", 450, 25.0, 18.0),)
+        windows = list(Windows(films, grid))[:9]
+        if grid.every == apart_s:
+            assert both.match(windows).rows.tolist() == [*range(9)]
+        else:
+            with pytest.raises(FixInput, match="is another one in the store: times: "):
+                both.match(windows)
+
+
+@pytest.mark.parametrize("format", ["npz", "hdf5", "parquet"])
+@pytest.mark.parametrize("every", [1.0, 1.01, 0.5, 2.0])
+def test_windows_are_imported_only_for_those_of_their_times(
+    tmp_path: Path, every: float, format: Any
+) -> None:
+    """An export has the times of windows as arrays; windows of all grids have the same ids."""
+    seconds = {"lake": np.arange(18.0).reshape(9, 2)}
+    store = store_of_windows(tmp_path / "windows", seconds)
+    file = tmp_path / {"npz": "x.npz", "hdf5": "x.h5", "parquet": "x"}[format]
+    export_features(store, file, format)
+    films = (CutFilm("lake", "", 225, 25.0, 9.0),)
+    grid = Grid(seconds=1.0, every=every)
+    header = Header("Films", unit="window", grid=grid)
+    manifest = Manifest("films", header, Windows(films, grid))
+    target = tmp_path / "imported"
+    if every == 1:
+        import_features(format, file, target, manifest=manifest)
+        imported = open_store(target)
+        assert imported.match(list(manifest)).rows.tolist() == [*range(9)]
+        assert imported.matrix("clip").values.tolist() == seconds["lake"].tolist()
+        return
+    with pytest.raises(FixInput, match="is another one in the files: times: "):
+        import_features(format, file, target, manifest=manifest)
+    assert not target.exists()
 
 
 def test_rows_of_annotators_in_a_manifest_are_one_clip() -> None:

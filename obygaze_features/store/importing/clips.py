@@ -17,6 +17,7 @@ from obygaze_features.manifest.io import ID, as_id, ids_of_names
 from obygaze_features.manifest.same_clip import (
     UNKNOWN,
     Identity,
+    Times,
     clips_of_rows,
     compare_clips,
     noun_of_rows,
@@ -24,7 +25,8 @@ from obygaze_features.manifest.same_clip import (
 )
 from obygaze_features.store.identity import another_clip, identity_of
 from obygaze_features.store.importing.formats import FORMATS
-from obygaze_features.store.importing.reader import Reader
+from obygaze_features.store.importing.reader import BadRow, Reader
+from obygaze_features.store.layout import TIMES_OF_WINDOWS
 from obygaze_features.store.records import (
     UNKNOWN_FILM,
     WITHOUT_MANIFEST,
@@ -72,6 +74,7 @@ def matched_clips(reader: Reader, manifest: model.Manifest | None) -> Clips:
             record = ManifestMark(model.FILMS_OF_FILES, rows.clips_sha256)
         notes = _changes(reader, clip_ids)
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
+    reader = replace(reader, times=_times_of_windows(reader) or reader.times)
     names = _Names(manifest, reader.clip_ids)
     ids_of_place = list(map(names.rows_of, reader.clip_ids, reader.movie_ids))
     ids_in_files: list[str] = []
@@ -137,6 +140,23 @@ def matched_clips(reader: Reader, manifest: model.Manifest | None) -> Clips:
         warnings=warnings,
         unit=unit,
     )
+
+
+def _times_of_windows(reader: Reader) -> list[Times]:
+    """Return start and end of each window in an export of a store of windows, else nothing.
+
+    Windows of all grids have the same ids.
+    """
+    if any(reader.dims.get(name) != () for name in TIMES_OF_WINDOWS):
+        return []
+    places = np.arange(len(reader.clip_ids))
+    columns = []
+    for name in TIMES_OF_WINDOWS:
+        found = reader.columns[name].read(places)
+        columns.append(
+            [None if isinstance(one, BadRow) else float(one) for one in found]
+        )
+    return list(zip(*columns, strict=True))
 
 
 def _may_be_shifted(
