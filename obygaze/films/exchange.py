@@ -63,7 +63,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     write_mapping_file,
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text
-from obygaze_features.manifest.io import as_id
+from obygaze_features.manifest.io import as_id, toml_lines
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     LEVELS,
@@ -289,8 +289,7 @@ class ExportedSegments:
         left_out: What the files do not say of the manifest.
         changed: A sentence if predictions are those of a run with other labels or clips, else "".
         of_rates: A sentence if one given rate was used for several films.
-        terms: A sentence if an import of the files gets licence and citation from elsewhere, else
-            "".
+        mapping: A sentence if an import of the table needs a mapping that says them, else "".
     """
 
     files: tuple[Path, ...]
@@ -299,7 +298,7 @@ class ExportedSegments:
     left_out: tuple[str, ...] = ()
     changed: str = ""
     of_rates: tuple[str, ...] = ()
-    terms: str = ""
+    mapping: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the files, and what is left out."""
@@ -329,8 +328,8 @@ class ExportedSegments:
             )
         if self.left_out:
             sentences.append(f"the files do not say: {', '.join(self.left_out)}")
-        if self.terms:
-            sentences.append(self.terms)
+        if self.mapping:
+            sentences.append(self.mapping)
         if self.changed:
             sentences.append(self.changed.removesuffix("."))
         return sentences
@@ -385,13 +384,8 @@ def export_segments(
         left_out = _header_left_out(marked.header)
         if marked.header.unit != "clip":
             left_out += (f"that the rows are {marked.header.unit}s",)
-        terms = ""
-        if not {"licence", "citation"}.isdisjoint(left_out):
-            terms = (
-                "send with the file its licence and its citation: manifest import csv reads the"
-                " lines licence and citation of a --mapping file"
-            )
-        return ExportedSegments((path,), left_out=left_out, terms=terms)
+        mapping = _mapping_of_header(marked.header)
+        return ExportedSegments((path,), left_out=left_out, mapping=mapping)
     without_times: list[str] = []
     left_out = ()
     changed = ""
@@ -461,15 +455,40 @@ def _header_left_out(header: Header) -> tuple[str, ...]:
     left_out = [name for name in said if getattr(header, name)]
     if header.view != "raw":
         left_out.append(f"that the levels are those of the {header.view} view")
+    own = _own_concepts(header)
+    if own:
+        left_out.append(f"the modality of {few([*own], 3)}")
+    return tuple(left_out)
+
+
+def _own_concepts(header: Header) -> dict[str, str]:
+    """Return the concepts whose modality is not that of the vocabulary, with it."""
     known = concepts()
-    own = [
-        name
+    return {
+        name: modality
         for name, modality in header.concepts.items()
         if known.get(name, "unknown") != modality
-    ]
+    }
+
+
+def _mapping_of_header(header: Header) -> str:
+    """Return a sentence on what a mapping must say of a table without this header; "" if nothing.
+
+    Without the modality of a concept of its own, the table is refused.
+    """
+    of_mapping = []
+    if header.licence or header.citation:
+        of_mapping.append("its licence and its citation, as lines licence and citation")
+    own = _own_concepts(header)
     if own:
-        left_out.append(f"the modality of {few(own, 3)}")
-    return tuple(left_out)
+        lines = few(toml_lines(own), 3)
+        of_mapping.append(f"its own concepts, in a table [concepts]: {lines}")
+    if not of_mapping:
+        return ""
+    return (
+        "send with the file what manifest import csv reads from a --mapping file:"
+        f" {'; '.join(of_mapping)}"
+    )
 
 
 def _clips_left_out(

@@ -5,6 +5,7 @@ are only names. Of any other tier a mapping says it: a TOML file, of which an im
 """
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,7 +130,7 @@ class Tier:
         if self.parent is not None:
             facts += f", linked to {plain(self.parent.name)}"
         first = ", ".join(list(dict.fromkeys(self.texts))[:3])
-        return f"{facts}: {first}"[:60]
+        return textwrap.shorten(f"{facts}: {first}", 60, placeholder=" ...")
 
     def made_of(self) -> str:
         """Return in words what the import made of the tier."""
@@ -194,11 +195,13 @@ def draft_of_tiers(tiers: Sequence[Tier], mapping: TierMapping, reread: str) -> 
     lines += [
         "",
         "[levels]",
+        "# For the words of tiers of levels alone:",
         f"# One of {', '.join(LEVELS)}.",
         *toml_lines(mapping.levels),
         *_asked_words(tiers, "levels", mapping, sign),
         "",
         "[concepts]",
+        "# For the words of tiers of concepts alone:",
         *meanings_of_words(),
         *toml_lines(mapping.concepts),
         *_asked_words(tiers, "concepts", mapping, sign),

@@ -17,6 +17,8 @@ _MARK_BYTES = 10_000_000
 PAGE_DATA = "data.js"
 PAGE_FILES = ("index.html", "page.css", "page.js", PAGE_DATA)
 PAGE_DATA_START = b"const EXPORTED = "
+# The endings of the page of a report.
+REPORT_ENDINGS = (".html", ".htm")
 # What a report writes into the folder of its run.
 _REPORT = r"report\.html|tables/[^/]+\.(csv|tex)|figures/[^/]+\.(svg|png|pdf)"
 
@@ -161,3 +163,6 @@ def check_file(path: Path, expected: OwnFolder) -> None:
 RUN = OwnFolder.described("run", "run.json", _REPORT)
 PAGE = OwnFolder("exported page", _not_a_page)
 MODEL = OwnFolder.described("model", "model.json")
+REPORT = OwnFolder.marked(
+    "report", "the generator", rb'<meta name="generator" content="obygaze '
+)

@@ -25,6 +25,7 @@ from obygaze_features.manifest.model import (
     is_only_watched,
     unannotated_id,
 )
+from obygaze_features.manifest.own_labels import label_columns, spellings_of
 from obygaze_features.manifest.same_clip import (
     UNKNOWN,
     Identity,
@@ -139,6 +140,7 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
             f"{n_rows} with a new id, which ends with the annotator: {renamed[0]}"
         )
     manifest = Manifest(name, header, tuple(clips), tuple(columns))
+    warnings += _words_in_several_spellings(clips)
     return ImportedManifest(manifest, tuple(warnings), tuple(sentences))
 
 
@@ -182,6 +184,21 @@ def _of_other_concepts(manifests: Sequence[Manifest], merged: Header) -> list[st
             sentences.append(
                 f"{manifest.name} does not have the concepts {few(missing, 3)}, so that its labels"
                 f" say that no clip has them: {count(n_labelled, 'row')}"
+            )
+    return sentences
+
+
+def _words_in_several_spellings(clips: Sequence[Clip]) -> list[str]:
+    """Return a sentence on each column of labels with a word in several spellings."""
+    sentences = []
+    for column in label_columns(clips):
+        words: set[str] = set()
+        for clip in clips:
+            words.update(clip.plain_values(column))
+        for spellings in spellings_of(sorted(words)):
+            sentences.append(
+                f"the column {column} has {' and '.join(map(repr, spellings))}, which count as"
+                " different words: write them alike if they mean the same"
             )
     return sentences
 

@@ -46,8 +46,10 @@ from obygaze_features.store.named_clips import (
     EXPORT_ENDINGS,
     clips_in_export,
     clips_in_page,
+    clips_in_report,
     clips_in_table,
     has_scores,
+    is_report,
     read_origin,
 )
 from obygaze_features.store.placing import next_of, seal_at
@@ -67,6 +69,7 @@ STORE = "store"
 EXPORT = "file of features"
 SCORES = "table of scores"
 PAGE = "exported page"
+REPORT = "report"
 RUN = "run"
 MODEL = "model"
 IMPORTED = "imported file or folder"
@@ -271,6 +274,8 @@ def _candidates(root: Path, originals: Set[str]) -> Iterator[tuple[Path, str]]:
             elif has_scores(path / name):
                 is_manifest = toml_of(path / name).name in files
                 yield path / name, MANIFEST if is_manifest else SCORES
+            elif is_report(path / name):
+                yield path / name, REPORT
 
 
 def _is_store(folder: Path) -> bool:
@@ -436,21 +441,28 @@ def _says_who_wrote_it(path: Path, kind: str) -> bool:
         return not own_results.RUN.refusal(path)
     if kind == PAGE:
         return not own_results.PAGE.refusal(path)
+    if kind == REPORT:
+        return not own_results.REPORT.refusal(path)
     return kind == MODEL and not own_results.MODEL.refusal(path)
 
 
 def _remark_on_result(
     path: Path, kind: str, withdrawals: Withdrawals, seals: set[str]
 ) -> str | None:
-    """Return the remark on a run or a model; see `_remark_on`."""
-    document = (path / _FILE_OF_FOLDER[kind]).read_bytes()
+    """Return the remark on a report, a run or a model; see `_remark_on`."""
+    document_path = path if kind == REPORT else path / _FILE_OF_FOLDER[kind]
+    document = document_path.read_bytes()
     names_a_seal = any(seal.encode() in document for seal in seals)
-    table = path / _TABLE_OF_FOLDER[kind]
-    if table.is_file():
-        remark = _remark_on_clips(clips_in_table(table), withdrawals)
+    clips = None
+    if kind == REPORT:
+        clips = clips_in_report(path)
+    elif (path / _TABLE_OF_FOLDER[kind]).is_file():
+        clips = clips_in_table(path / _TABLE_OF_FOLDER[kind])
+    if clips is not None:
+        remark = _remark_on_clips(clips, withdrawals)
         if not names_a_seal:
             return remark
-        # A run names the clips that it tested, and not those of its training.
+        # A run names the clips that it tested, and not those of its training; a report, some.
         return {BY_IDS: "", None: FROM_STORE}.get(remark, remark)
     if names_a_seal:
         return ""

@@ -4,6 +4,7 @@ The files may come from a stranger, and need not be exports of obygaze: the orig
 names the clips too. Only texts and ids are read, never other numbers.
 """
 
+import html
 import json
 import re
 import zipfile
@@ -16,7 +17,7 @@ import numpy as np
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.lazy import need
-from obygaze_features.core.own_results import PAGE_DATA
+from obygaze_features.core.own_results import PAGE_DATA, REPORT, REPORT_ENDINGS
 from obygaze_features.core.tables import header_of, read_table
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.own_labels import OF_PREDICTIONS
@@ -39,6 +40,10 @@ EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
 # A longer list of texts is no list of ids of this machine.
 _MOST_TEXT_BYTES = 2**30
 _TEXT_OF_JSON = re.compile(r'"(?:[^"\\]|\\.)*"')
+# A row of the page of a report with a score; clips without features are in a table without scores.
+_SCORE_IN_REPORT = re.compile(
+    r'<td data-label="clip_id">([^<>]+)</td>.*data-label="score"'
+)
 
 
 def clips_in_export(path: Path) -> Iterator[Identity]:
@@ -91,6 +96,23 @@ def clips_in_page(folder: Path) -> Iterator[Identity]:
     for quoted in set(_TEXT_OF_JSON.findall(text)):
         with suppress(ValueError):
             yield from of_any_row(Identity(json.loads(quoted)))
+
+
+def is_report(path: Path) -> bool:
+    """Return whether a file is the page of a report that obygaze wrote."""
+    if path.suffix.lower() not in REPORT_ENDINGS:
+        return False
+    try:
+        return not REPORT.refusal(path)
+    except OSError:
+        return False
+
+
+def clips_in_report(path: Path) -> Iterator[Identity]:
+    """Yield the clips with a score in the page of a report."""
+    text = path.read_text("utf-8")
+    for escaped in _SCORE_IN_REPORT.findall(text):
+        yield from of_any_row(Identity(html.unescape(escaped)))
 
 
 def _of_columns(columns: Mapping[str, Sequence[str]]) -> Iterator[Identity]:

@@ -18,16 +18,20 @@ from obygaze_features.core.errors import (
     NotFound,
     ObygazeWarning,
     UnknownName,
+    near,
 )
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.manifest.expression import (
+    CONCEPTS,
     NUMBER,
     Expression,
     is_labelled,
     parse,
     plain_value,
+    quoted_word,
 )
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
+from obygaze_features.manifest.io import toml_lines
 from obygaze_features.manifest.model import (
     FILM_COLUMN,
     FOLD_PREFIX,
@@ -38,7 +42,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     require_numbers,
 )
-from obygaze_features.manifest.own_labels import own_tasks
+from obygaze_features.manifest.own_labels import column_words, own_tasks
 from obygaze_features.manifest.same_clip import (
     Identity,
     overlaps_of_annotators,
@@ -331,27 +335,49 @@ def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
             f"class {n}{_meaning(task, n)}" for n in missing
         )
         folds = f" in the split {task.folds}" if task.folds else ""
-        n_of_level = Counter(table.levels.tolist()).items()
-        counts = ", ".join(f"{n} {level or 'without'}" for level, n in n_of_level)
-        hint = f"the levels are {counts}; another task"
-        if table.view == "visual":
-            hint = (
-                f"the levels are {counts} (in the visual view, clips without visual concepts "
-                "are EN); another task, or --set data.view=raw"
-            )
-        if not task.classes and not any(table.levels):
-            hint = "another value, another limit or other clips"
-        elif not any(table.levels):
-            tasks = (
-                few([*map(shlex.quote, own_tasks(table.clips))]) or "the table has none"
-            )
-            hint = f"no clip has a level; --task with a label of your own: {tasks}"
+        own = _own_columns_have(name, task, table)
+        hint = _levels_are(table)
+        if own:
+            hint = f"{own}; another value, another limit or other clips"
         raise FixInput(
             f"the task {name} has no clip of {classes}{folds}",
             where=table.name,
             hint=hint,
         )
     return labels
+
+
+def _own_columns_have(name: str, task: Task, table: ClipTable) -> str:
+    """Return what clips have in the columns of a task; "" if it asks levels and concepts alone."""
+    meant: dict[str, str] = {}
+    for expression in _expressions(name, task, table):
+        for column, asked in expression.values.items():
+            of_clips = [clip.plain_values(column) for clip in table.clips]
+            words = set(chain.from_iterable(of_clips))
+            for word in asked:
+                if plain_value(word, column) not in words:
+                    meant[column] = near(word, words)
+    sentences = []
+    for column in columns_of_task(name, task, table):
+        if column not in ("level", *CONCEPTS):
+            has = column_words(table.clips, column)
+            sentences.append(f"the column {column} has {has}{meant.get(column, '')}")
+    return "; ".join(sentences)
+
+
+def _levels_are(table: ClipTable) -> str:
+    """Return how many clips have each level, and what else can be asked."""
+    if not any(table.levels):
+        tasks = few([*map(shlex.quote, own_tasks(table.clips))]) or "the table has none"
+        return f"no clip has a level; --task with a label of your own: {tasks}"
+    n_of_level = Counter(table.levels.tolist()).items()
+    counts = ", ".join(f"{n} {level or 'without'}" for level, n in n_of_level)
+    if table.view == "visual":
+        return (
+            f"the levels are {counts} (in the visual view, clips without visual concepts "
+            "are EN); another task, or --set data.view=raw"
+        )
+    return f"the levels are {counts}; another task"
 
 
 def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
@@ -383,12 +409,25 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
         values[plain_value(word, column)] = number
     unknown = sorted({cell for cell in cells if cell and cell not in values})
     if unknown and task.column:
+        word = unknown[0]
         raise FixInput(
-            f"tasks.{name}.values has no class for {unknown[0]!r} of the column {task.column}",
+            f"tasks.{name}.values has no class for {word!r} of the column {column}"
+            f"{near(word, values)}: {count(cells.count(word), table.counted_as)}",
             where=table.name,
-            hint=f"it has {', '.join(values)}",
+            hint=f"add it to values, or write it in the table as a word of values; or leave out"
+            f" the clips of other words: {_as_expressions(task)} in place of column and values",
         )
     return np.array([values.get(cell, LEFT_OUT) for cell in cells], dtype=np.int8)
+
+
+def _as_expressions(task: Task) -> str:
+    """Return the lines of a protocol that ask for the words of `values`, and for no other ones."""
+    lines = []
+    for key, number in (("positive", 1), ("negative", 0)):
+        words = [quoted_word(word) for word, n in task.values.items() if n == number]
+        expression = f"{quoted_word(task.column)} in {{{', '.join(words)}}}"
+        lines.append(toml_lines({key: expression})[0])
+    return " and ".join(lines)
 
 
 def _by_expressions(name: str, task: Task, table: ClipTable) -> LabelArray:

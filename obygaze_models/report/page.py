@@ -15,7 +15,7 @@ from obygaze_features.core.errors import AlreadyThere, FixUsage, ObygazeWarning
 from obygaze_features.core.figures import COLORS, DARK_COLORS, SUFFIXES
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
-from obygaze_features.core.own_results import OwnFolder, check_file
+from obygaze_features.core.own_results import REPORT, REPORT_ENDINGS, check_file
 from obygaze_features.core.rendering import environment
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
 
 USUAL_FORMATS = ("html", "csv", "latex", "svg")
 FORMATS = (*USUAL_FORMATS, "png", "pdf")
-PAGE_SUFFIXES = (".html", ".htm")
-PAGE = OwnFolder.marked(
-    "report", "the generator", rb'<meta name="generator" content="obygaze '
-)
 
 
 class ReportFiles(list[Path]):
@@ -57,7 +53,7 @@ class ReportFiles(list[Path]):
     @property
     def has_page(self) -> bool:
         """Whether a page was written; it is the first of the files."""
-        return bool(self) and self[0].suffix.lower() in PAGE_SUFFIXES
+        return bool(self) and self[0].suffix.lower() in REPORT_ENDINGS
 
     def __str__(self) -> str:
         """Return the page; without one, all files."""
@@ -143,7 +139,7 @@ def write_report(
         raise FixUsage("no run given", hint="obygaze report --help")
     page = out or folders[0] / "report.html"
     if out is not None:
-        check_file(out, PAGE)
+        check_file(out, REPORT)
         _check_page(out, formats)
     chapters = []
     written = []
@@ -262,7 +258,7 @@ def _check_page(page: Path, formats: Sequence[str]) -> None:
             hint="leave out -o: tables and figures are written into the folder of the run",
         )
     suffix = page.suffix.lower()
-    if suffix in PAGE_SUFFIXES:
+    if suffix in REPORT_ENDINGS:
         return
     hint = "a name with .html"
     if suffix == ".pdf":

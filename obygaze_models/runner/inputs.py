@@ -543,21 +543,24 @@ def _labels_of_tasks(
 ) -> Labels:
     """Return the classes of the clips by task; an error names the tasks that can be run."""
     labels = {}
-    refused = []
+    refused = {}
     for name, task in protocol.tasks.items():
         if name not in used_tasks:
             continue
         try:
             labels[name] = task_labels(name, task, table)
         except FixInput as error:
-            refused.append(error)
+            refused[name] = error
     if not refused:
         return labels
-    first = refused[0]
+    first_name, first = next(iter(refused.items()))
     if not labels:
         raise first
     words = [f"--task {shlex.quote(name)}" for name in labels]
-    hint = f"{' '.join(words)} for the tasks that these clips have; {first.hint}"
+    hint = (
+        f"{' '.join(words)} for the tasks that these clips have; for {first_name}:"
+        f" {first.hint}"
+    )
     raise FixInput(first.message, where=first.where, hint=hint)
 
 

@@ -188,6 +188,31 @@ def test_a_manifest_that_did_not_ask_for_a_concept_is_named(
         assert f": {n_rows} row" in text
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    of_paris=st.sampled_from(("Tendu", "tendu", "été")),
+    of_nice=st.sampled_from(("tendu", "TENDU", "tendue", "Ete", "calme")),
+)
+def test_a_word_that_two_labs_spell_in_another_way_is_named(
+    of_paris: str, of_nice: str
+) -> None:
+    manifests = []
+    for lab, word in (("paris", of_paris), ("nice", of_nice)):
+        clips = []
+        for number in range(8):
+            mood = word if number % 2 else "calme"
+            clips.append(Clip(f"{lab}-{number}", lab, extra={"mood": mood}))
+        manifests.append(Manifest(lab, Header("m"), tuple(clips), ("mood",)))
+    said = [text for text in merged_manifest(manifests, "all").warnings if "'" in text]
+    spelt_alike = ({"Tendu", "tendu", "TENDU"}, {"été", "Ete"})
+    is_one_word = any({of_paris, of_nice} <= words for words in spelt_alike)
+    assert bool(said) == (is_one_word and of_paris != of_nice)
+    for text in said:
+        assert "the column mood has" in text
+        assert f"'{of_paris}'" in text
+        assert f"'{of_nice}'" in text
+
+
 def test_terms_and_sources_of_both_are_kept() -> None:
     paris = with_header("paris", licence="CC0-1.0", notes=("a", "b"), video_root="/p")
     nice = with_header("nice", licence="CC-BY-4.0", notes=("b", "c"), video_root="/n")

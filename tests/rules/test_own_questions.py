@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
+import tomllib
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -557,6 +558,60 @@ def test_a_word_that_a_column_does_not_have_is_refused_in_an_expression(
         assert not unknown
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    name=OWN_WORDS,
+    words=st.lists(OWN_WORDS, min_size=3, max_size=5, unique_by=str.casefold),
+    n_positive=st.integers(1, 4),
+    n_left_out=st.integers(1, 3),
+)
+def test_a_word_without_a_class_is_left_out_as_the_refusal_says(
+    name: str, words: list[str], n_positive: int, n_left_out: int
+) -> None:
+    words = sorted(words, key=lambda word: plain_value(word, name))
+    given_words = words[:-n_left_out]
+    values = {word: int(number < n_positive) for number, word in enumerate(given_words)}
+    if set(values.values()) != {0, 1}:
+        reject()
+    clips = [Clip(f"c{n}", "m", extra={name: word}) for n, word in enumerate(words)]
+    table = ClipTable("m", clips, ())
+    with pytest.raises(FixInput, match="no class for") as refused:
+        task_labels("t", Task(column=name, values=values), table)
+    assert f"{words[len(values)]!r} of the column" in refused.value.message
+    hint = refused.value.hint or ""
+    written = hint.partition("other words: ")[2].removesuffix(
+        " in place of column and values"
+    )
+    positive, _, negative = written.partition(" and negative = ")
+    asked = tomllib.loads(f"{positive}\nnegative = {negative}")
+    expected = [values.get(word, -1) for word in words]
+    assert task_labels("t", Task(**asked), table).tolist() == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    cells=st.lists(st.sampled_from(("Sad", "calm", "joy")), min_size=1, max_size=9),
+    asked=st.sampled_from(("sad", "clam", "joyy")),
+    level=st.sampled_from(("", "EN", "S")),
+)
+def test_a_class_without_clips_is_a_matter_of_the_columns_that_it_asks(
+    cells: list[str], asked: str, level: str
+) -> None:
+    """Levels were counted for a task of moods, and another view was advised."""
+    clips = [
+        Clip(f"c{n}", "m", level=level, extra={"mood": cell})
+        for n, cell in enumerate(cells)
+    ]
+    table = ClipTable("m", clips, (), view="visual")
+    with pytest.raises(FixInput, match="no clip of class 1") as refused:
+        task_labels("t", Task(positive=f"mood == {asked}"), table)
+    hint = refused.value.hint or ""
+    assert hint.startswith("the column mood has ")
+    assert "level" not in hint
+    meant = {"sad": "Sad", "clam": "calm", "joyy": "joy"}[asked]
+    assert (f"did you mean {meant!r}?" in hint) == (meant in cells)
+
+
 SAD_WORDS = ("sad", "Sad", "SAD", "so sad", "sosad", "été", "Ete")
 
 
@@ -652,7 +707,7 @@ def test_a_word_that_only_other_clips_have_is_said_so(
 @settings(max_examples=25, deadline=None)
 @given(
     positive=st.lists(st.sampled_from(("sad", "clam", "4.0")), min_size=1),
-    negative=st.lists(st.sampled_from(("calm", "joie")), max_size=2),
+    negative=st.lists(st.sampled_from(("calm", "joyy")), max_size=2),
     n_unknown=st.integers(0, 2),
 )
 def test_a_run_and_a_dataset_say_what_is_known_of_no_clip(
@@ -686,7 +741,7 @@ def test_a_run_and_a_dataset_say_what_is_known_of_no_clip(
         dataset(store, manifest, described)
     by_dataset = " ".join(str(warning.message) for warning in caught)
     for said in (" ".join(remarks.values()), by_dataset):
-        for word in ("clam", "joie"):
+        for word in ("clam", "joyy"):
             assert (f"no clip has '{word}'" in said) == (word in [*positive, *negative])
         assert "4.0" not in said
         assert "Look" not in said

@@ -36,6 +36,7 @@ THEIRS = {
     "mine/run.json": {"mine/run.json": "{}", "mine/predictions.csv": TABLE},
     "mine/model.json": {"mine/model.json": "{}", "mine/training-clips.csv": TABLE},
     "mine/data.js": {"mine/data.js": 'const words = ["lake-1"]'},
+    "page.html": {"page.html": '<td data-label="clip_id">lake-1</td>'},
     "zarr": {"zarr/data.zarr/mine": "mine", "zarr/films.csv": TABLE},
 }
 
@@ -62,6 +63,13 @@ OURS = {
         "data.js": 'const EXPORTED = {"clips": ["lake-1"]}\n',
     },
 }
+REPORT = (
+    '<meta name="generator" content="obygaze 0.1.0">\n'
+    '<td data-label="film">Lake</td><td data-label="clip_id">lake-1</td>'
+    '<td class="n" data-label="score">0.5</td>'
+)
+# A page of a run without the clip says that it was withdrawn.
+WITHOUT = REPORT.partition('<td class="n"')[0]
 ADDED = ("notes.txt", "scores.csv", "thesis/notes.txt", "tables/notes.txt", ".notes")
 
 
@@ -89,6 +97,8 @@ def test_no_line_removes_what_a_person_wrote(
         _write_features(root / folder / features)
         export_features(open_store(place), root / "ours.npz", "npz")
         export_features(open_store(place), root / "table", "parquet")
+        (root / "of-runs.html").write_text(REPORT)
+        (root / "without.html").write_text(WITHOUT)
         subset(place, root / "stores" / "of-lake", films=["lake"])
         for ours, files in OURS.items():
             _write(root / ours, files)
@@ -105,7 +115,8 @@ def test_no_line_removes_what_a_person_wrote(
         whole -= {root / ours for ours in added}
         if "stores/films" not in added:
             whole.add(before)
-        assert sorted(removed) == sorted([root / "ours.npz", *whole])
+        whole |= {root / "ours.npz", root / "of-runs.html"}
+        assert sorted(removed) == sorted(whole)
         # They are listed, to be looked at.
         listed = {copy.path for copy in made.copies}
         assert root / folder / features in listed
@@ -188,8 +199,11 @@ def test_a_result_of_a_store_that_had_the_clips_is_listed(
             n_jobs=1,
             workspace=here.root,
         )
+        og.report("kept", output=here.root / "pages" / "kept.html", workspace=here.root)
         subset(sent, without=[film], reason="asked", workspace=Workspace(root / "x"))
-        expected = {"runs/kept", "models/kept"} if reads != "ours" else set()
+        expected = set()
+        if reads != "ours":
+            expected = {"runs/kept", "models/kept", "pages/kept.html"}
         for is_withdrawn_from_both in (False, True):
             if is_withdrawn_from_both:
                 both = here.folder("stores") / "both"

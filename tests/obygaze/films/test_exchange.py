@@ -781,10 +781,19 @@ def test_what_files_do_not_say_of_a_manifest_is_said(tmp_path: Path, kind: str) 
     )
     seen = replace(clips, header=header).with_clips(marked)
     output = tmp_path / ("out.csv" if kind == "csv" else "out")
-    told, *of_terms = export_segments(kind, seen, folder=output).warnings
-    assert ["--mapping" in sentence for sentence in of_terms] == [True] * (
+    told, *of_mapping = export_segments(kind, seen, folder=output).warnings
+    assert ["--mapping" in sentence for sentence in of_mapping] == [True] * (
         kind == "csv"
     )
+    if kind == "csv":
+        # The receiver writes what the sender was told to send.
+        _, _, lines = of_mapping[0].partition("[concepts]: ")
+        mapping = tmp_path / "sent.toml"
+        mapping.write_text(f'licence = "CC0"\n[concepts]\n{lines}\n')
+        again = read_table(output, mapping=mapping).manifest
+        assert again.header.licence == "CC0"
+        assert again.header.concepts["mine"] == "audio"
+        assert {clip.concepts for clip in again} == {("mine",)}
     of_rate = ", the columns framerate" if kind == "vtt" else ""
     assert told == (
         "the files do not say: licence, that the levels are those of the visual view,"

@@ -371,7 +371,8 @@ def test_a_limit_that_no_clip_reaches_is_not_a_matter_of_levels() -> None:
     table = ClipTable("made-up", clips, ())
     with pytest.raises(FixInput, match="no clip of class 1") as error:
         task_labels("t", Task(positive="rating >= 9"), table)
-    assert error.value.hint == "another value, another limit or other clips"
+    has = "the column rating has numbers from 0 to 2"
+    assert error.value.hint == f"{has}; another value, another limit or other clips"
 
 
 def test_yes_and_no_in_one_cell_is_neither() -> None:
