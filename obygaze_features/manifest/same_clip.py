@@ -401,20 +401,25 @@ def overlapping(clips: Mapping[str, Identity], others: Sequence[Identity]) -> se
     in_files = {}
     for name, clip in clips.items():
         if clip.video in videos:
-            times = clip.in_file or clip.in_either or clip.in_film
-            in_files[name] = clip._replace(movie_id=clip.video, in_film=times)
+            in_files[name] = _in_its_file(clip)
         else:
             in_films[name] = clip
-    others_in_files = [other._replace(movie_id=other.video) for other in others]
+    others_in_files = list(map(_in_its_file, others))
     names = _overlapping_in_films(in_films, others)
     names |= _overlapping_in_films(in_files, others_in_files)
-    other_whole_files = _whole_files(others)
+    other_whole_files = _whole_files(others_in_files)
     whole_files = _whole_files(in_files.values())
     for name, clip in in_files.items():
         is_whole_file = clip.any_times is None and clip.video in whole_files
         if is_whole_file or clip.video in other_whole_files:
             names.add(name)
     return names
+
+
+def _in_its_file(clip: Identity) -> Identity:
+    """Return a clip with its file as its film, and its times in this file."""
+    times = clip.in_file or clip.in_either
+    return Identity(clip.clip_id, clip.video, in_film=times, video=clip.video)
 
 
 def _whole_files(clips: Iterable[Identity]) -> set[str]:
@@ -458,9 +463,10 @@ def _spans_of_films(clips: Iterable[Identity]) -> dict[str, list[tuple[float, fl
     """Return the starts and the ends of the clips of each known film, where both are known."""
     spans: dict[str, list[tuple[float, float]]] = {}
     for clip in clips:
-        start_s, end_s = clip.any_times or (None, None)
-        if clip.movie_id and start_s is not None and end_s is not None:
-            spans.setdefault(clip.movie_id, []).append((start_s, end_s))
+        for times in (clip.in_film, clip.in_file, clip.in_either):
+            start_s, end_s = times or (None, None)
+            if clip.movie_id and start_s is not None and end_s is not None:
+                spans.setdefault(clip.movie_id, []).append((start_s, end_s))
     return spans
 
 

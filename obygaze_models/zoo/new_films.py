@@ -481,9 +481,10 @@ def windows_for_clips(
 
 def training_length_s(model: SavedModel) -> float:
     """Return the median length of the training clips in seconds; 0 where it is not known."""
-    places = model.clips.places if model.clips else ()
+    clips = model.clips.identities if model.clips else ()
     lengths = []
-    for _, start_s, end_s in places:
+    for clip in clips:
+        start_s, end_s = clip.any_times or (None, None)
         if start_s is not None and end_s is not None:
             lengths.append(end_s - start_s)
     return round(median(lengths), 2) if lengths else 0.0

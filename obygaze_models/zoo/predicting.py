@@ -452,7 +452,10 @@ def _asked_clips(
         identities = {}
         videos = videos_of_clips(list(of_manifest.values()), store)
         for clip, video in zip(of_manifest, videos, strict=True):
-            identities[clip] = Identity.of_clip(of_manifest[clip])._replace(video=video)
+            segment = Identity.of_clip(of_manifest[clip])
+            # Of a film in one file, times in the film are those in the file.
+            in_either = None if segment.in_file else segment.in_film
+            identities[clip] = segment._replace(in_either=in_either, video=video)
     else:
         of_store = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
         films = {**dict(of_store), **films}

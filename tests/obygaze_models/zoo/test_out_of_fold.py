@@ -33,7 +33,7 @@ from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Row, Store
 from obygaze_models.models.common import NOT_FINITE
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.runner import results, summary
+from obygaze_models.runner import limits, results
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run, write_run
@@ -717,7 +717,7 @@ def test_the_card_says_that_few_clips_have_no_interval(
     least_clips: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in (results, summary):
+    for module in (results, limits):
         monkeypatch.setattr(module, "LEAST_CLIPS", least_clips)
     model, _ = kept(tmp_path, store, "ridge", "report.replicates=200")
     notes: Any = model.info.notes
@@ -781,7 +781,7 @@ def test_a_training_clip_is_known_by_its_times_also_after_a_link(
     assert linked.clips[0].start_s is None
     model, _ = kept(tmp_path, store, "ridge", manifest=linked)
     assert model.clips is not None
-    of_clip = {
-        clip.clip_id: (clip.movie_id, clip.start_s, clip.end_s) for clip in TRAINED
-    }
-    assert list(model.clips.places) == [of_clip[clip] for clip in model.clips.clip_ids]
+    assert {place[1:] for place in model.clips.places} == {(None, None)}
+    times = {clip.clip_id: (clip.start_s, clip.end_s) for clip in TRAINED}
+    expected = [times[clip] for clip in model.clips.clip_ids]
+    assert list(model.clips.film_times) == expected
