@@ -398,14 +398,20 @@ def overlapping(clips: Mapping[str, Identity], others: Sequence[Identity]) -> se
     """
     videos = {other.video for other in others} - {""}
     in_films = {}
+    in_either = {}
     in_files = {}
     for name, clip in clips.items():
         if clip.video in videos:
             in_files[name] = _in_its_file(clip)
-        else:
+        elif clip.in_film:
             in_films[name] = clip
+        else:
+            in_either[name] = clip
     others_in_files = list(map(_in_its_file, others))
+    # Where nobody says which times these are, they may be those in the film or in a file.
+    others_in_either = [other._replace(in_film=None) for other in others]
     names = _overlapping_in_films(in_films, others)
+    names |= _overlapping_in_films(in_either, [*others, *others_in_either])
     names |= _overlapping_in_films(in_files, others_in_files)
     other_whole_files = _whole_files(others_in_files)
     whole_files = _whole_files(in_files.values())
@@ -463,10 +469,9 @@ def _spans_of_films(clips: Iterable[Identity]) -> dict[str, list[tuple[float, fl
     """Return the starts and the ends of the clips of each known film, where both are known."""
     spans: dict[str, list[tuple[float, float]]] = {}
     for clip in clips:
-        for times in (clip.in_film, clip.in_file, clip.in_either):
-            start_s, end_s = times or (None, None)
-            if clip.movie_id and start_s is not None and end_s is not None:
-                spans.setdefault(clip.movie_id, []).append((start_s, end_s))
+        start_s, end_s = clip.any_times or (None, None)
+        if clip.movie_id and start_s is not None and end_s is not None:
+            spans.setdefault(clip.movie_id, []).append((start_s, end_s))
     return spans
 
 
