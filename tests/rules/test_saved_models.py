@@ -25,6 +25,7 @@ from support.joined_stores import joined_stores
 from support.seeds import amount
 from support.stores import made_store
 
+from obygaze.films.decisions import training_text
 from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Clip, Manifest
@@ -277,6 +278,14 @@ def test_a_film_that_trained_is_seen_whatever_its_name_is_elsewhere(
                 basis = "in-sample"
             expected[other.clip_id] = basis
         assert dict(zip(found.clip_ids, found.basis, strict=True)) == expected
+        # The page says of each clip what its basis is.
+        for other in theirs:
+            said = training_text(model, other, other_manifest, elsewhere)
+            basis = "film-seen" if "other clips of this film" in said else "unseen"
+            if "it does not test it" in said:
+                basis = "in-sample"
+            assert basis == expected[other.clip_id]
+            assert said or basis == "unseen"
     finally:
         shutil.rmtree(folder)
 
