@@ -23,7 +23,7 @@ from obygaze_features.manifest.adapters.folder import (
 )
 from obygaze_features.manifest.adapters.folder import read as read_folder
 from obygaze_features.manifest.listing import as_clips
-from obygaze_features.manifest.model import Windows
+from obygaze_features.manifest.model import Windows, unannotated_id
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.identity import match
@@ -426,9 +426,20 @@ def _stores_that_fit(
                 continue
             if manifest is None or _n_clips_in(model, store, manifest) == len(manifest):
                 fitting.append(name)
-            if manifest is not None and store.record.manifest.name == manifest.name:
+            if manifest is not None and _was_made_of(manifest, model, store):
                 made_of_it[name] = store.record.rows.ok
     return sorted(made_of_it, key=made_of_it.__getitem__, reverse=True) or fitting
+
+
+def _was_made_of(manifest: Manifest, model: SavedModel, store: Store) -> bool:
+    """Return whether a store was made of a manifest, which another laboratory may call so, too."""
+    if store.record.manifest.name != manifest.name:
+        return False
+    if model.info.features.rule:
+        return _n_clips_in(model, store, manifest) > 0
+    # A clip that was changed since has its id.
+    ids = [*manifest.clip_ids, *map(unannotated_id, manifest)]
+    return bool((store.table.find(ids) >= 0).any())
 
 
 def _n_clips_in(model: SavedModel, store: Store, manifest: Manifest) -> int:
