@@ -23,7 +23,7 @@ from obygaze_features.manifest.adapters.folder import (
 )
 from obygaze_features.manifest.adapters.folder import read as read_folder
 from obygaze_features.manifest.listing import as_clips
-from obygaze_features.manifest.model import Windows, unannotated_id
+from obygaze_features.manifest.model import Windows
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
 from obygaze_features.store.identity import match
@@ -437,9 +437,7 @@ def _was_made_of(manifest: Manifest, model: SavedModel, store: Store) -> bool:
         return False
     if model.info.features.rule:
         return _n_clips_in(model, store, manifest) > 0
-    # A clip that was changed since has its id.
-    ids = [*manifest.clip_ids, *map(unannotated_id, manifest)]
-    return bool((store.table.find(ids) >= 0).any())
+    return store.has_clip_of(manifest)
 
 
 def _n_clips_in(model: SavedModel, store: Store, manifest: Manifest) -> int:
