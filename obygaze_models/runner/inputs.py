@@ -26,8 +26,9 @@ from obygaze_features.core.files import (
 from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import UNKNOWN_FILM, Manifest
 from obygaze_features.store import Store, read_texts
+from obygaze_features.store.identity import videos_of_films
 from obygaze_features.store.joining import (
     JOINED,
     JoinedPart,
@@ -172,6 +173,7 @@ def gather(
         **_remarks_on_media(table, manifest, stores),
         "no vector": _without_vector(protocol, table, manifest),
         "unknown films": unknown_films(table),
+        "films of one file": _films_of_one_file(table, stores),
         "annotators": rows_of_annotators(_of_features(labels, features), table),
         "models of concepts": left_out,
         "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
@@ -181,6 +183,31 @@ def gather(
     table = replace(table, remarks=shown)
     texts = _texts_of_models(protocol, stores, features)
     return Inputs(protocol, manifest, manifest_path, table, labels, features, texts)
+
+
+def _films_of_one_file(table: ClipTable, stores: Mapping[str, Store]) -> str:
+    """Return a sentence on films that have the same video and are held out apart, else "".
+
+    Two laboratories may have the same file under other names.
+    """
+    group_of_film = dict(zip(table.films.tolist(), table.groups.tolist(), strict=True))
+    group_of_film.pop(UNKNOWN_FILM, None)
+    films_of_video: dict[str, set[str]] = {}
+    for store in stores.values():
+        for film, videos in videos_of_films(group_of_film, store).items():
+            for video in videos:
+                films_of_video.setdefault(video, set()).add(film)
+    names: dict[str, None] = {}
+    for films in films_of_video.values():
+        if len({group_of_film[film] for film in films}) > 1:
+            names[" and ".join(sorted(films))] = None
+    if not names:
+        return ""
+    return (
+        f"Films with the same video file: {few(list(names), 3)}. If they are one film under several"
+        " names, it was tested by models that trained on it: give it one movie_id in the table, and"
+        " import the table again."
+    )
 
 
 def _classes_with_features(
