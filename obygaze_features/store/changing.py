@@ -4,7 +4,7 @@ A subset, a merger, a join of vectors side by side, a store without withdrawn cl
 """
 
 import os
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -505,11 +505,28 @@ def _withdraw(
         # The same command again: it lists what is still to be removed.
         warnings = ("these clips were withdrawn before",)
         written = Written(target, before.seal, warnings)
+    same_files = _films_of_the_same_files(rows, named.films)
+    if same_files:
+        sentence = (
+            f"still with features, of the same video file: {few(same_files)}; if this is the same"
+            " film under another name, --without it, too"
+        )
+        written = written._replace(warnings=(*written.warnings, sentence))
     changed = open_store(target)
     copies = find_copies(changed, [change], workspace)
     clips = [rows[number].clip_id for number in numbers]
     unit = changed.unit(workspace)
     return Changed.of(written, clips=clips, copies=copies, unit=unit)
+
+
+def _films_of_the_same_files(rows: Sequence[Row], films: Collection[str]) -> list[str]:
+    """Return the other films with features of the video files of some films."""
+    videos = {row.video_hash for row in rows if row.movie_id in films} - {""}
+    others = {}
+    for row in rows:
+        if row.is_ok and row.movie_id not in films and row.video_hash in videos:
+            others[row.movie_id] = True
+    return list(others)
 
 
 def _folder_of(store: StoreName, workspace: Workspace) -> Path:
