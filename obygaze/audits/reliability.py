@@ -180,6 +180,9 @@ def audit_reliability(
         raise FixInput(
             f"expected at least two items that all raters have rated, got {len(rows)}",
             where=title,
+            hint=f"--raters with two who have rated the same items, of {', '.join(names)}"
+            if len(names) > 2
+            else None,
         )
     audit = reliability_of(
         np.array(rows, dtype=np.float64 if are_numbers else np.str_),

@@ -26,6 +26,7 @@ from obygaze.films.sampling import (
     is_drawn,
     not_withdrawn,
     require_column,
+    require_times,
     values_of_films,
 )
 from obygaze.films.vocabulary import modalities_of
@@ -337,15 +338,22 @@ def audit_share(
 def _way_to_share(manifest: Manifest, of: str, expression: Expression) -> str:
     """Return what to type for clips that were not drawn: all may have been marked."""
     name = shlex.quote(manifest.name)
-    sample = f"obygaze manifest sample {name} -n"
     holds = [expression.holds(clip.values) for clip in manifest]
+    without_interval = ""
+    if None not in holds and any(holds):
+        counted = f"obygaze manifest stats {name} --where {shlex.quote(of)}"
+        without_interval = f"; without an interval, {counted}"
+    try:
+        require_times(manifest.clips, manifest)
+    except FixInput as error:
+        return f"to be drawn, clips need times in their films: {error.hint}{without_interval}"
+    sample = f"obygaze manifest sample {name} -n"
     if None in holds:
         n_clips = min(5 * len(manifest.films), len(manifest))
         return f"{sample} {n_clips} -o drawn, mark the drawn clips, then this command with drawn"
-    counted = f"obygaze manifest stats {name} --where {shlex.quote(of)}"
     return (
         f"each clip has a value: {sample} {len(manifest)} -o drawn, then this command with drawn"
-        + any(holds) * f"; without an interval, {counted}"
+        f"{without_interval}"
     )
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning, near
+from obygaze_features.core.file_names import composed
 from obygaze_features.core.tables import read_table
 from obygaze_features.manifest.same_clip import known_film
 
@@ -39,7 +40,8 @@ class CaptionRow(NamedTuple):
         """
         if not columns:
             return self.where
-        names = [self.cells[column].strip() for column in columns]
+        # A film is one, however its accents were typed.
+        names = [composed(self.cells[column]).strip() for column in columns]
         for column, name in zip(columns, names, strict=True):
             if not name or (column == "movie_id" and not known_film(name)):
                 raise FixInput(

@@ -168,7 +168,8 @@ def _nothing_to_export(manifest: Manifest, without_times: Sequence[str]) -> FixI
     return FixInput(
         "nothing to export: no clip has a level or a concept",
         where=manifest.name,
-        hint="obygaze manifest join --help",
+        hint="--predictions TABLE, for what a model says of the clips; levels are those of a table:"
+        " obygaze manifest import csv TABLE --map level=COLUMN",
     )
 
 
@@ -217,6 +218,7 @@ def exported_files(
 ) -> dict[Path, bytes]:
     """Return the files of films with their contents, for ELAN or as WebVTT."""
     files: dict[Path, bytes] = {}
+    film_of_name: dict[str, str] = {}
     for film in films:
         if film.movie_id != Path(film.movie_id).name or "\\" in film.movie_id:
             raise FixInput(
@@ -226,6 +228,13 @@ def exported_files(
         # Players take subtitles that are called as the video.
         if film.video and as_id(film.video.stem) == film.movie_id:
             name = film.video.stem
+        first = film_of_name.setdefault(name, film.movie_id)
+        if first != film.movie_id:
+            raise FixInput(
+                f"{first!r} and {film.movie_id!r} are one film, and would have one file"
+                f" {name!r}",
+                hint="write the name of the film in one way",
+            )
         if kind == "elan":
             path = folder / f"{name}{ELAN}"
             files[path] = write_elan(film, _relative_path(film.video, folder))
@@ -656,7 +665,10 @@ class _Importer:
             if path.suffix.lower() in SUBTITLES:
                 problem = f"{OF_WORDS}; {expected}"
                 raise FixUsage(problem, where=str(path), hint=USE_OF_WORDS)
-            raise FixUsage(expected, where=str(path))
+            hint = ""
+            if path.is_dir():
+                hint = f"the files in it, such as {shlex.quote(str(path))}/*{ELAN}"
+            raise FixUsage(expected, where=str(path), hint=hint)
 
     def _read_table(self, path: Path) -> None:
         marks = read_marks(path, fps=self.rates)

@@ -64,7 +64,7 @@ class FilmRates:
         self._asked: dict[str, None] = {}
         self._films_of_all: dict[str, None] = {}
         for word in fps_words(fps):
-            film, sign, written = str(word).rpartition("=")
+            film, sign, written = composed(str(word)).rpartition("=")
             rate = frame_rate(written)
             earlier = self.of_film.setdefault(film, rate) if sign else self.of_all
             if earlier not in (None, rate):

@@ -83,6 +83,8 @@ class ProjectedLabels:
         n_rows = len(projection.merged)
         if n_rows > self.n_clips:
             counted = f"{counted} in {n_rows} rows, of which"
+        if self.each_annotator:
+            counted += " by the merged levels, which are not in the file"
         summary = f"{counted}: {counts}, {unlabelled}"
         if self.output is None:
             return [summary]

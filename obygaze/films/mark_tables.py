@@ -353,6 +353,7 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
         violations=violations,
         data=data,
     )
+    table = replace(table, rows=tuple(map(_with_composed_film, table.rows)))
     columns = set(table.columns)
     has_spans = columns >= {*FRAME_COLUMNS} or columns >= {*TIME_COLUMNS}
     if table.rows and not has_spans:
@@ -363,6 +364,14 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
     if "video" in columns and not all(map(has_frames, table.rows)):
         return replace(table, rows=_in_films(table.rows))
     return table
+
+
+def _with_composed_film(row: TableRow) -> TableRow:
+    """Return a row whose film has accents in their letters: it is one however it was typed."""
+    film = composed(row["movie_id"])
+    if film == row["movie_id"]:
+        return row
+    return replace(row, cells={**row.cells, "movie_id": film})
 
 
 def has_frames(row: TableRow) -> bool:

@@ -149,7 +149,7 @@ def sample_clips(
         for clip in clips:
             if clip.clip_id in ids:
                 drawn.append(replace(clip, extra={**clip.extra, **plan}))
-    _require_times(drawn, source)
+    require_times(drawn, source)
     # Windows become clips, as a grid cannot leave out any.
     header = structs.replace(source.header, unit="clip", grid=Grid())
     columns = with_columns_of(drawn, source.columns)
@@ -183,7 +183,8 @@ def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     for film, all_cells in cells_of_film.items():
         probability, n_clips = next(iter(all_cells))
         of_film = whole_number(n_clips) or 0
-        n_drawn = round((number_of_cell(probability) or 0.0) * of_film)
+        share = number_of_cell(probability) or 0.0
+        n_drawn = round(share * of_film) if 0 < share <= 1 else 0
         if len(all_cells) > 1 or not n_rows[film] <= n_drawn <= of_film:
             raise FixInput(
                 f"the columns {PROBABILITY} and {CLIPS_OF_FILM} of the film {film} are not those"
@@ -287,7 +288,7 @@ def _random_number(seed: int, own_id: str) -> bytes:
     return sha256(f"{seed}\n{own_id}".encode()).digest()
 
 
-def _require_times(drawn: Sequence[Clip], source: Manifest) -> None:
+def require_times(drawn: Sequence[Clip], source: Manifest) -> None:
     """Raise an error for clips that the page could not find again in their films."""
     known = {clip.clip_id for clip in drawn if clip.start_s is not None}
     if not isinstance(source.clips, Windows):

@@ -374,6 +374,18 @@ def films_of_videos(clips: Iterable[Identity]) -> dict[str, dict[str, None]]:
     return films
 
 
+def films_of_one_file(
+    films_of_video: Mapping[str, Iterable[str]],
+) -> list[tuple[str, ...]]:
+    """Return the films that have a video in common: each may be another name of the other."""
+    several: set[tuple[str, ...]] = set()
+    for films in films_of_video.values():
+        names = sorted(set(films) - {""})
+        if len(names) > 1:
+            several.add(tuple(names))
+    return sorted(several)
+
+
 def with_film_of_video(
     clip: Identity, films_of_video: Mapping[str, Collection[str]]
 ) -> Identity:

@@ -4,9 +4,11 @@ A subset, a merger, a join of vectors side by side, a store without withdrawn cl
 """
 
 import os
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+import shlex
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -15,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.clip_ids import ClipIds, clip_ids, each_name
-from obygaze_features.core.console import Progress, Quiet, count, few, human
+from obygaze_features.core.console import Progress, Quiet, count, few, human, listed
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
@@ -28,7 +30,12 @@ from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.outside import one_line
 from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.same_clip import UNKNOWN, compare_clips
+from obygaze_features.manifest.same_clip import (
+    UNKNOWN,
+    compare_clips,
+    films_of_one_file,
+    films_of_videos,
+)
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import OK_CODE, Rows
 from obygaze_features.store.encoding import Values, fill_rows
@@ -505,13 +512,8 @@ def _withdraw(
         # The same command again: it lists what is still to be removed.
         warnings = ("these clips were withdrawn before",)
         written = Written(target, before.seal, warnings)
-    same_files = _films_of_the_same_files(rows, named.films)
-    if same_files:
-        sentence = (
-            f"still with features, of the same video file: {few(same_files)}; if this is the same"
-            " film under another name, --without it, too"
-        )
-        written = written._replace(warnings=(*written.warnings, sentence))
+    remarks = (*written.warnings, *_other_names_of(rows, numbers))
+    written = written._replace(warnings=remarks)
     changed = open_store(target)
     copies = find_copies(changed, [change], workspace)
     clips = [rows[number].clip_id for number in numbers]
@@ -519,14 +521,22 @@ def _withdraw(
     return Changed.of(written, clips=clips, copies=copies, unit=unit)
 
 
-def _films_of_the_same_files(rows: Sequence[Row], films: Collection[str]) -> list[str]:
-    """Return the other films with features of the video files of some films."""
-    videos = {row.video_hash for row in rows if row.movie_id in films} - {""}
-    others = {}
+def _other_names_of(rows: Sequence[Row], withdrawn: Sequence[int]) -> list[str]:
+    """Return a sentence on films that are still here and are files of withdrawn ones."""
+    videos = {rows[number].video_hash for number in withdrawn} - {""}
+    films = {rows[number].movie_id for number in withdrawn}
+    others: dict[str, None] = {}
     for row in rows:
-        if row.is_ok and row.movie_id not in films and row.video_hash in videos:
-            others[row.movie_id] = True
-    return list(others)
+        is_same_file = row.is_ok and row.video_hash in videos
+        if is_same_file and row.movie_id not in films:
+            others[row.movie_id] = None
+    if not others:
+        return []
+    film, *_ = others
+    return [
+        f"the same file under another name is still here: {few([*others], 3)}; if it is the film"
+        f" that was withdrawn, --without {shlex.quote(film)} with the same reason"
+    ]
 
 
 def _folder_of(store: StoreName, workspace: Workspace) -> Path:
@@ -721,7 +731,14 @@ def _clips_of(
         "with features in one of the stores, withdrawn in the new one": lost,
         "taken for the same in two stores by their ids alone": list(by_ids),
     }
-    return rows_of_clip, _sentences(remarks)
+    sentences = _sentences(remarks)
+    several = films_of_one_file(films_of_videos(chain(*identities)))
+    if several:
+        sentences.append(
+            f"the same file under several names: {few(list(map(listed, several)), 3)}; if they are"
+            " one film, give it one movie_id"
+        )
+    return rows_of_clip, sentences
 
 
 def _sentences(remarks: Mapping[str, Sequence[str]], unit: str = "clip") -> list[str]:

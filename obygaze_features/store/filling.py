@@ -83,6 +83,7 @@ from obygaze_features.store.records import (
     PlanRecord,
     StoreRecord,
     decode,
+    decode_block,
     encode,
 )
 from obygaze_features.store.rows import STATUSES, WITHDRAWN, Row, RowColumns
@@ -462,16 +463,12 @@ class Filling:
 
         A damaged block is renamed away, and counts as not done.
         """
+        path = self.folder_of(block) / ROWS_JSON
         try:
-            data = read_finished(self.folder_of(block) / ROWS_JSON)
-        except FileNotFoundError:
-            data = b""
-        try:
-            record = msgspec.json.decode(data, type=BlockRecord)
-            is_whole = self._is_whole(block, record)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            is_whole = False
-        if is_whole:
+            record = decode_block(read_finished(path), str(path))
+        except (FileNotFoundError, Corrupt):
+            record = None
+        if record is not None and self._is_whole(block, record):
             return record
         self.set_aside(block)
         return None

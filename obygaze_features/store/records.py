@@ -36,7 +36,7 @@ PLAN_FORMAT = "obygaze-plan"
 VERSION = 1
 # Plain JSON takes twenty times its length in memory.
 MOST_RECIPE_BYTES = 2**20
-# How store.json begins; then come 64 digits.
+# How store.json and rows.json begin; then come 64 digits.
 _START = b'{\n "sha256": "'
 _ZEROS = b"0" * 64
 _Number = Annotated[int, Meta(ge=0)]
@@ -250,8 +250,8 @@ class BlockFile(Record, frozen=True, array_like=True):
     """
 
     n_bytes: int
-    sha256: str
-    checks: str
+    sha256: Sha256
+    checks: Annotated[str, Meta(pattern=r"^([0-9a-f]{8})*\Z")]
 
 
 class BlockRecord(Record, frozen=True, kw_only=True):
@@ -279,20 +279,21 @@ def encode(document: StoreRecord | PlanRecord | BlockRecord) -> bytes:
     data = _indented(value)
     if len(data) > MOST_RECIPE_BYTES and "recipe" in value:
         _check_recipe(value["recipe"])
-    if isinstance(document, StoreRecord):
-        return _with_sha256(data)
-    return data
+    if isinstance(document, PlanRecord):
+        # Each block has the hash of its plan.
+        return data
+    return _with_sha256(data)
 
 
 def _with_sha256(data: bytes) -> bytes:
-    """Return store.json with its first key: the SHA-256 of its bytes where its digits are zeros."""
+    """Return a document with its first key: the SHA-256 of its bytes where its digits are zeros."""
     end = b'",' + data.removeprefix(b"{")
     digits = hashlib.sha256(_START + _ZEROS + end).hexdigest()
     return _START + digits.encode() + end
 
 
 def _without_sha256(data: bytes, where: str) -> bytes:
-    """Return store.json without its first key; an error if a byte was changed."""
+    """Return a document without its first key; an error if a byte was changed."""
     end = data[len(_START) + len(_ZEROS) :].removeprefix(b'",')
     document = b"{" + end
     if data != _with_sha256(document):
@@ -336,6 +337,15 @@ def decode(data: bytes, kind: type[_Document], where: str) -> _Document:
     except FixInput as error:
         raise Corrupt(error.message, where=where) from error
     return document
+
+
+def decode_block(data: bytes, where: str) -> BlockRecord:
+    """Return the rows.json in these bytes; an error if a byte was changed."""
+    document = _without_sha256(data, where)
+    try:
+        return msgspec.json.decode(document, type=BlockRecord)
+    except _NOT_A_DOCUMENT as error:
+        raise _damaged(str(error), where) from error
 
 
 def _check_keys(pairs: list[tuple[str, Any]]) -> None:

@@ -38,6 +38,7 @@ from obygaze_models.report.lookup import (
     pair_name,
 )
 from obygaze_models.report.tables import NO_NUMBER, NumberCell, PValueCell, ResultTable
+from obygaze_models.runner.limits import ON_BOTH_SIDES, warnings_of
 from obygaze_models.runner.results import (
     Difference,
     Draws,
@@ -348,6 +349,10 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
             warnings.append(_held_out(names, runs, chosen))
         warnings += _warnings(names, opened, cells, chosen, within_films=within_films)
         warnings += _nothing_shared(names, opened, [*cells.values()])
+        for name, run in zip(names, runs, strict=True):
+            for warning in warnings_of(run):
+                if warning.about in ON_BOTH_SIDES:
+                    warnings.append(f"{name}: {warning.text}")
         settings = differing_settings(runs)
     noun = counted_as(runs[0])
     unit = _unit_of(runs)

@@ -27,6 +27,7 @@ from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import UNKNOWN_FILM, Manifest
+from obygaze_features.manifest.same_clip import films_of_one_file
 from obygaze_features.store import Store, read_texts
 from obygaze_features.store.identity import videos_of_films
 from obygaze_features.store.joining import (
@@ -172,8 +173,8 @@ def gather(
         **table.remarks,
         **_remarks_on_media(table, manifest, stores),
         "no vector": _without_vector(protocol, table, manifest),
+        "one file": _films_of_one_file(table, stores),
         "unknown films": unknown_films(table),
-        "films of one file": _films_of_one_file(table, stores),
         "annotators": rows_of_annotators(_of_features(labels, features), table),
         "models of concepts": left_out,
         "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
@@ -183,31 +184,6 @@ def gather(
     table = replace(table, remarks=shown)
     texts = _texts_of_models(protocol, stores, features)
     return Inputs(protocol, manifest, manifest_path, table, labels, features, texts)
-
-
-def _films_of_one_file(table: ClipTable, stores: Mapping[str, Store]) -> str:
-    """Return a sentence on films that have the same video and are held out apart, else "".
-
-    Two laboratories may have the same file under other names.
-    """
-    group_of_film = dict(zip(table.films.tolist(), table.groups.tolist(), strict=True))
-    group_of_film.pop(UNKNOWN_FILM, None)
-    films_of_video: dict[str, set[str]] = {}
-    for store in stores.values():
-        for film, videos in videos_of_films(group_of_film, store).items():
-            for video in videos:
-                films_of_video.setdefault(video, set()).add(film)
-    names: dict[str, None] = {}
-    for films in films_of_video.values():
-        if len({group_of_film[film] for film in films}) > 1:
-            names[" and ".join(sorted(films))] = None
-    if not names:
-        return ""
-    return (
-        f"Films with the same video file: {few(list(names), 3)}. If they are one film under several"
-        " names, it was tested by models that trained on it: give it one movie_id in the table, and"
-        " import the table again."
-    )
 
 
 def _classes_with_features(
@@ -272,6 +248,30 @@ def _shares_left_out(
         if of_tasks:
             of_stores[which] = f"{which} are left out. Positive are {few(of_tasks)}."
     return " ".join(of_stores.values())
+
+
+def _films_of_one_file(table: ClipTable, stores: Mapping[str, Store]) -> str:
+    """Warn of films that are one file: one would be tested by models that the other trained."""
+    films = sorted(set(table.films.tolist()) - {UNKNOWN_FILM})
+    group_of = dict(zip(table.films.tolist(), table.groups.tolist(), strict=True))
+    found: dict[str, str] = {}
+    for store in stores.values():
+        films_of_video: dict[str, list[str]] = {}
+        for film, videos in videos_of_films(films, store).items():
+            for video in videos:
+                films_of_video.setdefault(video, []).append(film)
+        for names in films_of_one_file(films_of_video):
+            if len({group_of[film] for film in names}) > 1:
+                found[listed(names)] = names[-1]
+    if not found:
+        return ""
+    (film, *_) = found.values()
+    where = shlex.quote(f"data.where=movie_id != {quoted_word(film)}")
+    return (
+        f"The same file under several names: {few([*found], 3)}. If they are one film, it is tested"
+        " by models that were trained on it, and counts more than once: give it one movie_id, or"
+        f" leave one out, as by --set {where}."
+    )
 
 
 def _remarks_on_media(

@@ -31,7 +31,7 @@ from obygaze_models.runner.summary import (
     MARGIN,
     CellRows,
     best_guess,
-    cell_name,
+    cell_label,
     cells_of,
     compared_metric,
     counted_as,
@@ -46,6 +46,8 @@ from obygaze_models.runner.tables import Run
 SHOWN_REASONS = 3  # of clips without features, in one line
 MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers
+# Warnings that values are too high, as test clips are on the side of training too.
+ON_BOTH_SIDES = ("leaks", "copies", "films on both sides", "one file")
 MOST_REASONS = 3  # and folds with a reason, that a warning names
 
 
@@ -91,8 +93,8 @@ def leaks(run: Run, models: Sequence[CellRows]) -> str:
     worst = max(leaked, key=lambda cell: _leaked_by_name(cell) / cell.n_clips)
     return (
         f"{len(leaked)} of {len(models)} cells are of clips that trained or chose, so that they "
-        f"are too high: {_leaked_by_name(worst)} of the {worst.n_clips} test {counted_as(run)}s of "
-        f"{worst.tasks}."
+        f"are too high: up to {_leaked_by_name(worst)} of the {worst.n_clips} test "
+        f"{counted_as(run)}s of {worst.tasks}."
     )
 
 
@@ -110,8 +112,8 @@ def copies(run: Run, models: Sequence[CellRows]) -> str:
         f"{len(copied)} of {len(models)} cells are of clips with exactly the features of a "
         "training clip (the same pictures or words under another name, or short vectors that "
         "are equal by chance): "
-        f"{worst.facts['copies']} of the {worst.n_clips} test {counted_as(run)}s of {worst.tasks} "
-        f"({worst.store})."
+        f"up to {worst.facts['copies']} of the {worst.n_clips} test {counted_as(run)}s of "
+        f"{worst.tasks} ({worst.store})."
     )
 
 
@@ -126,7 +128,7 @@ def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
         return ""
     worst = max(divided, key=lambda cell: cell.facts["same_film"] / cell.n_clips)
     return (
-        f"{worst.facts['same_film']} of the {worst.n_clips} test {counted_as(run)}s of"
+        f"Up to {worst.facts['same_film']} of the {worst.n_clips} test {counted_as(run)}s of"
         f" {worst.tasks} are of "
         f"films that train or validate too, because the column {splits['column']} divides films: "
         f"the values are no values of new films."
@@ -150,7 +152,7 @@ def no_better_than_guessing(
         f"Hardly or not better than guessing without video: {len(close)} of {len(models)} cells. "
         f"{guess.model} has {metric_name(primary)} "
         f"{short(guess.value(primary))}, {label_of(cell.model)} {short(cell.value(primary))} "
-        f"({cell_name(cell, run)})."
+        f"({cell_label(cell, run)})."
     )
 
 
@@ -171,7 +173,7 @@ def chance(run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]) -> s
     names = []
     better = []
     for cell in by_chance:
-        name = f"{label_of(cell.model)} ({cell_name(cell, run)})"
+        name = f"{label_of(cell.model)} ({cell_label(cell, run)})"
         names.append(name)
         guess = best_guess(run, cell, cells, metric)
         if guess is not None and metric != AUC.name:

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations, islice
 from typing import Any, NamedTuple
 
 from obygaze_features.core.console import MISSING, count, few, listed, signed
@@ -248,7 +249,7 @@ def compared_metric(run: Run) -> str:
     return ranking_metric(str(run.protocol["report"]["primary"]))
 
 
-def cell_name(cell: CellRows, run: Run) -> str:
+def cell_label(cell: CellRows, run: Run) -> str:
     """Return the tasks of a cell, and its store if there are several."""
     if len(run.about["stores"]) > 1:
         return f"{cell.tasks}, {cell.store}"
@@ -538,7 +539,7 @@ def _names_of_sides(
 ) -> tuple[str, str, str]:
     """Return the names of two cells that are compared, and of what they have in common."""
     if first.store == second.store:
-        return label_of(first.model), label_of(second.model), cell_name(first, run)
+        return label_of(first.model), label_of(second.model), cell_label(first, run)
     return _model_on_store(run, first), _model_on_store(run, second), first.tasks
 
 
@@ -707,16 +708,17 @@ def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:
         if cell.is_model and cell.model == asked.model and cell.store not in left_out:
             of_model.append(cell)
     model = label_of(asked.model)
+    # Of up to three stores these are all pairs, of more those with the first one.
+    n_pairs = max(3, len(of_model) - 1)
     sentences = []
-    for other in of_model[1:]:
-        first = of_model[0]
+    for first, other in islice(combinations(of_model, 2), n_pairs):
         row = difference_row(run.shown_results, first, other)
         if row is None or row["metric"] != metric or not math.isfinite(row["value"]):
             continue
         sentences.append(
             f"{first.tasks}: {model} ({first.store}) minus {model} ({other.store}) is"
             f" {difference_text(row)} on {row['clips']} {counted_as(run)}s that both were tested"
-            f" on (which is better: {_better_of(first.store, other.store, row)})."
+            f" on ({_better_of(first.store, other.store, row)})."
         )
     return sentences
 
@@ -725,10 +727,13 @@ def _better_of(first: str, second: str, row: ResultRow) -> str:
     """Return which of two is better, as far as a run can tell."""
     found = verdict(row)
     if found in (BETTER, WORSE):
-        return first if found == BETTER else second
+        return f"which is better: {first if found == BETTER else second}"
     if found in (PERHAPS_BETTER, PERHAPS_WORSE):
-        return f"perhaps {first if found == PERHAPS_BETTER else second}"
-    return in_sentence(found)
+        better = first if found == PERHAPS_BETTER else second
+        return f"which is better: perhaps {better}"
+    if found == NOT_SHOWN:
+        return "this run does not show which is better"
+    return "which is better was not tested"
 
 
 def in_sentence(found: str) -> str:

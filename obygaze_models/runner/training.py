@@ -424,7 +424,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
             f"No metric has an interval: {'; '.join(reasons)}. The values may be far from those of"
             f" other {run.units}."
         )
-    for about in ("annotators", "unknown films", "films of one file"):
+    for about in ("annotators", "unknown films", "one file"):
         if about in table.remarks:
             notes.append(table.remarks[about])
     if "parts" in origin:

@@ -114,10 +114,16 @@ def _clips_named(
     for name, manifest in of_folder.items():
         if _stores_that_fit(model, here, manifest):
             fitting.append(name)
-    cut = [name for name, one in of_folder.items() if not long_clips(one)]
-    if fitting or cut:
+    grid = _grid_of(model, here)
+    reads_words = _reads_words(model, here)
+    # Without a grid nobody knows into what whole films are to be cut.
+    may_be_long = not grid and not reads_words
+    usable = [
+        name for name, one in of_folder.items() if may_be_long or not long_clips(one)
+    ]
+    if fitting or usable:
         what = f"the films of the folder {text}"
-        name = _only_one(model, fitting or cut, what)
+        name = _only_one(model, fitting or usable, what)
         return of_folder.pop(name), [*of_folder]
     imported = read_folder(path).manifest
     name = shlex.quote(here.unused_name("manifests", imported.name))
@@ -125,7 +131,7 @@ def _clips_named(
     command = f"obygaze manifest import folder {quoted} -o {name}"
     link = f"obygaze manifest link {name} {quoted}"
     of_table = f"obygaze manifest import csv TABLE -o {name} and {link}"
-    if long_clips(imported) and _reads_words(model, here):
+    if long_clips(imported) and reads_words:
         raise FixInput(
             "no manifest has the clips of the films in this folder, and"
             f" {model.info.name} reads {_OF_CLIPS}",
@@ -133,7 +139,6 @@ def _clips_named(
             hint=f"where a table has their scenes, {of_table}",
         )
     length = ""
-    grid = _grid_of(model, here)
     if grid and (_was_trained_on_windows(model) or long_clips(imported)):
         command = f"obygaze manifest windows {quoted} -o {name} {grid}"
         length = f", and {_trained_on(model)}"

@@ -40,6 +40,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "untimed.csv").write_text("clip_id,movie_id,level\na,tt1,S\nb,tt1,EN\n")
     words = "manifest import csv untimed.csv -o untimed"
     call_obygaze(*words.split(), cwd=root).ok()
+    (root / "unlabelled.csv").write_text("clip_id,movie_id,start_s,end_s\na,tt1,0,9\n")
+    words = "manifest import csv unlabelled.csv -o unlabelled"
+    call_obygaze(*words.split(), cwd=root).ok()
     (root / "videos").mkdir()
     return root
 
@@ -64,6 +67,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (
             "manifest export vtt untimed -o out",
             ["nothing to export: 2 clips without times"],
+        ),
+        (
+            "manifest export vtt unlabelled -o out",
+            ["no clip has a level or a concept", "Try: --predictions TABLE"],
         ),
         ("run honest --set nonsense", ["a change must be section.key=value"]),
     ],

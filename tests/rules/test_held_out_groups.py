@@ -16,17 +16,14 @@ import numpy as np
 import pytest
 from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 from support.seeds import SEED, amount
-from support.stores import made_store
 from support.ties import ap_by_places
 
 from obygaze.films.decisions import cell_facts
 from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import Row
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.page import write_report
-from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 from obygaze_models.runner.training import training_protocol
@@ -297,38 +294,3 @@ def test_a_column_has_a_plural() -> None:
     words = {"film": "films", "series": "series", "country": "countries", "day": "days"}
     assert {word: plural(word) for word in words} == words
     assert count(1, "country") == "1 country"
-
-
-@pytest.mark.parametrize("seed", range(SEED, SEED + amount(4, 20)))
-@pytest.mark.parametrize("column", ["", "director"])
-def test_films_with_one_file_that_are_held_out_apart_are_named(
-    tmp_path: Path, seed: int, column: str
-) -> None:
-    """Two laboratories had the same file under other names: models trained on what they tested."""
-    rng = np.random.default_rng([seed, 7])
-    manifest = grouped(seed)
-    file_of_film = {}
-    group_of_film = {}
-    for clip in manifest:
-        file_of_film.setdefault(clip.movie_id, f"{rng.integers(9):016d}")
-        group_of_film[clip.movie_id] = (
-            clip.extra["director"] if column else clip.movie_id
-        )
-    rows = []
-    for clip in manifest:
-        row = Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
-        file = file_of_film[clip.movie_id]
-        rows.append(row._replace(video_bytes=1, video_hash=file))
-    values = {"clip": planted(manifest, width=14)}
-    store = made_store(tmp_path / "s", rows, values)
-    changes = [f"splits.column={column}"] if column else []
-    protocol = quick("honest", *CHANGES, *changes)
-    remarks = gather(protocol, manifest, "made-up", {"s": store}).table.remarks
-    expected = []
-    for file in set(file_of_film.values()):
-        of_file = sorted(film for film, one in file_of_film.items() if one == file)
-        if len({group_of_film[film] for film in of_file}) > 1:
-            expected.append(" and ".join(of_file))
-    said = remarks.get("films of one file", "")
-    assert bool(said) is bool(expected)
-    assert len(expected) > 3 or all(words in said for words in expected)

@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
+from unicodedata import normalize
 
 import pytest
 from hypothesis import assume, given, settings
@@ -22,10 +24,20 @@ from support.elan_rules import problems_of
 from support.seeds import amount
 
 from obygaze.audits.share import audit_share
+from obygaze.films.agreement import measure_agreement
 from obygaze.films.clip_spans import read_clip_spans
-from obygaze.films.exchange import export_segments, import_segments
+from obygaze.films.exchange import (
+    export_segments,
+    exported_files,
+    import_segments,
+)
 from obygaze.films.labels import project_segments
-from obygaze.films.mark_tables import SEGMENT_COLUMNS, read_marks
+from obygaze.films.mark_tables import (
+    SEGMENT_COLUMNS,
+    FilmSegments,
+    Segment,
+    read_marks,
+)
 from obygaze.films.marks import MarkTable, WatchedTable
 from obygaze.films.sampling import sample_clips
 from obygaze.films.tiers import TierMapping
@@ -518,6 +530,65 @@ def test_clips_have_their_films_by_title_or_by_id(
             "clip_id,movie_id,start_frame,end_frame\na,Les Yeux 3,0,9\n"
         )
         project_segments(tmp_path / "marks.csv", clips=tmp_path / "clips.csv")
+
+
+FORMS = st.sampled_from(["NFC", "NFD"])
+
+
+@settings(max_examples=amount(10, 60), deadline=None)
+@given(forms=st.lists(FORMS, min_size=5, max_size=5))
+def test_a_film_is_one_however_its_accents_were_typed(forms: list[str]) -> None:
+    """The marks of who typed on a Mac were those of a second film of the same name."""
+    found = []
+    for typed in (forms, ["NFC"] * 5):
+        of_marks = [normalize(form, "Amélie") for form in typed]
+        *films, film_of_clip = of_marks
+        with TemporaryDirectory() as name:
+            marks = Path(name, "marks.csv")
+            header = "movie_id,annotator,start_frame,end_frame,level,framerate\n"
+            rows = []
+            for number, film in enumerate(films):
+                who = ("ada", "ben")[number % 2]
+                rows.append(f"{film},{who},{number * 30},{number * 30 + 40},S,25\n")
+            marks.write_text("".join([header, *rows]), "utf-8")
+            clips = Path(name, "clips.csv")
+            line = f"c,{film_of_clip},0,99\n"
+            clips.write_text(f"clip_id,movie_id,start_frame,end_frame\n{line}", "utf-8")
+            of_clips = project_segments(marks, clips=clips)
+            of_films = project_segments(marks, every=1)
+            agreed = measure_agreement(marks, every=1, permutations=0)
+        projections = (of_clips.projection, of_films.projection)
+        found.append([*projections, agreed.measures, *of_clips.warnings])
+    assert found[0] == found[1]
+
+
+@settings(max_examples=amount(20, 200), deadline=None)
+@given(
+    names=st.lists(
+        st.sampled_from(["Les Yeux", "Les_Yeux", "lake", "Lac"]),
+        min_size=1,
+        unique=True,
+    ),
+    kind=st.sampled_from(["vtt", "elan"]),
+    videos=st.sampled_from([{}, {"Les Yeux": "Les Yeux", "Les_Yeux": "Les Yeux"}]),
+)
+def test_each_film_has_a_file_of_its_own(
+    names: list[str], kind: str, videos: dict[str, str]
+) -> None:
+    """Of a film that a table writes in two ways, the file had the marks of the second alone."""
+    films = []
+    for name in names:
+        video = Path(f"{videos[name]}.mp4") if name in videos else None
+        mark = Segment(name, "ada", 0, 9, "S")
+        films.append(FilmSegments(name, Fraction(25), video, [mark]))
+    if videos and {"Les Yeux", "Les_Yeux"}.issubset(names):
+        with pytest.raises(FixInput, match="are one film, and would have one file"):
+            exported_files(films, kind, Path())
+        return
+    files = exported_files(films, kind, Path())
+    written = {path.stem for path in files}
+    assert written == {videos.get(name, name) for name in names}
+    assert all(b">S</" in data for data in files.values())
 
 
 WORDS_OF_LOOK = ("look", "Gaze", "Look", "LOOK")

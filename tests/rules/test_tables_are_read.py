@@ -609,6 +609,30 @@ def test_numbers_of_concepts_and_titles_keep_their_commas(
     assert [(clip.concepts, clip.extra["movie_title"]) for clip in clips] == expected
 
 
+@SLOW
+@given(
+    cells=st.lists(st.sampled_from(["1", "3", "1,2", "4,5"]), min_size=1, max_size=8),
+    is_sheet=st.booleans(),
+)
+def test_a_column_is_shown_as_it_was_read(cells: list[str], is_sheet: bool) -> None:
+    """The codes 1 and 2 of a sheet were joined as 1.2 without a word."""
+    table = [["clip_id", "movie_id", "codes"]]
+    table += [[f"c{number}", "film", cell] for number, cell in enumerate(cells)]
+    clips = [Clip(f"c{number}", "film") for number, _ in enumerate(cells)]
+    manifest = Manifest("films", Header("films"), tuple(clips))
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name, "t.csv")
+        path.write_text("".join(f"{';'.join(row)}\n" for row in table), "utf-8")
+        if is_sheet:
+            path = write_workbook(Path(name, "t.xlsx"), {"A": table})
+        (said_of_import,) = read_clips(path).notes
+        said_of_join = str(join(manifest, path))
+    numbers = [cell.replace(",", ".") for cell in cells]
+    for said in (said_of_import, said_of_join):
+        assert min(numbers, key=float) in said
+        assert max(numbers, key=float) in said
+
+
 def without_values(path: Path) -> Path:
     """A spreadsheet whose formulas have no values, as openpyxl saves it."""
     saved = path.with_name(f"saved-{path.name}")

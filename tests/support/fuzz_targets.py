@@ -208,14 +208,18 @@ def read_document(files: Tree, folder: Path) -> None:
 
 def replanned(files: Tree, draw: random.Random) -> Tree:
     """Let the blocks belong to the changed plan."""
+    from obygaze_features.store.records import _with_sha256
+
     plan = files.get("f.next/plan.json", b"") + files.get("f.next/clips.csv", b"")
     files = dict(files)
     for name, data in files.items():
         with suppress(ValueError, TypeError, AttributeError, RecursionError):
             if name.endswith("rows.json"):
                 record = json.loads(data)
+                record.pop("sha256", None)
                 record["plan"] = hashlib.sha256(plan).hexdigest()
-                files[name] = json.dumps(record).encode()
+                document = json.dumps(record, indent=1).encode()
+                files[name] = _with_sha256(document)
     return files
 
 

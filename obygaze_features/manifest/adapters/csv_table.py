@@ -412,12 +412,16 @@ def _hint(
     missing = [name for name in required if name not in table.columns]
     if not missing:
         return f"correct the table, as the lines above say; or {draft}"
-    if set(CLIP_COLUMNS) <= {*table.columns}:
+    of_ids = [mapping.columns.get(name, name) for name in NEEDED]
+    of_ids += columns_of_form(mapping.id)
+    # Another column that is missing, such as one of levels, may only be misspelt.
+    is_of_other_table = not set(of_ids).isdisjoint(missing)
+    if is_of_other_table and set(CLIP_COLUMNS) <= {*table.columns}:
         kind = "xlsx" if is_workbook(path) else "csv"
         return (
             f"obygaze manifest import {kind} {shlex.quote(str(path))} -o NAME, without --map: the"
             " table has the columns of a manifest, as obygaze manifest export csv writes them, so"
-            " a mapping may state its licence and citation, and no columns"
+            " a mapping needs none of the ids, and may state licence and citation"
         )
     ways = []
     for target, source in mapping.columns.items():

@@ -53,6 +53,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     unannotated_id,
 )
+from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.same_clip import (
     UNKNOWN,
     Identity,
@@ -88,7 +89,11 @@ class JoinedColumns:
         }
 
     def __str__(self) -> str:
-        return table(("column", "clips with a value"), self.columns.items())
+        rows = []
+        for name, n_clips in self.columns.items():
+            # A number may have been several: 1,2 of a sheet is read as 1.2.
+            rows.append((name, n_clips, column_words(self.manifest.clips, name)))
+        return table(("column", "clips with a value", "values"), rows)
 
     @property
     def notes(self) -> list[str]:

@@ -62,7 +62,9 @@ def counts_in_films(
                     f"{{{COUNT}}} of annotators' rows needs the times of the clips",
                 )
             place = (str(row.line),)
-        places = places_of_film.setdefault(values["movie_id"].strip(), {})
+        # A film is one, however its accents were typed.
+        film = composed(values["movie_id"]).strip()
+        places = places_of_film.setdefault(film, {})
         counts.append(places.setdefault(place, str(len(places) + 1)))
     return counts
 

@@ -130,6 +130,22 @@ def test_what_is_refused() -> None:
         FixInput, match="at least two items that all raters have rated, got 1"
     ):
         audit_reliability([{"a": "1", "b": "2"}, {"a": "1", "b": ""}], raters="a,b")
+    # Each film has two raters of several.
+    of_others = [{"a": "1", "b": "2", "c": ""}, {"a": "", "b": "2", "c": "1"}]
+    with pytest.raises(FixInput, match="all raters have rated, got 0") as caught:
+        audit_reliability(of_others, raters="a,b,c")
+    assert caught.value.hint is not None
+    assert caught.value.hint.endswith("rated the same items, of a, b, c")
+
+
+def test_a_film_is_one_cluster_however_its_accents_were_typed() -> None:
+    ratings = [{"a": f"{n}", "b": f"{n % 3}", "c": "Am\u00e9lie"} for n in range(6)]
+    ratings += [{**one, "c": "lake"} for one in ratings]
+    once = audit_reliability(ratings, raters="a,b", cluster="c")
+    ratings[0]["c"] = "Ame\u0301lie"
+    assert audit_reliability(ratings, raters="a,b", cluster="c").to_json() == (
+        once.to_json()
+    )
 
 
 def test_words_of_annotators_in_a_manifest() -> None:

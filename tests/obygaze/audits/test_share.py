@@ -286,8 +286,15 @@ def test_clips_that_were_not_drawn_and_marks_of_one_film_are_refused(
     chosen = replace(
         manifest, columns=(), clips=[replace(c, extra={}) for c in manifest]
     )
-    with pytest.raises(FixInput, match="counting predictions is wrong"):
+    with pytest.raises(FixInput, match="counting predictions is wrong") as caught:
         audit(tmp_path, chosen)
+    assert "manifest sample drawn -n 8 -o drawn" in (caught.value.hint or "")
+    # Clips without times would not be drawn.
+    untimed = [replace(clip, start_s=None, end_s=None) for clip in chosen]
+    with pytest.raises(FixInput, match="counting predictions is wrong") as caught:
+        audit(tmp_path, replace(chosen, clips=untimed))
+    assert "film_start_s and film_end_s" in (caught.value.hint or "")
+    assert "manifest sample" not in (caught.value.hint or "")
 
 
 def test_files_of_the_audit(tmp_path: Path) -> None:

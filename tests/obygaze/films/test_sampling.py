@@ -273,6 +273,7 @@ def test_what_cannot_be_drawn_is_refused(
         ("1.5", "5"),
         ("nan", "5"),
         ("1/0", "5"),
+        ("1e308", "5"),
     ],
 )
 def test_columns_that_are_those_of_no_draw_are_refused(

@@ -155,7 +155,8 @@ def test_columns_are_joined_to_a_manifest(workspace: Path) -> None:
     table.write_text("clip_id,mood\na,calm\nz,wild\n", encoding="utf-8")
     joined = join_columns("tiny", table, workspace=workspace)
     assert joined.columns == {"mood": 1}
-    assert str(joined).split()[-2:] == ["mood", "1"]
+    assert str(joined).splitlines()[-1].split("  ")[0] == "mood"
+    assert str(joined).endswith(" 1  1 text, empty: 2")
     assert len(joined.warnings) == 2
     assert read_manifest("tiny", workspace=workspace)["a"].extra["mood"] == "calm"
 

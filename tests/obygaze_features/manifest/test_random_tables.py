@@ -18,6 +18,7 @@ import pytest
 from support.seeds import amount
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.file_names import composed
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Manifest, unannotated_id
@@ -167,9 +168,9 @@ def lost(rows: list[dict[str, str]], manifest: Manifest) -> list[str]:
     if len(manifest) != len(rows):
         return [f"{len(manifest)} clips of {len(rows)} rows"]
     for row, clip in zip(rows, manifest, strict=True):
-        film = row["movie_id"].strip()
+        film = composed(row["movie_id"].strip())
         name_of_clip = row["clip_id"].strip()
-        title = clip.extra.get("movie_title", "")
+        title = composed(clip.extra.get("movie_title", ""))
         expected: dict[str, Any] = {"movie_id": film}
         got: dict[str, Any] = {"movie_id": title or clip.movie_id}
         if re.fullmatch(r"\w[\w.+-]*", name_of_clip, re.ASCII):
@@ -202,10 +203,13 @@ def lost(rows: list[dict[str, str]], manifest: Manifest) -> list[str]:
             for n in expected
             if got[n] != expected[n]
         ]
-    films = [row["movie_id"].strip() for row in rows]
+    # A film is one film however its accents were typed.
+    films = [composed(row["movie_id"].strip()) for row in rows]
     if not same_classes(films, [clip.movie_id for clip in manifest]):
         found.append(f"films {films} became {[clip.movie_id for clip in manifest]}")
-    clips = [f"{row['movie_id'].strip()}\0{row['clip_id'].strip()}" for row in rows]
+    clips = []
+    for film, row in zip(films, rows, strict=True):
+        clips.append(f"{film}\0{composed(row['clip_id'].strip())}")
     units = [f"{clip.movie_id}\0{unannotated_id(clip)}" for clip in manifest]
     if not same_classes(clips, units):
         found.append(f"clips {clips} became {units}")

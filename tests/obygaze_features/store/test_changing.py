@@ -588,37 +588,6 @@ def test_a_store_with_other_films_is_listed_with_its_withdrawal(
     assert first.reason.endswith(": Ann's wish")
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_a_film_of_the_same_file_as_a_withdrawn_one_is_named(
-    tmp_path: Path, seed: int
-) -> None:
-    """Two laboratories had the file under two names: it kept its features, and nothing said so."""
-    rng = np.random.default_rng(seed)
-    films = [f"film-{number}" for number in range(6)]
-    file_of_film = {film: int(rng.integers(4)) for film in films}
-    rows = []
-    for number in range(30):
-        film = films[int(rng.integers(6))]
-        file = file_of_film[film]
-        row = Row(f"clip-{number}", film, float(number), number + 1.0)
-        video_hash = f"{file:016x}" if file else ""
-        rows.append(row._replace(video_bytes=7, video_hash=video_hash))
-    made_store(tmp_path / "s", rows, {"clip": np.ones((30, 2), np.float32)})
-    of_rows = {row.movie_id for row in rows}
-    withdrawn = rows[0].movie_id
-    file = file_of_film[withdrawn]
-    expected = {one for one in of_rows if file and file_of_film[one] == file}
-    expected.discard(withdrawn)
-    said = []
-    # The same command again says it, too.
-    for _ in range(2):
-        made = subset(tmp_path / "s", without=[withdrawn], reason="asked")
-        said.append([text for text in made.warnings if "video file" in text])
-    assert [len(texts) for texts in said] == [bool(expected)] * 2
-    for (text,) in filter(None, said):
-        assert {film for film in films if film in text} == expected
-
-
 def test_stores_that_were_changed_apart_take_no_place_of_each_other(
     store: Path, workspace: Workspace
 ) -> None:

@@ -52,10 +52,10 @@ from obygaze_features.store.filling import (
     choose_block,
     plan_filling,
 )
-from obygaze_features.store.layout import Array
+from obygaze_features.store.layout import ROWS_JSON, Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.records import Maker, Origin, Replaced
+from obygaze_features.store.records import Maker, Origin, Replaced, decode_block
 from obygaze_features.store.rows import FAILED, Row
 from obygaze_features.store.sealing import NOT_EXTRACTED, seal
 
@@ -251,6 +251,18 @@ def test_a_damaged_block_counts_as_not_done(tmp_path: Path, file: str) -> None:
     seal(tmp_path / "s")
     check_store(tmp_path / "s", expected_rows(), VALUES)
     assert names_in(tmp_path) == {"s"}
+
+
+def test_each_flipped_bit_of_the_record_of_a_block_is_found(tmp_path: Path) -> None:
+    filling = plan(tmp_path / "s")
+    fill(filling, VALUES)
+    data = (filling.folder_of(4) / ROWS_JSON).read_bytes()
+    assert decode_block(data, "here") == filling.read_block(4)
+    for place in range(len(data)):
+        changed = bytearray(data)
+        changed[place] ^= 1 << place % 8
+        with pytest.raises(Corrupt):
+            decode_block(bytes(changed), "here")
 
 
 def test_a_late_worker_changes_nothing(tmp_path: Path) -> None:

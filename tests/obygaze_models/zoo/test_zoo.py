@@ -27,6 +27,7 @@ from support.seeds import amount
 from support.store_servers import bucket_here, web_server
 from support.stores import a_recipe, made_store
 
+import obygaze as og
 from obygaze_features.core.errors import (
     AlreadyThere,
     Corrupt,
@@ -35,6 +36,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
 )
+from obygaze_features.manifest.adapters.folder import read as read_folder
 from obygaze_features.store import Row, open_store, push, subset
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
@@ -132,6 +134,22 @@ def test_what_is_saved_answers_as_before(
         "model.json",
         "model.safetensors",
     ]
+
+
+def test_a_folder_leads_on_from_the_manifest_that_it_asks_for(
+    saved: Path, tmp_path: Path
+) -> None:
+    """A model of clips without times asked for a manifest of whole films again and again."""
+    films = tmp_path / "new"
+    films.mkdir()
+    (films / "pier.mp4").touch()
+    with pytest.raises(FixInput, match="no manifest has the clips") as caught:
+        og.predict("toy", films, workspace=tmp_path)
+    assert f"manifest import folder {films} -o new, then" in caught.value.hint
+    read_folder(films).save("new", workspace=tmp_path)
+    with pytest.raises(FixInput, match="no store has features of new") as caught:
+        og.predict("toy", films, workspace=tmp_path)
+    assert caught.value.hint.startswith("obygaze extract run new -b ")
 
 
 def test_predictions_are_keyed_by_clip_and_absent_clips_are_told(

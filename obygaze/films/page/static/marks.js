@@ -230,6 +230,7 @@ async function put(before, after) {
   await settle();
   const { mark, movie_id, start_frame, end_frame, level, concepts, comment } = after ?? before;
   const newest = known.get(mark) ?? null;
+  if (after && isAlike(newest, after)) return newest; // it arrived late, and was read meanwhile
   if (!isAlike(newest, before)) throw outdated("Nothing is changed: this mark was changed since, in another window or by hand.");
   const values = { mark, movie_id, start_frame, end_frame, level, concepts, comment };
   let saved;

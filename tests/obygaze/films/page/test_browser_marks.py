@@ -296,10 +296,14 @@ def test_changes_whose_answer_was_lost_can_be_undone_too(
         assert seen == expected[::-1]
 
 
+@pytest.mark.parametrize("is_read", [False, True])
 def test_a_change_that_arrives_after_it_was_sent_again_is_made_once(
-    browser: Any, tmp_path: Path
+    browser: Any, tmp_path: Path, is_read: bool
 ) -> None:
-    """Its answer was lost, and the server does it after the page has asked whether it is saved."""
+    """Its answer was lost, and the server does it after the page has asked whether it is saved.
+
+    The page may read the marks once more before the person goes on.
+    """
     page = long_film(tmp_path)
     send_late = """
     const fetchNow = window.fetch;
@@ -323,6 +327,8 @@ def test_a_change_that_arrives_after_it_was_sent_again_is_made_once(
         in_page(browser, look)
         assert saved_values(tmp_path, page) == []
         in_page(browser, "await window.arrive();")
+        if is_read:
+            in_page(browser, look)
         in_page(browser, "await marks.done();")
         assert saved_values(tmp_path, page) == [(5, 14, "S", (), "")]
         in_page(browser, "await marks.undo();")

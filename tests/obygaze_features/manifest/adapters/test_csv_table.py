@@ -210,6 +210,11 @@ def test_an_exported_table_is_not_read_by_the_mapping_of_another(
     assert (caught.value.hint or "").startswith(command)
     again = read(exported).manifest
     assert (again.clips, again.columns) == (films.clips, films.columns)
+    # Without the misspelt column, the labels would be those of the sender.
+    with pytest.raises(FixInput, match="1 problem") as caught:
+        read(exported, {"level": "moood"})
+    assert "did you mean 'mood'" in caught.value.details[0]
+    assert "without --map" not in (caught.value.hint or "")
 
 
 EXCEL = """Clip;Film;Start;Ende;Stufe;;\r

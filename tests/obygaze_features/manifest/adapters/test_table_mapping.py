@@ -100,6 +100,10 @@ def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
     exact = "movie_id,start_s,end_s,annotator\na,1,2.50,ada\na,1.0,2.5,ben\n"
     again = read(table_of(tmp_path, exact, "exact.csv"), form="{movie_id}-{count}")
     assert again.manifest.clip_ids == ("a-1.ada", "a-1.ben")
+    # A film is one, however its accents were typed.
+    typed = "movie_id,start_s,end_s\nAm\u00e9lie,1,2\nAme\u0301lie,2,3\n"
+    again = read(table_of(tmp_path, typed, "typed.csv"), form="{movie_id}-{count}")
+    assert again.manifest.clip_ids == ("Amelie-1", "Amelie-2")
     # Without times nobody knows which rows are about one clip.
     del columns["start_s"], columns["end_s"]
     with pytest.raises(FixInput) as caught:
