@@ -20,6 +20,7 @@ from obygaze_features.manifest.same_clip import (
     known_film,
 )
 from obygaze_features.store import Store
+from obygaze_features.store.identity import of_clips_in_store, videos_of_films
 from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.models.common import as_float32
 from obygaze_models.runner.rows import PredictionRow
@@ -277,12 +278,14 @@ class Explainer:
             "probability": probabilities[0, -1],
             "rest": rest,
             "training": training_text(
-                self.model, self.manifest[clip_id], self.manifest
+                self.model, self.manifest[clip_id], self.manifest, self.store
             ),
         }
 
 
-def training_text(model: SavedModel, clip: Clip, manifest: Manifest) -> str:
+def training_text(
+    model: SavedModel, clip: Clip, manifest: Manifest, store: Store
+) -> str:
     """Return a sentence if a model has seen a clip or its film, or may have; else ""."""
     training = model.info.training
     listed = model.clips
@@ -293,8 +296,20 @@ def training_text(model: SavedModel, clip: Clip, manifest: Manifest) -> str:
             "The model was trained on this clip: this explains the model, it does not"
             " test it."
         )
+    others = [row for row in manifest if row.movie_id == clip.movie_id and row != clip]
+    of_film = of_clips_in_store(
+        [clip, *others], store, are_segments=bool(model.info.features.rule)
+    )
+    if listed is not None and clip.clip_id in listed.overlapping(of_film):
+        return (
+            "The model was trained on a clip that has time in common with this one: this"
+            " explains the model, it does not test it."
+        )
     film = known_film(clip.movie_id)
-    if film not in training.films:
+    videos = {of_film[clip.clip_id].video}
+    videos = videos.union(*videos_of_films([film], store).values())
+    trained_videos = listed.films_of_video if listed else {}
+    if film not in training.films and videos.isdisjoint(trained_videos):
         if film and not training.lacks_films:
             return ""
         return "It is not known whether the model was trained on clips of this film."

@@ -410,23 +410,34 @@ def overlapping(clips: Mapping[str, Identity], others: Sequence[Identity]) -> se
     """
     videos = {other.video for other in others} - {""}
     in_films = {}
+    in_either = {}
     in_files = {}
     for name, clip in clips.items():
         if clip.video in videos:
-            times = clip.in_file or clip.in_either or clip.in_film
-            in_files[name] = clip._replace(movie_id=clip.video, in_film=times)
-        else:
+            in_files[name] = _in_its_file(clip)
+        elif clip.in_film:
             in_films[name] = clip
-    others_in_files = [other._replace(movie_id=other.video) for other in others]
+        else:
+            in_either[name] = clip
+    others_in_files = list(map(_in_its_file, others))
+    # Where nobody says which times these are, they may be those in the film or in a file.
+    others_in_either = [other._replace(in_film=None) for other in others]
     names = _overlapping_in_films(in_films, others)
+    names |= _overlapping_in_films(in_either, [*others, *others_in_either])
     names |= _overlapping_in_films(in_files, others_in_files)
-    other_whole_files = _whole_files(others)
+    other_whole_files = _whole_files(others_in_files)
     whole_files = _whole_files(in_files.values())
     for name, clip in in_files.items():
         is_whole_file = clip.any_times is None and clip.video in whole_files
         if is_whole_file or clip.video in other_whole_files:
             names.add(name)
     return names
+
+
+def _in_its_file(clip: Identity) -> Identity:
+    """Return a clip with its file as its film, and its times in this file."""
+    times = clip.in_file or clip.in_either
+    return Identity(clip.clip_id, clip.video, in_film=times, video=clip.video)
 
 
 def _whole_files(clips: Iterable[Identity]) -> set[str]:

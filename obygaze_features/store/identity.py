@@ -183,6 +183,41 @@ def videos_of_clips(clips: Sequence[Clip], store: "Store") -> list[str]:
     return videos
 
 
+def of_clips_in_store(
+    clips: Sequence[Clip], store: "Store", *, are_segments: bool = False
+) -> dict[str, Identity]:
+    """Return what a manifest and a store say of clips, whose videos the store may know."""
+    identities = {}
+    if are_segments:
+        videos = videos_of_clips(clips, store)
+        for clip, video in zip(clips, videos, strict=True):
+            identities[clip.clip_id] = of_segment(clip, video)
+        return identities
+    in_store = identities_of(match(clips, store).ids, store)
+    for clip, row in zip(clips, in_store, strict=True):
+        identities[clip.clip_id] = of_row(clip, row)
+    return identities
+
+
+def of_row(clip: Clip, in_store: Identity) -> Identity:
+    """Return what a clip of a manifest and its row in a store say.
+
+    Times of the store may be unknown, and so may its films.
+    """
+    identity = Identity.of_clip(clip)
+    return identity._replace(in_either=in_store.in_either, video=in_store.video)
+
+
+def of_segment(clip: Clip, video: str) -> Identity:
+    """Return what is known of a segment, of which a store has the windows of its film.
+
+    Of a film in one file, times in the film are those in the file.
+    """
+    segment = Identity.of_clip(clip)
+    in_either = None if segment.in_file else segment.in_film
+    return segment._replace(in_either=in_either, video=video)
+
+
 def replaced_videos(clips: Iterable[Clip], folder: str, table: RowTable) -> list[str]:
     """Return the videos whose files have another length than those whose features a store has.
 

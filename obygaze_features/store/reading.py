@@ -42,7 +42,7 @@ from obygaze_features.core.workspace import (
     is_url,
     stores_inside,
 )
-from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
 from obygaze_features.manifest.same_clip import noun_of_rows
 from obygaze_features.store.arrays import Arrays, pieces_of
 from obygaze_features.store.card import (
@@ -688,7 +688,8 @@ class Store:
     def find_manifest(self, workspace: Workspace) -> Manifest | None:
         """Return the manifest of this name in a workspace, which may have changed since.
 
-        None if the workspace has none, or it cannot be read.
+        None if the workspace has none, or it cannot be read, or has no clip of this store: another
+        laboratory may call its manifest so, too.
         """
         # Few commands need it, and it imports the readers of all kinds of tables.
         from obygaze_features.manifest.io import read_manifest
@@ -698,9 +699,15 @@ class Store:
         if name not in workspace.names("manifests"):
             return None
         try:
-            return read_manifest(workspace.manifest(name))
+            manifest = read_manifest(workspace.manifest(name))
         except (ObygazeError, OSError):
             return None
+        return manifest if self.has_clip_of(manifest) else None
+
+    def has_clip_of(self, manifest: Manifest) -> bool:
+        """Return whether the store has a clip of a manifest, or one that had its id."""
+        ids = [*manifest.clip_ids, *map(unannotated_id, manifest)]
+        return bool((self.table.find(ids) >= 0).any())
 
     def annotated_manifest(self, workspace: Workspace) -> Manifest | None:
         """Return the manifest of this name in a workspace if it has annotators, else None.

@@ -332,13 +332,15 @@ def fit_final(
     info = _model_info(inputs, run, rows, concepts=concepts, **facts)
     clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)
     places = []
+    film_times: list[Times] = []
     for clip in clip_of.values():
-        span: Times = (clip.start_s, clip.end_s)
-        if clip.start_s is None:
-            # A link to a file of its own moved its times in the film.
-            span = span_in_film(clip) or span
+        span = (clip.start_s, clip.end_s)
         places.append((clip.movie_id, *span))
+        in_film = span_in_film(clip)
+        film_times.append((None, None) if in_film in (None, span) else in_film)
     clips = replace(clips, places=tuple(places))
+    if set(film_times) != {(None, None)}:
+        clips = replace(clips, film_times=tuple(film_times))
     if store is not None:
         videos = videos_of_clips(list(clip_of.values()), store)
         if any(videos):
@@ -422,7 +424,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
             f"No metric has an interval: {'; '.join(reasons)}. The values may be far from those of"
             f" other {run.units}."
         )
-    for about in ("annotators", "unknown films"):
+    for about in ("annotators", "unknown films", "one file"):
         if about in table.remarks:
             notes.append(table.remarks[about])
     if "parts" in origin:

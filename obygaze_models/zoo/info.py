@@ -29,12 +29,14 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.same_clip import (
     Comparison,
     Identity,
+    Times,
     compare_clips,
     films_of_videos,
     known_film,
     overlapping,
     with_film_of_video,
 )
+from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
 from obygaze_models.models.common import Floats
@@ -162,13 +164,15 @@ class TrainingClips:
     `scores` maps a column of `Predicted.columns()`, such as `p:positive`, to one number per clip;
     NaN where no fold tested the clip. `places` are the film, the start and the end of each clip;
     without any, as in models that were saved before, only the ids are known. `videos` are the
-    hashes of their videos, "" where it is not known; none, where no hash is known.
+    hashes of their videos, "" where it is not known; none, where no hash is known. `film_times` are
+    start and end in the film, where they are others than those in the file; None elsewhere.
     """
 
     clip_ids: tuple[str, ...]
     scores: Mapping[str, Floats] = field(default_factory=dict)
     places: tuple[Place, ...] = ()
     videos: tuple[str, ...] = ()
+    film_times: tuple[Times, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.row_of) != len(self.clip_ids):
@@ -177,6 +181,8 @@ class TrainingClips:
             raise FixInput(f"expected a film and times for each of {len(self)} clips")
         if self.videos and len(self.videos) != len(self.places):
             raise FixInput(f"expected a film and a hash for each of {len(self)} clips")
+        if self.film_times and len(self.film_times) != len(self.places):
+            raise FixInput(f"expected times in the film for each of {len(self)} clips")
         for column, values in self.scores.items():
             if np.shape(values) != (len(self.clip_ids),):
                 raise FixInput(
@@ -221,14 +227,20 @@ class TrainingClips:
         """What is known of each clip."""
         places: Sequence[Place] = self.places or [("", None, None)] * len(self)
         videos = self.videos or [""] * len(self)
+        film_times: Sequence[Times] = self.film_times or [(None, None)] * len(self)
         identities = []
-        for clip_id, place, video in zip(self.clip_ids, places, videos, strict=True):
-            film, start_s, end_s = place
-            times = (start_s, end_s)
-            in_either = None if times == (None, None) else times
-            identities.append(
-                Identity(clip_id, known_film(film), in_either=in_either, video=video)
+        for clip_id, place, video, in_film in zip(
+            self.clip_ids, places, videos, film_times, strict=True
+        ):
+            film, *times = place
+            identity = Identity(
+                clip_id,
+                known_film(film),
+                in_film=_times_or_none(*in_film),
+                in_either=_times_or_none(*times),
+                video=video,
             )
+            identities.append(identity)
         return identities
 
     @cached_property
@@ -246,6 +258,9 @@ class TrainingClips:
         if self.places:
             names += PLACE
             columns += zip(*self.places, strict=True)
+        if self.film_times:
+            names += FILM_TIMES
+            columns += zip(*self.film_times, strict=True)
         if self.videos:
             names.append(VIDEO)
             columns.append(self.videos)
@@ -253,6 +268,10 @@ class TrainingClips:
             names.append(name)
             columns.append(json_values(values))
         return csv_bytes(names, zip(*columns, strict=True))
+
+
+def _times_or_none(start_s: float | None, end_s: float | None) -> Times | None:
+    return None if (start_s, end_s) == (None, None) else (start_s, end_s)
 
 
 class ModelDocument(ModelInfo, frozen=True, kw_only=True):
@@ -315,6 +334,10 @@ def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
     if tuple(header[1 : 1 + len(PLACE)]) == PLACE:
         films, starts, ends = (columns.pop(name) for name in PLACE)
         places = [*zip(films, map(_number, starts), map(_number, ends), strict=True)]
+    film_times: list[Times] = []
+    if places and all(name in columns for name in FILM_TIMES):
+        starts, ends = (columns.pop(name) for name in FILM_TIMES)
+        film_times = [*zip(map(_number, starts), map(_number, ends), strict=True)]
     videos: Sequence[str] = ()
     if places and VIDEO in columns:
         videos = columns.pop(VIDEO)
@@ -323,7 +346,9 @@ def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
         # None becomes NaN.
         numbers = [_number(cell) for cell in cells]
         scores[name] = np.array(numbers, dtype=np.float64)
-    return TrainingClips(clip_ids, scores, tuple(places), tuple(videos))
+    return TrainingClips(
+        clip_ids, scores, tuple(places), tuple(videos), tuple(film_times)
+    )
 
 
 def _number(cell: str) -> float | None:

@@ -431,9 +431,18 @@ def _stores_that_fit(
                 continue
             if manifest is None or _n_clips_in(model, store, manifest) == len(manifest):
                 fitting.append(name)
-            if manifest is not None and store.record.manifest.name == manifest.name:
+            if manifest is not None and _was_made_of(manifest, model, store):
                 made_of_it[name] = store.record.rows.ok
     return sorted(made_of_it, key=made_of_it.__getitem__, reverse=True) or fitting
+
+
+def _was_made_of(manifest: Manifest, model: SavedModel, store: Store) -> bool:
+    """Return whether a store was made of a manifest, which another laboratory may call so, too."""
+    if store.record.manifest.name != manifest.name:
+        return False
+    if model.info.features.rule:
+        return _n_clips_in(model, store, manifest) > 0
+    return store.has_clip_of(manifest)
 
 
 def _n_clips_in(model: SavedModel, store: Store, manifest: Manifest) -> int:
@@ -486,9 +495,10 @@ def windows_for_clips(
 
 def training_length_s(model: SavedModel) -> float:
     """Return the median length of the training clips in seconds; 0 where it is not known."""
-    places = model.clips.places if model.clips else ()
+    clips = model.clips.identities if model.clips else ()
     lengths = []
-    for _, start_s, end_s in places:
+    for clip in clips:
+        start_s, end_s = clip.any_times or (None, None)
         if start_s is not None and end_s is not None:
             lengths.append(end_s - start_s)
     return round(median(lengths), 2) if lengths else 0.0

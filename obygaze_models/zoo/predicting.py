@@ -31,8 +31,9 @@ from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.identity import (
     identities_of,
+    of_clips_in_store,
+    of_row,
     replaced_videos,
-    videos_of_clips,
     videos_of_films,
 )
 from obygaze_features.store.records import UNKNOWN_FILM
@@ -449,10 +450,11 @@ def _asked_clips(
     films = {clip_id: clip.movie_id for clip_id, clip in of_manifest.items()}
     ids = [str(clip) for clip in matrix.clip_ids]
     if model.info.features.rule:
-        identities = {}
-        videos = videos_of_clips(list(of_manifest.values()), store)
-        for clip, video in zip(of_manifest, videos, strict=True):
-            identities[clip] = Identity.of_clip(of_manifest[clip])._replace(video=video)
+        segments = list(of_manifest.values())
+        of_segments = of_clips_in_store(segments, store, are_segments=True)
+        identities = {
+            name: of_segments[segment.clip_id] for name, segment in of_manifest.items()
+        }
     else:
         of_store = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
         films = {**dict(of_store), **films}
@@ -461,11 +463,7 @@ def _asked_clips(
         known = identities_of(known_ids, store)
         identities = dict(zip(known_ids, known, strict=True))
         for clip in identities.keys() & of_manifest.keys():
-            in_store = identities[clip]
-            # Times of the store may be unknown, and so may its films.
-            identities[clip] = Identity.of_clip(of_manifest[clip])._replace(
-                in_either=in_store.in_either, video=in_store.video
-            )
+            identities[clip] = of_row(of_manifest[clip], identities[clip])
         if model.clips is not None:
             identities |= _about_training_clips(model.clips, identities, store)
     trained_films = set()

@@ -13,6 +13,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from support.joined_stores import joined_stores
 from support.seeds import amount
 from support.stores import made_store
 
+from obygaze.films.decisions import training_text
 from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.model import Clip, Manifest
@@ -35,7 +37,7 @@ from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import Predicted, SavedModel, load_model, predict
-from obygaze_models.zoo.info import TrainingClips
+from obygaze_models.zoo.info import TrainingClips, read_training_clips
 
 FILMS = films(4, 12, seed=5, runs_on=0.3)
 SENSES = {
@@ -276,6 +278,14 @@ def test_a_film_that_trained_is_seen_whatever_its_name_is_elsewhere(
                 basis = "in-sample"
             expected[other.clip_id] = basis
         assert dict(zip(found.clip_ids, found.basis, strict=True)) == expected
+        # The page says of each clip what its basis is.
+        for other in theirs:
+            said = training_text(model, other, other_manifest, elsewhere)
+            basis = "film-seen" if "other clips of this film" in said else "unseen"
+            if "it does not test it" in said:
+                basis = "in-sample"
+            assert basis == expected[other.clip_id]
+            assert said or basis == "unseen"
     finally:
         shutil.rmtree(folder)
 
@@ -341,6 +351,57 @@ def test_parts_of_a_film_have_times_of_their_own(
         identities[name] = clip
         for trained_part, trained_start_s in trained:
             if trained_part == part and abs(trained_start_s - start_s) < 5.0:
+                expected.add(name)
+    assert clips.overlapping(identities) == expected
+
+
+# File k of a film shows its seconds from 100 k to 100 k + 10; no times are the whole file.
+IN_FILES = st.dictionaries(
+    st.integers(1, 3),
+    st.sampled_from([None, (0.0, 2.0), (2.0, 6.0), (5.0, 10.0)]),
+    min_size=1,
+)
+
+
+@given(IN_FILES, IN_FILES, st.booleans(), st.booleans(), st.booleans())
+def test_seconds_of_a_training_clip_are_known_in_its_file_and_in_its_film(
+    trained: dict[int, tuple[float, float] | None],
+    asked: dict[int, tuple[float, float] | None],
+    are_film_times_known: bool,
+    by_manifest: bool,
+    is_other_copy: bool,
+) -> None:
+    """A link to a file of its own leaves a clip its times in the film; another lab has windows."""
+
+    def in_film(file: int, span: tuple[float, float] | None) -> tuple[float, float]:
+        start_s, end_s = span or (0.0, 10.0)
+        return 100.0 * file + start_s, 100.0 * file + end_s
+
+    clips = TrainingClips(
+        tuple(f"a-{file}" for file in trained),
+        places=tuple(("a", *(span or (None, None))) for span in trained.values()),
+        videos=tuple(16 * str(file) for file in trained),
+        film_times=tuple(starmap(in_film, trained.items()))
+        if are_film_times_known
+        else (),
+    )
+    clips = read_training_clips(clips.to_csv(), "written")
+    identities = {}
+    expected = set()
+    for file, span in asked.items():
+        name = f"x-{file}"
+        of_film = in_film(file, span)
+        clip = Identity(name, "other", in_either=span, video=16 * str(file))
+        if is_other_copy:
+            # It has the whole film in one file.
+            clip = Identity(name, "a", in_either=of_film, video=16 * "9")
+        if by_manifest:
+            clip = clip._replace(in_film=of_film)
+        identities[name] = clip
+        can_be_known = are_film_times_known or not is_other_copy
+        if file in trained and can_be_known:
+            start_s, end_s = in_film(file, trained[file])
+            if start_s < of_film[1] and of_film[0] < end_s:
                 expected.add(name)
     assert clips.overlapping(identities) == expected
 

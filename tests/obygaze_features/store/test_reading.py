@@ -407,6 +407,29 @@ def test_the_manifest_is_found_by_its_name_only(tmp_path: Path) -> None:
     assert store.annotated_manifest(Workspace(tmp_path)) is None
 
 
+@pytest.mark.parametrize(
+    ("ids", "is_of_store"),
+    [(["a", "x"], True), (["b.ada", "b.ben"], True), (["x.a"], False), ([], False)],
+)
+def test_the_manifest_of_another_laboratory_has_no_clip_of_the_store(
+    tmp_path: Path, ids: list[str], is_of_store: bool
+) -> None:
+    values = {"clip": some(2, 4)}
+    rows = rows_of(["a", "b"], ["f", "f"])
+    write_plain_store(tmp_path / "s", values, rows, manifest_name="films")
+    clips = []
+    for clip_id in ids:
+        annotator = clip_id.partition(".")[2]
+        clips.append(Clip(clip_id, "f", extra={"annotator": annotator}))
+    manifest = Manifest("films", Header("films"), tuple(clips), ("annotator",))
+    (tmp_path / "manifests").mkdir()
+    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
+    store = open_store(tmp_path / "s")
+    workspace = Workspace(tmp_path)
+    assert (store.find_manifest(workspace) is not None) is is_of_store
+    assert (store.annotated_manifest(workspace) is not None) is is_of_store
+
+
 @pytest.mark.parametrize("is_annotated", [False, True])
 def test_only_a_manifest_with_annotators_is_read_for_what_rows_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_annotated: bool

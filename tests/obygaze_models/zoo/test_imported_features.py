@@ -298,6 +298,13 @@ def test_a_manifest_stands_for_the_store_of_its_features(
     import_as(root, "of-new", new, *facts)
     scores = predict("mine-named", "new", workspace=root)
     assert list(scores.clip_ids) == list(new.clip_ids)
+    # A store that was made of another manifest of this name has none of its clips.
+    others = []
+    for clip in new:
+        others.append(replace(clip, clip_id=f"y-{clip.clip_id}", movie_id="y"))
+    write_manifest(new.with_clips(others), root / "manifests" / "new.toml", force=True)
+    with pytest.raises(FixInput, match="no store has features of new"):
+        predict("mine-named", "new", workspace=root)
     assert set(scores.basis) == {"unseen"}
     # A clip that was added since has no features, and is named.
     more = replace(new.clips[0], clip_id="x-added")

@@ -781,7 +781,7 @@ def test_a_training_clip_is_known_by_its_times_also_after_a_link(
     assert linked.clips[0].start_s is None
     model, _ = kept(tmp_path, store, "ridge", manifest=linked)
     assert model.clips is not None
-    of_clip = {
-        clip.clip_id: (clip.movie_id, clip.start_s, clip.end_s) for clip in TRAINED
-    }
-    assert list(model.clips.places) == [of_clip[clip] for clip in model.clips.clip_ids]
+    assert {place[1:] for place in model.clips.places} == {(None, None)}
+    times = {clip.clip_id: (clip.start_s, clip.end_s) for clip in TRAINED}
+    expected = [times[clip] for clip in model.clips.clip_ids]
+    assert list(model.clips.film_times) == expected

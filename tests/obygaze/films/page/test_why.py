@@ -70,22 +70,23 @@ def test_what_the_model_has_seen_of_a_clip_is_said(page: Site) -> None:
     """Nothing was said of clips of a film that the model knows, nor if nobody knows its clips."""
     assert page.explainer is not None
     model = page.explainer.model
+    store = page.explainer.store
     assert model.clips is not None
     seen = MANIFEST[model.clips.clip_ids[0]]
     said = {
-        training_text(of_model, clip, MANIFEST).partition(":")[0]
+        training_text(of_model, clip, MANIFEST, store).partition(":")[0]
         for of_model in (model, replace(model, clips=None))
         for clip in (seen, Clip("new", seen.movie_id), Clip("new", "brug"))
     }
     unknown = Clip("new", UNKNOWN_FILM)
-    not_known = training_text(model, unknown, MANIFEST)
+    not_known = training_text(model, unknown, MANIFEST, store)
     assert not_known.startswith("It is not known whether the model was trained on")
     facts = model.info.training
     facts = structs.replace(facts, films=(*facts.films, UNKNOWN_FILM))
     lacking = replace(model, info=structs.replace(model.info, training=facts))
     # A film that nobody knows was not trained on, though a training clip is of one.
     for clip in (unknown, Clip("new", "brug")):
-        assert training_text(lacking, clip, MANIFEST) == not_known
+        assert training_text(lacking, clip, MANIFEST, store) == not_known
     assert said == {
         "The model was trained on this clip",
         "The model was trained on other clips of this film.",
@@ -93,7 +94,7 @@ def test_what_the_model_has_seen_of_a_clip_is_said(page: Site) -> None:
         "",
     }
     assert page.clip(seen.clip_id)["explanation"]["training"] == training_text(
-        model, seen, MANIFEST
+        model, seen, MANIFEST, store
     )
 
 
@@ -113,7 +114,7 @@ def test_a_model_was_trained_on_a_clip_whoever_labelled_it(
     manifest = Manifest("m", Header("m"), rows)
     assert page.explainer is not None
     model = replace(page.explainer.model, clips=TrainingClips((trained_on,)))
-    said = training_text(model, rows[0], manifest)
+    said = training_text(model, rows[0], manifest, page.explainer.store)
     assert said.startswith("The model was trained on this clip") is is_listed
 
 
