@@ -108,6 +108,7 @@ def training_protocol(
             f"a model of one's own cannot be called {name!r}, as one of obygaze",
         )
     _refuse_own_class(kind, stores or {})
+    _refuse_another_model(kind, name, changes)
     if kind == CAV:
         _refuse_settings_of_vectors(changes)
     else:  # `model.C=1` is a key of the one model that is trained
@@ -157,6 +158,18 @@ def _refuse_own_class(kind: str, stores: Mapping[str, Store]) -> None:
                 f" ({' + '.join(part_names(parts))}): a saved model needs coefficients that take"
                 " up the factors of the parts",
                 hint=f"obygaze run with this class, or one of {', '.join(trainable())}",
+            )
+
+
+def _refuse_another_model(kind: str, name: str, changes: Sequence[str]) -> None:
+    """Raise an error for a setting that would train another model under the name of this one."""
+    of_models = ("model.kind", f"models.{name}.kind", "grid.models")
+    for change in changes:
+        key, _, _ = change.partition("=")
+        if key.strip() in of_models:
+            raise FixUsage(
+                f"the model to train is {kind}, got --set {change}",
+                hint="obygaze train MODEL STORE MANIFEST, for each model that is wanted",
             )
 
 
