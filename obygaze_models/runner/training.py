@@ -108,7 +108,6 @@ def training_protocol(
             f"a model of one's own cannot be called {name!r}, as one of obygaze",
         )
     _refuse_own_class(kind, stores or {})
-    _refuse_another_model(kind, name, changes)
     if kind == CAV:
         _refuse_settings_of_vectors(changes)
     else:  # `model.C=1` is a key of the one model that is trained
@@ -119,6 +118,7 @@ def training_protocol(
             keys.append(change)
         changes = keys
     honest = load_protocol("honest", changes, [task])
+    _refuse_another_model(kind, name, honest)
     honest = replace(honest, data=with_view(honest.data, manifest, stores))
     not_saved = {
         "data.scale": honest.data.scale != NONE,
@@ -161,16 +161,16 @@ def _refuse_own_class(kind: str, stores: Mapping[str, Store]) -> None:
             )
 
 
-def _refuse_another_model(kind: str, name: str, changes: Sequence[str]) -> None:
-    """Raise an error for a setting that would train another model under the name of this one."""
-    of_models = ("model.kind", f"models.{name}.kind", "grid.models")
-    for change in changes:
-        key, _, _ = change.partition("=")
-        if key.strip() in of_models:
-            raise FixUsage(
-                f"the model to train is {kind}, got --set {change}",
-                hint="obygaze train MODEL STORE MANIFEST, for each model that is wanted",
-            )
+def _refuse_another_model(kind: str, name: str, protocol: Protocol) -> None:
+    """Raise an error if settings would train another model under the name of this one."""
+    asked = set(protocol.grid.models) - {name}
+    if name in protocol.models:
+        asked |= {protocol.models[name].kind} - {kind}
+    if asked:
+        raise FixUsage(
+            f"the model to train is {kind}, and --set asks for {', '.join(sorted(asked))}",
+            hint="obygaze train MODEL STORE MANIFEST, for each model that is wanted",
+        )
 
 
 def _refuse_settings_of_vectors(changes: Sequence[str]) -> None:

@@ -290,17 +290,24 @@ class TestTrain:
         assert (done.code, "did you mean 'EN_S'" in done.stderr) == (2, True)
 
     @pytest.mark.parametrize(
-        "change",
-        ["model.kind=logistic", "models.ridge.kind=lda", 'grid.models=["mlp"]'],
+        ("change", "asked"),
+        [
+            ("model.kind=logistic", "logistic"),
+            ("models.ridge.kind=lda", "lda"),
+            ("models.ridge={kind='svm', C=1.0}", "svm"),
+            ("model.kind=sklearn.svm.LinearSVC", "sklearn.svm.LinearSVC"),
+            ('grid.models=["mlp", "ridge"]', "mlp"),
+        ],
     )
     def test_no_other_model_is_trained_under_its_name(
-        self, here: Path, change: str
+        self, here: Path, change: str, asked: str
     ) -> None:
         """The run said that ridge ranks clips, and the model was a logistic one."""
         words = ("-C", here, "train", "ridge", "sig", "made-up", "--set", change)
         done = call_obygaze(*words)
         assert done.code == 2
-        assert f"the model to train is ridge, got --set {change}" in done.stderr
+        said = f"the model to train is ridge, and --set asks for {asked}\n"
+        assert said in done.stderr
         assert not (here / "runs").exists()
 
 
