@@ -363,6 +363,7 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
             where=table.name,
             hint="give the column another name in the table, and import it again",
         )
+    require_films(table.films.tolist(), table.name)
     table = replace(table, group_column=column)
     filled_in = (
         f"obygaze manifest join {shlex.quote(table.name)} FILMS.csv --force, where FILMS.csv has"

@@ -97,8 +97,9 @@ class Splits:
     `kind`: "nested" tests whole films, each alone or in so many `folds`; "kfold" divides clips,
     "published" has a fold column for each task, "fixed" one split.
     `validation`: the fold after the test fold, each other fold in turn, or none. `never` names
-    films that train and are never tested. `column` with `test`, `choose` (and the rest training)
-    is for data that come with one split. `scheme` names a function that makes training sets from
+    films that train and are never tested. `column` has groups of films, such as directors, that are
+    held out in place of films; in fixed splits it says with `test` and `choose` which clips test
+    and validate, and the rest trains. `scheme` names a function that makes training sets from
     published folds, such as `obygaze_models.protocols.paper_splits:code_splits`.
     """
 

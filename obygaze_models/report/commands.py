@@ -77,7 +77,7 @@ def compare(
     them tested. A difference of AP or AUC has an interval over films, and a p that allows for all
     differences that are shown. Cells of runs with one store each, or with one model each, are
     compared whatever the stores or the models are called. Where a run has several stores, those of
-    one recipe are compared, and else those of one name. The models and stores of one run are
+    one name are compared, and else those of one recipe. The models and stores of one run are
     compared with the best guess in its report, and with each other where `report.questions` asks
     it; its `results.csv` has the values of all.
 

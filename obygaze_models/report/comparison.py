@@ -770,7 +770,13 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
         known["manifest"] = {**run.about["manifest"]}
         # It follows from the clips, the classes and the splits.
         known["manifest"].pop("positive_films", None)
-        known["protocol"] = {**run.protocol, "models": models, "report": report}
+        grid = dict(run.protocol["grid"])
+        # An empty list means all.
+        grid["models"] = grid["models"] or [*run.protocol["models"]]
+        for key in ("train", "test"):
+            grid[key] = grid[key] or [*run.protocol["tasks"]]
+        of_run = {"models": models, "grid": grid, "report": report}
+        known["protocol"] = {**run.protocol, **of_run}
         known["stores"] = {}
         names = _names_in(runs[0], run)
         for name, facts in run.about["stores"].items():

@@ -132,6 +132,7 @@ def run(
     from obygaze_models.protocols.reading import load_protocol
     from obygaze_models.protocols.tasks import with_tasks
 
+    require_each_once(changes)
     trust_code([*trust, *changes])
     asked = [tasks] if isinstance(tasks, str) else tasks
     chosen = load_protocol(os.fspath(protocol), changes, asked)
@@ -217,6 +218,7 @@ def train(
             f"model must be a name, got {model!r}",
             hint='"ridge", "sklearn.MODULE.CLASS" or "FILE.py:NAME"',
         )
+    require_each_once(changes)
     trust_code([model, *changes])
     clips, path = named_manifest(manifest, workspace)
     named_stores = open_stores(store, workspace)
@@ -306,6 +308,24 @@ def named_manifest(
         manifest = names[0]
     path = manifest_path(manifest, workspace=workspace)
     return read_manifest(path), str(path)
+
+
+def require_each_once(changes: Sequence[str]) -> None:
+    """Raise an error for a key that is given two values, of which one would be lost."""
+    value_of: dict[str, str] = {}
+    for change in changes:
+        name, _, value = change.partition("=")
+        key = name.strip()
+        first = value_of.setdefault(key, value)
+        if first == value:
+            continue
+        hint = f"one --set {key}"
+        if key == "data.where":
+            both = shlex.quote(f"{key}=({first}) and ({value})")
+            hint = f"--set {both} for the clips for which both hold"
+        raise FixUsage(
+            f"--set {key} is given twice, with {first} and with {value}", hint=hint
+        )
 
 
 def open_stores(stores: Stores | None, workspace: PathLike | None) -> dict[str, Store]:

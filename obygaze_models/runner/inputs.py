@@ -59,7 +59,7 @@ from obygaze_models.protocols.clips import (
 )
 from obygaze_models.protocols.kinds import for_task
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
-from obygaze_models.protocols.schedule import Labels, with_groups
+from obygaze_models.protocols.schedule import Labels, split_kind, with_groups
 from obygaze_models.protocols.schema import NONE, Protocol
 from obygaze_models.runner.features import CHOSEN, Features, choose_array, read_stores
 from obygaze_models.text_vectors import check_spaces
@@ -319,11 +319,13 @@ def _without_vector(protocol: Protocol, table: ClipTable, manifest: Manifest) ->
     )
     if not others or not _models_of_concepts(protocol):
         return ""
+    named = ", ".join(others.values())
+    sentence = f"No vector is found for concepts that are not visual: {named}."
+    if split_kind(protocol.splits.kind).by_task:
+        # Its tasks are those that were published with folds.
+        return sentence
     asked = shlex.quote(f"{quoted_word(next(iter(others)))} in concept")
-    return (
-        f"No vector is found for concepts that are not visual: {', '.join(others.values())}."
-        f" The option --task {asked} asks each store for one of them."
-    )
+    return f"{sentence} The option --task {asked} asks each store for one of them."
 
 
 def _named(names: Sequence[str]) -> str:

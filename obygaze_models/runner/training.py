@@ -118,6 +118,7 @@ def training_protocol(
             keys.append(change)
         changes = keys
     honest = load_protocol("honest", changes, [task])
+    _refuse_another_model(kind, name, honest)
     honest = replace(honest, data=with_view(honest.data, manifest, stores))
     not_saved = {
         "data.scale": honest.data.scale != NONE,
@@ -158,6 +159,18 @@ def _refuse_own_class(kind: str, stores: Mapping[str, Store]) -> None:
                 " up the factors of the parts",
                 hint=f"obygaze run with this class, or one of {', '.join(trainable())}",
             )
+
+
+def _refuse_another_model(kind: str, name: str, protocol: Protocol) -> None:
+    """Raise an error if settings would train another model under the name of this one."""
+    asked = set(protocol.grid.models) - {name}
+    if name in protocol.models:
+        asked |= {protocol.models[name].kind} - {kind}
+    if asked:
+        raise FixUsage(
+            f"the model to train is {kind}, and --set asks for {', '.join(sorted(asked))}",
+            hint="obygaze train MODEL STORE MANIFEST, for each model that is wanted",
+        )
 
 
 def _refuse_settings_of_vectors(changes: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from support.ties import ap_by_places
 from obygaze.films.decisions import cell_facts
 from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
-from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.model import UNKNOWN_FILM, Manifest
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.page import write_report
 from obygaze_models.runner.tables import Run
@@ -251,6 +251,24 @@ def test_groups_that_may_hide_a_leak_are_refused(
             manifest.with_column("director", divided),
             "splits.column=director",
         )
+
+
+@pytest.mark.parametrize("n_directors", [1, 2])
+def test_clips_of_unknown_films_are_no_film_of_a_group(
+    tmp_path: Path, n_directors: int
+) -> None:
+    """Of one director, they were said to be on both sides of a split; of two, to be one film."""
+    clips = []
+    for number, clip in enumerate(grouped(SEED)):
+        if clip.extra["director"] == "0":
+            director = str(number % n_directors)
+            extra = {**clip.extra, "director": director}
+            clip = replace(clip, movie_id=UNKNOWN_FILM, extra=extra)
+        clips.append(clip)
+    manifest = grouped(SEED).with_clips(tuple(clips))
+    n_unknown = sum(clip.movie_id == UNKNOWN_FILM for clip in clips)
+    with pytest.raises(FixInput, match=f"the films of {n_unknown} of .* are not known"):
+        run_of(tmp_path, manifest, "splits.column=director")
 
 
 @pytest.mark.parametrize("column", ["film", "Clip", "row"])

@@ -396,6 +396,33 @@ def test_what_no_run_used_does_not_differ(
     assert ("report.concepts" in listed) == has_concepts
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_lists_of_a_grid_that_mean_all_are_shown_in_full(
+    tmp_path: Path, seed: int
+) -> None:
+    """A run of all models had none of them, beside a run of one."""
+    rng = np.random.default_rng([seed, 71])
+    tasks = ["EN_S", "HN_S", "ENHN_S"]
+    all_of_key = {
+        "models": ["ridge", "mlp", "pcbm-lr", "pcbm-dt"],
+        "train": tasks,
+        "test": tasks,
+    }
+    runs = []
+    in_full: dict[str, list[str]] = {key: [] for key in all_of_key}
+    for name in "ab":
+        changes = []
+        for key, names in all_of_key.items():
+            asked = names[: rng.integers(len(names) + 1)]
+            changes.append(f"grid.{key}={json.dumps(asked)}")
+            in_full[key].append(", ".join(asked or names))
+        runs.append(made_run(tmp_path / name, [cell()], changes=changes))
+    settings = compare_runs(runs).settings
+    for key, values in in_full.items():
+        expected = None if values[0] == values[1] else values
+        assert settings.get(f"protocol.grid.{key}") == expected
+
+
 def test_a_value_beside_a_grid_or_a_list_is_shown_in_full(tmp_path: Path) -> None:
     logistic = "models.logistic={kind='logistic', C=%s}"
     changes = [logistic % "1.0", "report.questions=[]"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,12 @@ import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.store import open_store
-from obygaze_models.runner.experiments import named_store, open_stores, run
+from obygaze_models.runner.experiments import (
+    named_store,
+    open_stores,
+    require_each_once,
+    run,
+)
 from obygaze_models.runner.rows import RUN_TABLES
 
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
@@ -202,6 +208,47 @@ def test_a_protocol_of_ones_own(here: Path) -> None:
     assert "brier" not in of_svm  # a machine has margins, not probabilities
 
 
+@pytest.mark.parametrize("command", ["run", "train"])
+@pytest.mark.parametrize(
+    ("key", "first", "second"),
+    [
+        ("splits.never", '["tt0000001"]', '["tt0000002"]'),
+        ("grid.baselines", '["random"]', '["prevalence"]'),
+        ("fit.seed", "1", "2"),
+        ("data.where", "level != NS", "level != HN or scene > 9"),
+    ],
+)
+def test_a_key_has_one_value(
+    here: Path, command: str, key: str, first: str, second: str
+) -> None:
+    """The first one was lost without a word: its films were tested, its clips were taken."""
+    words = ["-C", here, command]
+    words += ["ridge", "sig", "made-up"] if command == "train" else ["--store", "x=sig"]
+    changes = ["--set", f"{key}={first}", "--set", f" {key} ={second}"]
+    done = call_obygaze(*words, *changes)
+    assert done.code == 2
+    assert f"--set {key} is given twice, with {first} and with {second}" in done.stderr
+    assert not (here / "runs").exists()
+    require_each_once([f"{key}={first}", f"{key}={first}", "fit.seeds=2"])
+
+
+def test_the_hint_selects_the_clips_of_both_expressions(here: Path) -> None:
+    both = ["data.where=level == S or scene > 20", "data.where=scene != 23"]
+    with pytest.raises(FixUsage) as raised:
+        require_each_once(both)
+    assert raised.value.hint is not None
+    _, change, *_ = shlex.split(raised.value.hint)
+    changes = [change, "grid.models=['ridge']", "report.replicates=2"]
+    found = run("honest", "sig", "made-up", changes=changes, workspace=here)
+    expected = set()
+    for clip in read_manifest("made-up", workspace=here):
+        assert clip.scene is not None
+        if (clip.level == "S" or clip.scene > 20) and clip.scene != 23:
+            expected.add(clip.clip_id)
+    assert found.about["manifest"]["n_clips"] == len(expected)
+    assert {row["clip_id"] for row in found.predictions} <= expected
+
+
 class TestTrain:
     FAST = ("--set", "report.replicates=40")
 
@@ -241,6 +288,27 @@ class TestTrain:
             "-C", here, "train", "ridge", "sig", "made-up", "--task", "ENS"
         )
         assert (done.code, "did you mean 'EN_S'" in done.stderr) == (2, True)
+
+    @pytest.mark.parametrize(
+        ("change", "asked"),
+        [
+            ("model.kind=logistic", "logistic"),
+            ("models.ridge.kind=lda", "lda"),
+            ("models.ridge={kind='svm', C=1.0}", "svm"),
+            ("model.kind=sklearn.svm.LinearSVC", "sklearn.svm.LinearSVC"),
+            ('grid.models=["mlp", "ridge"]', "mlp"),
+        ],
+    )
+    def test_no_other_model_is_trained_under_its_name(
+        self, here: Path, change: str, asked: str
+    ) -> None:
+        """The run said that ridge ranks clips, and the model was a logistic one."""
+        words = ("-C", here, "train", "ridge", "sig", "made-up", "--set", change)
+        done = call_obygaze(*words)
+        assert done.code == 2
+        said = f"the model to train is ridge, and --set asks for {asked}\n"
+        assert said in done.stderr
+        assert not (here / "runs").exists()
 
 
 @pytest.mark.parametrize(
