@@ -577,7 +577,8 @@ def test_a_word_without_a_class_is_left_out_as_the_refusal_says(
     table = ClipTable("m", clips, ())
     with pytest.raises(FixInput, match="no class for") as refused:
         task_labels("t", Task(column=name, values=values), table)
-    assert f"{words[len(values)]!r} of the column" in refused.value.message
+    shown = " ".join(words[len(values)].split())
+    assert f"{shown!r} of the column" in refused.value.message
     hint = refused.value.hint or ""
     written = hint.partition("other words: ")[2].removesuffix(
         " in place of column and values"

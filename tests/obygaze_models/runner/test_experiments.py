@@ -293,7 +293,7 @@ class TestTrain:
         ("change", "asked"),
         [
             ("model.kind=logistic", "logistic"),
-            ("models.ridge.kind=lda", "lda"),
+            ("models.ridge.kind=svm", "svm"),
             ("models.ridge={kind='svm', C=1.0}", "svm"),
             ("model.kind=sklearn.svm.LinearSVC", "sklearn.svm.LinearSVC"),
             ('grid.models=["mlp", "ridge"]', "mlp"),
