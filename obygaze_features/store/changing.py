@@ -526,7 +526,7 @@ def _withdraw(
 
 
 def _other_names_of(rows: Sequence[Row], withdrawn: Sequence[int]) -> list[str]:
-    """Return a sentence on films that are still here and are files of withdrawn ones."""
+    """Return a sentence on films that are still here and have a file of withdrawn clips."""
     videos = {rows[number].video_hash for number in withdrawn} - {""}
     films = {rows[number].movie_id for number in withdrawn}
     others: dict[str, None] = {}
@@ -538,8 +538,9 @@ def _other_names_of(rows: Sequence[Row], withdrawn: Sequence[int]) -> list[str]:
         return []
     film, *_ = others
     return [
-        f"the same file under another name is still here: {few([*others], 3)}; if it is the film"
-        f" that was withdrawn, --without {shlex.quote(film)} with the same reason"
+        f"the same file under another name is still here: {few([*others], 3)}; if it shows what was"
+        f" withdrawn, --without CLIP for each of these clips, or --without {shlex.quote(film)} for"
+        " all of it, with the same reason"
     ]
 
 

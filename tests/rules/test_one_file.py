@@ -68,9 +68,9 @@ def several(files: list[int]) -> list[list[str]]:
 
 
 @settings(max_examples=12)
-@given(FILES)
+@given(FILES, st.booleans())
 def test_a_merger_and_a_withdrawal_name_the_other_names_of_a_film(
-    files: list[int],
+    files: list[int], is_one_clip: bool
 ) -> None:
     folder = Path(tempfile.mkdtemp())
     try:
@@ -82,7 +82,8 @@ def test_a_merger_and_a_withdrawal_name_the_other_names_of_a_film(
         for names in several(files):
             assert all(film in said[0] for film in names)
         first = FILMS[0]
-        changed = subset(folder / "both", without=[first], reason="asked")
+        without = MANIFEST.clips[0].clip_id if is_one_clip else first
+        changed = subset(folder / "both", without=[without], reason="asked")
         others = []
         for names in several(files):
             if first in names:
@@ -90,8 +91,10 @@ def test_a_merger_and_a_withdrawal_name_the_other_names_of_a_film(
         said = [text for text in changed.warnings if "under another name" in text]
         assert len(said) == bool(others)
         assert all(film in said[0] for film in others)
+        # Of one clip nobody said that its film is to be withdrawn.
+        assert all("--without CLIP for each of these clips" in text for text in said)
         left = {row.movie_id for row in open_store(folder / "both").rows if row.is_ok}
-        assert left == set(FILMS[1:])
+        assert left == set(FILMS if is_one_clip else FILMS[1:])
     finally:
         shutil.rmtree(folder)
 
