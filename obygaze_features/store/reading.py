@@ -706,7 +706,9 @@ class Store:
 
     def has_clip_of(self, manifest: Manifest) -> bool:
         """Return whether the store has a clip of a manifest, or one that had its id."""
-        ids = [*manifest.clip_ids, *map(unannotated_id, manifest)]
+        ids = list(manifest.clip_ids)
+        if "annotator" in manifest.columns:
+            ids += map(unannotated_id, manifest)
         return bool((self.table.find(ids) >= 0).any())
 
     def annotated_manifest(self, workspace: Workspace) -> Manifest | None:
