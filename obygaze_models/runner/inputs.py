@@ -269,8 +269,8 @@ def _films_of_one_file(table: ClipTable, stores: Mapping[str, Store]) -> str:
     where = shlex.quote(f"data.where=movie_id != {quoted_word(film)}")
     return (
         f"The same file under several names: {few([*found], 3)}. If they are one film, it may"
-        " be tested by models that were trained on it, and counts more than once: give it one movie_id, or"
-        f" leave one out, as by --set {where}."
+        " be tested by models that were trained on it, and counts more than once: give it one"
+        f" movie_id, or leave one out, as by --set {where}."
     )
 
 
