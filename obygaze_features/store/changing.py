@@ -737,7 +737,11 @@ def _clips_of(
         "taken for the same in two stores by their ids alone": list(by_ids),
     }
     sentences = _sentences(remarks)
-    several = films_of_one_file(films_of_videos(chain(*identities)))
+    with_features = []
+    for merged in chain(*rows_of_clip.values()):
+        if merged.row.is_ok:
+            with_features.append(identities[merged.place][merged.number])
+    several = films_of_one_file(films_of_videos(with_features))
     if several:
         sentences.append(
             f"the same file under several names: {few(list(map(listed, several)), 3)}; if they are"

@@ -70,6 +70,7 @@ from obygaze_features.store.layout import (
 from obygaze_features.store.placing import take_name
 from obygaze_features.store.reading import Reason, Store, open_store
 from obygaze_features.store.rows import OK, WITHDRAWN, Row, words_of_status
+from obygaze_features.store.withdrawals import rows_withdrawn_elsewhere
 
 # Values of so many bytes are read and written at a time.
 PIECE_BYTES = 2**25
@@ -174,7 +175,10 @@ def export_features(
     names = list(dict.fromkeys(each_name(arrays)))
     chosen = arrays_of_export(opened, format, names)
     job = Export(opened, chosen, labels, progress, opened.unit(here))
-    warnings = _read_labels(job)
+    warnings = [
+        *_read_labels(job),
+        *rows_withdrawn_elsewhere(opened, here, "in this export"),
+    ]
     job.progress.expect(len(job.rows) * len(chosen))
     target.parent.mkdir(parents=True, exist_ok=True)
     with _new(target, is_folder=not kind.endings) as hidden:

@@ -173,7 +173,7 @@ def gather(
         **table.remarks,
         **_remarks_on_media(table, manifest, stores),
         "no vector": _without_vector(protocol, table, manifest),
-        "one file": _films_of_one_file(table, stores),
+        "one file": _films_of_one_file(table, features, stores),
         "unknown films": unknown_films(table),
         "annotators": rows_of_annotators(_of_features(labels, features), table),
         "models of concepts": left_out,
@@ -250,9 +250,12 @@ def _shares_left_out(
     return " ".join(of_stores.values())
 
 
-def _films_of_one_file(table: ClipTable, stores: Mapping[str, Store]) -> str:
+def _films_of_one_file(
+    table: ClipTable, features: Sequence[Features], stores: Mapping[str, Store]
+) -> str:
     """Warn of films that are one file: one would be tested by models that the other trained."""
-    films = sorted(set(table.films.tolist()) - {UNKNOWN_FILM})
+    with_features = np.any([store.present for store in features], axis=0)
+    films = sorted(set(table.films[with_features].tolist()) - {UNKNOWN_FILM})
     group_of = dict(zip(table.films.tolist(), table.groups.tolist(), strict=True))
     found: dict[str, str] = {}
     for store in stores.values():

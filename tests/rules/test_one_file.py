@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +15,13 @@ from hypothesis import strategies as st
 from support.experiments import films, quick, run_on
 from support.stores import made_store
 
+from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.store.changing import merge, subset
+from obygaze_features.store.exporting import export_features
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.rows import Row
 from obygaze_models.report.comparison import compare_runs
+from obygaze_models.runner.experiments import open_stores
 from obygaze_models.runner.limits import warnings_of
 
 MANIFEST = films(4, 20, seed=2)
@@ -99,13 +104,19 @@ def test_a_merger_and_a_withdrawal_name_the_other_names_of_a_film(
         shutil.rmtree(folder)
 
 
+@pytest.mark.parametrize("is_withdrawn", [False, True])
 @pytest.mark.parametrize(
     "files", [[1, 1, 2, 3], [1, 2, 3, 4], [0, 0, 0, 0], [1, 2, 2, 2]]
 )
 def test_a_run_and_a_comparison_say_that_a_film_is_there_twice(
-    tmp_path: Path, files: list[int]
+    tmp_path: Path, files: list[int], is_withdrawn: bool
 ) -> None:
+    """A film without features in the run is not there."""
     stores = {"s": store_with(tmp_path / "s", files)}
+    if is_withdrawn:
+        subset(tmp_path / "s", without=[FILMS[0]], reason="asked")
+        stores = {"s": open_store(tmp_path / "s")}
+        files = [0, *files[1:]]
     run = run_on(tmp_path, quick("honest", *CHANGES, replicates=20), MANIFEST, stores)
     said = [warning.text for warning in warnings_of(run) if warning.about == "one file"]
     assert len(said) == bool(several(files))
@@ -114,3 +125,19 @@ def test_a_run_and_a_comparison_say_that_a_film_is_there_twice(
     compared = compare_runs([run, run])
     beside = [text for text in compared.warnings if "several names" in text]
     assert beside == [f"{name}: {text}" for name in compared.runs for text in said]
+
+
+def test_runs_and_exports_say_what_was_withdrawn_elsewhere(tmp_path: Path) -> None:
+    for name in ("ours", "theirs"):
+        store_with(tmp_path / "stores" / name, [1, 2, 3, 4])
+    subset("theirs", without=[FILMS[0]], reason="asked", workspace=tmp_path)
+    n_clips = sum(clip.movie_id == FILMS[0] for clip in MANIFEST)
+    said = f"({n_clips} clips) were withdrawn from theirs, still with features in"
+    with pytest.warns(ObygazeWarning, match=re.escape(f"{said} x")):
+        open_stores({"x": "ours"}, tmp_path)
+    path = tmp_path / "x.npz"
+    exported = export_features("ours", path, "npz", workspace=tmp_path)
+    assert any(f"{said} this export" in text for text in exported.warnings)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_stores({"x": "theirs"}, tmp_path)
