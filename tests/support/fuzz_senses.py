@@ -1,4 +1,4 @@
-"""What the fuzzer reads of sound and words, of joined stores, of marks, and of what 0.1 wrote."""
+"""What the fuzzer reads of sound, words, joined stores and marks, and what commands write."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ import numpy as np
 
 from obygaze_features.core.errors import FixInput, ObygazeError
 from obygaze_features.manifest.model import Manifest
+from support.cli import call_obygaze
 from support.fuzz import Target, Tree
-from support.stores import tree
 
 DATA = Path(__file__).parents[1] / "data"
-WRITTEN = DATA / "written-0.1"
 SRT = """1
 00:00:00,500 --> 00:00:02,000
 <i>Tea</i> &amp; cake
@@ -94,7 +93,7 @@ TABLES = (".csv", ".xlsx")
 TASKS = ("seen", "word=calm", "Rating (0-3)>=2", 'seen == "yes" or word == calm')
 
 
-def new_targets(folder: Path) -> list[Target]:
+def new_targets(folder: Path, workspace: Path) -> list[Target]:
     """Every kind of input of sound, words, joins and marks."""
     folder.mkdir()
     (folder / "kept").mkdir()
@@ -139,24 +138,54 @@ def new_targets(folder: Path) -> list[Target]:
         Target("workbook", [book], _read_book, 8),
         Target("tasks", [own], _read_tasks, 8),
         Target("sentences", [_sentences()], _read_sentences, 6),
-        Target("npz arrays", _exported(folder / "kept"), _read_exported, 6),
+        Target("npz arrays", _exported(folder / "kept", workspace), _read_exported, 6),
     ]
 
 
-def written_stores() -> list[Tree]:
-    """The stores of version 0.1, one of them joined."""
-    return [tree(WRITTEN / "stores" / name) for name in ("both", "heard", "seen")]
+WRITTEN_STORES = ("both", "heard", "seen")
+WRITTEN_MODELS = ("joined", "mlp", "pcbm-lr")
+SMALL = """schema = "obygaze-protocol/1"
+[tasks.EN_S]
+classes = { EN = 0, S = 1 }
+[splits]
+kind = "kfold"
+folds = 4
+[models.ridge]
+kind = "ridge"
+[grid]
+train = ["EN_S"]
+test = ["EN_S"]
+"""
 
 
-def written_models() -> list[Tree]:
-    """The models of version 0.1, one of them of a joined store."""
-    return [tree(folder) for folder in sorted((WRITTEN / "models").iterdir())]
-
-
-def written_manifest() -> Tree:
-    """The manifest of version 0.1."""
-    pier = tree(WRITTEN / "manifests")
-    return {f"m{Path(name).suffix}": data for name, data in pier.items()}
+def written_workspace(folder: Path) -> Path:
+    """A folder with what the commands write: a manifest, stores, models and a run."""
+    folder.mkdir()
+    random = np.random.default_rng(0)
+    ids = [f"pier-{film}-{clip}" for film in range(4) for clip in range(6)]
+    levels = ["EN", "S", "HN", "EN", "S", "NS"] * 4
+    lines = ["clip_id,movie_id,level,concepts,mood"]
+    for clip_id, level in zip(ids, levels, strict=True):
+        concepts = "" if level == "EN" else random.choice(["Look", "Body", "Look|Body"])
+        mood = random.choice(["calm", "tense"])
+        lines.append(f"{clip_id},{clip_id[:6]},{level},{concepts},{mood}")
+    (folder / "clips.csv").write_text("\n".join(lines), "utf-8")
+    for name, width in (("seen", 4), ("heard", 3)):
+        clip = random.normal(size=(len(ids), width)).astype(np.float32)
+        np.savez(folder / f"{name}.npz", clip_id=ids, clip=clip)
+    (folder / "small.toml").write_text(SMALL, "utf-8")
+    for line in (
+        "manifest import csv clips.csv -o pier",
+        "store import npz seen.npz --manifest pier -o seen --backbone seen",
+        "store import npz heard.npz --manifest pier -o heard --backbone heard",
+        "store join seen heard -o both",
+        "train ridge both pier -o joined",
+        "train mlp seen pier -o mlp",
+        "train pcbm-lr seen pier -o pcbm-lr",
+        "run small.toml --manifest pier --store seen --store both -o small",
+    ):
+        call_obygaze(*line.split(), cwd=folder).ok()
+    return folder
 
 
 def place_of(files: Tree, folder: Path) -> Path:
@@ -413,13 +442,13 @@ def _read_sentences(files: Tree, folder: Path) -> None:
         assert np.isfinite(scores).all()
 
 
-def _exported(folder: Path) -> list[Tree]:
+def _exported(folder: Path, workspace: Path) -> list[Tree]:
     from obygaze_features.store.exporting import export_features
 
     exports = []
     for name in ("heard", "seen"):
         path = folder / f"{name}.npz"
-        export_features(WRITTEN / "stores" / name, path, "npz")
+        export_features(workspace / "stores" / name, path, "npz")
         exports.append(_members(path, "e.npz/"))
     return exports
 

@@ -27,11 +27,10 @@ from obygaze_features.store.rows import FAILED
 from support import filled_stores
 from support.fuzz import Target, Tree
 from support.fuzz_senses import (
-    WRITTEN,
+    WRITTEN_MODELS,
+    WRITTEN_STORES,
     new_targets,
-    written_manifest,
-    written_models,
-    written_stores,
+    written_workspace,
 )
 from support.plain_store import with_sha256
 from support.run_tables import (
@@ -76,17 +75,18 @@ class MemoryFiles:
 
 def all_targets(folder: Path) -> list[Target]:
     """Every kind of input, made once in `folder`."""
+    workspace = written_workspace(folder / "written")
     return [
-        *store_targets(folder / "stores"),
+        *store_targets(folder / "stores", workspace),
         *import_targets(folder / "imports"),
-        *text_targets(folder / "texts"),
-        *model_targets(folder / "models"),
-        run_target(folder / "runs"),
-        *new_targets(folder / "new"),
+        *text_targets(folder / "texts", workspace),
+        *model_targets(folder / "models", workspace),
+        run_target(folder / "runs", workspace),
+        *new_targets(folder / "new", workspace),
     ]
 
 
-def store_targets(folder: Path) -> list[Target]:
+def store_targets(folder: Path, workspace: Path) -> list[Target]:
     """A store, its store.json alone, and one that is filled."""
     folder.mkdir()
     stores = []
@@ -102,7 +102,8 @@ def store_targets(folder: Path) -> list[Target]:
     filling = filled_stores.plan(folder / "f", 40)
     filled_stores.compute(filling, 1, filled_stores.values_of(n_rows=40))
     filled = {f"f.next/{name}": data for name, data in tree(filling.folder).items()}
-    stores += written_stores()
+    for name in WRITTEN_STORES:
+        stores.append(_with_fixed_time(tree(workspace / "stores" / name)))
     documents = [{STORE_JSON: one[STORE_JSON]} for one in stores]
     return [
         Target("store", stores, read_store, 3, resealed),
@@ -323,7 +324,7 @@ def _vectors_read(files: Tree, folder: Path) -> None:
     read_vectors(written(files, folder) / "v.npz")
 
 
-def text_targets(folder: Path) -> list[Target]:
+def text_targets(folder: Path, workspace: Path) -> list[Target]:
     """Manifests, protocols, cards, tables and lists of words."""
     from importlib.resources import files as package
 
@@ -339,10 +340,12 @@ def text_targets(folder: Path) -> list[Target]:
         for tree in _each(cards, "c.toml")
         if _error_of(lambda tree=tree: _read_card(tree, folder)) is None
     ]
+    pier = tree(workspace / "manifests")
+    commanded = {f"m{Path(name).suffix}": data for name, data in pier.items()}
     return [
         Target("protocol", protocol_files, _read_protocol, 16),
         Target("card", card_files, _read_card, 8),
-        Target("manifest", [MANIFEST, written_manifest()], _read_manifest, 16),
+        Target("manifest", [MANIFEST, commanded], _read_manifest, 16),
         Target(
             "table", [{"t.csv": MANIFEST["m.csv"], "t.toml": MAPPING}], _read_table, 8
         ),
@@ -517,7 +520,7 @@ def _read_expression(files: Tree, folder: Path) -> None:
     )
 
 
-def model_targets(folder: Path) -> list[Target]:
+def model_targets(folder: Path, workspace: Path) -> list[Target]:
     """Saved models, a probe and a tree over concepts, and files of weights."""
     from safetensors.numpy import save
 
@@ -566,14 +569,10 @@ def model_targets(folder: Path) -> list[Target]:
         "w.safetensors": save({"a.b": X, "c": X[:1], "d": np.zeros(0, np.float16)})
     }
     _ = TrainingClips
+    models = [tree(folder / name) for name in fitted]
+    models += [tree(workspace / "models" / name) for name in WRITTEN_MODELS]
     return [
-        Target(
-            "model",
-            [*(tree(folder / n) for n in fitted), *written_models()],
-            _read_model,
-            8,
-            _with_model_hashes,
-        ),
+        Target("model", models, _read_model, 8, _with_model_hashes),
         Target("weights", [weights], _read_weights, 6),
     ]
 
@@ -612,7 +611,7 @@ def _read_weights(files: Tree, folder: Path) -> None:
     read_tensors([written(files, folder) / "w.safetensors"])
 
 
-def run_target(folder: Path) -> Target:
+def run_target(folder: Path, workspace: Path) -> Target:
     """A run, as the report, a comparison and the notebook read it."""
     folder.mkdir()
     clips = clips_of()
@@ -623,7 +622,7 @@ def run_target(folder: Path) -> Target:
     row = difference_row(ridge, guess, 0.1, 0.3, 0.01)
     changes = ["report.replicates=20"]
     run = tree(made_run(folder / "run", [ridge, guess], [row], changes=changes).folder)
-    runs = [run, tree(WRITTEN / "runs" / "small")]
+    runs = [run, tree(workspace / "runs" / "small")]
     return Target("run", runs, _read_run, 3, _with_run_hashes)
 
 

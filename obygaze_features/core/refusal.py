@@ -1,0 +1,76 @@
+"""Refuse wrong values in one sentence: how many, which, where, and what to type."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+from obygaze_features.core.errors import ObygazeError
+
+_MOST_SHOWN = 3
+_MOST_LETTERS = 80
+
+
+def refuse_if(
+    wrong: Iterable[object],
+    error: type[ObygazeError],
+    problem: str,
+    *,
+    where: object = None,
+    type_this: Sequence[object] = (),
+    hint: str | None = None,
+) -> None:
+    """Raise an error if there are wrong values.
+
+    Args:
+        wrong: The values that have the problem. Three of them are shown, and the others counted.
+        error: The class of the error, which says what a person can do.
+        problem: What is wrong with the values, without a full stop.
+        where: The file, store or option that has them.
+        type_this: The words of a command to type. Each is quoted for the shell. If one of them
+            cannot be typed in one line, no command is shown.
+        hint: What to do where no command does it.
+
+    >>> refuse_if(["a 1", "b"], ObygazeError, "clips have no film", where="clips.csv",
+    ...           type_this=["obygaze", "manifest", "show", "a 1"])
+    Traceback (most recent call last):
+    obygaze_features.core.errors.ObygazeError: clips have no film: 'a 1', b
+      in: clips.csv
+      Try: obygaze manifest show 'a 1'
+    """
+    values = list(wrong)
+    if not values:
+        return
+    command = shell_line(type_this)
+    raise error(
+        f"{problem}: {shown(values)}",
+        where=None if where is None else str(where),
+        hint=command if command.isprintable() and command else hint,
+    )
+
+
+def shown(values: Sequence[object]) -> str:
+    """Return the first three values, and how many others there are.
+
+    >>> shown(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    first = ", ".join(map(_shown, values[:_MOST_SHOWN]))
+    n_more = len(values) - _MOST_SHOWN
+    return f"{first} and {n_more} more" if n_more > 0 else first
+
+
+def shell_line(words: Sequence[object]) -> str:
+    """Return words as one line that a shell divides into the same words.
+
+    >>> shell_line(["obygaze", "manifest", "show", "films", "--where", "film == 'a b'"])
+    'obygaze manifest show films --where \\'film == \\'"\\'"\\'a b\\'"\\'"\\'\\''
+    """
+    return shlex.join(map(str, words))
+
+
+def _shown(value: object) -> str:
+    """Return a value: in quotes where it would not be seen as one value."""
+    text = str(value)
+    if len(text) > _MOST_LETTERS:
+        text = text[:_MOST_LETTERS] + "..."
+    is_plain = text and not any(letter.isspace() or letter in ",'\"" for letter in text)
+    return text if is_plain else repr(text)

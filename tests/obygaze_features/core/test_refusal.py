@@ -1,0 +1,79 @@
+"""What is wrong is counted and shown, and what an error says to type can be typed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+
+import pytest
+from support.seeds import SEED, amount
+
+from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
+from obygaze_features.core.refusal import refuse_if, shell_line, shown
+
+
+def refusal_of(values, **options):
+    with pytest.raises(FixInput) as caught:
+        refuse_if(values, FixInput, "clips have no film", **options)
+    return caught.value
+
+
+def test_nothing_wrong_is_not_refused():
+    refuse_if([], FixInput, "clips have no film")
+    refuse_if(iter(()), Corrupt, "files differ")
+
+
+def test_the_class_says_the_exit_code():
+    with pytest.raises(Mismatch) as caught:
+        refuse_if({"bank"}, Mismatch, "recipes differ")
+    assert caught.value.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [
+        (1, "clips have no film: c0"),
+        (3, "clips have no film: c0, c1, c2"),
+        (4, "clips have no film: c0, c1, c2 and 1 more"),
+        (5000, "clips have no film: c0, c1, c2 and 4997 more"),
+    ],
+)
+def test_three_are_shown_and_the_others_counted(n, text):
+    assert refusal_of(f"c{number}" for number in range(n)).message == text
+
+
+def test_a_value_is_seen_as_one_value():
+    assert shown(["", "a b", "c,d"]) == "'', 'a b', 'c,d'"
+    assert shown([0, 1.5, None]) == "0, 1.5, None"
+    assert shown(["x" * 200]) == "x" * 80 + "..."
+
+
+def test_the_place_and_the_hint_are_below():
+    refused = refusal_of(["a"], where="clips.csv", hint="add a column of films")
+    assert str(refused).splitlines() == [
+        "clips have no film: a",
+        "  in: clips.csv",
+        "  Try: add a column of films",
+    ]
+
+
+# Also words that look like options, and what a shell would change.
+SIGNS = ["a", "7", " ", "'", '"', "$HOME", "`", "\\", "*", "~", ";", "&", "|", "é", "#"]
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + amount(20, 500)))
+def test_what_it_says_to_type_arrives_as_it_was(seed):
+    draw = random.Random(seed)
+    words = ["".join(draw.choices(SIGNS, k=draw.randrange(6))) for _ in range(5)]
+    line = refusal_of(["a"], type_this=["printf", r"%s\n", *words]).hint
+    typed = subprocess.run(["sh", "-c", line], capture_output=True, check=True)
+    assert typed.stdout.decode().split("\n")[:-1] == words
+
+
+def test_what_cannot_be_typed_in_one_line_is_not_shown():
+    refused = refusal_of(["a"], type_this=["obygaze", "a\nb"], hint="rename the file")
+    assert refused.hint == "rename the file"
+
+
+def test_a_plain_line_stays_plain():
+    assert shell_line(["obygaze", "store", "ls", 3]) == "obygaze store ls 3"
