@@ -1,9 +1,9 @@
 """Draw small mistakes for each room, and find out which of them the tests see.
 
-`python -m support.mutants draw` writes `tests/data/mutants.csv`, 40 mutants of each room. In a clone of
-its own, whose sources it changes, `plant` puts all of them into the code, each with a switch;
-`reach` runs all tests and notes which of them come to which mutant; `kill` runs, for each mutant,
-tests that come to it, until one fails. `PYTHONPATH=tests` is needed.
+`PYTHONPATH=tests python -m support.mutants draw` writes `tests/data/mutants.csv`, 40 mutants of each
+room. In a clone of its own, whose sources it changes, `plant` puts all of them into the code, each
+with a switch; `reach` runs all tests and notes which of them come to which mutant; `kill` runs, for
+each mutant, tests that come to it, until one fails.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Keep the first screens of commands and pages as text and pictures, to see what a change does to them.
+"""Keep the first screens of commands and pages, to see what a change does to them.
 
-`PYTHONPATH=tests python -m support.screens FOLDER` does the road of the README in a workspace of its
-own. Each command becomes a text file, each page a PNG of 1280 x 800 in light and in dark.
+`PYTHONPATH=tests python -m support.screens FOLDER` does the road of the README in a workspace of
+its own. Each command becomes a text file, each page a PNG of 1280 x 800 in light and in dark.
 """
 
 from __future__ import annotations
