@@ -1,6 +1,6 @@
 """Draw small mistakes for each room, and find out which of them the tests see.
 
-`PYTHONPATH=tests python -m support.mutants draw` writes `tests/data/mutants.csv`, 40 mutants of each
+`PYTHONPATH=tests python -m support.mutants draw` writes `tests/data/mutants.csv`, 40 mutants of a
 room. In a clone of its own, whose sources it changes, `plant` puts all of them into the code, each
 with a switch; `reach` runs all tests and notes which of them come to which mutant; `kill` runs, for
 each mutant, tests that come to it, until one fails.
