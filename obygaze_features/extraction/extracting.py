@@ -55,7 +55,6 @@ from obygaze_features.extraction.planning import (
     chosen_backbones,
     open_filling,
     plan_stores,
-    store_path,
 )
 from obygaze_features.extraction.results import (
     Extraction,
@@ -172,7 +171,7 @@ class ExtractionRun:
 
 def _extract(run: ExtractionRun, stop: StopFlag, listener: Listener) -> Extraction:
     """Extract in this process: the steps of a run."""
-    with _one_sentence_for_a_full_disk(run):
+    with _one_sentence_for_a_full_disk():
         plan, begun = _begin(run)
         for sentence in _before_the_run(plan, run.workspace):
             listener.note(sentence)
@@ -524,19 +523,14 @@ def _is_as_before(filling: Filling) -> bool:
 
 
 @contextmanager
-def _one_sentence_for_a_full_disk(run: ExtractionRun) -> Iterator[None]:
+def _one_sentence_for_a_full_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if not is_disk_full(error):
             raise
-        # A file that is open has no name in the error.
-        paths = [
-            store_path(target, run.manifest, run.workspace) for target in run.targets
-        ]
-        folders = dict.fromkeys(str(path.parent) for path in paths)
         raise FixInput(
             "the disk is full; finished blocks are kept",
-            where=error.filename or ", ".join(folders),
+            where=error.filename,
             hint="free some space, then run the same command again",
         ) from error

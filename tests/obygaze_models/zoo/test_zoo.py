@@ -766,7 +766,7 @@ def test_push_writes_to_no_address_with_other_files(
     for force in (False, True):
         with pytest.raises(AlreadyThere, match="does not belong to a model") as error:
             push_model(saved, bucket, force=force)
-        assert error.value.hint == f"obygaze models push toy {bucket}-model"
+        assert error.value.hint == f"obygaze models push {saved} {bucket}-model"
     shared = tmp_path / "shared"
     push(open_store(tmp_path / "s"), shared)
     with pytest.raises(AlreadyThere, match="not an obygaze model") as error:
