@@ -315,9 +315,7 @@ def checked_seal(text: str) -> str:
     return seal
 
 
-def another_seal(
-    seal: str, expected: str, where: str, kind: str = "store"
-) -> Mismatch:
+def another_seal(seal: str, expected: str, where: str, kind: str = "store") -> Mismatch:
     """Return the error for a store or a model of another seal than the expected one."""
     return Mismatch(
         f"another {kind} is expected: its seal is {seal}, expected {expected}",

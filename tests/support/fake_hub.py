@@ -151,7 +151,9 @@ class FakeHub:
         """The commits since the history was removed, the last one first."""
         titles = self.commits[self.n_squashed :]
         facts = {"message": "", "date": "2026-01-01T00:00:00.000Z", "authors": []}
-        commits = [{"id": f"{n:040x}", "title": t, **facts} for n, t in enumerate(titles)]
+        commits = [
+            {"id": f"{n:040x}", "title": t, **facts} for n, t in enumerate(titles)
+        ]
         return 200, commits[::-1], {}
 
     def _squash(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
