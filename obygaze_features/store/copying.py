@@ -435,6 +435,9 @@ def push(
         hint = shlex.join([*words, "--licence", "CC-BY-4.0"])
         hint += "" if publish else ", or with --no-licence"
         require_licence(opened.terms, opened.location, hint)
+    # Before anything is sent: later, another store may have taken its place here.
+    here = Workspace.of(workspace)
+    withdrawn = rows_withdrawn_elsewhere(opened, here, "in what was sent")
     place = open_target(target)
     with _folder_beside(Path(opened.files.address)) as folder:
         extra = published_files(opened, folder, creators) if publish else {}
@@ -446,9 +449,7 @@ def push(
         notes.append(f"README.md of {opened.location} states the {stated}, too")
     if publish:
         notes.append(creators_as_read(creators))
-    here = Workspace.of(workspace)
-    notes += rows_withdrawn_elsewhere(opened, here, "in what was sent")
-    return replace(sent, notes=tuple(notes))
+    return replace(sent, notes=(*notes, *withdrawn))
 
 
 @contextmanager

@@ -586,6 +586,24 @@ def test_a_store_that_changes_while_it_is_pushed(
         open_store(home / "shared")
 
 
+def test_a_store_that_is_replaced_after_it_was_pushed(
+    store: Path, workspace: Workspace, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files_of(store)
+    other = write(home / "stores" / "other", values=values_of(seed=1))
+    withdraw(other, Workspace(home))
+    finish = FolderTarget.finish
+
+    def replaced(self: FolderTarget, message: str) -> None:
+        finish(self, message)
+        withdraw(store, workspace)
+
+    monkeypatch.setattr(FolderTarget, "finish", replaced)
+    made = push(store, home / "shared", no_licence=True, workspace=home)
+    assert files_of(home / "shared") == before
+    assert made.notes[0].endswith("still with features in what was sent")
+
+
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     with hub_here(monkeypatch) as hub:
