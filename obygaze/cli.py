@@ -48,6 +48,7 @@ SYSTEM_HINTS = {
     errno.EPERM: "use a file or folder with read and write permission",
     errno.EROFS: "choose another folder; this disk is read-only",
     errno.ENOSPC: "free space on the disk, then run the same command again",
+    errno.EFBIG: "allow larger files (ulimit -f), or choose a disk that takes them",
     errno.EDQUOT: "free space within your quota, then run the same command again",
 }
 

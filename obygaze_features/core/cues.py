@@ -5,8 +5,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import dropwhile, pairwise
-from operator import not_
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,14 +99,27 @@ def vtt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
 
 def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
     """Yield the cues of SubRip; a cue, which may have empty lines, ends at the next number."""
-    # Some programs write an empty line after each line, also after the numbers.
-    from_first = list(dropwhile(not_, map(str.strip, lines)))
-    step = 1 if any(from_first[1::2]) else 2
+    first = next((place for place, line in enumerate(lines) if _ARROW in line), 0)
+    # What is before the first times is never said: a number there counts the cues.
+    is_numbered = _ends_with_number(lines[:first])
     for timing, said in _with_times(lines):
         is_last = timing + 1 + len(said) == len(lines)
-        if not is_last and len(said) >= step and said[-step].strip().isdecimal():
-            said = said[:-step]
+        if is_numbered and not is_last and _ends_with_number(said):
+            said = _without_empty_end(said)[:-1]
         yield _cue(_SRT, lines[timing], said, f"{path}:{timing + 1}")
+
+
+def _ends_with_number(lines: Sequence[str]) -> bool:
+    """Return whether the last line that is not empty is a number."""
+    return any(line.strip().isdecimal() for line in _without_empty_end(lines)[-1:])
+
+
+def _without_empty_end(lines: Sequence[str]) -> Sequence[str]:
+    """Return lines up to the last one that is not empty."""
+    n_lines = len(lines)
+    while n_lines and not lines[n_lines - 1].strip():
+        n_lines -= 1
+    return lines[:n_lines]
 
 
 def ass_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:

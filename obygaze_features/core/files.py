@@ -39,6 +39,8 @@ ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".7z")
 FEATURES = {".npz": "npz", ".h5": "hdf5", ".hdf5": "hdf5", ".parquet": "parquet"}
 QUICK_BYTES = 65_536
 LOCK_WAIT_S = 0.02
+# The last is that of `ulimit -f`, and of disks without files of more than 4 GB.
+_NO_MORE_BYTES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def canonical_json(value: Any) -> bytes:
@@ -251,6 +253,20 @@ def write_synced(path: Path, data: bytes | memoryview) -> None:
 
 
 @contextmanager
+def name_in_errors(path: Path) -> Iterator[None]:
+    """Name a file in the errors of a disk, quota or limit that takes no more bytes of it.
+
+    The error of a write to a file that is open has no name.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_MORE_BYTES and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
+
+
+@contextmanager
 def _whole_temporary(path: Path, data: bytes | memoryview) -> Iterator[Path]:
     """Yield a synced temporary file with `data` beside `path`; it is removed at the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -324,8 +340,9 @@ def write_then_rename(
     check()
     new = hidden_name(target)
     try:
-        yield new
-        sync_all(new)
+        with name_in_errors(path):
+            yield new
+            sync_all(new)
         check()
         with suppress(FileNotFoundError):
             if target.is_dir():

@@ -55,7 +55,6 @@ from obygaze_features.extraction.planning import (
     chosen_backbones,
     open_filling,
     plan_stores,
-    store_path,
 )
 from obygaze_features.extraction.results import (
     Extraction,
@@ -70,6 +69,7 @@ from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signa
 from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store.card import Terms, spdx_of
 from obygaze_features.store.filling import (
     Filling,
@@ -172,7 +172,7 @@ class ExtractionRun:
 
 def _extract(run: ExtractionRun, stop: StopFlag, listener: Listener) -> Extraction:
     """Extract in this process: the steps of a run."""
-    with _one_sentence_for_a_full_disk(run):
+    with _one_sentence_for_a_full_disk():
         plan, begun = _begin(run)
         for sentence in _before_the_run(plan, run.workspace):
             listener.note(sentence)
@@ -283,13 +283,7 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
         if store.filling is not None or store.seal:
             for sentence in store.work.sentences:
                 yield f"{name}: {sentence}"
-        rows = zip(store.work.rows, store.work.computed, strict=True)
-        computed_ids = {row.clip_id for row, is_computed in rows if is_computed}
-        to_compute = []
-        for clip in plan.clips:
-            if clip.clip_id in computed_ids:
-                to_compute += [(known, clip.movie_id) for known in clip.identities({})]
-        withdrawn = withdrawn_elsewhere(to_compute, workspace)
+        withdrawn = withdrawn_elsewhere(_known_of_new_rows(store, plan), workspace)
         if withdrawn:
             yield f"{name}: {withdrawn}, and are extracted again into this store"
     read_from: set[str] = set()
@@ -300,6 +294,25 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
                 break
     for location in sorted(read_from):
         yield f"kept frames are read from {location}"
+
+
+def _known_of_new_rows(
+    store: StorePlan, plan: ExtractionPlan
+) -> Iterator[tuple[Identity, str]]:
+    """Yield what is known of each row that this extraction adds, and its film.
+
+    Rows of finished blocks are among them, and all have the times of the plan.
+    """
+    about_ids = {clip.clip_id: clip.about_id for clip in plan.clips}
+    is_planned = (
+        store.work.computed if store.filling is None else store.filling.computed
+    )
+    for number, row in enumerate(store.work.rows):
+        if is_planned[number] and (store.work.computed[number] or row.is_ok):
+            clip = PlannedClip(row.clip_id, row.movie_id, "", row.start_s, row.end_s)
+            clip = clip._replace(about_id=about_ids.get(row.clip_id, ""))
+            for identity in clip.identities({}):
+                yield identity, row.movie_id
 
 
 def _nothing_was_added(one: Begun) -> str:
@@ -524,19 +537,14 @@ def _is_as_before(filling: Filling) -> bool:
 
 
 @contextmanager
-def _one_sentence_for_a_full_disk(run: ExtractionRun) -> Iterator[None]:
+def _one_sentence_for_a_full_disk() -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if not is_disk_full(error):
             raise
-        # A file that is open has no name in the error.
-        paths = [
-            store_path(target, run.manifest, run.workspace) for target in run.targets
-        ]
-        folders = dict.fromkeys(str(path.parent) for path in paths)
         raise FixInput(
             "the disk is full; finished blocks are kept",
-            where=error.filename or ", ".join(folders),
+            where=error.filename,
             hint="free some space, then run the same command again",
         ) from error

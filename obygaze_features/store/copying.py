@@ -86,6 +86,7 @@ from obygaze_features.store.records import (
     seal_of,
 )
 from obygaze_features.store.targets import (
+    WITHDRAWING,
     Target,
     command_to_own_place,
     has_file,
@@ -180,14 +181,16 @@ def pull(
         write_atomic(target / CARD, card)
         notes.append("README.md was updated from the source")
     _remove_copies(target)
-    notes += rows_withdrawn_elsewhere(store, here, "in this copy")
+    # The source may have been replaced since it was copied.
+    copy = open_store(target)
+    notes += rows_withdrawn_elsewhere(copy, here, "in this copy")
     since: Sequence[Replaced] = ()
     # The new copy may have come here before this process, which was killed then.
     if seal_before not in ("", store.seal):
         since = store.record.changes_since(seal_before)
     # Each pull lists them, as the list of an earlier one may be lost.
     withdrawn = changes_that_withdrew([store])
-    copies = find_copies(open_store(target), withdrawn, here) if withdrawn else []
+    copies = find_copies(copy, withdrawn, here) if withdrawn else []
     return Copied(
         place=str(target),
         seal=store.seal,
@@ -432,6 +435,9 @@ def push(
         hint = shlex.join([*words, "--licence", "CC-BY-4.0"])
         hint += "" if publish else ", or with --no-licence"
         require_licence(opened.terms, opened.location, hint)
+    # Before anything is sent: later, another store may have taken its place here.
+    here = Workspace.of(workspace)
+    withdrawn = rows_withdrawn_elsewhere(opened, here, "in what was sent")
     place = open_target(target)
     with _folder_beside(Path(opened.files.address)) as folder:
         extra = published_files(opened, folder, creators) if publish else {}
@@ -443,9 +449,7 @@ def push(
         notes.append(f"README.md of {opened.location} states the {stated}, too")
     if publish:
         notes.append(creators_as_read(creators))
-    here = Workspace.of(workspace)
-    notes += rows_withdrawn_elsewhere(opened, here, "in what was sent")
-    return replace(sent, notes=tuple(notes))
+    return replace(sent, notes=(*notes, *withdrawn))
 
 
 @contextmanager
@@ -492,6 +496,10 @@ def _push(
     names_there = target.names()
     there = _check_target(target, store, names_there)
     is_replaced = there is not None and there.seal != store.seal
+    changes = _changes_since_target(store, there, names_there)
+    title = f"The store {store.seal[:16]}"
+    if any(change.withdrawn for change in changes):
+        title = WITHDRAWING
     sent = {*record.files, *extra, STORE_JSON}
     published_there = [name for name in PUBLISHED_FILES if name in names_there]
     notes = (
@@ -520,10 +528,10 @@ def _push(
         if is_replaced:
             # From now on no store is there, until all files of the new one are.
             target.remove(STORE_JSON)
-            target.finish("Begin to replace the store")
+            target.finish(title)
         for name, mark in record.files.items():
-            if not target.has(name, mark):
-                path = root / name
+            path = root / name
+            if not target.has(name, path, mark):
                 if not has_file(path, mark):
                     raise store.listed.damaged(name, "it does not have its SHA-256")
                 target.put(name, path, mark)
@@ -538,7 +546,7 @@ def _push(
                 target.remove(name)
         for name, path in extra.items():
             mark = hash_of(path)
-            if not target.has(name, mark):
+            if not target.has(name, path, mark):
                 target.put(name, path, mark)
                 n_sent += 1
                 n_bytes += mark.n_bytes
@@ -549,10 +557,7 @@ def _push(
             path.write_bytes(data)
             target.put(STORE_JSON, path, FileMark(len(data), store.seal))
             n_sent += 1
-        target.finish(f"The store {store.seal[:16]}")
-    changes: Sequence[Replaced] = ()
-    if there is not None and is_replaced:
-        changes = record.changes_since(there.seal)
+        target.finish(title)
     if changes_that_withdrew([store]):
         note_on_versions = target.forget()
         if note_on_versions:
@@ -562,9 +567,20 @@ def _push(
         store.seal,
         n_sent,
         n_bytes,
-        changes_of(changes, "sent too: this store was changed"),
+        changes_of(changes if is_replaced else (), "sent too: this store was changed"),
         tuple(notes),
     )
+
+
+def _changes_since_target(
+    store: Store, there: Store | None, names_there: Sequence[str]
+) -> Sequence[Replaced]:
+    """Return the changes since the store at a target; of a part of one, any may have come since."""
+    if there is not None:
+        is_same = there.seal == store.seal
+        return () if is_same else store.record.changes_since(there.seal)
+    is_begun = not store.record.files.keys().isdisjoint(names_there)
+    return store.record.replaces if is_begun else ()
 
 
 def _card_to_send(

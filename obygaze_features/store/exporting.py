@@ -411,8 +411,9 @@ def _new(target: Path, *, is_folder: bool) -> Iterator[Path]:
     if is_folder:
         hidden.mkdir()
     try:
-        yield hidden
-        files.sync_all(hidden)
+        with files.name_in_errors(target):
+            yield hidden
+            files.sync_all(hidden)
         take = take_name if is_folder else files.rename_if_free
         if not take(hidden, target):
             raise _taken(target)

@@ -676,6 +676,8 @@ class BlockWriter:
         on a network disk not even that.
         """
         if is_listed(self._folder):
+            # A file that is open has no name in the error.
+            error.filename = error.filename or str(self.filling.folder)
             raise error
         self._is_lost = True
 

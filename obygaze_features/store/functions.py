@@ -368,7 +368,8 @@ def push(
     Files that are there already are not sent again; the same command again continues what was
     interrupted. A store that is there is replaced only if this store has taken its place here. A
     bucket's keys come from the AWS_* variables, the hub's token from `hf auth login`; a new data
-    set on the hub is private. While a store is replaced, nobody can read it at the target.
+    set on the hub is private. While a store is replaced, nobody can read it at the target. If clips
+    were withdrawn since, the history of the data set on the hub is removed, too.
 
     A store without a licence is refused. --licence and --citation state them: they are written into
     the head of README.md of the store, which may also be edited, and which is not sealed. A text

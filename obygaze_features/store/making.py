@@ -24,7 +24,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     ObygazeWarning,
 )
-from obygaze_features.core.files import is_listed
+from obygaze_features.core.files import is_listed, name_in_errors
 from obygaze_features.core.leftovers import named_beside, remove_leftovers
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.card import Edits, Terms, card_of_store, with_edits
@@ -285,7 +285,8 @@ def build_store(folder: Path, source: RowSource, contents: Contents) -> str:
         writer = _ArrayWriter(folder, source, array, codes == OK_CODE, rows.clip_ids)
         for number in range(array.n_files(len(rows))):
             name = array.file_name(number)
-            marks[name], file_checks = writer.write_file(number)
+            with name_in_errors(Path(where)):
+                marks[name], file_checks = writer.write_file(number)
             checks += file_checks
     marks[CHECKS] = write_file(folder / CHECKS, bytes(checks))
     store = StoreRecord(

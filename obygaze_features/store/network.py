@@ -70,7 +70,7 @@ def object_store(url: str, **client: Any) -> Any:
     # S3 checks the digest that comes with each upload, and refuses bytes that changed on the way.
     config = {"config": {"aws_checksum_algorithm": "SHA256"}} if is_s3 else {}
     try:
-        return stores.from_url(
+        store = stores.from_url(
             url, client_options=client, retry_config=RETRIES, **config
         )
     except (ValueError, OSError, network_error()) as error:
@@ -79,6 +79,17 @@ def object_store(url: str, **client: Any) -> Any:
             where=url,
             hint="https://HOST/PATH or s3://BUCKET/NAME",
         ) from error
+    if is_s3:
+        parts = filter(None, (store.config["bucket"], store.prefix))
+        opened = f"s3://{'/'.join(parts)}"
+        if opened != url:
+            # An ending such as ?y or #y would be left out: the files of another address.
+            raise FixUsage(
+                f"this address means {opened}: a name in a bucket has no #, ?, % or ..",
+                where=url,
+                hint="s3://BUCKET/NAME",
+            )
+    return store
 
 
 def network_error() -> type[Exception]:

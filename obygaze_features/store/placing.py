@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from obygaze_features.core import system
 from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound
-from obygaze_features.core.files import is_listed, sync_dir
+from obygaze_features.core.files import is_listed, name_in_errors, sync_dir
 from obygaze_features.core.leftovers import (
     hidden_name,
     named_beside,
@@ -64,7 +64,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
 def write_file(path: Path, data: bytes) -> FileMark:
     """Write a file that is not there yet; return its length and hash."""
-    with new_file(path) as stream:
+    with name_in_errors(path), new_file(path) as stream:
         hashed = HashedStream(stream)
         hashed.write(data)
     return hashed.mark()

@@ -248,7 +248,7 @@ def open_store(
     if isinstance(store, Store):
         if expect is None or store.seal == checked_seal(expect):
             return store
-        raise _another_seal(store.seal, checked_seal(expect), store.location)
+        raise another_seal(store.seal, checked_seal(expect), store.location)
     if isinstance(store, str | os.PathLike):
         location, expected = split_expected(os.fspath(store), expect)
         # A path object is a path, never a name: "./mine" has become "mine" in it.
@@ -269,7 +269,7 @@ def open_store(
         raise _no_store(files) from error
     seal = seal_of(data)
     if expected and seal != expected:
-        raise _another_seal(seal, expected, files.location)
+        raise another_seal(seal, expected, files.location)
     record = decode(data, StoreRecord, f"{files.location}/{STORE_JSON}")
     return Store(files, record, seal)
 
@@ -311,13 +311,14 @@ def checked_seal(text: str) -> str:
     """Return a seal that a user typed; an error unless it is a SHA-256."""
     seal = text.strip().lower().removeprefix("sha256:")
     if not _SHA256.fullmatch(seal):
-        raise FixUsage(f"the seal of a store has 64 hex digits, got {text!r}")
+        raise FixUsage(f"a seal has 64 hex digits, got {text!r}")
     return seal
 
 
-def _another_seal(seal: str, expected: str, where: str) -> Mismatch:
+def another_seal(seal: str, expected: str, where: str, kind: str = "store") -> Mismatch:
+    """Return the error for a store or a model of another seal than the expected one."""
     return Mismatch(
-        f"another store is expected: its seal is {seal}, expected {expected}",
+        f"another {kind} is expected: its seal is {seal}, expected {expected}",
         where=where,
     )
 

@@ -1,5 +1,6 @@
 """Where stores and models are sent: a folder, a bucket, a data set on the Hugging Face hub."""
 
+import hashlib
 import os
 import re
 import shlex
@@ -17,12 +18,12 @@ from obygaze_features.core.errors import (
     without_secrets,
 )
 from obygaze_features.core.file_names import check_folders_above
-from obygaze_features.core.files import sha256_file, sync_dir
+from obygaze_features.core.files import name_in_errors, sha256_file, sync_dir
 from obygaze_features.core.lazy import need
 from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.encoding import HashedStream
-from obygaze_features.store.files import Files, FolderFiles
+from obygaze_features.store.files import Files, FolderFiles, ListedFiles
 from obygaze_features.store.layout import STORE_JSON
 from obygaze_features.store.network import (
     AGAIN,
@@ -45,6 +46,12 @@ COMMIT_FILES = 90
 # The hub itself adds it to a new data set.
 GIT_ATTRIBUTES = ".gitattributes"
 _COPY_BYTES = 2**22
+# Objects are sent in parts of this size, by which their ETag is computed here too.
+_PART_BYTES = 5 * 2**20
+# The title of a commit on the hub before which rows are that were withdrawn since.
+WITHDRAWING = "Withdraw clips"
+# A bucket, the current folder, one above: a name cannot be changed by what is added to it.
+_HAS_NO_NAME = re.compile(r"s3://[^/]+|(.*/)?\.{0,2}")
 # What scp and rsync take for a machine; one letter would be a Windows drive.
 _HOST = re.compile(r"[^/:\\]*[^/:\\]{2}:(?!/?$)")
 
@@ -60,8 +67,8 @@ class Target(Protocol):
     def names(self) -> list[str]:
         """Return the names of all files that are there."""
 
-    def has(self, name: str, mark: FileMark) -> bool:
-        """Return whether a file is there with this length and SHA-256."""
+    def has(self, name: str, path: Path, mark: FileMark) -> bool:
+        """Return whether the file of a path is there, with this length and SHA-256."""
 
     def put(self, name: str, path: Path, mark: FileMark) -> None:
         """Send a file, in place of one that is there."""
@@ -73,7 +80,10 @@ class Target(Protocol):
         """Make everything visible that was sent or removed before."""
 
     def forget(self) -> str:
-        """Remove earlier versions of files; return where the user must do it, "" if nowhere."""
+        """Remove earlier versions of withdrawn rows; return what was done, and what is left to do.
+
+        It is "" if there are none.
+        """
 
 
 def open_target(target: str | os.PathLike[str]) -> Target:
@@ -93,14 +103,19 @@ def open_target(target: str | os.PathLike[str]) -> Target:
         raise FixUsage(
             "files are not sent by ssh",
             where=place,
-            hint=f"rsync -a STORE/ {shlex.quote(place)}; or ./{place} for a folder here",
+            hint=f"rsync -a FOLDER/ {shlex.quote(place)}; or ./{place} for a folder here",
         )
     return FolderTarget(Path(place))
 
 
 def command_to_own_place(words: Sequence[str], location: str, name: str) -> str:
-    """Return the command that sends to a place of its own: beside one that has something else."""
-    return shlex.join(["obygaze", *words, f"{location.rstrip('/')}-{name}"])
+    """Return the command that sends to a place of its own: beside one that has something else.
+
+    Beside a bucket would be another bucket: the place is in it.
+    """
+    place = location.rstrip("/")
+    sign = "/" if _HAS_NO_NAME.fullmatch(place) else "-"
+    return shlex.join(["obygaze", *words, f"{place}{sign}{name}"])
 
 
 class FolderTarget:
@@ -119,7 +134,7 @@ class FolderTarget:
         """Return the names of all files that are there; links are refused."""
         return FolderFiles(self.root).names() or []
 
-    def has(self, name: str, mark: FileMark) -> bool:
+    def has(self, name: str, path: Path, mark: FileMark) -> bool:
         """Read the file and compare it."""
         return has_file(self.root / name, mark)
 
@@ -172,7 +187,7 @@ def write_pieces(
     """
     part = hidden_name((folder or target.parent) / target.name)
     try:
-        with new_file(part) as stream:
+        with name_in_errors(target), new_file(part) as stream:
             hashed = HashedStream(stream)
             for piece in pieces:
                 hashed.write(piece)
@@ -187,8 +202,24 @@ def write_pieces(
     sync_dir(target.parent)
 
 
+def etag_of(path: Path) -> str:
+    """Return the ETag that a bucket gives a file: its MD5, or that of the MD5 sums of its parts.
+
+    Buckets that encrypt with keys of their own, and some that are not Amazon's, give another one.
+    """
+    sums = []
+    with path.open("rb") as stream:
+        while part := stream.read(_PART_BYTES):
+            sums.append(hashlib.md5(part, usedforsecurity=False))
+    if len(sums) == 1:
+        return sums[0].hexdigest()
+    of_sums = b"".join(part_sum.digest() for part_sum in sums)
+    total = hashlib.md5(of_sums, usedforsecurity=False).hexdigest()
+    return f"{total}-{len(sums)}" if sums else total
+
+
 class BucketTarget:
-    """A folder of a bucket. Each object has its SHA-256 as an attribute, for later pushes."""
+    """A folder of a bucket."""
 
     def __init__(self, url: str) -> None:
         self.obstore = need("obstore", "remote", PURPOSE)
@@ -208,24 +239,28 @@ class BucketTarget:
                 names.extend(entry["path"] for entry in entries)
             return names
 
-    def has(self, name: str, mark: FileMark) -> bool:
-        """Compare the length and the attribute of an object, without reading it."""
+    def has(self, name: str, path: Path, mark: FileMark) -> bool:
+        """Compare the length and the ETag of an object; read it where the ETag is another one."""
         try:
             with self._errors(f"{self.location}/{name}"):
                 answer = self.obstore.get(self.store, name, options={"head": True})
         except FileNotFoundError:
             return False
-        attributes = {
-            str(key).lower(): value for key, value in answer.attributes.items()
-        }
-        has_length = int(answer.meta["size"]) == mark.n_bytes
-        return has_length and attributes.get("sha256") == mark.sha256
+        if int(answer.meta["size"]) != mark.n_bytes:
+            return False
+        etag = str(answer.meta["e_tag"]).strip('"')
+        if etag == etag_of(path) and has_file(path, mark):
+            return True
+        sha256 = hashlib.sha256()
+        for piece in ListedFiles(self.files(), {name: mark}).pieces(name):
+            sha256.update(piece)
+        return sha256.hexdigest() == mark.sha256
 
     def put(self, name: str, path: Path, mark: FileMark) -> None:
         """Send an object; the bucket compares its bytes with the checksum that comes with them."""
         with self._errors(f"{self.location}/{name}"):
-            self.obstore.put(self.store, name, path, attributes={"sha256": mark.sha256})
-        if not self.has(name, mark):
+            self.obstore.put(self.store, name, path, chunk_size=_PART_BYTES)
+        if not self.has(name, path, mark):
             raise Corrupt(
                 f"{name} has another length or checksum after it was sent",
                 where=self.location,
@@ -290,7 +325,7 @@ class HubTarget:
         """Return the names of all files of the data set."""
         return [name for name in self._marks if name != GIT_ATTRIBUTES]
 
-    def has(self, name: str, mark: FileMark) -> bool:
+    def has(self, name: str, path: Path, mark: FileMark) -> bool:
         """Compare with the listing, which has the SHA-256 of large files only."""
         return self._marks.get(name) == mark
 
@@ -334,10 +369,16 @@ class HubTarget:
         self._deletions = []
 
     def forget(self) -> str:
-        """Make one commit of the history, so that no earlier commit has the files."""
+        """Make one commit of the history if an earlier commit has withdrawn rows.
+
+        The titles of the commits tell it, also of a push that was interrupted.
+        """
         settings = f"https://huggingface.co/datasets/{self.repo}/settings"
         try:
             with hub_errors(self.package, self.location):
+                commits = self.api.list_repo_commits(self.repo, repo_type="dataset")
+                if all(commit.title != WITHDRAWING for commit in commits):
+                    return ""
                 self.api.super_squash_history(self.repo, repo_type="dataset")
         except ObygazeError as error:
             return (
@@ -345,7 +386,9 @@ class HubTarget:
                 f" {settings}, or delete the data set and push again"
             )
         return (
-            f"the hub keeps files without a commit until they are deleted at {settings}"
+            f"the history of {self.location} was removed, and addresses at a commit"
+            f" (hf://{self.repo}@COMMIT) do not work any more; the hub keeps files without a"
+            f" commit until they are deleted at {settings}"
         )
 
     def _listing(self) -> dict[str, FileMark]:

@@ -151,7 +151,7 @@ predict_command = command_of(
 
 @done_in("obygaze_models.zoo.sharing")
 def pull_model(
-    location: str,
+    location: PathLike,
     output: Annotated[
         PathLike | None,
         Option(
@@ -165,7 +165,9 @@ def pull_model(
 ) -> SavedModel:
     """Copy a model into the workspace and check it.
 
-    The model appears only if the sizes and checksums of all its files are correct.
+    The model appears only if the sizes and checksums of all its files are correct. Whoever can
+    change the files at an address can make another model of them: #sha256=... at its end refuses
+    any but the model of which model.json has this SHA-256, the seal of the model.
 
     Args:
         location: A folder, or an https://, s3:// or hf:// URL.
@@ -177,13 +179,14 @@ def pull_model(
     Commands:
         obygaze models pull /shared/models/films-pcbm
         obygaze models pull https://example.org/films-pcbm -o theirs
+        obygaze models pull https://example.org/films-pcbm#sha256=5f0c...
     """
 
 
 @done_in("obygaze_models.zoo.sharing")
 def push_model(
     model: PathLike,
-    target: str,
+    target: PathLike,
     *,
     force: bool = False,
     trust: Annotated[Sequence[str], TRUST] = (),

@@ -10,13 +10,19 @@ from typing import Any
 
 from obygaze_features.core.console import few, human, table
 from obygaze_features.core.errors import AlreadyThere, NotFound, ObygazeError
-from obygaze_features.core.files import parse_json, write_then_rename
+from obygaze_features.core.files import parse_json, sha256_file, write_then_rename
 from obygaze_features.core.own_results import MODEL, check_folder
 from obygaze_features.core.parts import trust as trust_code
 from obygaze_features.core.workspace import PathLike, Workspace, is_url, last_part
 from obygaze_features.store.files import Files, FolderFiles
 from obygaze_features.store.network import open_remote
-from obygaze_features.store.targets import command_to_own_place, open_target
+from obygaze_features.store.reading import another_seal, split_expected
+from obygaze_features.store.targets import (
+    FolderTarget,
+    Target,
+    command_to_own_place,
+    open_target,
+)
 from obygaze_models.evaluation.metrics import AP
 from obygaze_models.zoo.info import (
     ModelInfo,
@@ -200,7 +206,7 @@ class PushedModel:
 
 def push_model(
     model: PathLike,
-    target: str,
+    target: PathLike,
     *,
     force: bool = False,
     trust: Sequence[str] = (),
@@ -211,14 +217,16 @@ def push_model(
     folder = Workspace.of(workspace).existing("models", model)
     loaded = load_folder(folder)
     contents = {name: (folder / name).read_bytes() for name in files_of(folder)}
-    if not is_url(target):
-        try:
-            write_files(Path(target), contents, force=force)
-        except AlreadyThere as error:
-            error.hint = error.hint or _own_place(os.fspath(model), target)
-            raise
-    else:
-        _send(folder, contents, target, force=force)
+    place = open_target(target)
+    try:
+        if isinstance(place, FolderTarget):
+            write_files(place.root, contents, force=force)
+        else:
+            _send(folder, contents, place, force=force)
+    except AlreadyThere as error:
+        words = ("models", "push", os.fspath(model))
+        error.hint = error.hint or command_to_own_place(words, str(target), "model")
+        raise
     n_bytes = sum(map(len, contents.values()))
     of_code = [name for name in contents if name.startswith(CODE)]
     code = tuple(name.removeprefix(CODE) for name in of_code)
@@ -229,25 +237,19 @@ def push_model(
     here = Workspace.of(workspace)
     warnings = withdrawn_from_training(loaded.info, loaded.clips, here)
     name = os.fspath(model)
-    return PushedModel(name, target, n_bytes, loaded.info, code, modules, warnings)
-
-
-def _own_place(model: str, target: str) -> str:
-    return command_to_own_place(("models", "push", model), target, "model")
+    return PushedModel(name, str(target), n_bytes, loaded.info, code, modules, warnings)
 
 
 def _send(
-    folder: Path, contents: Mapping[str, bytes], target: str, *, force: bool
+    folder: Path, contents: Mapping[str, bytes], destination: Target, *, force: bool
 ) -> None:
     """Send the files of a model to a bucket or the hub, model.json last."""
-    destination = open_target(target)
     names_there = destination.names()
     strange = [name for name in names_there if not is_of_model(name)]
     if strange:
         raise AlreadyThere(
             f"{strange[0]} does not belong to a model",
             where=destination.location,
-            hint=_own_place(folder.name, target),
         )
     is_same = False
     if MODEL_FILE in names_there:
@@ -256,7 +258,7 @@ def _send(
     marks = {name: mark_of(data) for name, data in contents.items()}
     missing = []
     for name, mark in marks.items():
-        if not destination.has(name, mark):
+        if not destination.has(name, folder / name, mark):
             missing.append(name)
     if not is_same and not force:
         for name in missing:
@@ -275,7 +277,7 @@ def _send(
 
 
 def pull_model(
-    location: str,
+    location: PathLike,
     output: PathLike | None = None,
     *,
     force: bool = False,
@@ -284,7 +286,8 @@ def pull_model(
 ) -> SavedModel:
     """Copy a model into the workspace and check it."""
     trust_code(trust)
-    name = last_part(location) if output is None else os.fspath(output)
+    address, expected = split_expected(os.fspath(location))
+    name = last_part(address) if output is None else os.fspath(output)
     folder = Workspace.of(workspace).target("models", name)
 
     def check() -> None:
@@ -292,11 +295,14 @@ def pull_model(
 
     with write_then_rename(folder, check) as draft:
         draft.mkdir()
-        files: Files = FolderFiles(Path(location))
-        if is_url(location):
-            files = open_remote(location)
+        files: Files = FolderFiles(Path(address))
+        if is_url(address):
+            files = open_remote(address)
         try:
             _fetch(files, MODEL_FILE, draft)  # it lists the other files
+            seal = sha256_file(draft / MODEL_FILE)
+            if expected and seal != expected:
+                raise another_seal(seal, expected, files.location, "model")
             for file in files_of(draft)[:-1]:
                 _fetch(files, file, draft)
             _check_copy(draft)

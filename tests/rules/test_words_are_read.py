@@ -78,6 +78,30 @@ CASES = {
         "m.srt", srt(f"{ONE[2:]}forty 2", f"{TWO[2:]}two"), ("forty 2", "two", "")
     ),
     "numbers twice": Case("m.srt", srt(f"{ONE}a", f"1{TWO[1:]}b"), ("a", "b", "")),
+    "an empty line between number and times": Case(
+        "m.srt",
+        srt("1", f"{ONE[2:]}hello", "2", f"{TWO[2:]}in\n1984"),
+        ("hello", "in 1984", ""),
+    ),
+    "two empty lines around each number": Case(
+        "m.srt", f"\n\n1\n\n\n{ONE[2:]}a 7\n\n\n 2 \n\n\n{TWO[2:]}7\n".encode(), ("a 7", "7", "")
+    ),
+    "no numbers, and a year as the last line": Case(
+        "m.srt",
+        f"{ONE[2:]}born in\n1984\n{TWO[2:]}and now\n".encode(),
+        ("born in 1984", "and now", ""),
+    ),
+    "no numbers, and a countdown": Case(
+        "m.srt",
+        srt(f"{ONE[2:]}2", f"{TWO[2:]}1").replace(b"\n", b"\n\n"),
+        ("2", "1", ""),
+    ),
+    "a year as the last line": Case(
+        "m.srt", srt(f"{ONE}born in\n1984", f"{TWO}1984"), ("born in 1984", "1984", "")
+    ),
+    "a line before the first number": Case(
+        "m.srt", srt("by nobody", f"{ONE}a", f"{TWO}b"), ("a", "b", "")
+    ),
     "no empty line": Case("m.srt", f"{ONE}a\n{TWO}b\n".encode(), ("a", "b", "")),
     "an empty line in a cue": Case(
         "m.srt", srt(f"{ONE}one\n\n 1 two", f"{TWO}b"), ("one 1 two", "b", "")

@@ -33,6 +33,7 @@ class FakeHub:
     tokens: set[str] = field(default_factory=set)
     refuse: bool = False
     keeps_history: bool = False
+    n_squashed: int = 0
     parents: list[str] = field(default_factory=list)
     history: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
@@ -77,6 +78,7 @@ class FakeHub:
             (r"/datasets/lab/films\.git/info/lfs/objects/batch", self._batch),
             (r"/blob/(\w+)", self._blob),
             (r"/api/datasets/lab/films/commit/main", self._commit),
+            (r"/api/datasets/lab/films/commits/main", self._titles),
             (r"/api/datasets/lab/films/super-squash/main", self._squash),
             (r"/datasets/lab/films/resolve/([0-9a-f]{40})/(.+)", self._resolve),
         ]
@@ -145,10 +147,20 @@ class FakeHub:
             {},
         )
 
+    def _titles(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
+        """The commits since the history was removed, the last one first."""
+        titles = self.commits[self.n_squashed :]
+        facts = {"message": "", "date": "2026-01-01T00:00:00.000Z", "authors": []}
+        commits = [
+            {"id": f"{n:040x}", "title": t, **facts} for n, t in enumerate(titles)
+        ]
+        return 200, commits[::-1], {}
+
     def _squash(self, body: bytes, headers: Any) -> tuple[int, Any, dict]:
         if self.keeps_history:
             return 403, {"error": "no"}, {}
         self.history.clear()
+        self.n_squashed = len(self.commits)
         self.commits.append("squashed")
         return 200, {}, {}
 

@@ -1,5 +1,6 @@
 """The time line of a film: where its pictures are, in seconds, and which video shows them."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -23,12 +24,14 @@ class FilmAxis:
 
     `boundaries` are the times of the pictures of the one video that shows all of the film, and the
     end of the last one; None if there is no such video, or if its pictures cannot be read.
-    `is_steady` is whether these are the times that the numbers of pictures and the rate say.
+    `is_steady` is whether these are the times that the numbers of pictures and the rate say. The
+    number of the `first_picture` is not 0 where pictures begin later than the sound.
     """
 
     times: FilmTimes
     boundaries: NDArray[np.float64] | None
     is_steady: bool = True
+    first_picture: int = 0
 
     @property
     def has_places(self) -> bool:
@@ -51,7 +54,7 @@ class FilmAxis:
     def n_pictures(self) -> int:
         """The number of pictures of the film; what a file says of its length may be wrong."""
         if self.boundaries is not None:
-            return len(self.boundaries) - 1
+            return self.first_picture + len(self.boundaries) - 1
         return self.times.n_frames
 
     def refuse_behind_end(self, film: str, picture: int) -> None:
@@ -67,8 +70,9 @@ class FilmAxis:
         return self._start(first), self._start(last + 1)
 
     def _start(self, picture: int) -> float:
-        if self.boundaries is not None:
-            return float(self.boundaries[min(picture, len(self.boundaries) - 1)])
+        in_video = picture - self.first_picture
+        if self.boundaries is not None and in_video >= 0:
+            return float(self.boundaries[min(in_video, len(self.boundaries) - 1)])
         rate = self.times.rate
         if rate is None:
             return 0.0
@@ -115,20 +119,27 @@ def film_axis(
         shows_all = (piece.start_s, piece.offset_s, piece.end_s) == (0, 0, times.end_s)
         if shows_all:
             boundaries = boundaries_of(piece.video)
-    return FilmAxis(times, boundaries, _is_steady(times, boundaries, rate_of))
+    first_picture = 0
+    if boundaries is not None and times.rate is not None:
+        # As `player.js` rounds it, which numbers the pictures on the screen.
+        late = max(float(boundaries[0]), 0.0) * float(times.rate)
+        first_picture = math.floor(late + 0.5)
+    is_steady = _is_steady(times, boundaries, rate_of, first_picture)
+    return FilmAxis(times, boundaries, is_steady, first_picture)
 
 
 def _is_steady(
     times: FilmTimes,
     boundaries: NDArray[np.float64] | None,
     rate_of: Callable[[str], Fraction | None],
+    first_picture: int,
 ) -> bool:
     """Return whether pictures are shown at the times that their numbers and the rate say."""
     if times.rate is None:
         return True
     rate = float(times.rate)
     if boundaries is not None:
-        numbers = np.arange(len(boundaries) - 1)
+        numbers = first_picture + np.arange(len(boundaries) - 1)
         apart_s = np.abs(boundaries[:-1] - numbers / rate)
         return bool(apart_s.max() <= MOST_APART_S)
     for piece in times.pieces:

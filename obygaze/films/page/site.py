@@ -295,7 +295,11 @@ class Site:
         if not isinstance(film, str) or film not in self.films or self.watched is None:
             raise FixUsage(f"the manifest has no film {film!r}")
         axis, rate = self._axis_for_marks(film)
-        stretches = checked_stretches(sent, axis.n_pictures)
+        stretches = []
+        for first, last in checked_stretches(sent, axis.n_pictures):
+            # With the first picture, all before it was seen: there is none.
+            is_from_beginning = first <= axis.first_picture
+            stretches.append((0 if is_from_beginning else first, last))
         marks.create()
         return _placed_stretches(self.watched.add(film, stretches, rate), axis)
 

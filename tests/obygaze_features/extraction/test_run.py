@@ -21,7 +21,8 @@ from support.videos import write_video
 
 import obygaze as og
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import open_store
+from obygaze_features.store import layout, open_store
+from obygaze_features.store.filling import BlockWriter, Filling
 
 N_CLIPS = 20
 STORE = Path("stores", "films.descriptors")
@@ -169,6 +170,37 @@ def test_a_clip_that_is_tried_again_is_said_to_be_withdrawn_from_another_store(
     found = run(tmp_path, *other).ok().stderr
     assert f"{gone.clip_id} (1 clip) was withdrawn from films.descriptors" in found
     assert "extracted again into this store" in found
+
+
+@pytest.mark.parametrize("changes_times", [False, True])
+def test_a_resumed_run_names_all_of_its_clips_that_were_withdrawn_from_another_store(
+    changes_times: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them is in a block that was finished before; as planned, it has the old times."""
+    films = film_folder(tmp_path, 6)
+    keep_manifest(films, tmp_path)
+    run(tmp_path, "--store", "descriptors=other").ok()
+    monkeypatch.setattr(layout, "CLIPS_OF_A_BLOCK", 2)
+    commit = BlockWriter.commit
+
+    def interrupted(writer: BlockWriter) -> bool:
+        if Filling.open(tmp_path / STORE).listed()[0]:
+            raise KeyboardInterrupt
+        return commit(writer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BlockWriter, "commit", interrupted)
+        assert "2 of 6 clips are kept" in run(tmp_path).stderr
+    # A clip of each block: the order of the blocks is left to the run.
+    gone = [films.clips[number].clip_id for number in (0, 2, 4)]
+    words = f"--without {' --without '.join(gone)} --reason request --author me"
+    call_obygaze("-C", tmp_path, "store", "subset", "other", *words.split()).ok()
+    if changes_times:
+        clips = [replace(clip, start_s=0.0, end_s=0.5) for clip in films.clips]
+        keep_manifest(films.with_clips(clips), tmp_path)
+    resumed = run(tmp_path, "--as-planned").ok().stderr
+    assert f"{', '.join(gone)} (3 clips) were withdrawn from other" in resumed
+    assert open_store(tmp_path / STORE).status().counts == {"ok": 6}
 
 
 # --- Clips without a video ---

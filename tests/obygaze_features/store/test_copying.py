@@ -40,7 +40,12 @@ from obygaze_features.store.copying import pull, push
 from obygaze_features.store.describing import describe_store
 from obygaze_features.store.finding import EARLIER
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.targets import AGAIN, FolderTarget
+from obygaze_features.store.targets import (
+    AGAIN,
+    FolderTarget,
+    HubTarget,
+    command_to_own_place,
+)
 from obygaze_features.store.verifying import compare_with_source, verify
 
 pytest.importorskip("obstore")
@@ -327,6 +332,14 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
     for place in ("me@host.org:/data/films", "host:films"):
         with pytest.raises(FixUsage, match="not sent by ssh"):
             push(store, place, no_licence=True)
+    for name in ("x#y", "x?y", "a/../x", "x%23y", "./x", "x\ty"):
+        with pytest.raises(FixUsage, match="this address means s3://films/x"):
+            push(store, f"s3://films/{name}", no_licence=True)
+        with pytest.raises(FixUsage, match=r"this address means|unknown ending"):
+            open_store(f"s3://films/{name}")
+    for name in ("x#y", "x?y", "x/../y"):
+        with pytest.raises(FixUsage, match="invalid address"):
+            push(store, f"hf://lab/{name}", no_licence=True)
     with pytest.raises(FixUsage, match="expected a folder, got a file"):
         push(store, store / "ids" / "new", no_licence=True)
     with pytest.raises(FixUsage, match="states no licence"):
@@ -338,6 +351,26 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
     with pytest.raises(Corrupt, match="is damaged"):
         push(store, home / "new", no_licence=True)
     assert not (home / "new" / "store.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "own"),
+    [
+        ("s3://films", "s3://films/features"),
+        ("s3://films/", "s3://films/features"),
+        ("s3://films/shared", "s3://films/shared-features"),
+        ("hf://lab/films", "hf://lab/films-features"),
+        ("shared", "shared-features"),
+        (".", "./features"),
+        ("../..", "../../features"),
+        ("/", "/features"),
+    ],
+)
+def test_a_place_of_its_own_is_in_the_bucket_or_the_folder(
+    place: str, own: str
+) -> None:
+    command = command_to_own_place(("store", "push", "films"), place, "features")
+    assert command == f"obygaze store push films {own}"
 
 
 def test_a_publication(store: Path, workspace: Workspace, home: Path) -> None:
@@ -487,6 +520,30 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield "s3://films/shared/films"
 
 
+def test_a_source_that_is_replaced_after_the_last_file_was_copied(
+    store: Path, workspace: Workspace, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pull is a success: what it still says is read from the copy."""
+    before = files_of(store)
+    # Films of another store were withdrawn: the rows of the copy are compared with them.
+    withdraw(
+        write(home / "stores" / "other", values=values_of(seed=1)), Workspace(home)
+    )
+    remove = copying._remove_copies
+
+    def replaced(*given: Any) -> None:
+        remove(*given)
+        if given == (home / "copy",):
+            withdraw(store, workspace)
+
+    monkeypatch.setattr(copying, "_remove_copies", replaced)
+    made = pull(store, home / "copy", workspace=Workspace(home))
+    assert files_of(home / "copy") == before
+    assert (
+        "were withdrawn from other, still with features in this copy" in made.notes[0]
+    )
+
+
 @pytest.mark.check("a server of buckets")
 def test_a_store_is_pushed_to_a_bucket(
     bucket: str, store: Path, workspace: Workspace, home: Path
@@ -529,6 +586,24 @@ def test_a_store_that_changes_while_it_is_pushed(
         open_store(home / "shared")
 
 
+def test_a_store_that_is_replaced_after_it_was_pushed(
+    store: Path, workspace: Workspace, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = files_of(store)
+    other = write(home / "stores" / "other", values=values_of(seed=1))
+    withdraw(other, Workspace(home))
+    finish = FolderTarget.finish
+
+    def replaced(self: FolderTarget, message: str) -> None:
+        finish(self, message)
+        withdraw(store, workspace)
+
+    monkeypatch.setattr(FolderTarget, "finish", replaced)
+    made = push(store, home / "shared", no_licence=True, workspace=home)
+    assert files_of(home / "shared") == before
+    assert made.notes[0].endswith("still with features in what was sent")
+
+
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
     with hub_here(monkeypatch) as hub:
@@ -557,11 +632,84 @@ def test_a_store_is_pushed_to_the_hub(
     )
     # The same again removes the history.
     hub.keeps_history = False
-    push(store, url, no_licence=True)
+    (said,) = push(store, url, no_licence=True).notes
+    assert "(hf://lab/films@COMMIT) do not work any more" in said
     everything = [hub.files, *hub.history.values()]
     assert not any(planted in data for files in everything for data in files.values())
     pull(url, home / "copy", workspace=Workspace(home))
     assert is_copy(home / "copy", store)
+    # From now on addresses at a commit stay: nothing was withdrawn after them.
+    before = hub.head
+    assert push(store, url, no_licence=True).notes == ()
+    (store / "README.md").write_text("---\nlicense: cc-by-4.0\n---\nmine\n")
+    push(store, url)
+    assert hub.commits.count("squashed") == 1
+    assert open_store(f"{url}@{before}").seal == open_store(store).seal
+
+
+@pytest.mark.check("a server of the hub")
+@pytest.mark.parametrize("n_finished", [0, 1, 2])
+def test_the_history_of_the_hub_is_removed_after_a_push_that_was_killed(
+    n_finished: int,
+    hub: FakeHub,
+    store: Path,
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before the earlier store was removed there, before the new one was sent, and after it."""
+    url = "hf://lab/films"
+    push(store, url, no_licence=True)
+    withdraw(store, workspace)
+    finish = HubTarget.finish
+    n_calls = 0
+
+    def killed(self: HubTarget, message: str) -> None:
+        nonlocal n_calls
+        if n_calls == n_finished:
+            raise KeyboardInterrupt
+        n_calls += 1
+        finish(self, message)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(HubTarget, "finish", killed)
+        patch.setattr(HubTarget, "forget", lambda self: killed(self, ""))
+        push(store, url, no_licence=True)
+    push(store, url, no_licence=True)
+    assert hub.commits.count("squashed") == 1
+    push(store, url, no_licence=True)
+    assert hub.commits.count("squashed") == 1
+
+
+@pytest.mark.check("a server of the hub")
+def test_the_history_of_the_hub_stays_where_no_rows_were_withdrawn_after_it(
+    hub: FakeHub, store: Path, workspace: Workspace
+) -> None:
+    withdraw(store, workspace)
+    for _ in range(2):
+        assert push(store, "hf://lab/films", no_licence=True).notes == ()
+    assert "squashed" not in hub.commits
+
+
+@pytest.mark.check("a server of the hub")
+def test_half_a_store_on_the_hub_may_have_what_was_withdrawn_since(
+    hub: FakeHub,
+    store: Path,
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    finish = HubTarget.finish
+
+    def half(self: HubTarget, message: str) -> None:
+        del self._additions[-2:]  # README.md and store.json
+        finish(self, message)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HubTarget, "finish", half)
+        push(store, "hf://lab/films", no_licence=True)
+    assert "store.json" not in hub.files
+    withdraw(store, workspace)
+    push(store, "hf://lab/films", no_licence=True)
+    assert hub.commits[-1] == "squashed"
 
 
 def test_the_planted_pattern_is_nowhere_in_what_knows(

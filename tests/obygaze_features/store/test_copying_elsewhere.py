@@ -13,6 +13,7 @@ from support.store_servers import s3_server
 from support.stores import sealed_store, tree
 
 from obygaze_features.core.errors import AlreadyThere, Corrupt, NotFound, Stopped
+from obygaze_features.store import targets
 from obygaze_features.store.copying import pull, push
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.targets import BucketTarget
@@ -125,19 +126,42 @@ def test_two_stores_are_pushed_to_one_address_at_once(
 
 
 def test_a_byte_changed_in_the_bucket_is_found(
-    tmp_path: Path, store: Path, bucket: Any
+    tmp_path: Path, store: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push(store, URL)
     changed = bucket.Object("features/toy/data.zarr/frames/c.0.0.0")
-    data = bytearray(changed.get()["Body"].read())
+    was = changed.get()
+    data = bytearray(was["Body"].read())
     data[5] ^= 1
-    changed.put(Body=bytes(data))
+    changed.put(Body=bytes(data), Metadata=was["Metadata"])
     with pytest.raises(Corrupt, match=r"frames/c\.0\.0\.0"):
         pull(URL, tmp_path / "got")
     with pytest.raises(Corrupt, match=r"frames/c\.0\.0\.0"):
         open_store(URL).matrix("frames")
-    push(store, URL)
+    assert push(store, URL).n_sent == 1
     assert content(bucket) == tree(store)
+    # Buckets that encrypt with a key of their own give ETags that say nothing of the contents.
+    with monkeypatch.context() as patch:
+        patch.setattr(targets, "etag_of", lambda path: "0" * 32)
+        assert push(store, URL).n_sent == 0
+        changed.put(Body=bytes(data))
+        assert push(store, URL).n_sent == 1
+    assert content(bucket) == tree(store)
+
+
+@pytest.mark.parametrize("n_bytes", [0, 1, 5 * 2**20, 5 * 2**20 + 1, 11 * 2**20])
+def test_the_etag_of_a_file_is_that_of_the_bucket(
+    n_bytes: int, tmp_path: Path, bucket: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(b"x" * n_bytes)
+    target = BucketTarget(URL)
+    mark = targets.hash_of(path)
+    monkeypatch.setattr(target, "files", lambda: pytest.fail("the object was read"))
+    target.put("large", path, mark)
+    assert target.has("large", path, mark)
+    etag = bucket.Object("features/toy/large").e_tag
+    assert etag == f'"{targets.etag_of(path)}"'
 
 
 # The hub.

@@ -36,6 +36,7 @@ from obygaze_features.core.errors import (
     Mismatch,
     NotFound,
 )
+from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.adapters.folder import read as read_folder
 from obygaze_features.store import Row, open_store, push, subset
 from obygaze_models.models.bottleneck import Bottleneck
@@ -481,6 +482,44 @@ def test_a_model_too_large_to_be_read_is_not_saved_and_says_its_size(
     assert not (tmp_path / "large").exists()
 
 
+def test_a_location_may_name_the_sha256_of_the_model(
+    saved: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("obstore")
+    seal = hashlib.sha256((saved / "model.json").read_bytes()).hexdigest()
+    with web_server(saved.parent) as server:
+        for place in (str(saved), f"{server.url}/toy"):
+            for wrong in ("#", "#sha256=", "#sha256=12ab", f"#sha512={seal}"):
+                if is_url(place) or "sha256" in wrong:
+                    with pytest.raises(FixUsage, match=r"64 hex digits|unknown ending"):
+                        pull_model(f"{place}{wrong}", workspace=tmp_path / "home")
+            with pytest.raises(Mismatch, match=f"its seal is {seal}, expected 000"):
+                pull_model(f"{place}#sha256={'0' * 64}", workspace=tmp_path / "home")
+            assert not list((tmp_path / "home").rglob("*.*"))
+            pulled = pull_model(f"{place}#sha256={seal}", workspace=tmp_path / "home")
+            assert pulled.folder == tmp_path / "home" / "models" / "toy"
+            shutil.rmtree(tmp_path / "home")
+
+
+def test_push_refuses_what_a_push_of_a_store_refuses(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("obstore")
+    monkeypatch.chdir(tmp_path)
+    for place, problem in [
+        ("lab@server:x", "not sent by ssh"),
+        ("https://example.org/x", "web server"),
+        ("s3://films/x#y", "this address means"),
+        ("s3://films/x?y", "this address means"),
+        ("hf://lab/x#y", "invalid address"),
+    ]:
+        with pytest.raises(FixUsage, match=problem):
+            push_model(saved, place)
+    assert not (tmp_path / "lab@server:x").exists()
+    push_model(saved, Path("lab@server:x"))
+    assert _tree(tmp_path / "lab@server:x") == _tree(saved)
+
+
 def test_pull_refuses_an_edited_card(saved: Path, tmp_path: Path) -> None:
     shutil.copytree(saved, tmp_path / "theirs")
     with (tmp_path / "theirs" / "README.md").open("a") as stream:
@@ -766,7 +805,7 @@ def test_push_writes_to_no_address_with_other_files(
     for force in (False, True):
         with pytest.raises(AlreadyThere, match="does not belong to a model") as error:
             push_model(saved, bucket, force=force)
-        assert error.value.hint == f"obygaze models push toy {bucket}-model"
+        assert error.value.hint == f"obygaze models push {saved} {bucket}-model"
     shared = tmp_path / "shared"
     push(open_store(tmp_path / "s"), shared)
     with pytest.raises(AlreadyThere, match="not an obygaze model") as error:

@@ -45,8 +45,15 @@ export function pictureAt(time) {
   const times = piece && timesOf.get(piece.key);
   if (!state.film.rate) return null;
   if (!times) return Math.floor(time * state.film.rate + EPS);
+  return numberAt(times, localTime(piece, time) + EPS) + numbersBefore(piece, times);
+}
+
+// How much more the number of a picture in the film is than its number in the file. A number is the time
+// at the rate of the film: pictures that begin later than the sound have no numbers from 0.
+function numbersBefore(piece, times) {
   const first = numberAt(times, piece.offset_s + EPS);
-  return piece.first_picture + numberAt(times, localTime(piece, time) + EPS) - first;
+  const late = Math.max(times[first] - piece.offset_s, 0);
+  return piece.first_picture + Math.round(late * state.film.rate) - first;
 }
 
 export const picture = () => pictureAt(state.at);
@@ -57,9 +64,9 @@ export function startOf(number) {
   const piece = pieces[countUpTo(pieces, number, (one) => one.first_picture) - 1];
   const times = piece && timesOf.get(piece.key);
   if (!times) return number / rate;
-  const local = number - piece.first_picture + numberAt(times, piece.offset_s + EPS);
-  // After the last picture of a piece there is no picture of it.
-  if (local >= times.length) return number / rate;
+  const local = number - numbersBefore(piece, times);
+  // Before the first picture of a piece, and after its last one, there is no picture of it.
+  if (!(local in times)) return number / rate;
   return Math.max(filmTime(piece, times[local]), 0);
 }
 

@@ -174,6 +174,32 @@ def test_a_film_of_several_files_is_one_time_line(browser: Any, tmp_path: Path) 
         assert in_page(browser, "return player.picture();") >= 100
 
 
+@pytest.mark.parametrize(("name", "late"), [("lake.mp4", 5), ("lake.mkv", 75)])
+def test_the_number_of_a_picture_is_its_time_where_the_sound_begins_before_it(
+    browser: Any, name: str, late: int, tmp_path: Path
+) -> None:
+    """A mark of the second that begins at 4 s was one of the second that began late before."""
+    ticks = range(late, late + 200)
+    options = {"g": "10"}
+    write_video(
+        tmp_path / name, numbers=range(200), ticks=ticks, audio=True, options=options
+    )
+    with served(site(tmp_path, film_clips("lake", name, 7), "eva")) as server:
+        open_lake(browser, server)
+        for time_s, number in ((4.0, 100), (5.0, 125), (3.02, 75), (0.0, late)):
+            in_page(browser, "player.seek(given[0] + 1e-6);", time_s)
+            wait(lambda number=number: settled(browser, number - late) == number - late)
+            wait_for_text(browser, "#picture", f"picture {number}")
+        starts = in_page(
+            browser, "return [0, 75, 100, 125].map((one) => player.startOf(one));"
+        )
+        np.testing.assert_allclose(starts, [0, 3, 4, 5], atol=1e-9)
+        keys_to_body(browser, ".")
+        wait_for_text(browser, "#picture", f"picture {late + 1}")
+        keys_to_body(browser, ",")
+        wait_for_text(browser, "#picture", f"picture {late}")
+
+
 def test_of_two_films_chosen_one_after_the_other_the_last_is_shown(
     browser: Any, tmp_path: Path
 ) -> None:

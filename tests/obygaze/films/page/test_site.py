@@ -31,7 +31,7 @@ from support.run_tables import (
     scores_for,
 )
 from support.stores import made_store
-from support.videos import read_number, write_video
+from support.videos import read_number, read_numbers, write_video
 
 from obygaze.films import marks as marks_module
 from obygaze.films import page as page_package
@@ -42,6 +42,7 @@ from obygaze.films.decisions import (
     named_cell,
     scores_of,
 )
+from obygaze.films.labels import project_tables
 from obygaze.films.mark_tables import Segment, read_marks
 from obygaze.films.page.export import export_page
 from obygaze.films.page.routes import SCRIPTS
@@ -57,6 +58,8 @@ from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, open_store, subset
+from obygaze_features.video import PictureView, decode_clip
+from obygaze_features.video.resize import Resize
 from obygaze_models.runner.experiments import run
 from obygaze_models.runner.tables import Run
 
@@ -727,6 +730,35 @@ def test_sound_that_is_longer_than_the_film_adds_no_pictures(tmp_path: Path) -> 
     sent = {"movie_id": "lake", "stretches": [[0, 90]]}
     (watched,) = page.save_watched(sent)
     assert (watched["start_frame"], watched["end_frame"]) == (0, 49)
+
+
+@pytest.mark.parametrize(("name", "late"), [("lake.mp4", 5), ("lake.mkv", 75)])
+def test_a_mark_of_pictures_that_begin_later_than_the_sound_is_at_their_time(
+    name: str, late: int, tmp_path: Path
+) -> None:
+    """The picture with the number k in its pixels is shown (k + late) / 25 s after the sound."""
+    ticks = range(late, late + 200)
+    write_video(tmp_path / name, numbers=range(200), ticks=ticks, audio=True)
+    page = site(tmp_path, film_clips("lake", name, 7), "ada")
+    film = page.film("lake")
+    assert (film["can_mark"], film["n_pictures"]) == (True, late + 200)
+    second = PictureView(25, "even", Resize(120))
+    decoded = decode_clip(tmp_path / name, second, start_s=4.0, end_s=5.0)
+    shown = [number + late for number in read_numbers(decoded.pictures)]
+    assert shown == list(range(100, 125))
+    saved = page.save_mark(mark(start_frame=shown[0], end_frame=shown[-1]))
+    assert (saved["start"], saved["end"]) == (4.0, 5.0)
+    # Nobody can watch what is before the first picture.
+    whole = {"movie_id": "lake", "stretches": [[late, late + 199]]}
+    (watched,) = page.save_watched(whole)
+    assert (watched["start_frame"], watched["end_frame"]) == (0, late + 199)
+    assert (watched["start"], watched["end"]) == (0.0, pytest.approx(late / 25 + 8))
+    write_manifest(page.manifest, tmp_path / "manifests" / "films.toml")
+    path = tmp_path / "segments" / "films.ada.csv"
+    fifth = Fraction(1, 5)
+    projected = project_tables([path], "films", None, None, fifth, tmp_path)
+    levels = {row.clip_id: row.level for row in projected.projection.merged}
+    assert levels == {f"lake-{k:03d}": "S" if k == 4 else "EN" for k in range(7)}
 
 
 def test_what_was_watched_is_known_before_the_first_mark_is_saved(
