@@ -324,8 +324,8 @@ def track_of_film(streams: Sequence[Any]) -> Any | None:
 
 
 def _says(what: re.Pattern[str], stream: Any) -> bool:
-    """Return whether the title of a track says something; MP4 names its handler."""
-    titles = (stream.metadata.get(key, "") for key in ("title", "handler_name"))
+    """Return whether the title of a track says something; MP4 has it as a name."""
+    titles = (stream.metadata.get(key, "") for key in ("title", "name", "handler_name"))
     return any(what.search(title) for title in titles)
 
 
