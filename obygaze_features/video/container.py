@@ -233,13 +233,13 @@ def streams_of_film(container: Any) -> list[Any]:
     """Return the streams of a file without those of other programs than its pictures are of."""
     streams = list(container.streams)
     pictures = _pictures_of(container)
-    programs = _programs(container)
-    if pictures is None or not programs:
-        return streams
-    program = next((one for one in programs if pictures.index in one), set[int]())
-    # What is in no program may be of this one.
-    others = set[int]().union(*programs) - program if program else set[int]()
-    return [stream for stream in streams if stream.index not in others]
+    programs = [] if pictures is None else _programs(container)
+    for program in programs:
+        if pictures.index in program:
+            # What is in no program may be of this one.
+            others = set[int]().union(*programs) - program
+            return [stream for stream in streams if stream.index not in others]
+    return streams
 
 
 def _programs(container: Any) -> list[set[int]]:
