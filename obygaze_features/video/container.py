@@ -273,11 +273,12 @@ def clock_zero(container: Any) -> float:
     if len(streams) == len(container.streams):
         return (container.start_time or 0) / float(av().time_base)
     # Each program of a transport stream has a clock of its own.
-    return min(
+    starts_s = [
         float(stream.start_time * stream.time_base)
         for stream in streams
         if stream.type in ("video", "audio") and stream.start_time is not None
-    )
+    ]
+    return min(starts_s, default=0.0)
 
 
 def _sound_stream(container: Any, path: Path) -> Any:

@@ -116,16 +116,14 @@ def as_programs(sources: list[Path], target: Path) -> Path:
     section = b"\x00" + (0xB000 + len(body) + 4).to_bytes(2) + body
     header = b"\x47\x40\x00\x10\x00"
     of_programs = (header + section + _crc32(section)).ljust(188, b"\xff")
-    longest = max(map(len, packets))
-    written = [of_programs]
-    for step in range(longest):
-        for of_film in packets:
-            part = (
-                step * len(of_film) // longest,
-                (step + 1) * len(of_film) // longest,
-            )
-            written += of_film[slice(*part)]
-    target.write_bytes(b"".join(written))
+    # All programs begin, and end, at about the same place of the file.
+    places = [
+        (number / len(of_film), of_film[number])
+        for of_film in packets
+        for number in range(len(of_film))
+    ]
+    places.sort(key=lambda place: place[0])
+    target.write_bytes(of_programs + b"".join(packet for _, packet in places))
     return target
 
 
