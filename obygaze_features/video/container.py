@@ -301,17 +301,16 @@ def _sound_stream(container: Any, path: Path) -> Any:
 def track_of_film(streams: Sequence[Any]) -> Any | None:
     """Choose the sound or the words of a film: the default ones, then the first.
 
-    They are never a commentary, nor words for foreign speech only. Those for people who hear or see
-    less, or with other words than those that are said, are taken if there are no others.
+    They are never a commentary. Those for people who hear or see less, or with other words than
+    those that are said, are taken if there are no others.
     """
     kinds = av().stream.Disposition
-    not_of_film = kinds.comment | kinds.forced
     for_some = kinds.hearing_impaired | kinds.visual_impaired | kinds.descriptions
     for_some |= kinds.lyrics | kinds.karaoke | kinds.clean_effects | kinds.dependent
     of_film = [
         stream
         for stream in streams
-        if not stream.disposition & not_of_film and not _says(_COMMENTARY, stream)
+        if not stream.disposition & kinds.comment and not _says(_COMMENTARY, stream)
     ]
     return max(
         of_film,

@@ -35,7 +35,10 @@ class Embedded(NamedTuple):
 
 
 def read_embedded(path: Path) -> Embedded:
-    """Return the cues of a video, of the stream of text that `track_of_film` chooses."""
+    """Return the cues of a video, of the stream of text that `track_of_film` chooses.
+
+    It is never one that translates foreign words only.
+    """
     with open_video(path) as video:
         container = video.container
         stream, name = _stream_of_text(container, path)
@@ -104,7 +107,10 @@ def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
     if not of_text:
         names = ", ".join(sorted({stream.codec_context.name for stream in streams}))
         raise _no_words(f"its subtitles are pictures ({names}), not text", path)
-    stream = track_of_film(of_text)
+    forced = av().stream.Disposition.forced
+    stream = track_of_film(
+        [stream for stream in of_text if not stream.disposition & forced]
+    )
     if stream is None:
         problem = "its only subtitles are a commentary, or translate foreign words only"
         raise _no_words(problem, path)

@@ -81,7 +81,7 @@ COMMENTARIES = [
     "other",
     [
         *(track(0, "default", title) for title in COMMENTARIES),
-        *(track(0, f"default {flag}") for flag in ("comment", "forced")),
+        track(0, "default comment"),
     ],
 )
 def test_a_commentary_is_never_taken(other: Any) -> None:
