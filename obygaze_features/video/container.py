@@ -233,7 +233,9 @@ def streams_of_film(container: Any) -> list[Any]:
     """Return the streams of a file without those of other programs than its pictures are of."""
     streams = list(container.streams)
     pictures = _pictures_of(container)
-    programs = [] if pictures is None else _programs(container)
+    if pictures is None:
+        return streams
+    programs = _programs(container)
     for program in programs:
         if pictures.index in program:
             # What is in no program may be of this one.
