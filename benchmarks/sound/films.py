@@ -32,7 +32,7 @@ class SoundTrack:
     """A stream of sound.
 
     `flashes` are those that have a click; `late_s` is when the sound begins, `gap_s` when there is
-    none; `language` and `disposition` are what the container says of it.
+    none; `language`, `title` and `disposition` are what the container says of it.
     """
 
     codec: str = "aac"
@@ -45,6 +45,7 @@ class SoundTrack:
     gap_s: tuple[float, float] = (0.0, 0.0)
     end_s: float = SECONDS
     language: str = ""
+    title: str = ""
     disposition: str = ""
 
 
@@ -66,6 +67,7 @@ class SoundFilm:
     cut_s: float = 0.0
     has_times: bool = True
     heard: int = 0
+    size: tuple[int, int] = SIZE
 
 
 def click(rate: int) -> NDArray[np.float32]:
@@ -122,7 +124,7 @@ def make_film(film: SoundFilm, folder: Path) -> Path:
 def _encode(film: SoundFilm, path: Path) -> Path:
     with av().open(str(path), "w", options=dict(film.options)) as out:
         pictures = out.add_stream(film.codec, rate=RATE, options={"g": "12"})
-        pictures.width, pictures.height = SIZE
+        pictures.width, pictures.height = film.size
         pictures.pix_fmt = "yuv420p"
         sounds = [_sound_stream(out, track) for track in film.tracks]
         sources = list(map(_frames, film.tracks, sounds))
@@ -130,8 +132,9 @@ def _encode(film: SoundFilm, path: Path) -> Path:
         for number in range(SECONDS * RATE):
             if number >= late:
                 level = 235 if number in FLASHES else 16
-                planes = np.full((SIZE[1] * 3 // 2, SIZE[0]), 128, np.uint8)
-                planes[: SIZE[1]] = level
+                width, height = film.size
+                planes = np.full((height * 3 // 2, width), 128, np.uint8)
+                planes[:height] = level
                 frame = av().VideoFrame.from_ndarray(planes, format="yuv420p")
                 frame.pts, frame.time_base = number, TICK
                 out.mux(pictures.encode(frame))
@@ -175,6 +178,8 @@ def _sound_stream(out: Any, track: SoundTrack) -> Any:
         stream.format = track.format
     if track.language:
         stream.metadata["language"] = track.language
+    if track.title:
+        stream.metadata["title"] = track.title
     if track.disposition:
         stream.disposition = getattr(av().stream.Disposition, track.disposition)
     return stream

@@ -1,7 +1,8 @@
 """Open video files: only local files of known formats, the stream of the film, named errors."""
 
+import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +50,12 @@ REASONS = {
     "crashed": "",
     "error": "the same command again",
 }
+
+# What a title says of a track with other words than those of the film.
+_COMMENTARY = re.compile(
+    "commenta|comments|commento|kommenta|komentar|comentari|comentári", re.IGNORECASE
+)
+_DESCRIPTION = re.compile("descri|deskri|hörfilm", re.IGNORECASE)
 
 # Reasons that are mistakes of the person who asks, not faults of the file.
 USUAL = ("missing", "folder", "animated", "outside", "too-long", "too-large")
@@ -195,7 +202,15 @@ def _picture_format(path: Path) -> str | None:
 
 
 def _video_stream(container: Any, path: Path) -> Any:
-    """Choose the stream of the film: no cover or thumbnails; the default one, then the largest."""
+    """Choose the pictures of the film; BadVideo if there are none."""
+    stream = _pictures_of(container)
+    if stream is None:
+        raise BadVideo("no video stream", path=path, reason="no-video")
+    return stream
+
+
+def _pictures_of(container: Any) -> Any | None:
+    """Return the default pictures, then the largest; no cover or thumbnails."""
     kinds = av().stream.Disposition
     not_moving = kinds.attached_pic | kinds.timed_thumbnails | kinds.still_image
     streams = [
@@ -203,8 +218,6 @@ def _video_stream(container: Any, path: Path) -> Any:
         for stream in container.streams.video
         if not stream.disposition & not_moving and stream.codec_context is not None
     ]
-    if not streams:
-        raise BadVideo("no video stream", path=path, reason="no-video")
     return max(
         streams,
         key=lambda stream: (
@@ -212,31 +225,110 @@ def _video_stream(container: Any, path: Path) -> Any:
             stream.codec_context.width * stream.codec_context.height,
             -stream.index,
         ),
+        default=None,
     )
+
+
+def streams_of_film(container: Any) -> list[Any]:
+    """Return the streams of a file without those of other programs than its pictures are of."""
+    streams = list(container.streams)
+    pictures = _pictures_of(container)
+    if pictures is None:
+        return streams
+    programs = _programs(container)
+    for program in programs:
+        if pictures.index in program:
+            # What is in no program may be of this one.
+            others = set[int]().union(*programs) - program
+            return [stream for stream in streams if stream.index not in others]
+    return streams
+
+
+def _programs(container: Any) -> list[set[int]]:
+    """Return the numbers of the streams of each program of a transport stream.
+
+    PyAV has them only in the description that FFmpeg logs.
+    """
+    if container.format.name != "mpegts":
+        return []
+    logging = av().logging
+    with _LOG_LOCK:
+        level = logging.get_level()
+        logging.set_level(logging.INFO)
+        try:
+            description = container.dumps_format()
+        finally:
+            logging.set_level(level)
+    programs = []
+    for line in description.partition("\n  No Program\n")[0].splitlines():
+        if line.startswith("  Program "):
+            programs.append(set[int]())
+        stream = re.match(r"  Stream #0:(\d+)", line)
+        if stream and programs:
+            programs[-1].add(int(stream[1]))
+    return programs
 
 
 def clock_zero(container: Any) -> float:
     """Return the time in a file at which the clock of its clips is 0, in seconds."""
-    return (container.start_time or 0) / float(av().time_base)
+    streams = streams_of_film(container)
+    if len(streams) == len(container.streams):
+        return (container.start_time or 0) / float(av().time_base)
+    # Each program of a transport stream has a clock of its own.
+    starts_s = [
+        float(stream.start_time * stream.time_base)
+        for stream in streams
+        if stream.type in ("video", "audio") and stream.start_time is not None
+    ]
+    return min(starts_s, default=0.0)
 
 
 def _sound_stream(container: Any, path: Path) -> Any:
-    """Choose the sound of the film: the default one, then the first; never a commentary."""
-    kinds = av().stream.Disposition
+    """Choose the sound of the film."""
     streams = [
-        stream
-        for stream in container.streams.audio
-        if not stream.disposition & kinds.comment and stream.codec_context is not None
+        stream for stream in streams_of_film(container) if stream.type == "audio"
     ]
-    if not streams:
+    known = [stream for stream in streams if stream.codec_context is not None]
+    stream = track_of_film(known)
+    if stream is None:
         message = "no sound in the file"
-        if container.streams.audio:
+        if streams:
             message = "its only sound is a commentary, or of an unknown codec"
+        elif container.streams.audio:
+            message = "its only sound is that of another program than its pictures"
         raise BadVideo(message, path=path, reason="no-sound")
+    return stream
+
+
+def track_of_film(streams: Sequence[Any]) -> Any | None:
+    """Choose the sound or the words of a film: the default ones, then the first.
+
+    They are never a commentary. Those for people who hear or see less, or with other words than
+    those that are said, are taken if there are no others.
+    """
+    kinds = av().stream.Disposition
+    for_some = kinds.hearing_impaired | kinds.visual_impaired | kinds.descriptions
+    for_some |= kinds.lyrics | kinds.karaoke | kinds.clean_effects | kinds.dependent
+    of_film = [
+        stream
+        for stream in streams
+        if not stream.disposition & kinds.comment and not _says(_COMMENTARY, stream)
+    ]
     return max(
-        streams,
-        key=lambda stream: (bool(stream.disposition & kinds.default), -stream.index),
+        of_film,
+        key=lambda stream: (
+            not stream.disposition & for_some and not _says(_DESCRIPTION, stream),
+            bool(stream.disposition & kinds.default),
+            -stream.index,
+        ),
+        default=None,
     )
+
+
+def _says(what: re.Pattern[str], stream: Any) -> bool:
+    """Return whether the title of a track says something; MP4 has it as a name."""
+    titles = (stream.metadata.get(key, "") for key in ("title", "name", "handler_name"))
+    return any(what.search(title) for title in titles)
 
 
 def demux(container: Any, stream: Any) -> Iterator[Any]:

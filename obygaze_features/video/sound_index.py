@@ -47,7 +47,7 @@ from obygaze_features.video.packets import PacketTable
 from obygaze_features.video.resample import Samples, mixed, resampler
 from obygaze_features.video.source import ERR_DETECT, PacketReader
 
-SCHEMA = "obygaze-sound-index/3"
+SCHEMA = "obygaze-sound-index/4"
 SECTION_S = 10
 # A decoder begins so long before the first sample that is used, and a section has so much more on
 # both sides as a resampler may need.
@@ -56,9 +56,13 @@ MARGIN_S = 0.02
 # The rates for which these margins are enough, and a section is not too large.
 LOWEST_RATE = 1000
 HIGHEST_RATE = 1_000_000
-# Samples are counted; where the clock of the file differs by more than this, counting begins anew.
+# Samples are counted; where the clock of the file differs by more than this in each of so many
+# packets, counting begins anew.
 DRIFT_S = 0.01
 DRIFT_TICKS = 2
+_FAR_PACKETS = 9
+# Where times jitter, counting begins in the middle of the times of so many packets.
+_SETTLED = 49
 # A clock that goes back by more than this is set back; by less, packets overlap.
 SET_BACK_S = 0.1
 # A packet that is damaged may spoil so many after it.
@@ -300,6 +304,8 @@ class _Rows:
             self.n_errors = count_errors()
         if packet is not None and position < _COMPARED:
             self._compare(packet, frames)
+            # What a new decoder reports is no damage of the film.
+            self.n_errors = count_errors()
         for frame in frames:
             self.rate = self.rate or frame.sample_rate
             n_samples = frame.samples
@@ -336,8 +342,9 @@ def _first_samples(
 ) -> Ints:
     """Return the number of the first sample of each packet, counted from the first time.
 
-    The times of packets are rounded, so that samples placed by them would overlap. Counting begins
-    anew where the time of a packet differs from it by too much: there is a gap.
+    The times of packets are rounded, or jitter, so that samples placed by them would overlap.
+    Counting begins anew where the times of packets differ from it by too much, and stay so: there
+    is a gap.
     """
     numbers: Ints = np.cumsum(samples) - samples
     (known,) = np.nonzero((times != NO_PTS) & (samples > 0))
@@ -349,18 +356,43 @@ def _first_samples(
     late = np.rint(by_time, out=by_time).astype(np.int64)
     late -= numbers[known]
     most = max(DRIFT_S, DRIFT_TICKS * tick_s) * rate
+    jitter = float(np.median(np.abs(np.diff(late, prepend=late[0]))))
+    if jitter <= most / 4:
+        # Times are only rounded.
+        jitter = 0.0
+    most = max(most, 2 * jitter)
+    padded = np.pad(late, (0, _FAR_PACKETS - 1), mode="edge")
+    of_next = np.lib.stride_tricks.sliding_window_view(padded, _FAR_PACKETS)
+    least_late = of_next.min(axis=1)
+    most_late = of_next.max(axis=1)
     begin = 0
-    so_late = late[0]
     at = 0
+    so_late = _lateness(late, at, jitter)
     while at < len(late):
-        (far,) = np.nonzero(np.abs(late[at : at + _BLOCK] - so_late) > most)
+        block = slice(at, at + _BLOCK)
+        is_late = least_late[block] - so_late > most
+        is_early = so_late - most_late[block] > most
+        (far,) = np.nonzero(is_late | is_early)
         at += int(far[0]) if len(far) else _BLOCK
         if len(far):
             numbers[begin : known[at]] += so_late
             begin = known[at]
-            so_late = late[at]
+            so_late = _lateness(late, at, jitter)
+            at += 1
     numbers[begin:] += so_late
     return numbers
+
+
+def _lateness(late: Ints, at: int, jitter: float) -> int:
+    """Return how late the samples are from a packet on.
+
+    Its own time tells that, unless times jitter and it is far from the middle of those behind it.
+    """
+    if not jitter:
+        return int(late[at])
+    middle = int(np.median(late[at : at + _SETTLED]))
+    is_near = abs(late[at] - middle) <= jitter / 2
+    return int(late[at]) if is_near else middle
 
 
 def _name_of(container: Any, stream: Any) -> str:

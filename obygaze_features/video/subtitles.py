@@ -14,6 +14,8 @@ from obygaze_features.video.container import (
     errors_at_opening,
     logged_errors,
     open_video,
+    streams_of_film,
+    track_of_film,
 )
 from obygaze_features.video.packets import declared_end
 
@@ -33,9 +35,9 @@ class Embedded(NamedTuple):
 
 
 def read_embedded(path: Path) -> Embedded:
-    """Return the cues of a video: of its default stream of text, else of the first one.
+    """Return the cues of a video, of the stream of text that `track_of_film` chooses.
 
-    It is never a commentary, nor a stream that translates foreign words only.
+    It is never one that translates foreign words only.
     """
     with open_video(path) as video:
         container = video.container
@@ -91,8 +93,9 @@ def length_of(path: Path) -> float:
 
 def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
     """Return the stream to read, and its number and language where there are several."""
-    kinds = av().stream.Disposition
-    known = container.streams.subtitles
+    known = [
+        stream for stream in streams_of_film(container) if stream.type == "subtitle"
+    ]
     # Without a decoder there is no context.
     streams = [stream for stream in known if stream.codec_context is not None]
     of_text = [stream for stream in streams if stream.codec_context.codec.text_sub]
@@ -104,18 +107,13 @@ def _stream_of_text(container: Any, path: Path) -> tuple[Any, str]:
     if not of_text:
         names = ", ".join(sorted({stream.codec_context.name for stream in streams}))
         raise _no_words(f"its subtitles are pictures ({names}), not text", path)
-    of_others = kinds.forced | kinds.comment
-    of_film = [stream for stream in of_text if not stream.disposition & of_others]
-    if not of_film:
+    forced = av().stream.Disposition.forced
+    stream = track_of_film(
+        [stream for stream in of_text if not stream.disposition & forced]
+    )
+    if stream is None:
         problem = "its only subtitles are a commentary, or translate foreign words only"
         raise _no_words(problem, path)
-    stream = max(
-        of_film,
-        key=lambda stream: (
-            bool(stream.disposition & kinds.default),
-            -stream.index,
-        ),
-    )
     if len(of_text) == 1:
         return stream, ""
     language = f" ({stream.language})" if stream.language else ""

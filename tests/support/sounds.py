@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,107 @@ def packet_of(packet: Any, data: bytes) -> Any:
     for name in ("pts", "dts", "time_base", "duration", "is_keyframe"):
         setattr(other, name, getattr(packet, name))
     return other
+
+
+def with_times(
+    source: Path, target: Path, of_sound: Callable[[int, float], float]
+) -> Path:
+    """Copy a film; a function of its number and its time gives each packet of sound its time."""
+    last = 0
+
+    def change(stream: Any, at: int, packet: Any) -> Any:
+        nonlocal last
+        if stream.type == "audio":
+            time_s = of_sound(at, float(packet.pts * packet.time_base))
+            # Writers want times that increase.
+            last = max(round(time_s / packet.time_base), last + 1 if at else 0)
+            packet.pts = packet.dts = last
+        return packet
+
+    return copy(source, target, change=change)
+
+
+def later(source: Path, target: Path, by_s: int) -> Path:
+    """Copy a film whose clock is that much later."""
+
+    def change(_stream: Any, _at: int, packet: Any) -> Any:
+        shift = round(by_s / packet.time_base)
+        packet.pts += shift
+        packet.dts += shift
+        return packet
+
+    return copy(source, target, change=change)
+
+
+def as_programs(sources: list[Path], target: Path) -> Path:
+    """Join transport streams, so that each is one program of the film.
+
+    A packet of 188 bytes names its stream. Each table of a file is moved behind those of the files
+    before it, and one table lists all programs.
+    """
+    packets = []
+    programs = b""
+    for number, source in enumerate(sources):
+        data = source.read_bytes()
+        shift = 0x400 * number
+        tables = set[int]()
+        of_film = []
+        for at in range(0, len(data), 188):
+            packet = bytearray(data[at : at + 188])
+            pid = int.from_bytes(packet[1:3]) & 0x1FFF
+            if pid == 0:
+                # The table of programs: its first entry, behind two numbers of 2 bytes.
+                table = int.from_bytes(packet[15:17]) & 0x1FFF
+                tables.add(table)
+                continue
+            if pid < 0x20:
+                continue
+            if pid in tables:
+                _move_streams(packet, shift, number + 1)
+            packet[1:3] = (int.from_bytes(packet[1:3]) + shift).to_bytes(2)
+            of_film.append(bytes(packet))
+        (table,) = tables
+        programs += (number + 1).to_bytes(2) + (0xE000 + table + shift).to_bytes(2)
+        packets.append(of_film)
+    body = b"\x00\x01\xc1\x00\x00" + programs
+    section = b"\x00" + (0xB000 + len(body) + 4).to_bytes(2) + body
+    header = b"\x47\x40\x00\x10\x00"
+    of_programs = (header + section + _crc32(section)).ljust(188, b"\xff")
+    # All programs begin, and end, at about the same place of the file.
+    places = [
+        (number / len(of_film), of_film[number])
+        for of_film in packets
+        for number in range(len(of_film))
+    ]
+    places.sort(key=lambda place: place[0])
+    target.write_bytes(of_programs + b"".join(packet for _, packet in places))
+    return target
+
+
+def _move_streams(packet: bytearray, shift: int, program: int) -> None:
+    """Change the table of a program: its number and those of its streams."""
+    section = memoryview(packet)[5:]
+    length = int.from_bytes(section[1:3]) & 0xFFF
+    section[3:5] = program.to_bytes(2)
+    section[8:10] = (int.from_bytes(section[8:10]) + shift).to_bytes(2)
+    at = 12 + (int.from_bytes(section[10:12]) & 0xFFF)
+    while at < 3 + length - 4:
+        section[at + 1 : at + 3] = (
+            int.from_bytes(section[at + 1 : at + 3]) + shift
+        ).to_bytes(2)
+        at += 5 + (int.from_bytes(section[at + 3 : at + 5]) & 0xFFF)
+    section[at : at + 4] = _crc32(bytes(section[:at]))
+
+
+def _crc32(data: bytes) -> bytes:
+    """Return the checksum of a table of a transport stream."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte << 24
+        for _ in range(8):
+            crc = crc << 1 ^ (0x04C11DB7 if crc >> 31 else 0)
+            crc &= 0xFFFFFFFF
+    return crc.to_bytes(4)
 
 
 def as_he_aac(source: Path, target: Path, *, is_told: bool) -> Path:

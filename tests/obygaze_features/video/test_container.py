@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import av
+import pytest
 from support.videos import write_video
 
 from obygaze_features.video import container
@@ -37,3 +38,59 @@ def test_logging_is_as_it_was(tmp_path: Path) -> None:
     before = av.logging.get_level()
     probe(path)
     assert av.logging.get_level() == before
+
+
+def track(index: int, flags: str = "", title: str = "") -> Any:
+    disposition = av.stream.Disposition(0)
+    for flag in flags.split():
+        disposition |= av.stream.Disposition[flag]
+    return SimpleNamespace(
+        index=index, disposition=disposition, metadata={"title": title}
+    )
+
+
+FOR_SOME = [
+    *("visual_impaired", "hearing_impaired", "descriptions", "lyrics", "karaoke"),
+    *("clean_effects", "dependent"),
+]
+DESCRIPTIONS = [
+    *("Audio description", "English (Descriptive)", "Audiodeskription", "Hörfilm"),
+    *("Audiodescription", "Audiodescripción", "audiodescrizione", "AUDIODESCRIÇÃO"),
+]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *(track(0, f"default {flag}") for flag in FOR_SOME),
+        *(track(0, "default", title) for title in DESCRIPTIONS),
+    ],
+)
+def test_a_track_for_some_is_taken_where_there_is_no_other(other: Any) -> None:
+    assert container.track_of_film([other, track(1), track(2)]).index == 1
+    assert container.track_of_film([other]).index == 0
+
+
+COMMENTARIES = [
+    *("Commentary by the director", "Regie-Kommentar", "Audiokommentar"),
+    *("Commentaire audio", "COMENTARIOS", "Comentário", "Commento del regista"),
+]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *(track(0, "default", title) for title in COMMENTARIES),
+        track(0, "default comment"),
+    ],
+)
+def test_a_commentary_is_never_taken(other: Any) -> None:
+    assert container.track_of_film([other, track(1), track(2)]).index == 1
+    assert container.track_of_film([other]) is None
+
+
+def test_the_default_track_is_taken_then_the_first() -> None:
+    plain = track(0, title="Comment c'est loin")
+    assert container.track_of_film([plain, track(1), track(2)]) is plain
+    assert container.track_of_film([plain, track(1), track(2, "default")]).index == 2
+    assert container.track_of_film([]) is None

@@ -17,9 +17,12 @@ from support.seeds import amount
 from support.sounds import (
     FILM_OF,
     as_he_aac,
+    as_programs,
+    later,
     only,
     packet_of,
     with_damage,
+    with_times,
     write_film,
 )
 from support.videos import write_video
@@ -597,3 +600,163 @@ def test_packets_are_counted_until_the_clock_is_far(seed: int) -> None:
     expected = placed_one_by_one(times.tolist(), samples.tolist(), 0.001)
     is_heard = samples > 0
     assert np.array_equal(numbers[is_heard], np.array(expected)[is_heard])
+
+
+def correlation(sound: DecodedSound, whole: DecodedSound, late: int) -> float:
+    """Return the correlation of a sound with another one that many samples before."""
+    n_samples = min(len(sound.samples), len(whole.samples)) - abs(late)
+    one = sound.samples[max(late, 0) :][:n_samples]
+    other = whole.samples[max(-late, 0) :][:n_samples]
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+@pytest.mark.parametrize("sd_ms", [3, 6, 12])
+@pytest.mark.parametrize("name", ["mkv-flac-24", "ts-mp2"])
+def test_times_that_jitter_are_no_gaps(name: str, sd_ms: int, tmp_path: Path) -> None:
+    """No packet is lost, so the samples are those of the film, and begin near their time."""
+    film = FILM_OF[name]
+    path = write_film(name, tmp_path)
+    draw = random.Random(sd_ms)
+    jittering = with_times(
+        path,
+        tmp_path / f"jitter{path.suffix}",
+        lambda _, time_s: time_s + draw.gauss(0, sd_ms / 1000),
+    )
+    first, *others = errors_of(film, jittering)
+    assert abs(first) < 0.01 * 48000
+    assert set(others) == {first}
+    sound = decode_sound(jittering, SoundView(48000))
+    assert sound.remarks == ()
+    late = round(48000 * lag_s(sound, decode_sound(path, SoundView(48000))))
+    assert correlation(sound, decode_sound(path, SoundView(48000)), late) > 0.95
+
+
+def test_one_wrong_time_moves_nothing(tmp_path: Path) -> None:
+    path = write_film("mkv-flac-24", tmp_path)
+
+    def wrong(at: int, time_s: float) -> float:
+        return time_s + 0.03 * (at == 100)
+
+    other = with_times(path, tmp_path / "wrong.mkv", wrong)
+    sound = decode_sound(other, VIEW)
+    assert np.array_equal(sound.samples, decode_sound(path, VIEW).samples)
+
+
+@pytest.mark.parametrize("suffix", [".avi", ".asf"])
+@pytest.mark.parametrize(
+    ("codec", "format"),
+    [
+        ("wmav1", "fltp"),
+        ("wmav2", "fltp"),
+        ("adpcm_ima_wav", "s16p"),
+        ("adpcm_ms", "s16"),
+    ],
+)
+def test_what_a_new_decoder_lacks_is_no_damage(
+    codec: str, format: str, suffix: str, tmp_path: Path
+) -> None:
+    """PyAV does not tell the sizes of the blocks of these codecs, so that a new decoder fails."""
+    options = (("b", "128000"),)
+    track = SoundTrack(codec, rate=44100, format=format, options=options)
+    path = write_film(SoundFilm(codec, suffix, [track]), tmp_path)
+    sound = decode_sound(path, SoundView(44100))
+    assert sound.remarks == () and not sound.is_damaged
+    # The first packet of WMA has no samples.
+    assert sound.heard_s > sound.end_s - 0.1
+    assert max(map(abs, click_errors(path, sound.samples, 44100))) <= 0.04 * 44100
+    check_spans(path, tmp_path, 8.5)
+
+
+def test_sound_is_of_the_program_of_the_pictures(tmp_path: Path) -> None:
+    """Two programs of a transport stream; the one of the larger pictures has a clock of its own."""
+    track = SoundTrack("mp2", format="s16")
+    other = replace(track, flashes=(60, 140))
+    small = SoundFilm("small", ".ts", [other], codec="mpeg2video")
+    large = SoundFilm("large", ".ts", [track], codec="mpeg2video", size=(160, 120))
+    first = write_film(small, tmp_path)
+    for by_s in (0, 100):
+        second = later(write_film(large, tmp_path), tmp_path / "later.ts", by_s)
+        alone = decode_sound(second, VIEW)
+        for order in ([first, second], [second, first]):
+            path = as_programs(order, tmp_path / "programs.ts")
+            forget_sound()
+            sound = decode_sound(path, VIEW)
+            number = 1 + order.index(second)
+            assert sound.remarks == (f"sound {number} of 2",)
+            assert np.array_equal(sound.samples, alone.samples)
+            assert sound.end_s == pytest.approx(alone.end_s)
+            clip = decode_clip(path, PictureView(300))
+            assert clip.pictures.shape[1:3] == (120, 160)
+            assert clip.time_s == pytest.approx(
+                decode_clip(second, PictureView(300)).time_s, abs=1e-6
+            )
+    mute = only("video", second, tmp_path / "mute.ts")
+    path = as_programs([first, mute], tmp_path / "mute-programs.ts")
+    assert failure_of(path, None, None) == (
+        "no-sound: its only sound is that of another program than its pictures"
+    )
+
+
+@pytest.mark.parametrize("suffix", [".mkv", ".mp4"])
+@pytest.mark.parametrize(
+    "title",
+    ["Director's commentary", "Audiokommentar", "Commentaire audio", "Comentario"],
+)
+def test_a_commentary_may_be_told_by_its_title_alone(
+    title: str, suffix: str, tmp_path: Path
+) -> None:
+    speaks = SoundTrack("ac3", flashes=(), title=title, disposition="default")
+    both = SoundFilm("both", suffix, [speaks, SoundTrack("ac3")], heard=1)
+    assert not any(errors_of(both, write_film(both, tmp_path)))
+    alone = write_film(SoundFilm("alone", suffix, [speaks]), tmp_path)
+    assert failure_of(alone, 1.0, 2.0).startswith(
+        "no-sound: its only sound is a commentary"
+    )
+
+
+@pytest.mark.parametrize(
+    "track",
+    [
+        SoundTrack("ac3", flashes=(), disposition="visual_impaired"),
+        SoundTrack("ac3", flashes=(), title="Description", disposition="default"),
+    ],
+)
+def test_sound_for_some_is_not_preferred_but_better_than_none(
+    track: SoundTrack, tmp_path: Path
+) -> None:
+    both = SoundFilm("both", ".mkv", [track, SoundTrack("ac3")], heard=1)
+    path = write_film(both, tmp_path)
+    assert not any(errors_of(both, path))
+    assert decode_sound(path, VIEW).remarks == ("sound 2 of 2",)
+    alone = write_film(SoundFilm("alone", ".mkv", [track]), tmp_path)
+    assert decode_sound(alone, VIEW, start_s=1.0, end_s=2.0).heard_s == 1.0
+
+
+@pytest.mark.parametrize("sd_ms", [3, 6, 12])
+@pytest.mark.parametrize("gap_ms", [50, 100, 500])
+def test_times_that_jitter_have_gaps_where_they_stay_late(
+    gap_ms: int, sd_ms: int
+) -> None:
+    random = np.random.default_rng(sd_ms * gap_ms)
+    samples = np.full(20_000, 1024)
+    clock = np.cumsum(samples) - samples
+    gaps = np.arange(2000, 20_000, 2000)
+    for at in gaps:
+        clock[at:] += gap_ms * 48
+    times = np.round(clock / 48 + random.normal(0, sd_ms, 20_000)).astype(np.int64)
+    numbers = sound_index._first_samples(times, samples, 0.001, 0.0, 48000)
+    off_ms = np.abs(numbers - clock) / 48
+    # Where exactly the gap is, times that jitter do not tell.
+    is_near = np.abs(np.arange(20_000)[:, None] - gaps).min(axis=1) < 10
+    assert off_ms[~is_near].max() < 10
+    assert (np.diff(numbers) != 1024).sum() == len(gaps)
+
+
+@pytest.mark.parametrize("slow", [0.0006, -0.0006])
+def test_a_clock_that_is_slow_is_followed_to_ten_milliseconds(slow: float) -> None:
+    samples = np.full(20_000, 1024)
+    clock = (np.cumsum(samples) - samples) * (1 + slow)
+    times = np.round(clock / 48).astype(np.int64)
+    numbers = sound_index._first_samples(times, samples, 0.001, 0.0, 48000)
+    off_ms = np.abs(numbers - clock) / 48
+    assert 9 < off_ms.max() < 11

@@ -154,6 +154,18 @@ def test_what_is_no_speech_of_the_film_is_never_read(kind: str, tmp_path: Path) 
     assert heard(second) == HEARD
 
 
+def test_subtitles_are_chosen_by_their_flags_and_titles(tmp_path: Path) -> None:
+    codecs = ["subrip", "ass", "subrip"]
+    titles = ["Commentary", "", ""]
+    kinds = ["default", "hearing_impaired", ""]
+    path = write_subtitled(tmp_path / "a.mkv", codecs, SAID, kinds=kinds, titles=titles)
+    assert read_embedded(path).stream == "subtitles 3 of 3"
+    alone = write_subtitled(
+        tmp_path / "b.mkv", codecs[:2], SAID, kinds=kinds, titles=titles
+    )
+    assert read_embedded(alone).stream == "subtitles 2 of 2"
+
+
 def test_subtitles_without_a_cue_do_not_say_that_a_film_is_silent(
     tmp_path: Path,
 ) -> None:
