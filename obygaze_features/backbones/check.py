@@ -18,7 +18,6 @@ from obygaze_features.backbones.backbone import (
 from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.backbones.weights import (
-    TENSORS,
     WeightFiles,
     WrongWeights,
     find_weights,
@@ -34,6 +33,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.machine import cache_folder
 from obygaze_features.core.workspace import PathLike
+from obygaze_features.store.recipe import CONFIGURATION, TENSORS
 
 # Largest difference, relative to the largest value, that another batch size may make.
 TOLERANCE = 1e-5
@@ -136,6 +136,12 @@ def _lines_of_card(backbone: TorchModel, files: WeightFiles) -> Iterator[CheckLi
     elif files.files:
         reason = "not in the hub cache, which has the expected sha256"
         yield CheckLine("sha256", SKIPPED, reason)
+    configuration = backbone.hashes.get(CONFIGURATION, "")
+    if files.is_from_hub or configuration in card.weights_sha256:
+        yield CheckLine("configuration", OK, "equal to the published one")
+    elif configuration:
+        reason = f"not known to the card: sha256 {configuration}"
+        yield CheckLine("configuration", SKIPPED, reason)
     depth = ", ".join(f"{key} {value}" for key, value in card.depth.items())
     depth = depth or "the card declares no depth"
     yield CheckLine("card", OK, f"the sizes match; {depth}")
