@@ -30,6 +30,7 @@ ClipMedium = Literal["pictures", "sound", "words"]
 PARTS = 16
 _Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
 _Above0 = Annotated[float, Meta(gt=0, le=1e30)]
+_Zero = Annotated[float, Meta(ge=0, le=0, description="0")]
 _Size = Annotated[int, Meta(ge=1, le=100_000)]
 _Window = Annotated[int, Meta(ge=16, le=100_000, multiple_of=2)]
 
@@ -109,9 +110,9 @@ class WhisperMel(Record, frozen=True):
     feature_size: _Size
     n_fft: _Window
     hop_length: _Size
-    chunk_length: Literal[30]
-    padding_value: Literal[0]
-    dither: Literal[0]
+    chunk_length: Annotated[int, Meta(ge=30, le=30, description="30")]
+    padding_value: _Zero
+    dither: _Zero
 
 
 class ClapMel(Record, frozen=True):
@@ -125,7 +126,7 @@ class ClapMel(Record, frozen=True):
     hop_length: _Size
     frequency_min: Annotated[float, Meta(ge=0, le=24_000)]
     frequency_max: Annotated[float, Meta(ge=1, le=24_000)]
-    max_length_s: Literal[10]
+    max_length_s: Annotated[int, Meta(ge=10, le=10, description="10")]
     padding: Literal["repeatpad"]
     truncation: Literal["rand_trunc"]
 

@@ -18,10 +18,12 @@ from obygaze_features.backbones.backbone import (
 from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.backbones.weights import (
+    CONFIG,
     WeightFiles,
     WrongWeights,
     find_weights,
     is_blob,
+    is_small_blob,
 )
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import (
@@ -137,10 +139,12 @@ def _lines_of_card(backbone: TorchModel, files: WeightFiles) -> Iterator[CheckLi
         reason = "not in the hub cache, which has the expected sha256"
         yield CheckLine("sha256", SKIPPED, reason)
     configuration = backbone.hashes.get(CONFIGURATION, "")
-    if files.is_from_hub or configuration in card.weights_sha256:
-        yield CheckLine("configuration", OK, "equal to the published one")
+    if configuration in card.weights_sha256:
+        yield CheckLine("configuration", OK, "as the card lists it")
+    elif configuration and is_small_blob(files.folder / CONFIG):
+        yield CheckLine("configuration", OK, "equal to the hub's")
     elif configuration:
-        reason = f"not known to the card: sha256 {configuration}"
+        reason = f"not in the hub cache, nor listed by the card: sha256 {configuration}"
         yield CheckLine("configuration", SKIPPED, reason)
     depth = ", ".join(f"{key} {value}" for key, value in card.depth.items())
     depth = depth or "the card declares no depth"
@@ -150,7 +154,7 @@ def _lines_of_card(backbone: TorchModel, files: WeightFiles) -> Iterator[CheckLi
     elif card.checkpoint:
         facts = [files.origin]
         for name, sha256 in backbone.hashes.items():
-            if name != TENSORS:
+            if name not in (TENSORS, CONFIGURATION):
                 facts.append(f"{name} sha256 {sha256}")
         reason = f"not verified to be {card.checkpoint}: {', '.join(facts)}"
         yield CheckLine("checkpoint", SKIPPED, reason)

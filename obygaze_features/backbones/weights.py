@@ -129,7 +129,7 @@ class WeightFiles:
     @property
     def configuration_sha256(self) -> str:
         """The hash of the configuration, without what only names something."""
-        return sha256_bytes(canonical_json(_without_names(self.configuration)))
+        return sha256_bytes(canonical_json(without_names(self.configuration)))
 
     @property
     def tokenizer_sha256(self) -> str:
@@ -142,7 +142,7 @@ class WeightFiles:
                 _refuse_damaged(path, data)
                 if path.suffix == ".json":
                     tree = read_json(data, str(path), error=Corrupt).tree
-                    data = canonical_json(_without_names(tree))
+                    data = canonical_json(without_names(tree))
                 hashes[name] = sha256_bytes(data)
         return sha256_bytes(canonical_json(hashes))
 
@@ -440,6 +440,11 @@ def is_blob(path: Path) -> bool:
     return _SHA256.fullmatch(path.resolve().name) is not None
 
 
+def is_small_blob(path: Path) -> bool:
+    """Return whether a file is one that the hub's cache names by the hash that git gives to it."""
+    return _GIT_SHA1.fullmatch(path.resolve().name) is not None
+
+
 def is_verified(card: Card, files: WeightFiles, hashes: FileHashes) -> bool:
     """Return whether weights are known to be the card's checkpoint, or the card names none.
 
@@ -458,31 +463,25 @@ def _is_listed(card: Card, hashes: FileHashes) -> bool:
     return hashes[TENSORS] in listed or (bool(listed) and of_files <= listed)
 
 
-def _without_names(value: Any) -> Any:
+def without_names(value: Any) -> Any:
     """Return a value of a JSON file without the keys that only name something."""
     if isinstance(value, dict):
         return {
-            key: _without_names(inner)
+            key: without_names(inner)
             for key, inner in value.items()
             if key not in _NAMES
         }
     if isinstance(value, list):
-        return [_without_names(item) for item in value]
+        return [without_names(item) for item in value]
     return value
 
 
 def _refuse_damaged(path: Path, data: bytes) -> None:
-    """Raise an error for a file of the hub's cache, which names it by its hash, with other bytes.
-
-    A small file has the name that git gives to its bytes.
-    """
-    name = path.resolve().name
-    hashed = name
-    if _SHA256.fullmatch(name):
-        hashed = sha256_bytes(data)
-    elif _GIT_SHA1.fullmatch(name):
-        hashed = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
-    if hashed != name:
+    """Raise an error for a file of the hub's cache whose bytes have another hash than its name."""
+    of_git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
+    hashes = (sha256_bytes(data), of_git.hexdigest())
+    is_named_by_hash = is_blob(path) or is_small_blob(path)
+    if is_named_by_hash and path.resolve().name not in hashes:
         raise Corrupt(
             f"the checksum of {path.name} is not the hub's: the file was changed",
             where=str(path),
