@@ -111,6 +111,7 @@ class WhisperMel(Record, frozen=True):
     n_fft: _Window
     hop_length: _Size
     chunk_length: Annotated[int, Meta(ge=30, le=30, description="30")]
+    padding_side: Literal["right"]
     padding_value: _Zero
     dither: _Zero
 

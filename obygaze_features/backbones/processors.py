@@ -45,8 +45,9 @@ def check_pixels_of(card: Card, geometry: Geometry, files: WeightFiles) -> None:
         for preset in (card.input, *others):
             resize = preset.resize_to(geometry, edge)
             differences.append(list(_differences(_of_pixels(preset, resize), settings)))
-        if all(differences):
-            _refuse(card, path, *differences[0][0])
+        of_nearest = min(differences, key=len)
+        if of_nearest:
+            _refuse(card, path, *of_nearest[0])
 
 
 def check_sound_of(card: Card, sound: Sound, files: WeightFiles) -> None:

@@ -66,7 +66,7 @@ PUBLISHED_SOUND = {
 }
 # The spectrograms of preprocessor_config.json on the hub.
 PUBLISHED_MEL: dict[str, dict[str, Any]] = {
-    "whisper-small": {"whisper": WhisperMel(80, 400, 160, 30, 0, 0)},
+    "whisper-small": {"whisper": WhisperMel(80, 400, 160, 30, "right", 0, 0)},
     "clap-htsat-unfused": {
         "clap": ClapMel(64, 1024, 480, 50.0, 14000.0, 10, "repeatpad", "rand_trunc")
     },
