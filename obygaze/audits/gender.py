@@ -16,10 +16,10 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
+from obygaze_features.extraction.text import MASK
 
 # Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
 NOISE = 1e-4
-MASK = "[MASK]"
 SCORE_COLUMNS = ("lm", "sim", "prob")
 ESTIMATE_COLUMNS = ("caption", "lm_man", "sim_man", "lm_woman", "sim_woman", "prob")
 
@@ -240,7 +240,7 @@ def gender_estimate(
     to_man = 100 * man.score / total if total else None
     gender = "man" if man.score >= woman.score else "woman"
     return GenderEstimate(
-        caption=caption.replace(MASK, gender),
+        caption=MASK.sub(gender, caption),
         score=max(man.score, woman.score),
         gender=gender,
         score_man=man.score,

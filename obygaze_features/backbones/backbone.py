@@ -23,6 +23,7 @@ from obygaze_features.backbones.card import (
     require_pictures,
 )
 from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.backbones.processors import check_pixels_of, shortest_edge
 from obygaze_features.backbones.weights import FileHashes, WeightFiles, is_verified
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import sha256_bytes
@@ -319,7 +320,8 @@ class TorchBackbone(PictureBackbone, TorchModel):
         placement: Placement,
     ) -> None:
         geometry = card_of_weights.geometry
-        resize = card.input.resize_to(geometry, files.shortest_edge)
+        check_pixels_of(card, geometry, files)
+        resize = card.input.resize_to(geometry, shortest_edge(files))
         super().__init__(card, card_of_weights, placement, resize)
         self.pixels = Preprocessor(card.input, resize)
         self.run = run

@@ -1,5 +1,6 @@
 """Models that score captions: the probability of a sentence, and how alike two texts are."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from obygaze_features.backbones.pretrained import (
     silenced,
     with_reason,
 )
+from obygaze_features.backbones.weights import tensors_sha256, without_names
 from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import cache_folder, offline
 
@@ -51,6 +54,7 @@ class LanguageModel:
             )
         self.begin = boundary_tokens[0]
         self.end = boundary_tokens[-1]
+        self.label = _label(name, self.model, self.model.config, self.tokenizer)
 
     def prior(self, text: str) -> float:
         """Return the arithmetic mean of the probabilities of all tokens, the end included.
@@ -100,6 +104,8 @@ class SentenceEncoder:
             except Exception as reason:
                 # Every exception here means that the files are wrong or cannot be reached.
                 raise with_reason(error, reason) from reason
+        transformer = self.model[0].auto_model
+        self.label = _label(name, self.model, transformer.config, self.model.tokenizer)
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float64]:
         """Return vectors of length one."""
@@ -117,6 +123,21 @@ class SentenceEncoder:
         row = dict(zip(unique, self.embed(unique), strict=True))
         pairs = zip(texts, others, strict=True)
         return [float(row[text] @ row[other]) for text, other in pairs]
+
+
+def _label(name: str, model: Any, config: Any, tokenizer: Any) -> str:
+    """Return the name of a model, with the start of the hash of what decides its numbers."""
+    settings = json.loads(config.to_json_string())
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    texts = tokenizer.get_vocab() if backend is None else backend.to_str()
+    # Its text names the modules, such as the pooling, with their settings.
+    parts = [
+        tensors_sha256(model.state_dict()),
+        without_names(settings),
+        texts,
+        str(model),
+    ]
+    return f"{Path(name).name}#{sha256_bytes(canonical_json(parts))[:16]}"
 
 
 def _source(name: str) -> tuple[str, bool, NotFound]:

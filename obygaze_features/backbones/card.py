@@ -8,7 +8,7 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Meta, structs
+from msgspec import Meta, structs, to_builtins
 
 from obygaze_features.backbones.geometry import FeatureArray, Geometry
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -30,6 +30,9 @@ ClipMedium = Literal["pictures", "sound", "words"]
 PARTS = 16
 _Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
 _Above0 = Annotated[float, Meta(gt=0, le=1e30)]
+_Zero = Annotated[float, Meta(ge=0, le=0, description="0")]
+_Size = Annotated[int, Meta(ge=1, le=100_000)]
+_Window = Annotated[int, Meta(ge=16, le=100_000, multiple_of=2)]
 
 
 class Preset(Record, frozen=True):
@@ -98,18 +101,62 @@ class Preset(Record, frozen=True):
         }
 
 
+class WhisperMel(Record, frozen=True):
+    """The mel spectrogram of Whisper; the keys are those of the file of its processor.
+
+    What has one value is what obygaze computes.
+    """
+
+    feature_size: _Size
+    n_fft: _Window
+    hop_length: _Size
+    chunk_length: Annotated[int, Meta(ge=30, le=30, description="30")]
+    padding_side: Literal["right"]
+    padding_value: _Zero
+    dither: _Zero
+
+
+class ClapMel(Record, frozen=True):
+    """The mel spectrogram of CLAP; the keys are those of the file of its processor.
+
+    What has one value is what obygaze computes.
+    """
+
+    feature_size: _Size
+    fft_window_size: _Window
+    hop_length: _Size
+    frequency_min: Annotated[float, Meta(ge=0, le=24_000)]
+    frequency_max: Annotated[float, Meta(ge=1, le=24_000)]
+    max_length_s: Annotated[int, Meta(ge=10, le=10, description="10")]
+    padding: Literal["repeatpad"]
+    truncation: Literal["rand_trunc"]
+
+
 class Sound(Record, frozen=True):
     """How the sound of a clip becomes the input of a model: the table `[sound]` of a card.
 
     The model takes `rate` samples a second. A clip of more than `seconds` goes through it in equal
     pieces, with 0 as a whole. `normalise` gives each piece the mean 0 and the variance 1. The model
-    hears the `before` seconds before a clip, too.
+    hears the `before` seconds before a clip, too. `whisper` and `clap` are the spectrograms of
+    these families.
     """
 
     rate: Annotated[int, Meta(ge=1000, le=1_000_000)]
     seconds: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     normalise: bool = False
     before: Annotated[float, Meta(ge=0, le=60)] = 0.0
+    whisper: WhisperMel | None = None
+    clap: ClapMel | None = None
+
+    @property
+    def mel(self) -> WhisperMel | ClapMel | None:
+        """The spectrogram that a model takes; None for one that takes samples."""
+        return self.whisper or self.clap
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain values, for recipes."""
+        settings = to_builtins(self)
+        return {key: settings[key] for key in settings if settings[key] is not None}
 
     def view(self) -> SoundView:
         """Return what a model hears of a clip."""
@@ -129,6 +176,10 @@ class Words(Record, frozen=True):
     tokens: Annotated[int, Meta(ge=8, le=100_000)]
     normalise: bool = False
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as plain values, for recipes."""
+        return structs.asdict(self)
+
 
 @dataclass(frozen=True, repr=False)
 class Family:
@@ -147,6 +198,7 @@ class Family:
         medium: What of a clip its models take.
         rate: How many samples of sound a second its models take; 0 for any.
         most_s: How many seconds of sound they take at once; 0 for any.
+        sound_keys: The keys of the table `[sound]` of a card that change their numbers.
     """
 
     name: str
@@ -160,6 +212,7 @@ class Family:
     medium: ClipMedium = "pictures"
     rate: int = 0
     most_s: float = 0.0
+    sound_keys: tuple[str, ...] = ()
 
     def load(self, card: Card, files: WeightFiles, placement: Placement) -> Backbone:
         """Return the backbone of a card; raise an error unless the weights match the card."""
@@ -309,7 +362,7 @@ class Card:
         inputs: dict[str, Any] = {"presets": presets}
         if self.family.medium != "pictures":
             table = self.words or self.sound
-            inputs = {self.family.medium: structs.asdict(table)} if table else {}
+            inputs = {self.family.medium: table.to_json()} if table else {}
         return {
             "name": self.name,
             "family": self.family.name,

@@ -59,6 +59,10 @@ _KEYS = {
 }
 
 
+# The tables of `[sound]`, without which a model that takes them has no input.
+_SPECTROGRAMS = ("whisper", "clap")
+
+
 class Tokens(Record, frozen=True):
     """The shape of what a model sees and returns; `out` is the width where nothing is said."""
 
@@ -130,6 +134,17 @@ def card_from(document: Document) -> Card:
     if file.sound is not None:
         rate = file.sound.rate
         seconds = file.sound.seconds
+        for key in document.tree["sound"]:
+            if key not in family.sound_keys:
+                message = f"models of {family.name} do nothing with it"
+                document.add(f"sound.{key}", message)
+        for key in _SPECTROGRAMS:
+            if key in family.sound_keys and key not in document.tree["sound"]:
+                document.add(f"sound.{key}", "required key is missing")
+        clap = file.sound.clap
+        if clap and not clap.frequency_min < clap.frequency_max <= rate / 2:
+            message = f"must be above frequency_min and at most {rate / 2:g}"
+            document.add("sound.clap.frequency_max", message)
         if family.rate and rate != family.rate:
             message = f"models of {family.name} take {family.rate}, got {rate}"
             document.add("sound.rate", message)

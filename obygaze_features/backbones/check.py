@@ -18,11 +18,12 @@ from obygaze_features.backbones.backbone import (
 from obygaze_features.backbones.card import Card
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone
 from obygaze_features.backbones.weights import (
-    TENSORS,
+    CONFIG,
     WeightFiles,
     WrongWeights,
     find_weights,
     is_blob,
+    is_small_blob,
 )
 from obygaze_features.core.console import human, table
 from obygaze_features.core.errors import (
@@ -34,6 +35,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.machine import cache_folder
 from obygaze_features.core.workspace import PathLike
+from obygaze_features.store.recipe import CONFIGURATION, TENSORS
 
 # Largest difference, relative to the largest value, that another batch size may make.
 TOLERANCE = 1e-5
@@ -136,6 +138,14 @@ def _lines_of_card(backbone: TorchModel, files: WeightFiles) -> Iterator[CheckLi
     elif files.files:
         reason = "not in the hub cache, which has the expected sha256"
         yield CheckLine("sha256", SKIPPED, reason)
+    configuration = backbone.hashes.get(CONFIGURATION, "")
+    if configuration in card.weights_sha256:
+        yield CheckLine("configuration", OK, "as the card lists it")
+    elif configuration and is_small_blob(files.folder / CONFIG):
+        yield CheckLine("configuration", OK, "equal to the hub's")
+    elif configuration:
+        reason = f"not in the hub cache, nor listed by the card: sha256 {configuration}"
+        yield CheckLine("configuration", SKIPPED, reason)
     depth = ", ".join(f"{key} {value}" for key, value in card.depth.items())
     depth = depth or "the card declares no depth"
     yield CheckLine("card", OK, f"the sizes match; {depth}")
@@ -144,7 +154,7 @@ def _lines_of_card(backbone: TorchModel, files: WeightFiles) -> Iterator[CheckLi
     elif card.checkpoint:
         facts = [files.origin]
         for name, sha256 in backbone.hashes.items():
-            if name != TENSORS:
+            if name not in (TENSORS, CONFIGURATION):
                 facts.append(f"{name} sha256 {sha256}")
         reason = f"not verified to be {card.checkpoint}: {', '.join(facts)}"
         yield CheckLine("checkpoint", SKIPPED, reason)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -12,8 +12,11 @@ from obygaze_features.backbones import descriptors, sound_descriptors
 from obygaze_features.backbones.card import (
     PARTS,
     Card,
+    ClapMel,
     ComputedFamily,
     Family,
+    Sound,
+    WhisperMel,
     reads_words,
 )
 from obygaze_features.backbones.geometry import Depth, Geometry, Order
@@ -254,7 +257,7 @@ def _sound_depth(config: Any) -> tuple[int, int, int]:
 
 
 def _wave_steps(
-    module: Any, samples: Samples, as_input: Callable[[Any], Tensor]
+    module: Any, samples: Samples, sound: Sound, as_input: Callable[[Any], Tensor]
 ) -> Steps:
     """Return the steps of wav2vec 2.0 and its kin: step k stands for sample 320 k + 200."""
     vectors = module(as_input(samples)).last_hidden_state[0]
@@ -272,8 +275,6 @@ def _wave_steps(
 _MEL_SAMPLES = 480_000
 """What the mel spectrogram is made of: 30 s for Whisper, 10 s for CLAP."""
 _LEAST_POWER = 1e-10
-_WHISPER_HOP = 160
-_CLAP_HOP = 480
 
 
 def _log_mel(samples: Samples, bands: Any, hop: int) -> Any:
@@ -299,29 +300,41 @@ def _log_mel(samples: Samples, bands: Any, hop: int) -> Any:
     return np.log10(mel)
 
 
+def _mel_bands(window: int, n_bands: int, low: float, high: float, rate: int) -> Any:
+    """Return the weight of each frequency in each band."""
+    filter_bank = library("audio_utils").mel_filter_bank
+    return filter_bank(
+        window // 2 + 1, n_bands, low, high, rate, norm="slaney", mel_scale="slaney"
+    )
+
+
 def _whisper_steps(
-    module: Any, samples: Samples, as_input: Callable[[Any], Tensor]
+    module: Any, samples: Samples, sound: Sound, as_input: Callable[[Any], Tensor]
 ) -> Steps:
     """Return the steps of Whisper's encoder, which takes 3,000 mel frames: those of 30 s."""
-    bands = library("audio_utils").mel_filter_bank(
-        201, module.config.num_mel_bins, 0.0, 8000.0, 16000, "slaney", "slaney"
-    )
-    mel = _log_mel(samples, bands, _WHISPER_HOP).astype(np.float32)[:, :-1]
+    settings = cast(WhisperMel, sound.whisper)
+    bands = _mel_bands(settings.n_fft, settings.feature_size, 0.0, 8000.0, sound.rate)
+    mel = _log_mel(samples, bands, settings.hop_length).astype(np.float32)[:, :-1]
     mel = (np.maximum(mel, mel.max() - 8.0) + 4.0) / 4.0
     vectors = module(as_input(mel)).last_hidden_state[0]
     # Frame t of the mel spectrogram is centred at its beginning, and a step has two frames.
-    return Steps(vectors, np.arange(len(vectors)) * 2.0 * _WHISPER_HOP)
+    return Steps(vectors, np.arange(len(vectors)) * 2.0 * settings.hop_length)
 
 
 def _clap_steps(
-    module: Any, samples: Samples, as_input: Callable[[Any], Tensor]
+    module: Any, samples: Samples, sound: Sound, as_input: Callable[[Any], Tensor]
 ) -> Steps:
     """Return the steps of CLAP, which takes 10 s: a shorter sound is repeated as often as fits."""
     repeated = np.tile(samples, _MEL_SAMPLES // len(samples))
-    bands = library("audio_utils").mel_filter_bank(
-        513, 64, 0.0, 14000.0, 48000, "slaney", "slaney"
+    settings = cast(ClapMel, sound.clap)
+    bands = _mel_bands(
+        settings.fft_window_size,
+        settings.feature_size,
+        settings.frequency_min,
+        settings.frequency_max,
+        sound.rate,
     )
-    decibels = 10 * _log_mel(repeated, bands, _CLAP_HOP)
+    decibels = 10 * _log_mel(repeated, bands, settings.hop_length)
     mel = decibels.astype(np.float32).T
     seen = module(as_input(mel[None]))
     # [width, bands of frequency, steps]
@@ -331,7 +344,7 @@ def _clap_steps(
     n_columns = config.spec_size * (config.spec_size // config.num_mel_bins)
     columns = (np.arange(len(vectors)) + 0.5) * n_columns / len(vectors) - 0.5
     frames = columns * (len(mel) - 1) / (n_columns - 1)
-    return Steps(vectors, frames * _CLAP_HOP, seen.audio_embeds[0])
+    return Steps(vectors, frames * settings.hop_length, seen.audio_embeds[0])
 
 
 # --- Models of words: sentence encoders, whose vector of a text is the mean over its tokens
@@ -390,7 +403,10 @@ _video_family = partial(
     ignored=_HEADS,
 )
 _SOUND = {"steps-mean": "width", "steps-max": "width", "parts": "step width"}
-_sound_family = partial(SoundFamily, outputs=_SOUND, geometry=_sound_geometry)
+_SOUND_KEYS = ("rate", "seconds", "normalise")
+_sound_family = partial(
+    SoundFamily, outputs=_SOUND, geometry=_sound_geometry, sound_keys=_SOUND_KEYS
+)
 # The convolutions have 64 times as many positions as there are steps.
 _wave_family = partial(
     _sound_family,
@@ -481,6 +497,7 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         keep=lambda model: model.encoder,
         ignored=r"^proj_out\.",
         run=_whisper_steps,
+        sound_keys=(*_SOUND_KEYS, "whisper"),
         rate=16000,
         most_s=30.0,
         steps=1500,
@@ -493,6 +510,7 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         geometry=partial(_sound_geometry, out="projection_dim"),
         ignored=r"position_ids$|^(text_model|text_projection)\.|^logit_scale_[at]$",
         run=_clap_steps,
+        sound_keys=(*_SOUND_KEYS, "clap"),
         rate=48000,
         most_s=10.0,
         steps=512,
@@ -538,6 +556,7 @@ _OTHERS: tuple[Family, ...] = (
         make=sound_descriptors.SoundDescriptors,
         frame_bytes=sound_descriptors.BLOCK_BYTES // PARTS,
         medium="sound",
+        sound_keys=("rate",),
     ),
     ComputedFamily(
         "speech",
@@ -551,6 +570,7 @@ _OTHERS: tuple[Family, ...] = (
         frame_bytes=2_000_000,
         medium="sound",
         rate=16000,
+        sound_keys=("rate", "before"),
     ),
 )
 PRETRAINED = {family.name: family for family in _PRETRAINED}

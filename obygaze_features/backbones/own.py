@@ -12,6 +12,7 @@ from importlib import metadata
 from math import prod
 from numbers import Number
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -31,7 +32,6 @@ from obygaze_features.backbones.card import (
 )
 from obygaze_features.backbones.geometry import FeatureArray, Geometry
 from obygaze_features.backbones.weights import (
-    TENSORS,
     WeightFiles,
     hashes_of_files,
     tensors_sha256,
@@ -56,6 +56,7 @@ from obygaze_features.store.layout import (
     Array,
     check_arrays,
 )
+from obygaze_features.store.recipe import TENSORS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -308,16 +309,27 @@ class ModuleFamily(Family):
         return {TENSORS: sha256_bytes(canonical_json(parts)), **hashes}
 
 
-def _contents(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str, Any]]:
+def _contents(
+    value: Any, name: str, seen: dict[int, Any], owner: str = ""
+) -> Iterator[tuple[str, Any]]:
     """Yield the tensors, arrays and numbers in a module, its parts, its lists and dictionaries.
 
-    A state_dict leaves out attributes, and the buffers that are not saved.
+    A state_dict leaves out attributes, and the buffers that are not saved. An array in an object of
+    another class, the `owner`, is an error: such an object may have what differs in each process,
+    so that its attributes have no hash.
     """
     import torch
 
     is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
     if is_array or isinstance(value, torch.Tensor | Number):
-        yield name, value
+        if not owner:
+            yield name, value
+        elif not isinstance(value, Number):
+            raise FixInput(
+                f"the array {name} of the module is in an object of the class {owner},"
+                " whose attributes no hash has",
+                hint="keep it in an attribute, a list or a dictionary of the module",
+            )
         return
     parts: Mapping[Any, Any] = {}
     if isinstance(value, torch.nn.Module):
@@ -326,6 +338,9 @@ def _contents(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str
         parts = value
     elif isinstance(value, list | tuple):
         parts = dict(enumerate(value))
+    elif not isinstance(value, type | ModuleType):
+        parts = getattr(value, "__dict__", parts)
+        owner = type(value).__name__
     if id(value) in seen:
         return
     # Kept: another object would get the id of one that a mapping has just made.
@@ -336,7 +351,7 @@ def _contents(value: Any, name: str, seen: dict[int, Any]) -> Iterator[tuple[str
         is_of_use = key == "training" or str(key).endswith(_HOOKS)
         if not (isinstance(value, torch.nn.Module) and is_of_use):
             # The words of two keys may be equal, such as those of 1 and "1".
-            yield from _contents(part, f"{name}[{key!r}]", seen)
+            yield from _contents(part, f"{name}[{key!r}]", seen, owner)
 
 
 def _hashes_of_contents(card: str, contents: Mapping[str, Any]) -> dict[str, str]:
@@ -405,7 +420,8 @@ def card_of_code(name: str) -> Card:
     if isinstance(card.family, ModuleFamily):
         card = replace(card, family=replace(card.family, part=part))
     origin = str(part.files[0]) if part.files else part.package
-    return replace(card, origin=origin, code=recorded_code(part))
+    code = {"function": part.attribute, **recorded_code(part)}
+    return replace(card, origin=origin, code=code)
 
 
 def recorded_code(part: Part) -> dict[str, dict[str, str]]:

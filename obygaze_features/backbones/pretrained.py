@@ -18,7 +18,7 @@ from obygaze_features.backbones.backbone import (
 from obygaze_features.backbones.card import Card, Family
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.weights import (
-    FileHashes,
+    CONFIG,
     WeightFiles,
     check_sizes,
     check_tensors,
@@ -27,11 +27,11 @@ from obygaze_features.backbones.weights import (
 from obygaze_features.core.errors import (
     FixInput,
     InstallExtra,
-    NotFound,
     ObygazeError,
     first_line,
 )
 from obygaze_features.core.lazy import need
+from obygaze_features.store.recipe import CONFIGURATION
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -154,19 +154,14 @@ class PretrainedFamily(Family):
 
     def card_of_weights(self, card: Card, files: WeightFiles) -> Card:
         """Return a card with the geometry of its weights; raise an error if the sizes differ."""
-        config = files.json_file("config.json")
-        if config is None:
-            raise NotFound(
-                "there is no config.json beside the weights",
-                where=str(files.folder),
-            )
+        config = files.configuration
         kind = config.get("model_type")
         known = self.model_types or (self.name,)
         if kind not in known:
             expected = " or ".join(known)
             raise FixInput(
                 f"a checkpoint of another family: {card.name} needs {expected}, got {kind!r}",
-                where=str(files.folder / "config.json"),
+                where=str(files.folder / CONFIG),
                 hint="obygaze backbones ls",
             )
         g = self.geometry(_config(self.model(), files), card.geometry)
@@ -193,7 +188,7 @@ def load_strictly(
     placement: Placement,
     ignored: str = "",
     **options: Any,
-) -> tuple[Any, FileHashes]:
+) -> tuple[Any, dict[str, str]]:
     """Return a model and its hashes; all its tensors are from the files, and all those are used.
 
     Tensors whose names match `ignored`, by default all, need not be used.
@@ -202,6 +197,7 @@ def load_strictly(
 
     config = _config(kind, files)
     tensors, hashes = read_weights(card, files)
+    hashes[CONFIGURATION] = files.configuration_sha256
     model, info = from_pretrained(
         kind,
         None,

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import structs
 
 from obygaze_features.backbones.backbone import (
     Backbone,
@@ -25,8 +24,8 @@ from obygaze_features.backbones.backbone import (
 from obygaze_features.backbones.card import PARTS, Card, ClipMedium, Sound
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.pretrained import PretrainedFamily
+from obygaze_features.backbones.processors import check_sound_of
 from obygaze_features.backbones.weights import FileHashes, WeightFiles
-from obygaze_features.core.errors import FixInput
 from obygaze_features.video.resample import Samples
 from obygaze_features.video.sound import SoundView
 
@@ -68,8 +67,9 @@ class Steps(NamedTuple):
     whole: Any = None
 
 
-# The module, the samples of a piece, and a function that puts an array on the device.
-Listen = Callable[[Any, Samples, Callable[[Any], "Tensor"]], Steps]
+# The module, the samples of a piece, the table of its card, and a function that puts an array on
+# the device.
+Listen = Callable[[Any, Samples, Sound, Callable[[Any], "Tensor"]], Steps]
 
 
 class SoundBackbone(Backbone):
@@ -108,7 +108,7 @@ class SoundBackbone(Backbone):
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the settings that change the input of the model, as plain values."""
-        return {**structs.asdict(self.sound), "version": _VERSION}
+        return {**self.sound.to_json(), "version": _VERSION}
 
 
 def _joined(arrays: Sequence[Any]) -> Any:
@@ -180,7 +180,7 @@ class TorchSound(SoundBackbone, TorchModel):
         placement: Placement,
     ) -> None:
         super().__init__(card, card_of_weights, placement)
-        self.sound = _as_processor(self.sound, files)
+        check_sound_of(card, self.sound, files)
         self.listen = listen
         self.set_module(module, files, hashes)
 
@@ -219,26 +219,13 @@ class TorchSound(SoundBackbone, TorchModel):
         if self.sound.normalise:
             centred = samples - samples.mean()
             samples = centred / np.sqrt(samples.var() + _EPSILON)
-        steps = self.listen(self.module, samples, self._input)
+        steps = self.listen(self.module, samples, self.sound, self._input)
         n_within = max(1, int(np.searchsorted(steps.moments, n_samples)))
         return Steps(steps.vectors[:n_within], steps.moments[:n_within], steps.whole)
 
     def _input(self, values: npt.NDArray[np.float32]) -> Tensor:
         """Return one input of the module, as a batch of one."""
         return on_device(values[None], self.placement.device).to(self.dtype)
-
-
-def _as_processor(sound: Sound, files: WeightFiles) -> Sound:
-    """Return how sound becomes the input; the checkpoint's own processor decides what it says."""
-    processor = files.json_file("preprocessor_config.json") or {}
-    rate = processor.get("sampling_rate", sound.rate)
-    if rate != sound.rate:
-        raise FixInput(
-            f"the checkpoint takes {rate} samples a second, the card says {sound.rate}",
-            where=str(files.folder / "preprocessor_config.json"),
-        )
-    is_normalised = processor.get("do_normalize", sound.normalise)
-    return structs.replace(sound, normalise=bool(is_normalised))
 
 
 @dataclass(frozen=True, repr=False)

@@ -26,7 +26,7 @@ from obygaze_features.backbones.pretrained import (
     supported,
 )
 from obygaze_features.backbones.weights import (
-    TENSORS,
+    CONFIG,
     TOKENIZERS,
     FileHashes,
     WeightFiles,
@@ -37,7 +37,7 @@ from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.store.recipe import TEXT, space_id_of
+from obygaze_features.store.recipe import TEXT, TOKENIZER, hash_of_space, space_id_of
 from obygaze_features.store.texts import TextTable
 
 SCHEMA = "obygaze-prompts/1"
@@ -137,7 +137,8 @@ class TextTower:
     """A text model with its tokenizer, both from one checkpoint.
 
     `space_id` names the space of its vectors, which an array of a backbone shares. `hashes` are
-    those of the weights; `verified` says whether they are the weights that the card names.
+    those of the weights, the configuration and the tokenizer; `verified` says whether they are
+    those of the checkpoint that the card names.
     """
 
     card: Card
@@ -318,10 +319,10 @@ def load_text_tower(
     files = find_weights(card, weights, download=True)
     family.card_of_weights(card, files)
     is_of_words = card.words is not None
-    if not is_of_words and "text_config" not in (files.json_file("config.json") or {}):
+    if not is_of_words and "text_config" not in files.configuration:
         raise FixInput(
             "the checkpoint has no text model",
-            where=str(files.folder / "config.json"),
+            where=str(files.folder / CONFIG),
         )
     kind = family.model(family.text.model)
     placement = supported(kind, Placement())
@@ -330,6 +331,8 @@ def load_text_tower(
     model.eval().requires_grad_(False)
     config = getattr(model.config, "text_config", model.config)
     tokenizer = _tokenizer(card, files)
+    space_hash = hash_of_space(hashes)
+    hashes[TOKENIZER] = files.tokenizer_sha256
     if len(tokenizer) > int(config.vocab_size):
         raise FixInput(
             f"the tokenizer has {len(tokenizer)} tokens, the tower {config.vocab_size}:"
@@ -338,7 +341,7 @@ def load_text_tower(
         )
     verified = is_verified(card, files, hashes)
     claim = (card.checkpoint, card.revision) if verified else ("", "")
-    space = space_id_of(*claim, hashes[TENSORS])
+    space = space_id_of(*claim, space_hash)
     max_length = int(config.max_position_embeddings) - family.text.unused_positions
     if card.words is not None:
         max_length = min(max_length, card.words.tokens)

@@ -23,11 +23,12 @@ from obygaze_features.core.errors import (
     ObygazeError,
     first_line,
 )
-from obygaze_features.core.files import sha256_file
+from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_file
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import cache_folder, offline
 from obygaze_features.core.schema_check import read_json
 from obygaze_features.core.workspace import PathLike
+from obygaze_features.store.recipe import CONFIGURATION, TENSORS, TOKENIZER
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from obygaze_features.backbones.card import Card
     from obygaze_features.backbones.geometry import Geometry
 
-TENSORS = "tensors"
 _PREFERRED = ("model.safetensors", "pytorch_model.bin")
 # A text tower has a tokenizer, in one of these.
 TOKENIZERS = (
@@ -45,23 +45,46 @@ TOKENIZERS = (
     "spiece.model",
     "vocab.txt",
 )
-_OTHER_FILES = (
-    "config.json",
+CONFIG = "config.json"
+# Since version 5, transformers writes only the last one, with a processor in each of its parts.
+_PROCESSORS = (
     "preprocessor_config.json",
+    "video_preprocessor_config.json",
+    "processor_config.json",
+)
+_PARTS_OF_PROCESSORS = ("image_processor", "video_processor", "feature_extractor")
+_TOKENIZER_FILES = (
     *TOKENIZERS,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
     "merges.txt",
 )
+# Keys of JSON files that name something, and decide no number.
+_NAMES = frozenset(
+    {
+        "_commit_hash",
+        "_name_or_path",
+        "architectures",
+        "name_or_path",
+        "special_tokens_map_file",
+        "tokenizer_file",
+        "transformers_version",
+    }
+)
+# The end of the name of a list of files.
+_INDEX = ".index.json"
 # pytorch_model.bin.3 of an epoch.
 _FORMS = re.compile(r"\.(safetensors|bin|pt|pth)(\.\d+)?$")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_GIT_SHA1 = re.compile(r"[0-9a-f]{40}")
+_NO_FILES = (TENSORS, CONFIGURATION, TOKENIZER)
 _CONNECT_S = 5.0
 _SHOWN = 5
 
 FileHashes = Mapping[str, str]
-"""The sha256 of each file by its name, and of the tensors, which is the same in every form."""
+"""The sha256 of each file of weights by its name, and of the tensors, which is the same in every
+form; of the configuration and of the tokenizer, where a model has them."""
 
 
 # --- Where they are ---
@@ -89,17 +112,53 @@ class WeightFiles:
         path = self.folder / name
         if not path.is_file():
             return None
-        return read_json(path.read_bytes(), str(path), error=Corrupt).tree
+        data = path.read_bytes()
+        _refuse_damaged(path, data)
+        return read_json(data, str(path), error=Corrupt).tree
 
     @property
-    def shortest_edge(self) -> int | None:
-        """The shortest edge the checkpoint's own processor resizes to, if its file has one."""
+    def configuration(self) -> dict[str, Any]:
+        """The configuration beside the weights."""
+        tree = self.json_file(CONFIG)
+        if tree is None:
+            raise NotFound(
+                f"there is no {CONFIG} beside the weights", where=str(self.folder)
+            )
+        return tree
+
+    @property
+    def configuration_sha256(self) -> str:
+        """The hash of the configuration, without what only names something."""
+        return sha256_bytes(canonical_json(without_names(self.configuration)))
+
+    @property
+    def tokenizer_sha256(self) -> str:
+        """The hash of all files of the tokenizer, without what only names something."""
+        hashes = {}
+        for name in _TOKENIZER_FILES:
+            path = self.folder / name
+            if path.is_file():
+                data = path.read_bytes()
+                _refuse_damaged(path, data)
+                if path.suffix == ".json":
+                    tree = read_json(data, str(path), error=Corrupt).tree
+                    data = canonical_json(without_names(tree))
+                hashes[name] = sha256_bytes(data)
+        return sha256_bytes(canonical_json(hashes))
+
+    @property
+    def processors(self) -> list[tuple[Path, dict[str, Any]]]:
+        """The settings of the checkpoint's own processors, each with its file."""
+        processors: list[tuple[Path, dict[str, Any]]] = []
         if not self.files:
-            return None
-        tree = self.json_file("preprocessor_config.json") or {}
-        size = tree.get("size")
-        edge = size.get("shortest_edge") if isinstance(size, dict) else size
-        return edge if isinstance(edge, int) and not isinstance(edge, bool) else None
+            return processors
+        for name in _PROCESSORS:
+            tree = self.json_file(name) or {}
+            parts = [tree[part] for part in _PARTS_OF_PROCESSORS if part in tree]
+            for settings in parts or [tree]:
+                if isinstance(settings, dict):
+                    processors.append((self.folder / name, settings))
+        return processors
 
 
 NO_WEIGHTS = WeightFiles(Path(), (), "no weights needed")
@@ -206,7 +265,7 @@ def download_files(card: Card) -> None:
         name = _preferred([file.rfilename for file in repository.siblings])
         if not name:
             raise NotFound("the repository holds no weights in a supported form")
-        files = [*_OTHER_FILES, name]
+        files = [CONFIG, *_PROCESSORS, *_TOKENIZER_FILES, name]
         hub.snapshot_download(card.checkpoint, **reference, allow_patterns=files)
     except Exception as error:
         # The hub's library raises many types of error, and each means that there are no weights.
@@ -233,6 +292,13 @@ def _files_in(folder: Path) -> tuple[Path, ...]:
     name = _preferred([path.name for path in files])
     if name:
         return (folder / name,)
+    index = [path.name for path in files if path.name.endswith(_INDEX)]
+    if index:
+        raise FixInput(
+            f"these weights are divided into several files ({index[0]}); one file is needed",
+            where=str(folder),
+            hint="in transformers: model.save_pretrained(FOLDER, max_shard_size='1TB')",
+        )
     checkpoints = [path for path in files if _FORMS.search(path.name)]
     if not checkpoints:
         raise NotFound(
@@ -255,7 +321,7 @@ def _files_in(folder: Path) -> tuple[Path, ...]:
 
 def read_weights(
     card: Card, files: WeightFiles
-) -> tuple[dict[str, Tensor], FileHashes]:
+) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors of a checkpoint and its hashes, which must be the card's and the hub's."""
     tensors = read_tensors(files.files)
     hashes = hashes_of_files(sorted(files.files))
@@ -284,7 +350,7 @@ def hashes_of_files(files: Iterable[Path]) -> dict[str, str]:
     hashes: dict[str, str] = {}
     for path in files:
         name = path.name
-        if name == TENSORS or name in hashes:
+        if name in _NO_FILES or name in hashes:
             name = f"{path.parent.name}/{path.name}"
         if name in hashes:
             raise FixInput(
@@ -374,20 +440,53 @@ def is_blob(path: Path) -> bool:
     return _SHA256.fullmatch(path.resolve().name) is not None
 
 
+def is_small_blob(path: Path) -> bool:
+    """Return whether a file is one that the hub's cache names by the hash that git gives to it."""
+    return _GIT_SHA1.fullmatch(path.resolve().name) is not None
+
+
 def is_verified(card: Card, files: WeightFiles, hashes: FileHashes) -> bool:
     """Return whether weights are known to be the card's checkpoint, or the card names none.
 
     Known are files in the hub's cache of that checkpoint, and files or tensors whose sha256 the
-    card lists.
+    card lists, with that of the configuration and of the tokenizer.
     """
-    return not card.checkpoint or files.is_from_hub or _is_listed(card, hashes)
+    if not card.checkpoint or files.is_from_hub:
+        return True
+    beside = {hashes[name] for name in (CONFIGURATION, TOKENIZER) if name in hashes}
+    return _is_listed(card, hashes) and beside <= set(card.weights_sha256)
 
 
 def _is_listed(card: Card, hashes: FileHashes) -> bool:
     listed = set(card.weights_sha256)
-    of_files = {**hashes}
-    of_tensors = of_files.pop(TENSORS)
-    return of_tensors in listed or (bool(listed) and set(of_files.values()) <= listed)
+    of_files = {hashes[name] for name in hashes if name not in _NO_FILES}
+    return hashes[TENSORS] in listed or (bool(listed) and of_files <= listed)
+
+
+def without_names(value: Any) -> Any:
+    """Return a value of a JSON file without the keys that only name something."""
+    if isinstance(value, dict):
+        return {
+            key: without_names(inner)
+            for key, inner in value.items()
+            if key not in _NAMES
+        }
+    if isinstance(value, list):
+        return [without_names(item) for item in value]
+    return value
+
+
+def _refuse_damaged(path: Path, data: bytes) -> None:
+    """Raise an error for a file of the hub's cache whose bytes have another hash than its name."""
+    of_git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
+    hashes = (sha256_bytes(data), of_git.hexdigest())
+    is_named_by_hash = is_blob(path) or is_small_blob(path)
+    if is_named_by_hash and path.resolve().name not in hashes:
+        raise Corrupt(
+            f"the checksum of {path.name} is not the hub's: the file was changed",
+            where=str(path),
+            hint="remove it from the cache, then: obygaze backbones fetch NAME",
+        )
 
 
 def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:

@@ -255,6 +255,10 @@ class Document:
         origin = get_origin(hint)
         inner = get_args(hint)
         is_table = isinstance(value, Mapping)
+        if is_table and origin in (Union, UnionType):
+            # A table that may be missing.
+            records = [k for k in inner if isinstance(k, type) and _is_record(k)]
+            hint = records[0] if len(records) == 1 else hint
         if is_table and isinstance(hint, type) and _is_record(hint):
             self._compare_keys(value, hint, key_path)
         elif is_table and origin in (dict, Mapping):

@@ -159,20 +159,24 @@ def next_steps(
     """Return what to type next: for clips that were not extracted, or with the whole store."""
     link = f"obygaze manifest link {shlex.quote(plan.manifest)} FOLDER"
     steps = []
-    with_video = {clip.clip_id for clip in plan.clips if clip.video}
+    video_of = {clip.clip_id: clip.video for clip in plan.clips if clip.video}
     failures: dict[str, str] = {}
+    videos_with_features: set[str] = set()
     without_video: set[str] = set()
     for store, state in zip(plan.stores, states, strict=True):
         steps += _store_before(store, state)
         for row, is_computed in zip(store.work.rows, store.work.computed, strict=True):
+            is_failed = row.clip_id in state.failures
+            if not is_failed and (row.is_ok or is_computed):
+                videos_with_features.add(video_of.get(row.clip_id, ""))
             if not is_computed:
                 continue
-            if row.clip_id in state.failures:
+            if is_failed:
                 why = state.failures[row.clip_id]
                 # A silent film may be damaged, too, which can be corrected.
                 if row.clip_id not in failures or not why.startswith(NO_SOUND):
                     failures[row.clip_id] = why
-            elif row.clip_id not in store.kept and row.clip_id not in with_video:
+            elif row.clip_id not in store.kept and row.clip_id not in video_of:
                 without_video.add(row.clip_id)
     n_without_file = sum(why.startswith(NO_FILE) for why in failures.values())
     n_with_wrong_times = sum(why.startswith(WRONG_TIMES) for why in failures.values())
@@ -180,6 +184,12 @@ def next_steps(
     n_early = sum(why.startswith(NO_PICTURES) for why in failures.values())
     n_without = n_silent + n_early
     n_others = len(failures) - n_without_file - n_with_wrong_times - n_without
+    n_together = sum(
+        video_of.get(clip_id) in videos_with_features
+        for clip_id, why in failures.items()
+        if not why.startswith((NO_FILE, NO_SOUND, NO_PICTURES))
+    )
+    name = shlex.quote(plan.stores[0].target.backbone)
     is_of_all = n_with_wrong_times == len(plan.clips)
     of_mapping = f" ({OF_MAPPING})" if is_of_all else ""
     advice = (
@@ -205,6 +215,11 @@ def next_steps(
         (
             n_others,
             "failed: correct their files, then the same command and --retry-failed",
+        ),
+        (
+            n_together,
+            "of these in files of which other clips have features: a file with other bytes needs"
+            f" another store, --store {name}=NAME",
         ),
     )
     steps += [f"{count(n_clips, 'clip')} {what}" for n_clips, what in advice if n_clips]

@@ -17,7 +17,7 @@ from obygaze_features.manifest.model import is_only_watched
 from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.store.identity import identities_of
 from obygaze_features.store.joining import refuse_joined
-from obygaze_features.store.recipe import same_space, space_of_array
+from obygaze_features.store.recipe import TOKENIZER, same_space, space_of_array
 
 if TYPE_CHECKING:
     from obygaze_features.store.reading import Store
@@ -158,6 +158,13 @@ def _vector_of_text(
         raise Mismatch(
             "the text is in another embedding space than the clips:"
             f" {tower.space_id}, not {space}",
+            where=store.location,
+            hint="--weights of the store",
+        )
+    tokenizer = store.recipe.to_json()["weights"].get(TOKENIZER)
+    if tokenizer not in (None, tower.hashes[TOKENIZER]):
+        raise Mismatch(
+            "the tokenizer beside these weights is not that of the store",
             where=store.location,
             hint="--weights of the store",
         )

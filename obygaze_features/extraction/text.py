@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,13 +14,14 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.file_names import file_name
 from obygaze_features.core.files import csv_bytes, refuse_spreadsheet_name, write_new
 from obygaze_features.core.options import Option
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
 
 if TYPE_CHECKING:
     from obygaze_features.backbones.captions import LanguageModel, SentenceEncoder
 
-MASK = "[MASK]"
+MASK = re.compile(r"\[mask\]", re.IGNORECASE)
 MASK_WORDS = ("man", "woman")
 
 
@@ -115,7 +117,8 @@ def score_captions(
 
     Adds the prior of each caption and its similarity to the visual word, which `obygaze audit
     gender-score` needs. TABLE has the columns caption and visual (the word for what is seen).
-    Captions with [MASK] are scored with "man" and with "woman" in its place.
+    Captions with [MASK] are scored with "man" and with "woman" in its place. The columns lm_model
+    and sim_model have the name of each model, and the start of the hash of all that it was.
 
     Args:
         table: A CSV file with the columns caption and visual.
@@ -135,19 +138,28 @@ def score_captions(
     if path.resolve() == Path(table).resolve():
         raise FixUsage("-o must not be the input table")
     refuse_spreadsheet_name(path)
-    captions = read_table(Path(table), required=("caption", "visual"))
-    if not captions.rows:
-        raise FixInput(
-            "the table has no captions (no row after the header)", where=str(table)
-        )
+    violations = Violations(Path(table))
+    columns_of_texts = ("caption", "visual")
+    captions = read_table(
+        Path(table),
+        required=columns_of_texts,
+        violations=violations,
+        content="captions",
+    )
+    for row in captions.rows:
+        for column in columns_of_texts:
+            if not row[column].strip():
+                row.add(column, "the cell is empty, and a similarity needs both texts")
+    violations.raise_if_any("these captions cannot be scored")
     endings = [""]
-    if any(MASK in row["caption"] for row in captions.rows):
+    if any(MASK.search(row["caption"]) for row in captions.rows):
         endings = [f"_{word}" for word in MASK_WORDS]
     new_columns = []
     for ending in endings:
         new_columns += [f"lm{ending}", f"sim{ending}"]
+    models = ["lm_model", "sim_model"]
     columns = captions.filled_columns
-    for column in new_columns:
+    for column in (*new_columns, *models):
         if column in columns:
             raise FixInput(
                 f"the table already has a column {column!r}",
@@ -159,8 +171,10 @@ def score_captions(
     rows = []
     for number, row in enumerate(captions.rows):
         row_scores = [repr(scores[column][number]) for column in new_columns]
-        rows.append([*(row[column] for column in columns), *row_scores])
-    write_new(path, csv_bytes([*columns, *new_columns], rows), force=force)
+        labels = [language_model.label, encoder.label]
+        rows.append([*(row[column] for column in columns), *row_scores, *labels])
+    header = [*columns, *new_columns, *models]
+    write_new(path, csv_bytes(header, rows), force=force)
     words = count(len(rows), "scored caption")
     return WrittenTexts({"captions": len(rows)}, words, path)
 
@@ -176,7 +190,7 @@ def _scores(
     scores: dict[str, list[float]] = {}
     for ending in endings:
         word = ending.lstrip("_")
-        texts = [row["caption"].replace(MASK, word) for row in rows]
+        texts = [MASK.sub(word, row["caption"]) for row in rows]
         priors = {text: lm.prior(text) for text in dict.fromkeys(texts)}
         scores[f"lm{ending}"] = [priors[text] for text in texts]
         scores[f"sim{ending}"] = encoder.similarity(texts, visual)

@@ -29,6 +29,12 @@ WINDOW_KEYS = ("unit", "grid")
 UNVERIFIED = "unverified_checkpoint"
 CLAIM = ("checkpoint", "revision", UNVERIFIED)
 
+# In a recipe's weights, beside the files: the hash of all tensors, of the configuration, and of the
+# files of the tokenizer.
+TENSORS = "tensors"
+CONFIGURATION = "configuration"
+TOKENIZER = "tokenizer"
+
 # The output of a text model. A store of words has it.
 TEXT = "text"
 # How the words of a clip are found where a table has them; otherwise they are in cues.
@@ -318,13 +324,21 @@ def _shortened(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def space_id_of(checkpoint: str, revision: str, tensors_sha256: str) -> str:
-    """Return the name of a space: checkpoint, revision, and the hash of all its tensors."""
-    return f"{checkpoint or 'local'}@{revision or 'main'}#{tensors_sha256}"
+def hash_of_space(weights: Mapping[str, str]) -> str:
+    """Return the hash of what decides the space of a model: its tensors and its configuration."""
+    tensors = weights[TENSORS]
+    if CONFIGURATION not in weights:
+        return tensors
+    return sha256_bytes(canonical_json([tensors, weights[CONFIGURATION]]))
+
+
+def space_id_of(checkpoint: str, revision: str, space_hash: str) -> str:
+    """Return the name of a space: checkpoint, revision, and the hash of the model."""
+    return f"{checkpoint or 'local'}@{revision or 'main'}#{space_hash}"
 
 
 def same_space(first: str, second: str) -> bool:
-    """Return whether two names mean one space: if both end in a hash of tensors, by the hashes."""
+    """Return whether two names mean one space: if both end in a hash, by the hashes."""
     hashes = [name.rpartition("#")[2] for name in (first, second) if "#" in name]
     return hashes[0] == hashes[1] if len(hashes) == 2 else first == second
 
@@ -336,10 +350,10 @@ def space_of_array(recipe: Recipe, array: str) -> str | None:
     """
     whole = recipe.to_json()
     backbone: Mapping[str, Any] = whole.get("backbone", {})
-    tensors = whole.get("weights", {}).get("tensors")
+    weights: Mapping[str, str] = whole.get("weights", {})
     taps = backbone.get("levels")
     family = backbone.get("family")
-    if not isinstance(taps, dict) or not tensors or array not in taps:
+    if not isinstance(taps, dict) or TENSORS not in weights or array not in taps:
         return None
     joint_taps = (TEXT, *JOINT_TAPS.get(str(family), ()))
     joint = [name for name, tap in taps.items() if tap in joint_taps]
@@ -356,5 +370,5 @@ def space_of_array(recipe: Recipe, array: str) -> str | None:
     return space_id_of(
         str(backbone.get("checkpoint", "")),
         str(backbone.get("revision", "")),
-        str(tensors),
+        hash_of_space(weights),
     )

@@ -124,8 +124,9 @@ def processor(family: str) -> Any:
     if family == "whisper":
         return transformers.WhisperFeatureExtractor()
     if family == "clap":
+        # As laion/clap-htsat-unfused has it; the class begins at 0 Hz.
         return transformers.ClapFeatureExtractor(
-            truncation="rand_trunc", padding="repeatpad"
+            truncation="rand_trunc", padding="repeatpad", frequency_min=50
         )
     return transformers.Wav2Vec2FeatureExtractor(do_normalize=family != "wavlm")
 

@@ -37,10 +37,14 @@ def load_model_of(
     backbone = load_backbone(
         _backbone_name(recipe), weights, dtype=dtype, workspace=workspace
     )
-    if backbone.hashes != recipe["weights"]:
-        raise Mismatch(
-            "these weights are not those of the store", hint="--weights PATH"
-        )
+    here = backbone.recipe()
+    for section in ("weights", "preprocessing"):
+        if here[section] != recipe[section]:
+            raise Mismatch(
+                f"this model is not that of the store: it has other {section}",
+                where=store.location,
+                hint="--weights PATH of the model, with the files beside its weights",
+            )
     return of_pictures(backbone, "a map is")
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from obygaze_features.backbones.card import Card, Sound, Words
+from obygaze_features.backbones.card import Card, ClapMel, Sound, WhisperMel, Words
 from obygaze_features.backbones.cards import SHIPPED, find_card, find_cards
 from obygaze_features.backbones.families import FAMILIES, PRETRAINED
 from obygaze_features.backbones.geometry import Depth
@@ -63,6 +64,13 @@ PUBLISHED_SOUND = {
     "whisper-small": (16000, 30, 768, 768),
     "clap-htsat-unfused": (48000, 10, 768, 512),
 }
+# The spectrograms of preprocessor_config.json on the hub.
+PUBLISHED_MEL: dict[str, dict[str, Any]] = {
+    "whisper-small": {"whisper": WhisperMel(80, 400, 160, 30, "right", 0, 0)},
+    "clap-htsat-unfused": {
+        "clap": ClapMel(64, 1024, 480, 50.0, 14000.0, 10, "repeatpad", "rand_trunc")
+    },
+}
 # name: tokens, whether vectors have the length 1, width, layers
 PUBLISHED_WORDS = {
     "minilm": (256, True, 384, 6),
@@ -96,7 +104,8 @@ def test_a_card_of_sound_is_as_published(name: str) -> None:
     assert card.family.medium == "sound"
     # Only WavLM Base+ takes samples as they are, of the models of waves.
     is_normalised = card.family.name in ("wav2vec2", "hubert")
-    assert card.sound == Sound(rate, seconds, is_normalised)
+    mel = PUBLISHED_MEL.get(name, {})
+    assert card.sound == Sound(rate, seconds, is_normalised, **mel)
     shapes = {name: array.shape for name, array in card.arrays.items()}
     assert shapes == {"clip": (vector,), "pooled": (width,), "frames": (16, width)}
     assert card.depth["layers"] == 12
@@ -110,6 +119,22 @@ def test_a_card_of_sound_is_as_published(name: str) -> None:
         ("whisper-small", "seconds = 31", "above 0 and at most 30, got 31"),
         ("whisper-small", "rate = 48000", "models of whisper take 16000, got 48000"),
         ("speech", "rate = 8000", "models of speech take 16000, got 8000"),
+        ("wav2vec2-base", "before = 1", "sound.before: models of wav2vec2 do nothing"),
+        ("whisper-small", "before = 1", "sound.before: models of whisper do nothing"),
+        ("clap-htsat-unfused", "before = 1", "before: models of clap do nothing with"),
+        ("sound-descriptors", "before = 1", "sound-descriptors do nothing with it"),
+        ("sound-descriptors", "seconds = 5", "sound-descriptors do nothing with it"),
+        ("speech", "normalise = true", "models of speech do nothing with it"),
+        (
+            "clap-htsat-unfused",
+            "[sound.clap]\nfrequency_max = 30",
+            "above frequency_min and at most 24000",
+        ),
+        (
+            "clap-htsat-unfused",
+            "[sound.clap]\ntruncation = 'fusion'",
+            "sound.clap.truncation",
+        ),
         ("sound-descriptors", "rate = 500", "a whole number at least 1000"),
         (
             "sound-descriptors",

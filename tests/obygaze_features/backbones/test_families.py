@@ -300,8 +300,9 @@ def test_both_file_forms_have_one_tensor_hash(family: str, backbones: Any) -> No
     safe = backbones(family, "safetensors").recipe()["weights"]
     binary = backbones(family, "bin").recipe()["weights"]
     assert safe["tensors"] == binary["tensors"]
-    assert set(safe) == {"model.safetensors", "tensors"}
-    assert set(binary) == {"pytorch_model.bin", "tensors"}
+    assert safe["configuration"] == binary["configuration"]
+    assert set(safe) == {"model.safetensors", "tensors", "configuration"}
+    assert set(binary) == {"pytorch_model.bin", "tensors", "configuration"}
 
 
 def test_half_precision_stays_near(backbones: Any, folders: Any) -> None:

@@ -201,8 +201,10 @@ def test_weights_in_several_files_are_refused(tmp_path: Path) -> None:
     for number in (1, 2):
         (tmp_path / f"model-0000{number}-of-00002.safetensors").touch()
     (tmp_path / "model.safetensors.index.json").touch()
-    with pytest.raises(FixInput, match="this folder holds several checkpoints"):
+    with pytest.raises(FixInput, match="divided into several files") as caught:
         load_backbone(tiny_card("dinov2"), tmp_path)
+    # One file of them is no checkpoint.
+    assert "--weights" not in caught.value.hint
 
 
 @pytest.mark.parametrize(

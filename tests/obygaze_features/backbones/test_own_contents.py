@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="backbones need the extract extra")
 
 from obygaze_features.backbones import load_backbone  # noqa: E402
+from obygaze_features.core.errors import FixInput  # noqa: E402
 
 CODE = """\
 import json
@@ -65,6 +66,59 @@ HELD = {
         "module.part.factor",
     ),
 }
+
+
+HIDDEN = {
+    "an object": "types.SimpleNamespace(factor=np.array(value))",
+    "an object in an object": (
+        "types.SimpleNamespace(of=types.SimpleNamespace(factor=[torch.tensor(value)]))"
+    ),
+    "an object in a list": "[types.SimpleNamespace(factor=np.array(value))]",
+    "a module in an object": "types.SimpleNamespace(factor=torch.nn.Linear(1, 1))",
+}
+
+
+@pytest.mark.parametrize("held", HIDDEN)
+def test_an_array_in_an_object_is_refused(held: str, tmp_path: Path) -> None:
+    code = CODE.format(held=f"self.box = {HIDDEN[held]}", found="1.0", files="")
+    (tmp_path / "mine.py").write_text(f"import types\n{code}", "utf-8")
+    with pytest.raises(FixInput, match="is in an object of the class SimpleNamespace"):
+        recipe_and_number(tmp_path, 2.0)
+
+
+def test_an_object_without_arrays_is_no_matter(tmp_path: Path) -> None:
+    """Such as a configuration, a logger or a function."""
+    held = "self.box = types.SimpleNamespace(size=3, run=logging.getLogger(), f=run)"
+    code = CODE.format(
+        held=f"{held}; self.factor = value", found="module.factor", files=""
+    )
+    (tmp_path / "mine.py").write_text(f"import logging, types\n{code}", "utf-8")
+    one, number = recipe_and_number(tmp_path, 2.0)
+    assert number == 2.0
+    assert recipe_and_number(tmp_path, 2.0) == (one, 2.0)
+
+
+def test_two_functions_of_a_file_are_two_backbones(tmp_path: Path) -> None:
+    """`mine.py:net` and `mine.py:other` filled one store."""
+    held, found = HELD["a number"]
+    code = CODE.format(held=held, found=found, files="")
+    other = """
+
+def other():
+    def twice(module, pixels):
+        return {"clip": 2 * run(module, pixels)["clip"]}
+
+    options = {"arrays": {"clip": [1]}, "frames": 2, "size": 4, "licence": "MIT"}
+    return module_card("net", Net, twice, **options)
+"""
+    (tmp_path / "mine.py").write_text(code + other, "utf-8")
+    (tmp_path / "value.json").write_text("2.0")
+    recipes = []
+    for name in ("net", "other"):
+        recipes.append(load_backbone(f"{tmp_path / 'mine.py'}:{name}").recipe())
+    codes = [recipe["backbone"]["code"] for recipe in recipes]
+    assert [code["function"] for code in codes] == ["net", "other"]
+    assert recipes[0] != recipes[1]
 
 
 def recipe_and_number(folder: Path, value: float) -> tuple[dict[str, Any], float]:

@@ -28,6 +28,7 @@ from obygaze_features.backbones.families import _log_mel  # noqa: E402
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone  # noqa: E402
 from obygaze_features.backbones.text import load_text_tower  # noqa: E402
 from obygaze_features.core.errors import FixInput  # noqa: E402
+from obygaze_features.store.recipe import hash_of_space  # noqa: E402
 
 torch.set_num_threads(1)
 FAMILIES = sorted(CARD_OF)
@@ -233,7 +234,7 @@ def test_another_rate_than_the_processors_is_refused(
     text = processor_file.read_text()
     processor_file.write_text(text.replace("16000", "8000"))
     try:
-        with pytest.raises(FixInput, match="8000 samples a second"):
+        with pytest.raises(FixInput, match="is 8000, the card tiny-whisper has 16000"):
             load_backbone(card, root / "whisper")
     finally:
         processor_file.write_text(text)
@@ -267,4 +268,4 @@ def test_texts_are_those_of_the_whole_clap(root: Path, backbones: Any) -> None:
     assert tower.max_length == 18
     # The space is that of the sound.
     backbone = backbones("clap")
-    assert tower.space_id.endswith(backbone.hashes["tensors"])
+    assert tower.space_id.endswith(hash_of_space(backbone.hashes))

@@ -171,10 +171,15 @@ def test_what_the_hubs_cache_holds_is_the_checkpoint(tmp_path: Path, hub: Path) 
 
 def test_a_hash_that_the_card_knows_decides(tmp_path: Path) -> None:
     card, folder = tiny_card("clip", NAME), save_tiny("clip", tmp_path / "w")
-    tensors = load_backbone(card, folder).recipe()["weights"]["tensors"]
+    weights = load_backbone(card, folder).recipe()["weights"]
+    tensors = weights["tensors"]
+    configuration = weights["configuration"]
     in_bin = save_tiny("clip", tmp_path / "bin", form="bin")
     for known in (tensors, sha256_file(folder / "model.safetensors")):
         knowing = replace(card, weights_sha256=("0" * 64, known))
+        # Those weights, with a configuration that nobody knows.
+        assert backbone_of(knowing, folder)["unverified_checkpoint"] == NAME
+        knowing = replace(card, weights_sha256=("0" * 64, known, configuration))
         assert knowing.sha256 == card.sha256
         assert backbone_of(knowing, folder)["checkpoint"] == NAME
         with pytest.raises(
@@ -187,10 +192,8 @@ def test_a_hash_that_the_card_knows_decides(tmp_path: Path) -> None:
         assert f"{of_file} (model.safetensors)" in caught.value.details[0]
         assert "(tensors)" in caught.value.details[0]
     # The tensors' hash is the same in each form of file.
-    assert (
-        backbone_of(replace(card, weights_sha256=(tensors,)), in_bin)["checkpoint"]
-        == NAME
-    )
+    knowing = replace(card, weights_sha256=(tensors, configuration))
+    assert backbone_of(knowing, in_bin)["checkpoint"] == NAME
     text = write_tiny_card("clip", tmp_path / "cards", NAME)
     text.write_text(f'weights_sha256 = ["{tensors}"]\n' + text.read_text("utf-8"))
     assert find_card(str(text)).weights_sha256 == (tensors,)

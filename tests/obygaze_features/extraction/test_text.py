@@ -63,6 +63,8 @@ def test_the_command_writes_a_file_and_says_what_is_in_it(tmp_path: Path) -> Non
 class Made:
     """A stand-in whose numbers show what they were made of."""
 
+    label = "made#1"
+
     def prior(self, text: str) -> float:
         return len(text) / 100
 
@@ -105,6 +107,8 @@ def test_captions_are_worded_both_ways_where_there_is_a_mask(tmp_path: Path) -> 
             "sim_man",
             "lm_woman",
             "sim_woman",
+            "lm_model",
+            "sim_model",
         )
     ]
     # "a man, a man" has 12 characters, "a woman, a woman" 16.
@@ -115,7 +119,28 @@ def test_captions_are_worded_both_ways_where_there_is_a_mask(tmp_path: Path) -> 
     )
     assert rows[1]["lm_man"] == rows[1]["lm_woman"] == "0.05"
     rows = fill(tmp_path, "caption,visual,prob\na dog,dog,0.5\n")
-    assert list(rows[0]) == ["caption", "visual", "prob", "lm", "sim"]
+    names = ["caption", "visual", "prob", "lm", "sim", "lm_model", "sim_model"]
+    assert list(rows[0]) == names
+    assert (rows[0]["lm_model"], rows[0]["sim_model"]) == ("made#1", "made#1")
+
+
+def test_a_mask_in_small_letters_is_a_mask(tmp_path: Path) -> None:
+    """Both wordings had the same numbers: those of a caption with the mask itself."""
+    (small,) = fill(tmp_path, "caption,visual\na [mask] on a bed,bed\n")
+    (large,) = fill(tmp_path, "caption,visual\na [MASK] on a bed,bed\n")
+    numbers = ("lm_man", "sim_man", "lm_woman", "sim_woman")
+    assert [small[name] for name in numbers] == [large[name] for name in numbers]
+    # "a man on a bed" has 14 characters.
+    assert (small["lm_man"], small["lm_woman"]) == ("0.14", "0.16")
+
+
+def test_an_empty_cell_is_refused(tmp_path: Path) -> None:
+    """It was compared with a text without words."""
+    with pytest.raises(FixInput, match="2 problems") as caught:
+        fill(tmp_path, "caption,visual\na dog,\na cat,cat\n ,dog\n")
+    first, second = caught.value.details
+    assert "t.csv:2: column 'visual': the cell is empty" in first
+    assert "t.csv:4: column 'caption': the cell is empty" in second
 
 
 def test_columns_without_a_name_do_not_move_the_numbers(tmp_path: Path) -> None:
@@ -125,6 +150,7 @@ def test_columns_without_a_name_do_not_move_the_numbers(tmp_path: Path) -> None:
     assert row == {
         **{"caption": "a dog", "visual": "dog", "prob": "0.5"},
         **{"lm": "0.05", "sim": "3.5"},
+        **{"lm_model": "made#1", "sim_model": "made#1"},
     }
 
 

@@ -1,0 +1,120 @@
+"""The checkpoint's own processor: what its files say of the input, compared with the card.
+
+The card decides. A file beside the weights that says something else is of another checkpoint, or
+the card is wrong: the model was not trained on the input that it would get.
+"""
+
+from collections.abc import Iterator, Mapping
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from obygaze_features.backbones.card import Card, Preset, Sound
+from obygaze_features.backbones.geometry import Geometry
+from obygaze_features.backbones.weights import WeightFiles
+from obygaze_features.core.errors import FixInput
+from obygaze_features.video.resize import Resize
+
+# How Pillow numbers its filters.
+_FILTERS = {"bilinear": 2, "bicubic": 3}
+
+Settings = Mapping[str, Any]
+
+
+def shortest_edge(files: WeightFiles) -> int | None:
+    """Return the shortest edge to which a checkpoint's processor resizes, if its files say one."""
+    for _, settings in files.processors:
+        size = settings.get("size")
+        edge = size.get("shortest_edge") if isinstance(size, dict) else size
+        if isinstance(edge, int) and not isinstance(edge, bool):
+            return edge
+    return None
+
+
+def check_pixels_of(card: Card, geometry: Geometry, files: WeightFiles) -> None:
+    """Raise an error unless one preset of a card makes the pixels of the checkpoint's processor.
+
+    The others may depart from it, as those of a paper do.
+    """
+    edge = shortest_edge(files)
+    others = [preset for preset in card.presets.values() if preset != card.input]
+    for path, settings in files.processors:
+        differences = []
+        for preset in (card.input, *others):
+            resize = preset.resize_to(geometry, edge)
+            differences.append(list(_differences(_of_pixels(preset, resize), settings)))
+        of_nearest = min(differences, key=len)
+        if of_nearest:
+            _refuse(card, path, *of_nearest[0])
+
+
+def check_sound_of(card: Card, sound: Sound, files: WeightFiles) -> None:
+    """Raise an error unless a card makes of a sound what the checkpoint's processor makes of it."""
+    expected: dict[str, Any] = {"sampling_rate": sound.rate}
+    if sound.mel is None:
+        # The processors of mel spectrograms ignore this key.
+        expected["do_normalize"] = sound.normalise
+    else:
+        expected |= structs.asdict(sound.mel)
+    for path, settings in files.processors:
+        for difference in _differences(expected, settings):
+            _refuse(card, path, *difference)
+
+
+def _of_pixels(preset: Preset, resize: Resize) -> dict[str, Any]:
+    """Return how frames become pixels, as the file of a processor says it."""
+    height, width = resize.target or (resize.crop, resize.crop)
+    crop = {"height": height, "width": width}
+    is_offset = preset.rescale == "1/127.5-1"
+    settings = {
+        "image_mean": list(preset.mean),
+        "image_std": list(preset.std),
+        "resample": _FILTERS[preset.filter],
+        "rescale_factor": 1 / 127.5 if is_offset else 1 / 255,
+        "offset": is_offset,
+        "do_normalize": True,
+        "do_rescale": True,
+        "do_resize": True,
+        "do_flip_channel_order": False,
+        "do_pad": False,
+    }
+    if preset.resize == "squash":
+        return {**settings, "size": crop}
+    edge = {"shortest_edge": resize.edge}
+    return {**settings, "size": edge, "do_center_crop": True, "crop_size": crop}
+
+
+def _differences(
+    expected: Settings, settings: Settings
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield each key that a file has with another value, with both values."""
+    for key, value in expected.items():
+        # Without a value, the class of the processor decides; it is not known here.
+        got = settings.get(key)
+        if got is not None and not _is_same(value, got):
+            yield key, value, got
+
+
+def _is_same(value: Any, got: Any) -> bool:
+    """Return whether a value of a file is that of the card; a size may be one number."""
+    if isinstance(value, dict):
+        if not isinstance(got, dict):
+            return set(value.values()) == {got}
+        return value == {key: got[key] for key in got if got[key] is not None}
+    if isinstance(value, list):
+        values = got if isinstance(got, list) else [got] * len(value)
+        return len(values) == len(value) and all(map(_is_same, value, values))
+    if isinstance(value, float) and isinstance(got, int | float):
+        # Files may have the digits of single precision.
+        return isclose(value, got, rel_tol=1e-6)
+    return bool(value == got)
+
+
+def _refuse(card: Card, path: Path, key: str, value: Any, got: Any) -> None:
+    raise FixInput(
+        f"{key} of the checkpoint's processor is {got}, the card {card.label} has {value}",
+        where=str(path),
+        hint=f'a card of your own with this value: like = "{card.name}"',
+    )
