@@ -326,8 +326,6 @@ def _check_parts(document: Document, protocol: Protocol) -> None:
     for key, values in lists.items():
         if len(set(values)) < len(values):
             document.add(key, f"must not list a value twice, got {[*values]!r}")
-    if not protocol.data.array:
-        document.add("data.array", "must list at least one array")
 
 
 def checked_task(values: Mapping[str, Any]) -> Task:
