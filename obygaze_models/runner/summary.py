@@ -243,7 +243,7 @@ def array_text(run: Run) -> str:
     """Return the arrays that were read of stores with several, such as `array clip`; "" of none."""
     stores_of_array: dict[str, list[str]] = {}
     for name, facts in run.about["stores"].items():
-        if len(facts["arrays"]) > 1:
+        if len(facts.get("arrays", ())) > 1:
             stores_of_array.setdefault(facts["array"], []).append(name)
     texts = []
     for array, names in stores_of_array.items():
