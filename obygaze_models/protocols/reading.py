@@ -306,7 +306,7 @@ def _check_parts(document: Document, protocol: Protocol) -> None:
         ("splits.scheme", [protocol.splits.scheme], (NONE,), "scheme"),
         ("grid.baselines", grid.baselines, BASELINES, "baseline"),
         ("report.primary", [report.primary], of_models, "metric"),
-        ("report.metrics", report.metrics, (), "metric of own code"),
+        ("report.metrics", report.metrics, METRICS, "metric"),
     )
     for key, names, known, noun in parts:
         for name in names:

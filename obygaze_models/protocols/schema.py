@@ -165,7 +165,8 @@ class Question:
 class ReportSettings:
     """The metrics, intervals and analyses of the predictions.
 
-    `metrics` are further metrics, of own code; those of obygaze are always computed.
+    `metrics` are further metrics that the page shows, such as those of own code; those of obygaze
+    are always computed.
     `questions` are the differences that the run is made for. A report begins with them; all other
     differences of the run are exploratory.
     `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on
