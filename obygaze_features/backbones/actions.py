@@ -325,8 +325,10 @@ def _settings_of(card: Card) -> dict[str, Any]:
         dims = list(array.dims)
         shape = list(array.shape)
         arrays[name] = {"dims": dims, "shape": shape, "dtype": array.dtype}
+    vectors = [name for name, array in card.arrays.items() if len(array.shape) == 1]
     return {
         **declared,
+        "default_array": next(iter([*vectors, *arrays])),
         "arrays": arrays,
         "sources": sources,
         "class": card.family.class_name,

@@ -83,6 +83,7 @@ class CardFile(Record, frozen=True, kw_only=True):
     licence: str
     tokens: Tokens
     arrays: Mapping[str, str]
+    default_array: str = "clip"
     frames: Count = 0
     size: Count = 0
     preset: Mapping[str, Preset] = {}
@@ -118,6 +119,8 @@ def card_from(document: Document) -> Card:
     for array in _NEEDED_ARRAYS[medium]:
         if array not in file.arrays:
             document.add(f"arrays.{array}", "required key is missing")
+    if "default_array" in document.tree and file.default_array not in file.arrays:
+        document.unknown("default_array", file.default_array, file.arrays, "array")
     for key in _KEYS[medium]:
         if key not in document.tree:
             document.add(key, "required key is missing")
@@ -173,7 +176,8 @@ def card_from(document: Document) -> Card:
         title=file.title,
         licence=file.licence,
         geometry=Geometry(n_frames, file.size, **tokens),
-        sources=file.arrays,
+        # A store has its arrays in this order, and its first vector is its default array.
+        sources={file.default_array: file.arrays[file.default_array], **file.arrays},
         presets=presets,
         sound=file.sound,
         words=file.words,

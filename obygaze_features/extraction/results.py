@@ -24,7 +24,7 @@ from obygaze_features.extraction.stored import (
 )
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.own_labels import first_command
-from obygaze_features.store.layout import VECTORS
+from obygaze_features.store.layout import has_vector
 from obygaze_features.store.placing import before_of
 
 # --- While it computes ---
@@ -237,7 +237,7 @@ def _next_command(plan: ExtractionPlan, manifest: Manifest) -> str:
         name = store.target.store or store.path.name
         names.append(name)
         # Kept frames, and arrays of frames alone, have no vector a clip.
-        if any(array.name in VECTORS for array in store.arrays):
+        if has_vector(store.arrays):
             names_with_vectors.append(name)
     if not names_with_vectors:
         return f"obygaze store info {shlex.quote(names[0])}"

@@ -42,6 +42,7 @@ Condition = Callable[[Values], bool | None]
 MAX_LENGTH = 2000
 MAX_DEPTH = 40
 NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
+ZEROS_BEFORE = re.compile(r"^(-?)0+(?=\d)")
 NAME = re.compile(rf"""\w+|{NUMBER.pattern}|"[^"]*"|'[^']*'""")
 CONCEPTS = ("concept", "concepts")  # two names of one column
 IDS = ("clip_id", "movie_id")
@@ -146,17 +147,19 @@ def is_labelled(column: str, values_of: Values) -> bool:
 
 
 def plain_value(word: str, column: str) -> str:
-    """Return a word as it is compared: 4.0 is 4, accents are in their letters, blanks are single.
+    """Return a word as it is compared: 04 and 4.0 are 4, accents are in their letters.
 
+    Blanks are single.
     Excel has line breaks in a cell, and French has a blank of its own before `?`. An id stays.
     """
     if column in IDS:
         return word
     plain = " ".join(composed(word).split())
-    is_number = NUMBER.fullmatch(plain) is not None
-    if is_number and "." in plain and "e" not in plain.lower():
-        return plain.rstrip("0").rstrip(".")
-    return plain
+    if NUMBER.fullmatch(plain) is None or "e" in plain.lower():
+        return plain
+    if "." in plain:
+        plain = plain.rstrip("0").rstrip(".")
+    return ZEROS_BEFORE.sub(r"\1", plain)
 
 
 def without_spelling(word: str) -> str:

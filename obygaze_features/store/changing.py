@@ -67,7 +67,6 @@ from obygaze_features.store.joining import (
 from obygaze_features.store.layout import (
     N_WORDS,
     TIMES_OF_WINDOWS,
-    VECTORS,
     Array,
     with_companions,
 )
@@ -976,7 +975,7 @@ class _NamedPart(NamedTuple):
         refuse_joined(
             store.recipe, store.location, "the stores of all parts, in one join"
         )
-        array = store.array(array_name or _only_vector(store))
+        array = store.array(array_name or store.default_array)
         is_vector = array.name in store.feature_arrays and len(array.shape) == 1
         if not is_vector or array.dtype not in DTYPES_OF_PARTS:
             shape = " x ".join(map(str, array.shape)) or "one number"
@@ -987,20 +986,6 @@ class _NamedPart(NamedTuple):
                 hint="STORE:ARRAY for another array of the store",
             )
         return cls(store, part_of(store.recipe, array))
-
-
-def _only_vector(store: Store) -> str:
-    """Return the array of vectors that experiments would take, or the only array of features."""
-    for name in VECTORS:
-        if name in store.feature_arrays:
-            return name
-    if len(store.feature_arrays) != 1:
-        raise FixUsage(
-            f"expected the name of an array, one of {', '.join(store.feature_arrays)}",
-            where=store.location,
-            hint="STORE:ARRAY",
-        )
-    return store.feature_arrays[0]
 
 
 class JoinedRows(_NewRows):

@@ -68,6 +68,7 @@ def facts_of_store(store: Store) -> dict[str, Any]:
         "counts": record.rows.by_status,
         "arrays": arrays,
         "feature_arrays": list(store.feature_arrays),
+        "default_array": store.default_array,
         "makers": msgspec.to_builtins(record.makers),
         "replaces": msgspec.to_builtins(record.replaces),
         "origins": msgspec.to_builtins(record.origins),
@@ -98,7 +99,12 @@ def describe(
         f" {store.record.manifest.text} ({', '.join(parts)})",
         *recipe_sentences(store.recipe),
     ]
-    last_lines = [
+    last_lines = []
+    if len(store.feature_arrays) > 1:
+        last_lines.append(
+            f"default array: {store.default_array}, which is read where no other is named"
+        )
+    last_lines += [
         f"size: {human(facts['n_bytes'])}, without store.json and README.md",
         *_maker_lines(store, unit),
         *_lines_of_origins(store, title_of_seal),

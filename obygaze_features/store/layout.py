@@ -58,8 +58,6 @@ RUN_ROWS = 256
 ZARR_COLUMNS = ("clip_id", "movie_id", "status")
 # Which frames are real, and not the padding of a short clip.
 MASK = "mask"
-# Experiments take the first of these that a store has, unless the protocol names others.
-VECTORS = ("pooled", "clip")
 # In a store of words, how many are said in each clip: clips without words all have one vector.
 N_WORDS = "n_words"
 # Pictures of films. A store with this array is private.
@@ -178,6 +176,31 @@ class Array(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def zarr_json(self) -> str:
         """The name of the document that describes this array to readers of Zarr."""
         return f"{ZARR}/{self.name}/zarr.json"
+
+
+def arrays_of_features(arrays: Sequence[Array]) -> list[Array]:
+    """Return the arrays that hold features or pictures, and not times or masks of others."""
+    features = []
+    for array in arrays:
+        is_pictures = (array.name, array.dtype) == (PICTURES, "uint8")
+        if is_pictures or (array.is_float and array.name not in TIMES):
+            features.append(array)
+    return features
+
+
+def default_array(arrays: Sequence[Array]) -> str:
+    """Return the array that is read where none is named: the first with one vector a clip.
+
+    A store of frames alone has its first array of features, one of neither has "".
+    """
+    features = arrays_of_features(arrays)
+    vectors = [array for array in features if len(array.shape) == 1]
+    return next((array.name for array in [*vectors, *features]), "")
+
+
+def has_vector(arrays: Sequence[Array]) -> bool:
+    """Return whether some array has one vector a clip, which experiments read."""
+    return any(len(array.shape) == 1 for array in arrays_of_features(arrays))
 
 
 def belongs_to(companion: Array, array: Array) -> bool:

@@ -86,7 +86,9 @@ from obygaze_features.store.layout import (
     STORE_JSON,
     TIMES,
     Array,
+    arrays_of_features,
     belongs_to,
+    default_array,
     most_table_bytes,
     power_of_two,
     with_companions,
@@ -543,12 +545,12 @@ class Store:
     @property
     def feature_arrays(self) -> tuple[str, ...]:
         """The arrays that hold features or pictures, and not times or masks that go with them."""
-        names = []
-        for array in self.record.arrays:
-            is_pictures = (array.name, array.dtype) == (PICTURES, "uint8")
-            if is_pictures or (array.is_float and array.name not in TIMES):
-                names.append(array.name)
-        return tuple(names)
+        return tuple(array.name for array in arrays_of_features(self.record.arrays))
+
+    @property
+    def default_array(self) -> str:
+        """The array that is read where none is named: see `layout.default_array`."""
+        return default_array(self.record.arrays)
 
     def array(self, name: str) -> Array:
         """Return how an array is stored; an error for an unknown name."""

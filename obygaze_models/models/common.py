@@ -16,6 +16,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 CLIPS_A_BLOCK = 128
+# libsvm holds products of rows, and perceptrons their sums, as float32, which ends at 3e38.
+LARGEST_VALUE = 1e15
 NOT_FINITE = "failed: holds NaN or infinity as float32"  # why a clip has no features
 
 
@@ -57,6 +59,17 @@ def total_variance(X: Floats) -> float:
     """
     variance = float(((X - X.mean(axis=0)) ** 2).sum(axis=1).mean())
     return variance if variance > 0 else 1.0
+
+
+def check_values(X: NDArray[Any]) -> None:
+    """Raise an error for features so large that their products are not finite."""
+    largest = float(np.abs(X).max(initial=0.0))
+    if largest > LARGEST_VALUE:
+        raise FixInput(
+            f"the features have values up to {largest:.0e}, and this model needs values up to"
+            f" {LARGEST_VALUE:.0e}",
+            hint="--set data.scale=standard",
+        )
 
 
 def column_scales(X: Floats) -> Floats:

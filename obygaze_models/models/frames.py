@@ -127,11 +127,7 @@ class FrameProbe(Classifier):
                 filled = block.copy()
                 filled[padding] = 0
             rows = filled.reshape(-1, block.shape[-1])
-            if rows.dtype == np.float16 or not self._is_plain(rows):
-                from sklearn.utils.validation import validate_data
-
-                either = [np.float32, np.float64]
-                rows = validate_data(self, rows, reset=False, dtype=either)
+            rows = self._check(rows)
             sizes = block.shape[1:3] if block.ndim == 4 else (block.shape[1], 1)
             checked = rows.reshape(len(block), *sizes, -1)
             yield checked if padding is None else with_padding(checked, ~padding)

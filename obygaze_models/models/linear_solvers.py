@@ -15,6 +15,7 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
+    check_values,
     one_thread,
     total_variance,
 )
@@ -31,6 +32,9 @@ MAX_FITS = 4
 MAX_STEPS = 50  # for each row, of a repeated fit; those that end at all take a few
 FEW_ROWS = 100
 FAR_APART = 1.5  # more than the 1 from which on no fit is repeated, whatever is rounded
+# Of features, times the tolerance. On 112 clips that no plane separates, libsvm takes seconds below
+# it and minutes above; features of networks have a hundredth of it.
+MOST_VARIANCE = 1e5
 MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 
 
@@ -43,6 +47,21 @@ def machines_on(X: NDArray[Any], solver: str = "") -> "Machines":
     """
     is_primal = (solver or solver_of(len(X))) == PRIMAL
     return PrimalRows(X) if is_primal else Gram(X)
+
+
+def check_scale(variance: float, C: float) -> None:
+    """Raise an error for features on which a machine of a fixed tolerance may have no end.
+
+    libsvm takes the more steps, the larger the variance times the tolerance is. A tolerance above 1
+    is the choice of a user, and no reason to refuse features that others fit.
+    """
+    if variance * min(C, 1.0) > MOST_VARIANCE:
+        raise FixInput(
+            f"the features have a total variance of {variance:.1g}, on which a support vector"
+            f" machine of tolerance {C:g} may have no end: expected at most"
+            f" {MOST_VARIANCE / min(C, 1.0):.1g}",
+            hint="--set data.scale=standard",
+        )
 
 
 def most_bytes() -> int:
@@ -59,6 +78,8 @@ class Gram:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
+        check_values(self.X)
+        self.variance = total_variance(self.X)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
         self._last_means: tuple[bytes, tuple[Floats, float, float] | None] = (b"", None)
 
@@ -96,6 +117,7 @@ class Gram:
         tolerance that rounding does not allow is never reached: after `MAX_STEPS` the plane before
         it is returned.
         """
+        check_scale(self.variance, C)
         weights = np.ones(len(rows)) if weight is None else weight
         means = self._means_of(rows, positive, weights) if exact else None
         if means is not None and C * (means[1] - means[2]) <= 2:
@@ -172,6 +194,8 @@ class PrimalRows:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
+        check_values(self.X)
+        self.variance = total_variance(self.X)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
         self._last_plane: tuple[bytes, Floats | None] = (b"", None)
 
@@ -192,6 +216,7 @@ class PrimalRows:
         The parameters are those of `Gram.svm`; every plane is exact. The plane of another C begins
         with the last one on the same rows.
         """
+        check_scale(self.variance, C)
         weights = np.ones(len(rows)) if weight is None else weight
         key = rows.tobytes()
         if self._last[0] != key:

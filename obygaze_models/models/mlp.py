@@ -17,6 +17,7 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
+    check_values,
     draw_seed,
     one_thread,
 )
@@ -148,6 +149,7 @@ def _check_jobs(X: NDArray[Any], jobs: Sequence[PerceptronJob]) -> None:
     for number, job in enumerate(jobs):
         _check_job(job, f"job {number}", len(X))
         used[job.train] = used[job.validation] = True
+    check_values(X[used])
     broken = np.flatnonzero(used & ~np.isfinite(X).all(axis=1))
     if len(broken):
         raise FixTraining(

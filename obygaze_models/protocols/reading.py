@@ -306,7 +306,7 @@ def _check_parts(document: Document, protocol: Protocol) -> None:
         ("splits.scheme", [protocol.splits.scheme], (NONE,), "scheme"),
         ("grid.baselines", grid.baselines, BASELINES, "baseline"),
         ("report.primary", [report.primary], of_models, "metric"),
-        ("report.metrics", report.metrics, (), "metric of own code"),
+        ("report.metrics", report.metrics, METRICS, "metric"),
     )
     for key, names, known, noun in parts:
         for name in names:
@@ -326,8 +326,6 @@ def _check_parts(document: Document, protocol: Protocol) -> None:
     for key, values in lists.items():
         if len(set(values)) < len(values):
             document.add(key, f"must not list a value twice, got {[*values]!r}")
-    if not protocol.data.array:
-        document.add("data.array", "must list at least one array")
 
 
 def checked_task(values: Mapping[str, Any]) -> Task:

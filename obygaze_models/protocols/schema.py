@@ -37,6 +37,7 @@ LARGEST_SEED = 2**31 - 1
 class Data:
     """The clips, by a view and an expression, and the arrays of a store, the preferred one first.
 
+    Without `array`, each store is read by its default array, which the card of its backbone names.
     `segments` names the manifest of segments whose vectors come from the windows of a store: those
     of the `rule`, reduced to one. `scale`
     "standard" takes mean and standard deviation of the training clips of each fold. `erase` names
@@ -48,7 +49,7 @@ class Data:
     rule: WindowRule = "touch"
     reduce: Reducer = "max"
     view: Literal["auto", "raw", "visual", "as_published"] = "auto"
-    array: tuple[Name, ...] = ("pooled", "clip")
+    array: tuple[Name, ...] = ()
     where: str = ""
     scale: Literal["none", "unit", "standard"] = "none"
     erase: tuple[str, ...] = ()
@@ -164,7 +165,8 @@ class Question:
 class ReportSettings:
     """The metrics, intervals and analyses of the predictions.
 
-    `metrics` are further metrics, of own code; those of obygaze are always computed.
+    `metrics` are further metrics that the page shows, such as those of own code; those of obygaze
+    are always computed.
     `questions` are the differences that the run is made for. A report begins with them; all other
     differences of the run are exploratory.
     `contrast` names two training tasks, such as HN_S and EN_S: each model of both is compared on

@@ -203,7 +203,8 @@ def _data(run: ReportRun) -> str:
     parts.append(f"{text} with {where}" if where else text)
     for name, facts in run.about["stores"].items():
         made_by = " + ".join(facts.get("parts", [facts["backbone"]]))
-        parts.append(f"features {name}: {made_by}")
+        array = f", array {facts['array']}" if len(facts.get("arrays", ())) > 1 else ""
+        parts.append(f"features {name}: {made_by}{array}")
     return " · ".join(parts)
 
 

@@ -75,8 +75,7 @@ def dataset(
         view: The view of the annotations, "raw", "visual" or "as_published". The default is that
             of protocols: "visual" where clips have visual concepts and the features are not those
             of sound or words, else "raw".
-        array: The array of the store. The default is "pooled" where the store has it, else "clip",
-            else its only array.
+        array: The array of the store, if it is not its default array.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -85,7 +84,7 @@ def dataset(
         ((46, 8), [0, 1])
     """
     clips = read_manifest(manifest, workspace=workspace)
-    arrays = (array,) if array else Data().array
+    arrays = (array,) if array else ()
     opened = open_store(store, workspace=workspace)
     data = Data(view=view or "auto", array=arrays)
     data = with_view(data, clips, {"features": opened})

@@ -182,6 +182,7 @@ def read_store(
         "location": store.location,
         "backbone": store.recipe.title,
         "array": array,
+        "arrays": list(store.feature_arrays),
         "dtype": store.array(array).dtype,
         "width": int(X.shape[-1]),
         "fingerprint": store.fingerprint,
@@ -246,21 +247,19 @@ def is_backbone(backbone: str, pattern: str) -> bool:
 
 
 def choose_array(store: Store, wanted: Sequence[str]) -> str:
-    """Return the first wanted array that the store has, or its only array if none is named."""
-    for array in wanted:
+    """Return the first wanted array that the store has; its default array if none is named."""
+    names = wanted or (store.default_array,)
+    for array in names:
         if array in store.feature_arrays:
             return array
-    is_named = tuple(wanted) != Data().array
-    if len(store.feature_arrays) == 1 and not is_named:
-        return store.feature_arrays[0]
     hint = f"obygaze store info {shlex.quote(store.location)}"
     if store.feature_arrays:
-        names = ", ".join(store.feature_arrays)
         # The wanted arrays stay, for other stores of the same run.
         listed = json.dumps([*wanted, store.feature_arrays[0]], ensure_ascii=False)
-        hint = f"--set {shlex.quote(f'data.array={listed}')} (it has {names})"
+        known = ", ".join(store.feature_arrays)
+        hint = f"--set {shlex.quote(f'data.array={listed}')} (it has {known})"
     raise NotFound(
-        f"this store has no array {' or '.join(wanted)}",
+        f"this store has no array {' or '.join(filter(None, names)) or 'of features'}",
         where=store.location,
         hint=hint,
     )

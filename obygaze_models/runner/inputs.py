@@ -118,13 +118,12 @@ class Inputs:
 
     def usable(self, features: Features | None) -> BoolArray:
         """Return whether each clip has features and, for the splits of a scheme, a video."""
-        present = np.ones(len(self.table), dtype=np.bool_)
         if features is not None:
-            present = features.present
+            return features.present
         has_video = self.table.has_video
         if self.protocol.splits.follow_scheme and has_video.any():
-            return present & has_video
-        return present
+            return has_video
+        return np.ones(len(self.table), dtype=np.bool_)
 
 
 def used_parts(protocol: Protocol) -> dict[str, dict[str, str]]:
@@ -163,6 +162,9 @@ def gather(
     _check_erased(protocol, table)
     # Of clips that are not in the store, it is said before anything of their labels.
     features = read_stores(stores, table, protocol, of_frames=_reads_frames(protocol))
+    if protocol.splits.follow_scheme and table.has_video.any():
+        # The paper leaves out clips without a video before anything else.
+        features = [of_store.only(table.has_video) for of_store in features]
     labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     without_label = empty_labels(protocol.tasks, labels, table)
     if without_label:

@@ -239,6 +239,19 @@ def size_text(run: Run, cell: CellRows | None = None) -> str:
     return f"{clips.replace('clip', counted_as(run))} of {films}"
 
 
+def array_text(run: Run) -> str:
+    """Return the arrays that were read of stores with several, such as `array clip`; "" of none."""
+    stores_of_array: dict[str, list[str]] = {}
+    for name, facts in run.about["stores"].items():
+        if len(facts.get("arrays", ())) > 1:
+            stores_of_array.setdefault(facts["array"], []).append(name)
+    texts = []
+    for array, names in stores_of_array.items():
+        of_stores = f" of {listed(names)}" if len(run.about["stores"]) > 1 else ""
+        texts.append(f"array {array}{of_stores}")
+    return ", ".join(texts)
+
+
 def view_text(run: Run) -> str:
     """Return the view of a run for a text, such as `visual view`; "" where views are the same."""
     return view_words(run.about["manifest"]["view"]) if has_levels(run) else ""

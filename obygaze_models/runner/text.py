@@ -15,6 +15,7 @@ from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.summary import (
     CellRows,
     answer,
+    array_text,
     asked_cell,
     best_guess,
     cannot_guess,
@@ -73,7 +74,9 @@ def _clips(run: Run) -> str:
     place = ", ".join(filter(None, (manifest["name"], view_text(run))))
     line = f"{size_text(run)} ({place})"
     where = run.protocol["data"]["where"]
-    return f"{line} with {where}" if where else line
+    if where:
+        line += f" with {where}"
+    return ", ".join(filter(None, (line, array_text(run))))
 
 
 # ---- the table ----

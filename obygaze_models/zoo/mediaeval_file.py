@@ -6,6 +6,7 @@ negative, above .15 positive, and the bounds themselves are neutral.
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,13 @@ def write_mediaeval(
         force: Replace files that exist.
     """
     names = [official_name(clip) for clip in clip_ids]
+    repeated = [name for name, n_rows in Counter(names).items() if n_rows > 1]
+    if repeated:
+        raise FixInput(
+            f"the scores have {repeated[0]!r} under two ids, with .mp4 and without"
+            f" ({len(repeated)} such clips), and a run has each clip once",
+            hint="leave out one row of each",
+        )
     if model is None:
         _check_run(path, names)
         lines = []

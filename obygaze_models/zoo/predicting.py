@@ -542,6 +542,7 @@ def _predicted(
     n_by_id = 0
     if model.clips is not None:
         trained_on, n_by_id = _training_rows(model.clips, ids, asked)
+    _refuse_other_capitals(model, ids, asked)
     basis = _basis(model, ids, asked, trained_on, in_sample=in_sample)
     refused = {} if in_sample else _refused(model, ids, basis)
     kept = [clip for clip in ids if clip not in refused]
@@ -655,6 +656,32 @@ def _training_rows(
         rows[clip_id] = row
         n_by_id += comparison.is_by_id and not asked.is_of_training
     return rows, n_by_id
+
+
+def _refuse_other_capitals(
+    model: SavedModel, ids: Sequence[str], asked: _AskedClips
+) -> None:
+    """Raise an error for a clip or a film that differs by capitals alone from one of the training.
+
+    Nothing says whether it is the same, and so whether the model has seen it.
+    """
+    trained_clips = model.clips.clip_ids if model.clips else ()
+    films = [asked.film_of[clip] for clip in ids]
+    for noun, names, trained in (
+        ("film", films, model.info.training.films),
+        ("clip", ids, trained_clips),
+    ):
+        known = set(trained)
+        spelling = {name.casefold(): name for name in trained}
+        for name in names:
+            other = spelling.get(name.casefold(), name)
+            if name not in known and other != name:
+                raise FixInput(
+                    f"the {noun} {name!r} differs by capitals alone from {other!r}, which the"
+                    " model was trained on",
+                    where=asked.where,
+                    hint="one spelling of its id, in the manifest of these clips: --manifest",
+                )
 
 
 def _basis(

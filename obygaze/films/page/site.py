@@ -463,12 +463,7 @@ class Site:
         """
         if self.store is None or joined_parts(self.store.recipe):
             return [], np.empty((0, 0))
-        arrays: Sequence[str] = self.store.feature_arrays
-        array = arrays[0]
-        if "pooled" in arrays:
-            array = "pooled"
-        elif "clip" in arrays:
-            array = "clip"
+        array = self.store.default_array
         if not self.store.array(array).is_float:
             # Pictures that were kept are no features, for a search neither.
             return [], np.empty((0, 0))

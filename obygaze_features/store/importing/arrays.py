@@ -15,7 +15,6 @@ from obygaze_features.store.layout import (
     DTYPES,
     MASK,
     TIMES,
-    VECTORS,
     Array,
     belongs_to,
     with_companions,
@@ -66,9 +65,10 @@ def stored_arrays_of(
         stored = _stored_array(reader, clips, name, pooling, is_stored=is_stored)
         arrays.append(stored)
     if is_alone:
-        arrays = _with_usual_name(arrays, {*VECTORS, *named})
+        arrays = _with_usual_name(arrays, named)
     elif pool != "none":
-        arrays += _pooled_too(reader, arrays, pooling_of(pool))
+        # Before the others, it is what experiments read.
+        arrays = [*_pooled_too(reader, arrays, pooling_of(pool)), *arrays]
     arrays = [_with_mask(stored, arrays, reader) for stored in arrays]
     companions = set(reader.companions)
     if is_alone:
@@ -89,7 +89,7 @@ def _with_usual_name(
 ) -> list[StoredArray]:
     """Return arrays of which the only one that several vectors become is called 'pooled'.
 
-    Experiments look for it. A name that they look for, too, or that somebody gave, is kept.
+    A name that somebody gave is kept.
     """
     several = [one for one in arrays if one.pooling and len(one.file_shape.sizes) > 1]
     names = {stored.name for stored in arrays}

@@ -27,7 +27,7 @@ from obygaze_features.store.importing.formats import open_features
 from obygaze_features.store.importing.reader import Reader, with_rows_of_clips
 from obygaze_features.store.importing.rows import ImportedRows
 from obygaze_features.store.joining import JOINED
-from obygaze_features.store.layout import VECTORS, Array
+from obygaze_features.store.layout import Array, has_vector
 from obygaze_features.store.making import new_store, write_store
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.recipe import ORIGIN, STATED, Recipe
@@ -246,8 +246,7 @@ def _next_command(
     store: str, arrays: Sequence[Array], manifest: model.Manifest | None
 ) -> str:
     """Return the command that comes next: an experiment where arrays and labels allow one."""
-    has_vectors = any(array.name in VECTORS for array in arrays)
-    if manifest is None or not has_vectors:
+    if manifest is None or not has_vector(arrays):
         return f"obygaze store info {shlex.quote(store)}"
     return first_command(manifest, manifest.name, [store])
 
