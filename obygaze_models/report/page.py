@@ -27,6 +27,7 @@ from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.summary import (
     answer,
     counted_as,
+    films_with_value,
     first_question,
     further_answers,
     has_levels,
@@ -244,6 +245,10 @@ def _scale(run: ReportRun) -> Iterator[str]:
             f"The interval says how the value depends on the {count(cell.n_films, run.unit)} that "
             f"were drawn; other kinds of {run.units} can differ more."
         )
+        behind = cell.n_films_behind(run.ranking)
+        known = films_with_value([behind], [cell.n_films], run.unit)
+        if known:
+            yield f"{known}."
     sentence = sentence_of_concepts(run)
     if sentence:
         yield sentence

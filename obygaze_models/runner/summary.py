@@ -14,9 +14,17 @@ from dataclasses import dataclass, field
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
-from obygaze_features.core.console import MISSING, count, few, listed, signed
+from obygaze_features.core.console import (
+    MISSING,
+    count,
+    few,
+    listed,
+    plural,
+    signed,
+)
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
+from obygaze_models.evaluation.bootstrap import FEW_GROUPS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import (
     AP,
@@ -149,6 +157,10 @@ class CellRows:
     def n_films(self) -> int:
         """The films of the tested clips."""
         return self.of_metric[PREVALENCE.name]["films"]
+
+    def n_films_behind(self, metric: str) -> int:
+        """Return how many films are behind a value: of AP and AUC, those that give it one."""
+        return int(self.facts["films_with_value"].get(metric, self.n_films))
 
     @property
     def tested(self) -> str:
@@ -799,6 +811,30 @@ def value_text(cell: CellRows, metric: str) -> str:
         low, high = cell.ends(metric)
         value += f" [{short(low)}, {short(high)}]"
     return value
+
+
+def films_with_value(
+    n_behind: Sequence[int], n_tested: Sequence[int], unit: str
+) -> str:
+    """Return `3 of 12 films have a value` where films are few or others were tested too, else "".
+
+    Args:
+        n_behind: How many films are behind each of some values (`groups_behind`).
+        n_tested: How many films each of them tested.
+        unit: What a film is called.
+    """
+    if min(n_behind) >= FEW_GROUPS and list(n_behind) == list(n_tested):
+        return ""
+    verb = "has" if max(n_tested) == 1 else "have"
+    n_of = f"{number_range(n_behind)} of {number_range(n_tested)}"
+    return f"{n_of} {plural(unit)} {verb} a value"
+
+
+def number_range(numbers: Sequence[int]) -> int | str:
+    """Return a number; where stores lack other clips, the least and the largest."""
+    least = min(numbers)
+    most = max(numbers)
+    return most if least == most else f"{least} to {most}"
 
 
 def film_values(cell: CellRows, metric: str) -> dict[str, float]:
