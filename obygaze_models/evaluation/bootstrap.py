@@ -214,8 +214,7 @@ def groups_behind(
         folds: The positions of the clips of each fold; None where a value is of all together.
     """
     labels = np.asarray(y, dtype=np.bool_)
-    names = np.asarray(groups)
-    _, codes = as_codes(names, names.size)
+    _, codes = as_codes(groups, len(labels))
     ranking = RANKING_METRICS[name]
     if folds is None:
         folds = [np.arange(len(labels))]
