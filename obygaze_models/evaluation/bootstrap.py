@@ -81,11 +81,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric with its interval over films."""
+    """A metric with its interval over films, and how many films are behind it."""
 
     metric: str
     value: float
     by_film: Interval
+    n_films: int
 
 
 def estimate(
@@ -112,6 +113,10 @@ def estimate(
     def statistics(weights: FloatArray) -> dict[str, FloatArray]:
         return replicate(predictions, weights, [*names, PREVALENCE.name])
 
+    n_groups = len(np.unique(np.asarray(groups)))
+    counts = dict.fromkeys(names, GroupCount(n_groups, n_groups))
+    for name in RANKING_METRICS:
+        counts[name] = groups_behind(name, predictions.y, groups)
     drawn = resample(
         statistics,
         groups,
@@ -119,9 +124,7 @@ def estimate(
         seed=(seed, 0),
         within_unit=True,
         inflation=reuse_inflation(n_folds),
-        counts={
-            name: groups_behind(name, predictions.y, groups) for name in RANKING_METRICS
-        },
+        counts=counts,
     )
     point = statistics(np.ones((1, len(predictions))))
     estimates = {}
@@ -132,7 +135,7 @@ def estimate(
             labels = labels_of_clips(predictions.y, predictions.clips)
             n_clips = RANKING_METRICS[name].n_behind(labels)
             interval = not_narrower_than_clips(interval, value, n_clips)
-        estimates[name] = Estimate(name, value, interval)
+        estimates[name] = Estimate(name, value, interval, counts[name].number)
     return estimates
 
 

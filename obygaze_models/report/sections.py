@@ -53,6 +53,7 @@ from obygaze_models.runner.summary import (
     counted_as,
     differences_for,
     films_above,
+    films_with_value,
     on_same_clips,
     questions_of_models,
     short,
@@ -654,6 +655,15 @@ def section_of_concepts(run: ReportRun) -> Section:
         "of two concepts differ in spread, their weights are not on one scale. A dash instead of "
         f"AP: without some {run.unit}, too few clips have the concept or lack it."
     )
+    n_behind = []
+    n_tested = []
+    for row in rows:
+        if row["films_with_value"] is not None:
+            n_behind.append(row["films_with_value"])
+            n_tested.append(row["films"])
+    if n_behind:
+        known = films_with_value(n_behind, n_tested, run.unit)
+        note += f" Of AP, {known}." if known else ""
     table = ResultTable(
         "concepts", "Concept vectors", headers, table_rows, note, folded=True
     )
