@@ -346,11 +346,10 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         add_p_of_all([item for _, item in tested], ())
         for side, item in tested:
             side.difference_p = item.row.get("p_all", math.nan)
-        if tested:
-            n_behind = [item.n_films for _, item in tested]
-            n_tested = [item.row["films"] for _, item in tested]
-            known = films_with_value(n_behind, n_tested, _unit_of(runs))
-            warnings += [f"In {metric_name(chosen)}, {known}."] if known else []
+        counts = [(item.n_films, item.row["films"]) for _, item in tested]
+        known = films_with_value(counts, _unit_of(runs))
+        if known:
+            warnings.append(f"In {metric_name(chosen)}, {known}.")
         if within_films:
             warnings.append(_held_out(names, runs, chosen))
         warnings += _warnings(names, opened, cells, chosen, within_films=within_films)

@@ -245,8 +245,7 @@ def _scale(run: ReportRun) -> Iterator[str]:
             f"The interval says how the value depends on the {count(cell.n_films, run.unit)} that "
             f"were drawn; other kinds of {run.units} can differ more."
         )
-        behind = cell.n_films_behind(run.ranking)
-        known = films_with_value([behind], [cell.n_films], run.unit)
+        known = films_with_value([cell.film_counts(run.ranking)], run.unit)
         if known:
             yield f"{known}."
     sentence = sentence_of_concepts(run)

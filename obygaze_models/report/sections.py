@@ -655,15 +655,13 @@ def section_of_concepts(run: ReportRun) -> Section:
         "of two concepts differ in spread, their weights are not on one scale. A dash instead of "
         f"AP: without some {run.unit}, too few clips have the concept or lack it."
     )
-    n_behind = []
-    n_tested = []
+    counts = []
     for row in rows:
         if row["films_with_value"] is not None:
-            n_behind.append(row["films_with_value"])
-            n_tested.append(row["films"])
-    if n_behind:
-        known = films_with_value(n_behind, n_tested, run.unit)
-        note += f" Of AP, {known}." if known else ""
+            counts.append((row["films_with_value"], row["films"]))
+    known = films_with_value(counts, run.unit)
+    if known:
+        note += f" Of AP, {known}."
     table = ResultTable(
         "concepts", "Concept vectors", headers, table_rows, note, folded=True
     )

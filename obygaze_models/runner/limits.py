@@ -38,6 +38,7 @@ from obygaze_models.runner.summary import (
     films_with_value,
     joined_stores,
     lacks_films,
+    number_range,
     short,
     verdict,
 )
@@ -194,17 +195,16 @@ def chance(run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]) -> s
 
 def few_films(run: Run, models: Sequence[CellRows]) -> str:
     """Warn of values of so few films that these may be alike or differ by chance."""
-    n_behind = {}
-    for cell in models:
-        least = min(map(cell.n_films_behind, RANKING_METRICS))
-        if least < FEW_GROUPS:
-            n_behind[cell.name] = least
-    if not n_behind:
+    counts = [min(map(cell.film_counts, RANKING_METRICS)) for cell in models]
+    of_few = [films for films in counts if films[0] < FEW_GROUPS]
+    if not of_few:
         return ""
-    n_tested = [cell.n_films for cell in models if cell.name in n_behind]
-    known = films_with_value([*n_behind.values()], n_tested, run.unit)
+    known = films_with_value(of_few, run.unit)
+    if not known:
+        n_tested = number_range([tested for _, tested in of_few])
+        known = f"tested {run.units} are few ({n_tested})"
     return (
-        f"In {len(n_behind)} of {len(models)} cells {known}; these may be alike or differ by"
+        f"In {len(of_few)} of {len(models)} cells {known}; these may be alike or differ by"
         f" chance, and say little about other {run.units}."
     )
 
@@ -231,7 +231,7 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
         return f"clips of one {run.unit} may be on both sides of a split"
     if cell.n_films < 2:
         return f"all test clips of {cell.tasks} are of one {run.unit}"
-    n_films = cell.n_films_behind(AP.name)
+    n_films, _ = cell.film_counts(AP.name)
     if n_films < LEAST_GROUPS:
         n_in_all = run.about["manifest"]["positive_films"][cell.test]
         which = f"tested {run.unit}"

@@ -24,7 +24,6 @@ from obygaze_features.core.console import (
 )
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
-from obygaze_models.evaluation.bootstrap import FEW_GROUPS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import (
     AP,
@@ -158,9 +157,10 @@ class CellRows:
         """The films of the tested clips."""
         return self.of_metric[PREVALENCE.name]["films"]
 
-    def n_films_behind(self, metric: str) -> int:
-        """Return how many films are behind a value: of AP and AUC, those that give it one."""
-        return int(self.facts["films_with_value"].get(metric, self.n_films))
+    def film_counts(self, metric: str) -> tuple[int, int]:
+        """Return how many films are behind a value, and how many were tested."""
+        behind = self.facts["films_with_value"].get(metric, self.n_films)
+        return behind, self.n_films
 
     @property
     def tested(self) -> str:
@@ -813,21 +813,18 @@ def value_text(cell: CellRows, metric: str) -> str:
     return value
 
 
-def films_with_value(
-    n_behind: Sequence[int], n_tested: Sequence[int], unit: str
-) -> str:
-    """Return `3 of 12 films have a value` where films are few or others were tested too, else "".
+def films_with_value(counts: Sequence[tuple[int, int]], unit: str) -> str:
+    """Return `3 of 12 films have a value`, or "" if all films that were tested have one.
 
     Args:
-        n_behind: How many films are behind each of some values (`groups_behind`).
-        n_tested: How many films each of them tested.
+        counts: Of each value, the films behind it and those that were tested.
         unit: What a film is called.
     """
-    if min(n_behind) >= FEW_GROUPS and list(n_behind) == list(n_tested):
+    if all(behind == tested for behind, tested in counts):
         return ""
-    verb = "has" if max(n_tested) == 1 else "have"
-    n_of = f"{number_range(n_behind)} of {number_range(n_tested)}"
-    return f"{n_of} {plural(unit)} {verb} a value"
+    behind, tested = (number_range(numbers) for numbers in zip(*counts, strict=True))
+    verb = "has" if behind == 1 else "have"
+    return f"{behind} of {tested} {plural(unit)} {verb} a value"
 
 
 def number_range(numbers: Sequence[int]) -> int | str:

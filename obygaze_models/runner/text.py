@@ -177,10 +177,9 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
     if not with_interval:
         return f"{how}."
     # Tasks may have other films, and other films with positive clips.
-    n_films = [cell.n_films for cell in with_interval]
-    n_behind = [cell.n_films_behind(primary) for cell in with_interval]
-    films = f"{number_range(n_films)} {run.units}"
-    known = films_with_value(n_behind, n_films, run.unit)
+    films = f"{number_range([cell.n_films for cell in with_interval])} {run.units}"
+    counts = [cell.film_counts(primary) for cell in with_interval]
+    known = films_with_value(counts, run.unit)
     if known:
         films = f"{run.units}: {known}"
     return f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}."

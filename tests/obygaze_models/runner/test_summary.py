@@ -272,8 +272,8 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
         " better than chance: ridge (EN_S)."
     )
     assert found["few films"] == (
-        "In 1 of 1 cells 5 of 5 films have a value; these may be alike or differ by chance, and"
-        " say little about other films."
+        "In 1 of 1 cells tested films are few (5); these may be alike or differ by chance, and say"
+        " little about other films."
     )
 
 
@@ -296,14 +296,14 @@ def test_intervals_over_different_numbers_of_films_are_not_over_the_least(
     fits = [fit("ridge"), fit("ridge", store="t")]
     run = run_of(tmp_path, fits, [*rows("ridge", GOOD, n_films=3), *other])
     text = about_of(run)["few films"]
-    assert text.startswith("In 2 of 2 cells 3 to 5 of 3 to 5 films have a value;")
+    assert text.startswith("In 2 of 2 cells tested films are few (3 to 5);")
 
 
 def test_few_films_are_said_without_an_interval_too(tmp_path: Path) -> None:
     values = {"ap": 0.6, "auc": 0.7, "prevalence": 0.4}
     made = rows("ridge", values, [0.5, 0.7], n_films=2)
     text = about_of(run_of(tmp_path, [fit("ridge")], made))["few films"]
-    assert text.startswith("In 1 of 1 cells 2 of 2 films have a value;")
+    assert text.startswith("In 1 of 1 cells tested films are few (2);")
 
 
 def test_a_model_that_ranks_the_wrong_way_is_below_one_half(tmp_path: Path) -> None:
@@ -597,7 +597,7 @@ def test_brackets_are_over_the_films_of_each_number(tmp_path: Path) -> None:
         of_store = rows("ridge", GOOD, [0.7] * n_films, n_films=n_films)
         results += [{**row, "store": store} for row in of_store]
     said = _about_values_of(tmp_path / "both", fits, results)
-    assert said.endswith("intervals over films: 4 to 8 of 4 to 8 films have a value.")
+    assert said.endswith("in brackets: 95 % intervals over 4 to 8 films.")
     of_one = [row for row in results if row["store"] == "s"]
     said = _about_values_of(tmp_path / "one", fits[:1], of_one)
     assert said.endswith("in brackets: 95 % intervals over 8 films.")
