@@ -230,12 +230,13 @@ def _n_of_rarer_class(y: BoolArray) -> int:
 
 
 def _groups_of_positives(sizes: FloatArray, n_positive: FloatArray) -> GroupCount:
-    return GroupCount(np.count_nonzero(n_positive), effective_number(n_positive))
+    number = int(np.count_nonzero(n_positive))
+    return GroupCount(number, effective_number(n_positive))
 
 
 def _groups_of_both_classes(sizes: FloatArray, n_positive: FloatArray) -> GroupCount:
-    n_with_positive = np.count_nonzero(n_positive)
-    n_with_negative = np.count_nonzero(sizes > n_positive)
+    n_with_positive = int(np.count_nonzero(n_positive))
+    n_with_negative = int(np.count_nonzero(sizes > n_positive))
     number = min(n_with_positive, n_with_negative)
     share = number / len(sizes)
     effective = share * (len(sizes) * effective_number(sizes)) ** 0.5
