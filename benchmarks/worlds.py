@@ -129,6 +129,7 @@ def clips_of(world: World, rng: np.random.Generator) -> list[Clip]:
         is_sure = _uniform(size, world, rng) < sure_shares[number]
         if world.n_valued is not None:
             is_sure &= number < world.n_valued
+            # A film may have another share until it has clips of both levels.
             while number < world.n_valued and (is_sure.all() or not is_sure.any()):
                 is_sure = _uniform(size, world, rng) < rng.choice(sure_shares)
         levels = np.where(is_hard, "HN", np.where(is_sure, "S", "EN")).tolist()
