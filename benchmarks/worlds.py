@@ -77,6 +77,8 @@ class World:
         positives: The mean share of S among EN and S; None: the real one.
         look: How far films differ in their features.
         runs_on: Levels and features of a clip are like those of the clip before.
+        n_clips: The clips of each film, all EN or S; None: as the real films have them.
+        n_valued: The films that have clips of both levels, and the others only EN; None: any.
     """
 
     table: str = "raw"
@@ -84,6 +86,8 @@ class World:
     positives: float | None = None
     look: float = 0.3
     runs_on: bool = False
+    n_clips: int | None = None
+    n_valued: int | None = None
 
 
 WORLDS: Mapping[str, World] = {
@@ -97,6 +101,10 @@ WORLDS: Mapping[str, World] = {
     "6-films": World(n_films=6),
     "20-films": World(n_films=20),
     "30-films": World(n_films=30),
+    "3-of-12-films": World(n_clips=14, n_valued=3),
+    "4-of-12-films": World(n_clips=14, n_valued=4),
+    "6-of-12-films": World(n_clips=14, n_valued=6),
+    "8-of-12-films": World(n_clips=14, n_valued=8),
 }
 
 
@@ -110,6 +118,8 @@ def clips_of(world: World, rng: np.random.Generator) -> list[Clip]:
     n_easy, n_hard, n_sure = real.T
     sure_shares = _shares(n_sure / (n_easy + n_sure), world, world.positives, rng)
     hard_shares = _shares(n_hard / real.sum(axis=1), world, None, rng)
+    if world.n_clips is not None:
+        hard_shares[:] = 0
     clips = []
     sizes = _sizes(real.sum(axis=1), world, rng)
     for number, size in enumerate(sizes):
@@ -117,6 +127,11 @@ def clips_of(world: World, rng: np.random.Generator) -> list[Clip]:
         # A clip is HN, else S, at the rates of its film.
         is_hard = _uniform(size, world, rng) < hard_shares[number]
         is_sure = _uniform(size, world, rng) < sure_shares[number]
+        if world.n_valued is not None:
+            is_sure &= number < world.n_valued
+            # A film may have another share until it has clips of both levels.
+            while number < world.n_valued and (is_sure.all() or not is_sure.any()):
+                is_sure = _uniform(size, world, rng) < rng.choice(sure_shares)
         levels = np.where(is_hard, "HN", np.where(is_sure, "S", "EN")).tolist()
         for scene, level in enumerate(levels, start=1):
             clip = Clip(f"{film}-{scene:04d}", film, scene, level=level)
@@ -128,6 +143,8 @@ def _sizes(
     real: NDArray[np.int64], world: World, rng: np.random.Generator
 ) -> list[int]:
     """Return the number of clips of each film."""
+    if world.n_clips is not None:
+        return [world.n_clips] * world.n_films
     if world.n_films == len(real):
         return [int(size) for size in real]
     return [int(size) for size in rng.choice(real, world.n_films)]

@@ -56,7 +56,9 @@ from obygaze_features.manifest.same_clip import (
 )
 
 Floats = NDArray[np.float64]
-OF_FEW = "by Hesterberg's expanded percentiles, of fewer than 6 by Student's t"
+OF_FEW = (
+    "by Hesterberg's expanded percentiles, of fewer than 6 by Student's t, of 2 none"
+)
 HEADERS = ("rater", "mean", "sd")
 # What an annotator said of a clip that has a level, and no concept.
 NO_CONCEPT = "no concept"

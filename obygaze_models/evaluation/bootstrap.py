@@ -3,14 +3,15 @@
 Clips of one film are not independent: 1,600 clips of 12 films have about as much information as
 12 to 150 independent clips. So whole films are drawn.
 
-With a dozen films the percentile interval is too short, because it takes the variance between
-k films as known (Gauss instead of Student, k instead of k - 1). Hesterberg's expanded percentile
+With a dozen films the percentile interval is too short, because it takes the variance between k
+films as known (Gauss instead of Student, k instead of k - 1). Hesterberg's expanded percentile
 interval moves the quantiles outwards by these two factors: it follows a skewed distribution and
 stays inside [0, 1]. (Of fewer than six films it would end at the most extreme draw: it is
-Student's.) In 400 simulated tests of 12 films with the sizes of the published ones and a
-design effect of 11, over five metrics of a model on noise and of one on signal, 95 % intervals
-covered .91 to .96 (mean .94); percentile intervals .88 to .94 (.90), BCa .86 to .94 (.90: drawing a
-film twice biases AUC, which misleads its correction), the delete-one-film jackknife .93 to .97.
+Student's, and of fewer than three there is none.) In 400 simulated tests of 12 films with the sizes
+of the published ones and a design effect of 11, over five metrics of a model on noise and of one on
+signal, 95 % intervals covered .91 to .96 (mean .94); percentile intervals .88 to .94 (.90), BCa .86
+to .94 (.90: drawing a film twice biases AUC, which misleads its correction), the delete-one-film
+jackknife .93 to .97.
 
 Predictions pooled from the folds of a cross-validation vary more than their clips do, because each
 clip also trained the models that the others tested. With `n_folds` an interval is widened for that,
@@ -32,6 +33,7 @@ from obygaze_models.evaluation.metrics import (
     METRICS,
     PREVALENCE,
     RANKING_METRICS,
+    GroupCount,
     replicate,
 )
 from obygaze_models.evaluation.predictions import (
@@ -49,9 +51,10 @@ BLOCK = 2_000_000
 NEXT_TO_ZERO = 1e-6
 LEAST_WIDTH = 1e-9  # below it, draws differ by the rounding of sums
 # Of fewer than MANY_GROUPS a straight line explains much by chance; of fewer than FEW_GROUPS the
-# quantiles end at the most extreme draw.
+# quantiles end at the most extreme draw; fewer than LEAST_GROUPS do not show how far groups differ.
 MANY_GROUPS = 10
 FEW_GROUPS = 6
+LEAST_GROUPS = 3
 # Draws of films that are all ranked almost without error end at 1 (docs/design/0018).
 NEARLY_PERFECT = 0.9
 
@@ -78,11 +81,12 @@ class Interval:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric with its interval over films."""
+    """A metric with its interval over films, and how many films are behind it."""
 
     metric: str
     value: float
     by_film: Interval
+    n_films: int
 
 
 def estimate(
@@ -109,6 +113,10 @@ def estimate(
     def statistics(weights: FloatArray) -> dict[str, FloatArray]:
         return replicate(predictions, weights, [*names, PREVALENCE.name])
 
+    n_groups = len(np.unique(np.asarray(groups)))
+    counts = dict.fromkeys(names, GroupCount(n_groups, n_groups))
+    for name in RANKING_METRICS:
+        counts[name] = groups_behind(name, predictions.y, groups)
     drawn = resample(
         statistics,
         groups,
@@ -116,7 +124,7 @@ def estimate(
         seed=(seed, 0),
         within_unit=True,
         inflation=reuse_inflation(n_folds),
-        effective=effective_groups(predictions.y, groups),
+        counts=counts,
     )
     point = statistics(np.ones((1, len(predictions))))
     estimates = {}
@@ -127,7 +135,7 @@ def estimate(
             labels = labels_of_clips(predictions.y, predictions.clips)
             n_clips = RANKING_METRICS[name].n_behind(labels)
             interval = not_narrower_than_clips(interval, value, n_clips)
-        estimates[name] = Estimate(name, value, interval)
+        estimates[name] = Estimate(name, value, interval, counts[name].number)
     return estimates
 
 
@@ -185,26 +193,46 @@ def share_variance(y: ArrayLike, groups: ArrayLike) -> float:
     return float(np.sum(surplus_of_groups**2) / labels.size**2)
 
 
-def effective_groups(y: ArrayLike, groups: ArrayLike) -> dict[str, float]:
-    """Return how many groups of equal size tell as much about AP and about AUC.
+def groups_behind(
+    name: str,
+    y: ArrayLike,
+    groups: ArrayLike,
+    folds: Iterable[IntArray] | None = None,
+) -> GroupCount:
+    """Return how many groups are behind AP or AUC.
+
+    A fold without a positive clip has no AP, and a fold of one class no AUC, so that their groups
+    are behind neither. Of the other groups, those with a positive clip are behind AP. For AUC they
+    are as many as have a positive clip, or as have a negative clip if these are fewer.
 
     Twelve films of which three hold most of the positive clips say less than twelve equal ones. AP
     depends most on the share of positives: it has (sum p)^2 / sum p^2 films, where p is the number
     of positive clips of each. AUC has the geometric mean of the number of films and of the same
     formula for their sizes (simulations: docs/design/0018). Of few groups it is their number.
+
+    Args:
+        name: The metric.
+        y: The class of each clip.
+        groups: The group of each clip.
+        folds: The positions of the clips of each fold; None where a value is of all together.
     """
-    labels = np.asarray(y, dtype=np.float64)
-    names = np.asarray(groups)
-    _, codes = as_codes(names, names.size)
-    sizes = np.bincount(codes).astype(np.float64)
-    k = len(sizes)
-    if k < FEW_GROUPS:
-        return {}
-    n_positive = np.asarray(np.bincount(codes, weights=labels), dtype=np.float64)
-    return {
-        name: ranking.n_groups(sizes, n_positive)
-        for name, ranking in RANKING_METRICS.items()
-    }
+    labels = np.asarray(y, dtype=np.bool_)
+    _, codes = as_codes(groups, len(labels))
+    ranking = RANKING_METRICS[name]
+    if folds is None:
+        folds = [np.arange(len(labels))]
+    has_value = np.zeros(len(labels), dtype=np.bool_)
+    for clips in folds:
+        has_value[clips] |= ranking.n_behind(labels[clips]) > 0
+    if not has_value.any():
+        return GroupCount(0, 0.0)
+    sizes = np.bincount(codes, weights=has_value)
+    n_positive = np.bincount(codes, weights=has_value & labels)
+    is_behind = sizes > 0
+    count = ranking.n_groups(sizes[is_behind], n_positive[is_behind])
+    if count.number < FEW_GROUPS:
+        return GroupCount(count.number, count.number)
+    return count
 
 
 def resample(
@@ -216,7 +244,7 @@ def resample(
     within_unit: bool = False,
     inflation: float = 1.0,
     label_inflation: float = 1.0,
-    effective: Mapping[str, float] | None = None,
+    counts: Mapping[str, GroupCount] | None = None,
 ) -> dict[str, Interval]:
     """Return the interval of each statistic, by drawing whole groups.
 
@@ -228,29 +256,27 @@ def resample(
         within_unit: Statistics whose draws lie in [0, 1] are widened on the logit scale.
         inflation: A factor of the variance that the draws do not show (`reuse_inflation`).
         label_inflation: The same for what the share of positives explains of statistics in [0, 1].
-        effective: The number of groups that a statistic has in effect (`effective_groups`).
+        counts: How many groups are behind a statistic (`groups_behind`), where not all are.
     """
     labels = np.asarray(groups)
     _, codes = as_codes(labels, labels.size)
     point = statistics(np.ones((1, codes.size)))
     drawn = draw(statistics, codes, n_replicates, seed)
-    k = int(codes.max()) + 1
-    if within_unit and PREVALENCE.name in drawn and k >= MANY_GROUPS:
-        factor = (label_inflation / inflation) ** 0.5
-        shares = drawn[PREVALENCE.name]
-        drawn = {
-            name: _with_labels(values, shares, factor) for name, values in drawn.items()
-        }
-    n_groups = effective or {}
+    n_groups = int(codes.max()) + 1
+    all_groups = GroupCount(n_groups, n_groups)
+    factor = (label_inflation / inflation) ** 0.5
+    shares = drawn.get(PREVALENCE.name) if within_unit else None
     intervals = {}
     for name, values in drawn.items():
+        behind = (counts or {}).get(name, all_groups)
+        if shares is not None and behind.number >= MANY_GROUPS:
+            values = _with_labels(values, shares, factor)
         intervals[name] = interval_of(
             values,
             float(point[name][0]),
-            n_groups.get(name, k),
+            behind,
             within_unit=within_unit,
             inflation=inflation,
-            is_few=k < FEW_GROUPS,
         )
     return intervals
 
@@ -295,18 +321,15 @@ def draw(
 def interval_of(
     values: FloatArray,
     point: float,
-    k: float,
+    groups: GroupCount,
     *,
     within_unit: bool = False,
     inflation: float = 1.0,
-    is_few: bool | None = None,
 ) -> Interval:
-    """Return the interval from the values in draws of k groups.
+    """Return the interval from the values in draws of groups.
 
-    `is_few` is whether too few groups are drawn for quantiles; the default is whether k is small.
-
-    It is NaN for a single group, for an infinite inflation, if no replicate has a value, and if all
-    draws are equal: that shows too few clips, and not a sure value.
+    It is NaN for fewer than three groups, for an infinite inflation, if no replicate has a value,
+    and if all draws are equal: that shows too few clips, and not a sure value.
     """
     if values.size < 2:
         raise FixInput(f"n_replicates must be at least 2, got {values.size}")
@@ -314,37 +337,43 @@ def interval_of(
     within_unit = within_unit and _are_within_unit(draws)
     low = np.nan
     high = np.nan
-    is_known = k > 1 and np.isfinite(inflation)
+    is_known = groups.number >= LEAST_GROUPS and np.isfinite(inflation)
     if is_known and draws.size and np.isfinite(point):
-        wide = widen(draws, inflation**0.5, within_unit=within_unit)
-        # The tail with which k groups have the width of Student's t, unbiased variance.
-        tail = special.ndtr(
-            (k / (k - 1)) ** 0.5 * special.stdtrit(k - 1, (1 - CONFIDENCE) / 2)
-        )
-        low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
-        if is_few is None:
-            is_few = k < FEW_GROUPS
-        if is_few and low < high:
-            low, high = _student(wide, k, within_unit=within_unit).tolist()
+        k = groups.effective
+        if groups.number < FEW_GROUPS:
+            low, high = _student(draws, point, k, inflation, within_unit=within_unit)
+        else:
+            wide = widen(draws, inflation**0.5, within_unit=within_unit)
+            # The tail with which k groups have the width of Student's t, unbiased variance.
+            tail = special.ndtr(
+                (k / (k - 1)) ** 0.5 * special.stdtrit(k - 1, (1 - CONFIDENCE) / 2)
+            )
+            low, high = np.quantile(wide, (tail, 1 - tail)).tolist()
         if not high - low > LEAST_WIDTH:
             low = np.nan
             high = np.nan
     return Interval(low, high)
 
 
-def _student(draws: FloatArray, k: float, *, within_unit: bool) -> FloatArray:
-    """Return Student's interval, of values in [0, 1] on the logit scale."""
-    values = draws
-    if within_unit:
-        edge = _next_to_edge(draws)
-        values = special.logit(np.clip(draws, edge, 1 - edge))
-    half = (
-        special.stdtrit(k - 1, (1 + CONFIDENCE) / 2)
-        * np.std(values)
-        * (k / (k - 1)) ** 0.5
-    )
-    ends = np.median(values) + half * np.array([-1, 1])
-    return np.asarray(special.expit(ends) if within_unit else ends)
+def _student(
+    draws: FloatArray, point: float, k: float, inflation: float, *, within_unit: bool
+) -> tuple[float, float]:
+    """Return Student's interval of k groups.
+
+    That of a value in [0, 1] is made on the scale of arcsin(sqrt(value)), on which the variance of
+    a share does not depend on it: the interval of a value near 1 is short, and stays below 1.
+    """
+    t = float(special.stdtrit(k - 1, (1 + CONFIDENCE) / 2))
+    half = t * float(np.std(draws)) * (inflation * k / (k - 1)) ** 0.5
+    if not within_unit:
+        centre = float(np.median(draws))
+        return centre - half, centre + half
+    value = min(max(point, 0.0), 1.0)
+    centre = math.asin(value**0.5)
+    half /= max(2 * (value * (1 - value)) ** 0.5, NEXT_TO_ZERO)
+    low = max(centre - half, 0.0)
+    high = min(centre + half, math.pi / 2)
+    return math.sin(low) ** 2, math.sin(high) ** 2
 
 
 def _are_within_unit(draws: FloatArray) -> bool:

@@ -8,7 +8,7 @@ without clips of both classes are NaN. There are no warnings. Another metric is 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,6 +68,13 @@ def _f1_at_random(f: FloatArray, share: float) -> FloatArray:
     return np.where(f > 0, divide(2 * f * share, f + share), 0.0)
 
 
+class GroupCount(NamedTuple):
+    """How many groups are behind a value, and how many of equal size tell as much."""
+
+    number: int
+    effective: float
+
+
 @dataclass(frozen=True)
 class Ranking:
     """What is known of a metric of the order of clips.
@@ -79,15 +86,15 @@ class Ranking:
         over_folds: The metric of folds under weights of units.
         within_units: The same within each of some units.
         n_behind: The number of clips whose mean it is.
-        n_groups: How many groups of equal size tell as much as some groups, by the number of clips
-            and of positive clips of each; NaN where none does.
+        n_groups: How many of some groups are behind it, by the number of clips and of positive
+            clips of each.
         chance: Its value in random order, where that is the same for all clips.
     """
 
     over_folds: Callable[[Sequence[DrawnSums]], FloatArray]
     within_units: Callable[[Sequence[GroupedStats], int], FloatArray]
     n_behind: Callable[[BoolArray], int]
-    n_groups: Callable[[FloatArray, FloatArray], float]
+    n_groups: Callable[[FloatArray, FloatArray], GroupCount]
     chance: float | None = None
 
 
@@ -222,12 +229,18 @@ def _n_of_rarer_class(y: BoolArray) -> int:
     return min(n_positive, len(y) - n_positive)
 
 
-def _groups_of_positives(sizes: FloatArray, n_positive: FloatArray) -> float:
-    return effective_number(n_positive) if n_positive.any() else np.nan
+def _groups_of_positives(sizes: FloatArray, n_positive: FloatArray) -> GroupCount:
+    number = int(np.count_nonzero(n_positive))
+    return GroupCount(number, effective_number(n_positive))
 
 
-def _groups_of_both_classes(sizes: FloatArray, n_positive: FloatArray) -> float:
-    return float((len(sizes) * effective_number(sizes)) ** 0.5)
+def _groups_of_both_classes(sizes: FloatArray, n_positive: FloatArray) -> GroupCount:
+    n_with_positive = int(np.count_nonzero(n_positive))
+    n_with_negative = int(np.count_nonzero(sizes > n_positive))
+    number = min(n_with_positive, n_with_negative)
+    share = number / len(sizes)
+    effective = share * (len(sizes) * effective_number(sizes)) ** 0.5
+    return GroupCount(number, float(effective))
 
 
 def effective_number(sizes: ArrayLike) -> float:

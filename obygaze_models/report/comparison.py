@@ -52,6 +52,7 @@ from obygaze_models.runner.shared_clips import on_shared_clips
 from obygaze_models.runner.summary import (
     CellRows,
     counted_as,
+    films_with_value,
     has_levels,
     in_sentence,
     questions_of_models,
@@ -345,6 +346,10 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         add_p_of_all([item for _, item in tested], ())
         for side, item in tested:
             side.difference_p = item.row.get("p_all", math.nan)
+        counts = [(item.n_films, item.row["films"]) for _, item in tested]
+        known = films_with_value(counts, _unit_of(runs))
+        if known:
+            warnings.append(f"In {metric_name(chosen)}, {known}.")
         if within_films:
             warnings.append(_held_out(names, runs, chosen))
         warnings += _warnings(names, opened, cells, chosen, within_films=within_films)

@@ -237,11 +237,10 @@ def about_intervals(run: ReportRun, cells: Sequence[CellRows], metric: str) -> s
             " little: its interval is at least as wide as its number of clips asks for, and may"
             " begin below all of them."
         )
-    if any(cell.n_films < FEW_GROUPS for cell in with_interval):
+    if any(cell.film_counts(metric)[0] < FEW_GROUPS for cell in with_interval):
         text += (
             f" Of fewer than {FEW_GROUPS} {run.units}, the interval is Student's, on a scale on"
-            " which it stays between 0 and 1: near 1 it reaches far down, farther than the interval"
-            " of a difference."
+            " which it stays between 0 and 1."
         )
     if 0 < len(with_interval) < len(cells):
         text += (

@@ -27,6 +27,7 @@ from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.summary import (
     answer,
     counted_as,
+    films_with_value,
     first_question,
     further_answers,
     has_levels,
@@ -245,6 +246,9 @@ def _scale(run: ReportRun) -> Iterator[str]:
             f"The interval says how the value depends on the {count(cell.n_films, run.unit)} that "
             f"were drawn; other kinds of {run.units} can differ more."
         )
+        known = films_with_value([cell.film_counts(run.ranking)], run.unit)
+        if known:
+            yield f"{known}."
     sentence = sentence_of_concepts(run)
     if sentence:
         yield sentence

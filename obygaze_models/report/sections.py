@@ -53,6 +53,7 @@ from obygaze_models.runner.summary import (
     counted_as,
     differences_for,
     films_above,
+    films_with_value,
     on_same_clips,
     questions_of_models,
     short,
@@ -654,6 +655,13 @@ def section_of_concepts(run: ReportRun) -> Section:
         "of two concepts differ in spread, their weights are not on one scale. A dash instead of "
         f"AP: without some {run.unit}, too few clips have the concept or lack it."
     )
+    counts = []
+    for row in rows:
+        if row["films_with_value"] is not None:
+            counts.append((row["films_with_value"], row["films"]))
+    known = films_with_value(counts, run.unit)
+    if known:
+        note += f" Of AP, {known}."
     table = ResultTable(
         "concepts", "Concept vectors", headers, table_rows, note, folded=True
     )

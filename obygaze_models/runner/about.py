@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from obygaze_features import __version__
 from obygaze_features.core.files import sha256_bytes
@@ -13,6 +14,7 @@ from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_features.manifest.own import packages_that_read
+from obygaze_models.evaluation.metrics import RANKING_METRICS
 from obygaze_models.models.registry import solver_of
 from obygaze_models.protocols.clips import ClipTable, labels_sha256
 from obygaze_models.runner.concepts import rare_concepts
@@ -86,7 +88,7 @@ def about_run(
             store.name: rare_concepts(store) for store in stores if store.name
         },
         "solver": solver_of(len(inputs.table)),
-        "fits": [fit_facts(cell) for cell in cells],
+        "fits": [fit_facts(cell, inputs.table.groups) for cell in cells],
         "versions": {"obygaze": __version__, **machine.packages},
         "parts": parts,
         "machine": machine.to_json(),
@@ -103,12 +105,17 @@ def _group_of_film(table: ClipTable) -> dict[str, str]:
     return dict(zip(table.films.tolist(), table.groups.tolist(), strict=True))
 
 
-def fit_facts(cell: Cell) -> Mapping[str, Any]:
+def fit_facts(cell: Cell, films: NDArray[np.str_]) -> Mapping[str, Any]:
     """Return what was chosen in each fold of a cell, and why folds were skipped.
 
     `tested` is a hash of the tested clips: cells with the same one have tested the same clips.
     `copies` are the tested clips that leaked by their features alone; `same_film` counts clips of
-    films that also trained or chose. `skipped_films` has the films of folds of whole films.
+    films that also trained or chose. `skipped_films` has the films of folds of whole films, and
+    `films_with_value` says how many films are behind AP and AUC.
+
+    Args:
+        cell: The cell.
+        films: What each clip of the table is drawn with: its film, or its group of films.
     """
     by_name: set[str] = set()
     by_features: set[str] = set()
@@ -132,6 +139,9 @@ def fit_facts(cell: Cell) -> Mapping[str, Any]:
         "shares_films": cell.shares_films,
         "knows_films": cell.knows_films,
         "tested": sha256_bytes(cell.clips.astype(np.int64).tobytes()),
+        "films_with_value": {
+            name: cell.groups_behind(films, name).number for name in RANKING_METRICS
+        },
         "copies": len(by_features - by_name),
         "same_film": same_film,
         "skipped": dict(cell.skipped),

@@ -212,6 +212,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
         qualities[name] = {
             "concept": name,
             "clips": n_clips,
+            "films": len(np.unique(films[clips][is_target])),
             "positive": n_positive,
             "tolerance": float(bank.C_[column]),
         }
@@ -233,6 +234,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
     )
     for quality in ranked:
         qualities[quality.concept] |= {
+            "films_with_value": quality.metrics[AP.name].n_films,
             "ap": quality.metrics[AP.name].value,
             "low": quality.metrics[AP.name].by_film.low,
             "high": quality.metrics[AP.name].by_film.high,

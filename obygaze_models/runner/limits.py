@@ -9,11 +9,10 @@ from typing import Any
 from obygaze_features.core.console import count, few, listed
 from obygaze_features.core.errors import MEANT
 from obygaze_features.core.parts import label_of
-from obygaze_models.evaluation.bootstrap import FEW_GROUPS
+from obygaze_models.evaluation.bootstrap import FEW_GROUPS, LEAST_GROUPS
 from obygaze_models.evaluation.metrics import (
     AP,
     AUC,
-    PREVALENCE,
     RANKING_METRICS,
     goodness,
     metric_name,
@@ -25,7 +24,7 @@ from obygaze_models.protocols.schedule import (
     unit_of,
 )
 from obygaze_models.runner.features import SHOWN_MISSING
-from obygaze_models.runner.results import LEAST_CLIPS, LEAST_FILMS
+from obygaze_models.runner.results import LEAST_CLIPS
 from obygaze_models.runner.summary import (
     BETTER,
     MARGIN,
@@ -36,8 +35,10 @@ from obygaze_models.runner.summary import (
     compared_metric,
     counted_as,
     difference_row,
+    films_with_value,
     joined_stores,
     lacks_films,
+    number_range,
     short,
     verdict,
 )
@@ -193,17 +194,18 @@ def chance(run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]) -> s
 
 
 def few_films(run: Run, models: Sequence[CellRows]) -> str:
-    """Warn of tests of so few films that these may be alike or differ by chance."""
-    over_few = [cell for cell in models if cell.n_films < FEW_GROUPS]
-    if not over_few:
+    """Warn of values of so few films that these may be alike or differ by chance."""
+    counts = [min(map(cell.film_counts, RANKING_METRICS)) for cell in models]
+    of_few = [films for films in counts if films[0] < FEW_GROUPS]
+    if not of_few:
         return ""
-    n_films = sorted({cell.n_films for cell in over_few})
-    over = count(n_films[-1], run.unit)
-    if len(n_films) > 1:
-        over = f"{n_films[0]} to {over}"
+    known = films_with_value(of_few, run.unit)
+    if not known:
+        n_tested = number_range([tested for _, tested in of_few])
+        known = f"tested {run.units} are few ({n_tested})"
     return (
-        f"{len(over_few)} of {len(models)} cells test {over} only, which may be alike or differ "
-        f"by chance: their values say little about other {run.units}."
+        f"In {len(of_few)} of {len(models)} cells {known}; these may be alike or differ by"
+        f" chance, and say little about other {run.units}."
     )
 
 
@@ -229,18 +231,18 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
         return f"clips of one {run.unit} may be on both sides of a split"
     if cell.n_films < 2:
         return f"all test clips of {cell.tasks} are of one {run.unit}"
-    shares = cell.by_film.get(PREVALENCE.name, {}).values()
-    n_films = sum(row["value"] > 0 for row in shares)
-    if n_films < LEAST_FILMS:
+    n_films, _ = cell.film_counts(AP.name)
+    if n_films < LEAST_GROUPS:
         n_in_all = run.about["manifest"]["positive_films"][cell.test]
         which = f"tested {run.unit}"
-        if n_in_all < LEAST_FILMS:
-            # The only film with positive clips may be that of a fold that is left out.
+        if n_in_all < LEAST_GROUPS:
+            # Films with positive clips may be those of a fold that is left out.
             which = run.unit
             n_films = n_in_all
+        verb = "have" if n_films > 1 else "has"
         return (
-            f"{n_films or 'no'} {which} of {cell.tasks} has positive clips, "
-            f"and {LEAST_FILMS} are needed"
+            f"{count(n_films, which) if n_films else f'no {which}'} of {cell.tasks} {verb}"
+            f" positive clips, and {LEAST_GROUPS} are needed"
         )
     if min(n_positive, n_negative) < LEAST_CLIPS:
         return (

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
+    LEAST_GROUPS,
     Interval,
     draw,
-    effective_groups,
     interval_of,
     labels_of_clips,
     not_narrower_than_clips,
@@ -25,8 +25,10 @@ from obygaze_models.evaluation.bootstrap import (
     share_variance,
 )
 from obygaze_models.evaluation.metrics import (
+    AP,
     PREVALENCE,
     RANKING_METRICS,
+    GroupCount,
     ranking_metric,
 )
 from obygaze_models.evaluation.predictions import ROUNDING, BoolArray, FloatArray
@@ -40,9 +42,7 @@ from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import Cell, deviation
 from obygaze_models.runner.shared_clips import on_shared_clips
 
-# For an interval: clips of each class, and films with a positive clip.
-LEAST_CLIPS = 5
-LEAST_FILMS = 2
+LEAST_CLIPS = 5  # of each class, for an interval
 FILMS_OF_A_TEST = 6  # no test over fewer films has a p below .05
 TUNED = "_tuned"
 RECALIBRATED = "_recalibrated"
@@ -252,7 +252,9 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
         within_unit=True,
         inflation=cell.inflation,
         label_inflation=_label_inflation(cell, evaluation),
-        effective=effective_groups(cell.y, films),
+        counts={
+            name: cell.groups_behind(evaluation.films, name) for name in RANKING_METRICS
+        },
     )
     intervals = {}
     for name, interval in drawn.items():
@@ -266,12 +268,12 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
 
 
 def _has_enough(cell: Cell, evaluation: Evaluation) -> bool:
-    """Return whether a test has enough clips of each class for an interval over films."""
+    """Return whether a test has enough clips of each class, and films, for an interval."""
     y = evaluation.labels_of_clips(cell)
     n_positive = int(y.sum())
     n_fewer = min(n_positive, len(y) - n_positive)
-    positive_films = np.unique(evaluation.films[cell.clips[cell.y]])
-    return n_fewer >= LEAST_CLIPS and len(positive_films) >= LEAST_FILMS
+    films = cell.groups_behind(evaluation.films, AP.name)
+    return n_fewer >= LEAST_CLIPS and films.number >= LEAST_GROUPS
 
 
 def _label_inflation(cell: Cell, evaluation: Evaluation) -> float:
@@ -299,6 +301,7 @@ class Difference:
     row: ResultRow
     by_film: FloatArray  # NaN for a film without a value, in the order of all films
     inflation: float
+    n_films: int  # behind both values
 
 
 class Draws:
@@ -306,10 +309,10 @@ class Draws:
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
-        self.known: dict[int, tuple[Cell, FloatArray, FloatArray]] = {}
+        self.known: dict[int, tuple[Cell, FloatArray, FloatArray, int]] = {}
 
-    def of(self, cell: Cell) -> tuple[FloatArray, FloatArray]:
-        """Return the compared metric of a cell in each draw, and within each film of the table."""
+    def of(self, cell: Cell) -> tuple[FloatArray, FloatArray, int]:
+        """Return the compared metric of a cell: draws, values of all films, films behind it."""
         if id(cell) not in self.known:
             evaluation = self.evaluation
             metric = evaluation.metric
@@ -323,10 +326,11 @@ class Draws:
             every_film = np.unique(evaluation.films)
             by_film = np.full(len(every_film), np.nan)
             by_film[np.searchsorted(every_film, names)] = values[metric]
+            behind = cell.groups_behind(evaluation.films, metric)
             # The cell is kept with its values, so that no other one gets its id.
-            self.known[id(cell)] = (cell, drawn, by_film)
-        _, drawn, by_film = self.known[id(cell)]
-        return drawn, by_film
+            self.known[id(cell)] = (cell, drawn, by_film, behind.number)
+        _, drawn, by_film, n_films = self.known[id(cell)]
+        return drawn, by_film, n_films
 
 
 def comparable(cells: Sequence[Cell]) -> list[tuple[Cell, Cell]]:
@@ -360,11 +364,12 @@ def difference(
     if inflation is None:
         inflation = max(first.inflation, second.inflation)
     evaluation = draws.evaluation
-    ours, ours_by_film = draws.of(first)
-    theirs, theirs_by_film = draws.of(second)
+    ours, ours_by_film, n_films_of_ours = draws.of(first)
+    theirs, theirs_by_film, n_films_of_theirs = draws.of(second)
+    n_films = min(n_films_of_ours, n_films_of_theirs)
     row = _row_of_difference(first, second, evaluation, evaluation.metric)
     interval = interval_of(
-        ours - theirs, row["value"], row["films"], inflation=inflation
+        ours - theirs, row["value"], GroupCount(n_films, n_films), inflation=inflation
     )
     # The AUC of a constant is one half whatever films are drawn.
     low_of_first, high_of_first = _possible_values(ours)
@@ -376,7 +381,7 @@ def difference(
     p = _p_by_film(first, by_film)
     interval = as_sure_as(p, interval)
     row |= {"low": interval.low, "high": interval.high, "p": p}
-    return Difference(row, by_film, inflation)
+    return Difference(row, by_film, inflation, n_films)
 
 
 def _row_of_difference(

@@ -71,6 +71,8 @@ class ConceptRow(TypedDict, total=False):
     train: str
     concept: str
     clips: int
+    films: int
+    films_with_value: int | None
     positive: int
     ap: float
     low: float

@@ -17,7 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.bootstrap import BLOCK, Statistics, reuse_inflation
+from obygaze_models.evaluation.bootstrap import (
+    BLOCK,
+    Statistics,
+    groups_behind,
+    reuse_inflation,
+)
 from obygaze_models.evaluation.grouped_stats import (
     GroupedStats,
     divide,
@@ -31,6 +36,7 @@ from obygaze_models.evaluation.metrics import (
     MARGIN_METRICS,
     METRICS,
     PREVALENCE,
+    GroupCount,
     MetricValues,
     RandomOrder,
     evaluate,
@@ -162,6 +168,11 @@ class Cell:
             return 1
         most_clips = max(t.n_train + t.n_validation for t in self.tested)
         return 1 + len(self.clips) / most_clips
+
+    def groups_behind(self, films: NDArray[np.str_], metric: str) -> GroupCount:
+        """Return how many films, of those of all clips, are behind AP or AUC."""
+        folds = [np.searchsorted(self.clips, t.rows) for t in self.tested]
+        return groups_behind(metric, self.y, films[self.clips], folds)
 
     def only(self, clips: IntArray) -> "Cell":
         """Return the cell with some of its test clips, without the folds that test none of them."""

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from itertools import combinations, islice
 from typing import Any, NamedTuple
 
-from obygaze_features.core.console import MISSING, count, few, listed, signed
+from obygaze_features.core.console import (
+    MISSING,
+    count,
+    few,
+    listed,
+    plural,
+    signed,
+)
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
 from obygaze_models.evaluation.group_tests import ALPHA
@@ -149,6 +156,11 @@ class CellRows:
     def n_films(self) -> int:
         """The films of the tested clips."""
         return self.of_metric[PREVALENCE.name]["films"]
+
+    def film_counts(self, metric: str) -> tuple[int, int]:
+        """Return how many films are behind a value, and how many were tested."""
+        behind = self.facts["films_with_value"].get(metric, self.n_films)
+        return behind, self.n_films
 
     @property
     def tested(self) -> str:
@@ -812,6 +824,27 @@ def value_text(cell: CellRows, metric: str) -> str:
         low, high = cell.ends(metric)
         value += f" [{short(low)}, {short(high)}]"
     return value
+
+
+def films_with_value(counts: Sequence[tuple[int, int]], unit: str) -> str:
+    """Return `3 of 12 films have a value`, or "" if all films that were tested have one.
+
+    Args:
+        counts: Of each value, the films behind it and those that were tested.
+        unit: What a film is called.
+    """
+    if all(behind == tested for behind, tested in counts):
+        return ""
+    behind, tested = (number_range(numbers) for numbers in zip(*counts, strict=True))
+    verb = "has" if behind == 1 else "have"
+    return f"{behind} of {tested} {plural(unit)} {verb} a value"
+
+
+def number_range(numbers: Sequence[int]) -> int | str:
+    """Return a number; where stores lack other clips, the least and the largest."""
+    least = min(numbers)
+    most = max(numbers)
+    return most if least == most else f"{least} to {most}"
 
 
 def film_values(cell: CellRows, metric: str) -> dict[str, float]:

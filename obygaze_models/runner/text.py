@@ -22,8 +22,9 @@ from obygaze_models.runner.summary import (
     cells_of,
     compared_stores,
     counted_as,
-    film_values,
+    films_with_value,
     further_answers,
+    number_range,
     short,
     size_text,
     view_text,
@@ -100,12 +101,12 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
         guess = MISSING
         if guessed is not None:
             guess = f"{short(guessed.value(primary))} ({guessed.model})"
-        n_clips = _range([cell.n_clips for cell in of_tasks])
+        n_clips = number_range([cell.n_clips for cell in of_tasks])
         if _have_other_clips(of_tasks):
             guess += f" on {first.n_clips}"
             for cell in of_tasks:
                 value_of[_column(cell, run)] += f" on {cell.n_clips}"
-        n_positive = _range([cell.n_positive for cell in of_tasks])
+        n_positive = number_range([cell.n_positive for cell in of_tasks])
         row: list[object] = [tasks, n_clips, n_positive]
         row += [value_of.get(column, MISSING) for column in columns]
         row.append(guess)
@@ -139,13 +140,6 @@ def _titles_of_tasks(cells: Sequence[CellRows], run: Run) -> list[str]:
         if in_words:
             words.append(f"{name}: {in_words}")
     return ["; ".join(words)] if words else []
-
-
-def _range(numbers: Sequence[int]) -> int | str:
-    """Return a number; where stores lack other clips, the least and the largest."""
-    least = min(numbers)
-    most = max(numbers)
-    return most if least == most else f"{least} to {most}"
 
 
 def _column(cell: CellRows, run: Run) -> str:
@@ -186,11 +180,11 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
     if not with_interval:
         return f"{how}."
     # Tasks may have other films, and other films with positive clips.
-    n_films = [cell.n_films for cell in with_interval]
-    n_with_value = [len(film_values(cell, primary)) for cell in with_interval]
-    films = f"{_range(n_films)} {run.units}"
-    if all(n_with_value) and n_with_value != n_films:
-        films += f", of which {_range(n_with_value)} have an {name}"
+    films = f"{number_range([cell.n_films for cell in with_interval])} {run.units}"
+    counts = [cell.film_counts(primary) for cell in with_interval]
+    known = films_with_value(counts, run.unit)
+    if known:
+        films = f"{run.units}: {known}"
     return f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}."
 
 

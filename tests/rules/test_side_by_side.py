@@ -450,7 +450,7 @@ def run_of_cells(folder: Path, world: World, made: Sequence[Cell]) -> Run:
         clips=[Clip(c, f) for c, f in zip(world.ids, world.films.tolist(), strict=True)]
     )
     predictions: Any = list(prediction_rows(made, table))  # type: ignore[arg-type]
-    fits = [dict(fit_facts(cell)) for cell in made]
+    fits = [dict(fit_facts(cell, world.films)) for cell in made]
     stores = {cell.store: STORE for cell in made if cell.store}
     return made_run(
         folder,

@@ -141,6 +141,7 @@ class MadeCell:
             "is_averaged": False,
             "shares_films": False,
             "knows_films": False,
+            "films_with_value": {},
             "copies": 0,
             "same_film": 0,
             "skipped": {},

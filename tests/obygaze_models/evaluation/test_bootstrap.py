@@ -13,15 +13,20 @@ from obygaze_models.evaluation import bootstrap
 from obygaze_models.evaluation.bootstrap import (
     Interval,
     draw_weights,
-    effective_groups,
     estimate,
+    groups_behind,
     interval_of,
     resample,
     reuse_inflation,
     share_variance,
 )
-from obygaze_models.evaluation.metrics import RANKING_METRICS, evaluate, replicate
-from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.evaluation.metrics import (
+    RANKING_METRICS,
+    GroupCount,
+    evaluate,
+    replicate,
+)
+from obygaze_models.evaluation.predictions import FloatArray, Predictions
 
 SIZES = np.array([110, 132, 192, 169, 148, 120, 169, 135, 223, 182, 112, 222])
 
@@ -512,21 +517,105 @@ def test_effective_groups_by_hand() -> None:
     y = np.concatenate(
         [[1] * n + [0] * (size - n) for size, n in zip(sizes, n_positive, strict=True)]
     )
-    effective = effective_groups(y, films)
-    assert effective["ap"] == pytest.approx(10**2 / (5 * 1 + 25))
+    assert groups_behind("ap", y, films) == (6, pytest.approx(10**2 / (5 * 1 + 25)))
     of_sizes = 40**2 / (5 * 16 + 400)
-    assert effective["auc"] == pytest.approx((6 * of_sizes) ** 0.5)
+    expected = (6, pytest.approx((6 * of_sizes) ** 0.5))
+    assert groups_behind("auc", y, films) == expected
 
 
 def test_equal_films_are_as_many_as_they_are() -> None:
     films = np.repeat(np.arange(8), 10)
     y = np.tile([1, 0, 0, 0, 0] * 2, 8)
-    effective = effective_groups(y, films)
-    assert effective == pytest.approx({"ap": 8.0, "auc": 8.0})
+    for name in RANKING_METRICS:
+        assert groups_behind(name, y, films) == (8, pytest.approx(8))
 
 
 def test_few_groups_keep_their_number() -> None:
-    assert effective_groups([1, 0, 1, 1], ["a", "a", "b", "c"]) == {}
+    y = [1, 0, 1, 1]
+    films = ["a", "a", "b", "c"]
+    assert groups_behind("ap", y, films) == (3, 3)
+    # One film has a negative clip.
+    assert groups_behind("auc", y, films) == (1, 1)
+    assert groups_behind("ap", [0, 0], ["a", "b"]) == (0, 0)
+
+
+def test_films_of_folds_without_a_value_are_not_behind_it() -> None:
+    """Nine films: in folds of one film, of two, and all together; of two clips, one of five."""
+    classes = ["10", "10", "10", "10", "10", "11000", "00", "00", "11"]
+    y = np.array([label == "1" for label in "".join(classes)])
+    films = np.repeat(list("abcdefghi"), [len(of_film) for of_film in classes])
+    alone = [np.flatnonzero(films == film) for film in "abcdefghi"]
+    # f and i have two positive clips, a to e one.
+    of_positives = (7, pytest.approx(9**2 / (5 + 4 + 4)))
+    assert groups_behind("ap", y, films, alone) == of_positives
+    # Of one class are g, h and i; the other six have 2, 2, 2, 2, 2 and 5 clips.
+    expected = (6, pytest.approx((6 * 15**2 / 45) ** 0.5))
+    assert groups_behind("auc", y, films, alone) == expected
+    # In one fold, i has its pairs with clips of h, and h has no positive clip.
+    in_pairs = [*alone[:7], np.concatenate(alone[7:])]
+    assert groups_behind("ap", y, films, in_pairs) == of_positives
+    of_sizes = 19**2 / (7 * 4 + 25)
+    expected = (7, pytest.approx(7 * (of_sizes / 8) ** 0.5))
+    assert groups_behind("auc", y, films, in_pairs) == expected
+    # All together, seven films have a positive clip, and eight a negative one.
+    of_sizes = 21**2 / (8 * 4 + 25)
+    expected = (7, pytest.approx(7 * (of_sizes / 9) ** 0.5))
+    assert groups_behind("auc", y, films) == expected
+
+
+def test_three_valued_films_of_twelve_have_the_interval_of_three() -> None:
+    """Each film has one number, and nine have none: Student's of the three, whatever is drawn."""
+    values = np.array([0.5, 0.6, 0.75, *[np.nan] * 9])
+    known = np.isfinite(values)
+
+    def mean(weights: FloatArray) -> dict[str, FloatArray]:
+        drawn = weights[:, known]
+        with np.errstate(invalid="ignore"):
+            return {"ap": drawn @ values[known] / drawn.sum(axis=1)}
+
+    counts = {"ap": GroupCount(3, 3)}
+    few = resample(
+        mean, np.arange(12), n_replicates=20_000, within_unit=True, counts=counts
+    )
+    all_films = resample(mean, np.arange(12), n_replicates=20_000, within_unit=True)
+    value = values[known].mean()
+    low, high = few["ap"].ends
+    # Draws of twelve hold three films more or less often: their variance is about that of three.
+    half = stats.t.ppf(0.975, 2) * values[known].std(ddof=1) / 3**0.5
+    assert low is not None and high is not None
+    assert value - low == pytest.approx(half, rel=0.35)
+    assert high - value == pytest.approx(half, rel=0.35)
+    assert all_films["ap"].high - all_films["ap"].low < 0.5 * (high - low)
+    for number in (0, 1, 2):
+        counts = {"ap": GroupCount(number, number)}
+        found = resample(mean, np.arange(12), within_unit=True, counts=counts)["ap"]
+        assert found.ends == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [((0.85, 1, 1, 1, 0.99), 0.74, 1.0), ((0.5, 0.6, 0.55, 0.7, 0.65), 0.45, 0.74)],
+)
+def test_the_interval_of_five_films_near_one_does_not_begin_at_chance(
+    values: tuple[float, ...], low: float, high: float
+) -> None:
+    """On the logit scale, the first one was [.04, 1.00]."""
+    ap = np.array(values)
+    inflation = reuse_inflation(5)
+    found = resample(
+        mean_of(ap),
+        np.arange(5),
+        n_replicates=20_000,
+        within_unit=True,
+        inflation=inflation,
+    )["mean"]
+    # The variance of a mean over draws of k values is their variance, divided by k.
+    half = stats.t.ppf(0.975, 4) * (inflation * ap.var(ddof=1) / 5) ** 0.5
+    slope = 2 * (ap.mean() * (1 - ap.mean())) ** 0.5
+    angles = np.arcsin(ap.mean() ** 0.5) + np.array([-half, half]) / slope
+    expected = np.sin(np.clip(angles, 0, np.pi / 2)) ** 2
+    assert (found.low, found.high) == pytest.approx(expected, abs=0.005)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.01)
 
 
 def test_an_interval_of_fewer_films_in_effect_is_wider() -> None:
@@ -534,7 +623,7 @@ def test_an_interval_of_fewer_films_in_effect_is_wider() -> None:
     draws = 0.5 + 0.05 * rng.normal(size=5000)
     widths = []
     for k in (12, 8, 4):
-        interval = interval_of(draws, 0.5, k, is_few=False)
+        interval = interval_of(draws, 0.5, GroupCount(12, k))
         widths.append(interval.high - interval.low)
     # Student's quantiles for 11, 7 and 3 degrees of freedom, with k / (k - 1).
     expected = [
@@ -586,7 +675,10 @@ def test_draws_of_one_do_not_make_an_interval_of_values_near_one_useless() -> No
     rng = np.random.default_rng(0)
     draws = np.where(rng.random(2000) < 0.6, 1.0, rng.uniform(0.96, 0.994, 2000))
     for k, inflation in ((9, 4.0), (5, 1.0)):
-        interval = interval_of(draws, 0.9936, k, within_unit=True, inflation=inflation)
+        groups = GroupCount(k, k)
+        interval = interval_of(
+            draws, 0.9936, groups, within_unit=True, inflation=inflation
+        )
         assert 0.5 < interval.low < 0.97 and interval.high > 0.999
     # Draws that are 1 are so after widening too.
     moved = bootstrap.widen(draws, 2.0, within_unit=True)
@@ -606,8 +698,9 @@ def test_a_metric_that_may_be_negative_is_widened_as_it_is(
 ) -> None:
     """On the logit scale, draws below 0 would all count as 0."""
     draws = np.random.default_rng(0).normal(-0.2, 0.1, 2000)
-    found = interval_of(draws, -0.2, k, within_unit=True, inflation=inflation)
-    assert found == interval_of(draws, -0.2, k, inflation=inflation)
+    groups = GroupCount(k, k)
+    found = interval_of(draws, -0.2, groups, within_unit=True, inflation=inflation)
+    assert found == interval_of(draws, -0.2, groups, inflation=inflation)
     half = stats.t.ppf(0.975, k - 1) * draws.std() * (inflation * k / (k - 1)) ** 0.5
     expected = np.median(draws) + half * np.array([-1, 1])
     np.testing.assert_allclose([found.low, found.high], expected, atol=0.02)

@@ -23,7 +23,7 @@ from obygaze_models.evaluation.bootstrap import (
     interval_of,
     not_narrower_than_clips,
 )
-from obygaze_models.evaluation.metrics import RANKING_METRICS, replicate
+from obygaze_models.evaluation.metrics import RANKING_METRICS, GroupCount, replicate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.results import as_sure_as
@@ -116,10 +116,9 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     found = interval_of(
         draws,
         cell.value("auc"),
-        k,
+        GroupCount(6, k),
         within_unit=True,
         inflation=factor,
-        is_few=False,
     )
     value = cell.value("auc")
     y = np.array([row["y"] for row in rows[: len(ids)]], dtype=np.bool_)

@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score
 from support.experiments import quick
 
 from obygaze_features.manifest.model import Clip
-from obygaze_models.evaluation.bootstrap import effective_groups, resample
+from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
@@ -180,7 +180,7 @@ def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
         seed=(quick().fit.seed, 0),
         within_unit=True,
         inflation=3,
-        effective=effective_groups(cell.y, films),
+        counts={name: cell.groups_behind(films, name) for name in ("ap", "auc")},
     )
     for name in ("ap", "auc"):
         interval = drawn[name]
@@ -200,9 +200,9 @@ def test_a_model_with_too_few_clips_has_no_interval() -> None:
 
 @pytest.mark.parametrize(
     ("n_positive", "n_negative", "n_films", "enough"),
-    [(5, 5, 2, True), (4, 9, 2, False), (9, 4, 2, False), (9, 9, 1, False)],
+    [(5, 5, 3, True), (4, 9, 3, False), (9, 4, 3, False), (9, 9, 2, False)],
 )
-def test_an_interval_needs_five_clips_of_each_class_and_two_films(
+def test_an_interval_needs_five_clips_of_each_class_and_three_films(
     n_positive: int, n_negative: int, n_films: int, enough: bool
 ) -> None:
     y = [1] * n_positive + [0] * n_negative
@@ -230,11 +230,11 @@ def test_leaked_clips_are_counted_once_and_places_in_the_first_seed() -> None:
         ],
     )
     assert row_of(evaluated(cell), "ap")["leaked"] == 2
-    facts = fit_facts(cell)
+    facts = fit_facts(cell, FILMS)
     # q leaked under its own name in no fold; film mates are counted in the first seed.
     assert (facts["copies"], facts["same_film"]) == (1, 4)
-    assert fit_facts(replace(cell, is_averaged=True))["same_film"] == 3
-    assert fit_facts(SEED_0)["copies"] == 0
+    assert fit_facts(replace(cell, is_averaged=True), FILMS)["same_film"] == 3
+    assert fit_facts(SEED_0, FILMS)["copies"] == 0
 
 
 def test_the_share_of_positives_varies_as_that_of_all_clips_of_the_films() -> None:
@@ -278,7 +278,7 @@ def test_which_numbers_of_a_paper_are_about_a_cell() -> None:
 
 def test_the_facts_of_each_fit() -> None:
     fold = replace(A0, tuned=0.7, chosen={"C": 1})
-    (facts,) = fit_facts(replace(SEED_0, tested=[fold]))["folds"]
+    (facts,) = fit_facts(replace(SEED_0, tested=[fold]), FILMS)["folds"]
     assert (facts["n_train"], facts["n_validation"], facts["leaked"]) == (7, 2, 0)
     assert facts["threshold"] == 0.7 and facts["chosen"] == {"C": 1}
 

@@ -320,10 +320,14 @@ def concept_row(name: str, **values: Any) -> dict[str, Any]:
 
 
 def test_concepts_have_their_quality(tmp_path: Path) -> None:
-    rows = [concept_row("Look"), concept_row("Body", ap=0.3, p_holm=0.4)]
+    rows = [
+        concept_row("Look", films=8, films_with_value=3),
+        concept_row("Body", ap=0.3, p_holm=0.4, films=8, films_with_value=8),
+    ]
     run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
     section = sections_by_key(run)["concepts"]
     (table,) = section.tables
+    assert table.note.endswith("Of AP, 3 to 8 of 8 films have a value.")
     assert rows_of(table)[1] == [
         "Look",
         "20",

@@ -50,6 +50,7 @@ def fit(model: str, **facts: Any) -> dict[str, Any]:
         "shares_films": False,
         "knows_films": False,
         "tested": "a hash of all clips",
+        "films_with_value": {},
         "copies": 0,
         "same_film": 0,
         "skipped": {},
@@ -186,10 +187,11 @@ def test_folds_of_clips_answer_for_films_that_were_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("n_films", "n_in_all", "said"),
     [
-        (0, 1, "1 film"),
-        (1, 1, "1 film"),
-        (0, 3, "no tested film"),
-        (1, 3, "1 tested film"),
+        (0, 1, "1 film of EN_S has"),
+        (1, 2, "2 films of EN_S have"),
+        (0, 3, "no tested film of EN_S has"),
+        (1, 3, "1 tested film of EN_S has"),
+        (2, 3, "2 tested films of EN_S have"),
     ],
 )
 def test_films_with_positive_clips_are_counted_before_folds_are_left_out(
@@ -198,15 +200,14 @@ def test_films_with_positive_clips_are_counted_before_folds_are_left_out(
     """The film of the only positive clip is of the fold that could not be trained."""
     values = {"ap": math.nan, "auc": math.nan, "prevalence": 0.0}
     made = rows("ridge", values, [math.nan] * 5, n_films=5)
-    made[-1]["value"] = n_films / 40
     skipped = {"fold-2": "the training clips hold one class only: 0"}
     manifest: dict[str, Any] = {"n_clips": 200, "n_films": 12}
     manifest["positive_films"] = {"EN_S": n_in_all}
-    skips = [fit("ridge", skipped=skipped)]
+    behind = {"ap": n_films, "auc": n_films}
+    skips = [fit("ridge", skipped=skipped, films_with_value=behind)]
     run = run_of(tmp_path, skips, made, manifest=manifest)
     assert about_of(run)["no interval"] == (
-        f"1 of 1 cells have no interval: {said} of EN_S has positive clips, and 2 are"
-        " needed."
+        f"1 of 1 cells have no interval: {said} positive clips, and 3 are needed."
     )
 
 
@@ -270,7 +271,10 @@ def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
         "In 1 of 1 cells the interval of AUC does not lie above one half: by AUC, these may be no"
         " better than chance: ridge (EN_S)."
     )
-    assert "1 of 1 cells test 5 films only" in found["few films"]
+    assert found["few films"] == (
+        "In 1 of 1 cells tested films are few (5); these may be alike or differ by chance, and say"
+        " little about other films."
+    )
 
 
 @pytest.mark.parametrize("p_all", [0.01, 0.2])
@@ -292,14 +296,14 @@ def test_intervals_over_different_numbers_of_films_are_not_over_the_least(
     fits = [fit("ridge"), fit("ridge", store="t")]
     run = run_of(tmp_path, fits, [*rows("ridge", GOOD, n_films=3), *other])
     text = about_of(run)["few films"]
-    assert text.startswith("2 of 2 cells test 3 to 5 films only")
+    assert text.startswith("In 2 of 2 cells tested films are few (3 to 5);")
 
 
 def test_few_films_are_said_without_an_interval_too(tmp_path: Path) -> None:
     values = {"ap": 0.6, "auc": 0.7, "prevalence": 0.4}
     made = rows("ridge", values, [0.5, 0.7], n_films=2)
     text = about_of(run_of(tmp_path, [fit("ridge")], made))["few films"]
-    assert text.startswith("1 of 1 cells test 2 films only")
+    assert text.startswith("In 1 of 1 cells tested films are few (2);")
 
 
 def test_a_model_that_ranks_the_wrong_way_is_below_one_half(tmp_path: Path) -> None:
@@ -571,12 +575,15 @@ def test_brackets_are_explained_where_a_shown_number_has_some(tmp_path: Path) ->
 def test_the_films_of_brackets_are_those_of_all_tasks(tmp_path: Path) -> None:
     """Of one task, each film has positive clips, of the other one, five of eight have some."""
     other = {"train": "HN_S", "test": "HN_S", "task": "HN_S"}
-    fits = [fit("ridge"), {**fit("ridge"), **other}]
+    behind = {"ap": 5, "auc": 4}
+    fits = [fit("ridge"), {**fit("ridge", films_with_value=behind), **other}]
     first = rows("ridge", GOOD, [0.7] * 12)
     some = [0.7] * 5 + [math.nan] * 3
     second = [{**row, **other} for row in rows("ridge", GOOD, some, n_films=8)]
     about = _about_values_of(tmp_path / "both", fits, [*first, *second])
-    assert "intervals over 8 to 12 films, of which 5 to 12 have an AP" in about
+    assert about.endswith(
+        "intervals over films: 5 to 12 of 8 to 12 films have a value."
+    )
     about = _about_values_of(tmp_path / "first", fits[:1], first)
     assert about.endswith("intervals over 12 films.")
 
