@@ -56,6 +56,7 @@ FIGURE_CAPTION = (
     " how many clips were marked, in how many films."
 )
 LEAST_FILMS = 2
+ROUNDING = 1e-12  # of a share
 WHY_NOT_COUNT = (
     "its clips were not drawn by plan, and counting predictions is wrong: nobody knows how many"
     " errors a model makes in these films, and the count has the errors in it"
@@ -554,7 +555,10 @@ def _differences_of(
         both = np.concatenate([first, second])
         sizes = films.sizes[both]
         share = np.average(values[both], weights=sizes)
-        surplus = sizes * (values[both] - share)  # of clips that have it
+        # Films with the same share differ from their mean by rounding.
+        from_mean = values[both] - share
+        from_mean[np.abs(from_mean) < ROUNDING] = 0
+        surplus = sizes * from_mean  # of clips that have it
         p_value = permutation_p(surplus, np.arange(len(both)) < len(first))
         shares = [
             np.average(values[part], weights=films.sizes[part])
