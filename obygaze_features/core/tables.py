@@ -5,7 +5,6 @@ import csv
 import io
 import math
 import re
-import shlex
 import warnings
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.files import import_of_features, is_workbook, require_file
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workbooks import (
     column_name,
     header_index,
@@ -347,7 +347,7 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
     hint = import_of_features(path)
     ending = path.suffix.lower()
     if ending in MARKS:
-        hint = f"obygaze manifest import segments {shlex.quote(str(path))} -o NAME"
+        hint = f"obygaze manifest import segments {shell_word(path)} -o NAME"
     elif ending in SUBTITLES:
         raise FixInput(f"{path}:1: this is no table: {OF_WORDS}", hint=USE_OF_WORDS)
     for first_bytes, content in NO_TABLES.items():

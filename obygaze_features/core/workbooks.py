@@ -8,7 +8,6 @@ some programs save them.
 
 import datetime
 import re
-import shlex
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, first_line
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import READ_SPREADSHEETS, require_file
 from obygaze_features.core.lazy import need
+from obygaze_features.core.shell import shell_word
 
 EXTRA = "tables"
 # Of the file, and of what is in its archive.
@@ -135,7 +135,7 @@ def read_sheet(path: Path, name: str = "") -> Sheet:
                 raise FixUsage(
                     f"no sheet {name!r}{near(name, names)}",
                     where=str(path),
-                    hint=f"--sheet with one of {', '.join(map(repr, names))}",
+                    hint=f"--sheet with one of {', '.join(map(shell_word, names))}",
                 )
             return _sheet(workbook.get_sheet_by_name(name), outlines, path)
         visible = calamine.SheetVisibleEnum.Visible
@@ -194,7 +194,7 @@ def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Shee
     raise FixUsage(
         f"{len(with_data)} sheets have data: {with_data_shown}",
         where=str(path),
-        hint=f"manifest import csv and xlsx have --sheet {shlex.quote(with_data[0].name)}; for"
+        hint=f"manifest import csv and xlsx have --sheet {shell_word(with_data[0].name)}; for"
         " another command save one sheet as CSV",
     )
 

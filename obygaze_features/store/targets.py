@@ -20,6 +20,7 @@ from obygaze_features.core.file_names import check_folders_above
 from obygaze_features.core.files import sha256_file, sync_dir
 from obygaze_features.core.lazy import need
 from obygaze_features.core.leftovers import hidden_name
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.encoding import HashedStream
 from obygaze_features.store.files import Files, FolderFiles
@@ -93,7 +94,7 @@ def open_target(target: str | os.PathLike[str]) -> Target:
         raise FixUsage(
             "files are not sent by ssh",
             where=place,
-            hint=f"rsync -a STORE/ {shlex.quote(place)}; or ./{place} for a folder here",
+            hint=f"rsync -a STORE/ {shell_word(place)}; or ./{place} for a folder here",
         )
     return FolderTarget(Path(place))
 

@@ -1,7 +1,6 @@
 """Read any table of clips, with a mapping of its columns and words to those of a manifest."""
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import is_workbook
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import (
     SAVE_AS,
     CsvTable,
@@ -319,13 +319,11 @@ def _write_draft(
         header_row=chosen.header_row,
         texts=_texts(chosen),
     )
-    shown = shlex.quote(str(target))
+    shown = shell_word(target)
     kind = "xlsx" if is_workbook(path) else "csv"
-    reread = (
-        f"obygaze manifest import {kind} {shlex.quote(str(path))} --mapping {shown}"
-    )
+    reread = f"obygaze manifest import {kind} {shell_word(path)} --mapping {shown}"
     if name is not None:
-        reread += f" -o {shlex.quote(name)}"
+        reread += f" -o {shell_word(name)}"
     write_draft(target, draft_of(table, chosen, reread), error)
 
 
@@ -376,7 +374,9 @@ def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
     }
     if swapped:
         names = few([repr(target) for target in swapped], 3)
-        turned = [f"--map {column}={target}" for target, column in swapped.items()]
+        turned = []
+        for target, column in swapped.items():
+            turned.append(f"--map {shell_word(f'{column}={target}')}")
         raise FixUsage(
             f"a manifest has no column {names}; write the manifest's column first",
             hint=" ".join(turned),
@@ -430,7 +430,7 @@ def _hint(
             )
         return (
             f"leave out level={column}, {none}: the column stays, and"
-            f" obygaze run --task {shlex.quote(column)} asks for words of your own;"
+            f" obygaze run --task {shell_word(column)} asks for words of your own;"
             f" or, if they mean levels, {draft}"
         )
     missing = [name for name in required if name not in table.columns]
@@ -443,7 +443,7 @@ def _hint(
     if is_of_other_table and set(CLIP_COLUMNS) <= {*table.columns}:
         kind = "xlsx" if is_workbook(path) else "csv"
         return (
-            f"obygaze manifest import {kind} {shlex.quote(str(path))} -o NAME, without --map: the"
+            f"obygaze manifest import {kind} {shell_word(path)} -o NAME, without --map: the"
             " table has the columns of a manifest, as obygaze manifest export csv writes them, so"
             " a mapping needs none of the ids, and may state licence and citation"
         )
