@@ -2,7 +2,6 @@
 
 import errno
 import os
-import shlex
 import signal
 import sys
 import warnings
@@ -32,6 +31,7 @@ from obygaze_features.core.errors import (
     Stopped,
 )
 from obygaze_features.core.function_commands import FunctionGroup
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.signals import on_signals
 from obygaze_features.core.value_types import OneOf, TypedPath
 from obygaze_features.core.workspace import Workspace
@@ -92,7 +92,7 @@ def root(
         raise NotFound(
             "no such workspace: the folder of -C or OBYGAZE_WORKSPACE does not exist",
             where=str(workspace),
-            hint=f"check the name, or mkdir {shlex.quote(str(workspace))}",
+            hint=f"check the name, or mkdir {shell_word(workspace)}",
         )
     console = Console(verbosity=verbose - quiet, as_json=as_json)
     ctx.obj = Session(workspace=Workspace(workspace), console=console)

@@ -8,7 +8,6 @@ two answers are equal or not.
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from obygaze.audits.texts import (
 from obygaze.films.labels import is_table
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.expression import (
@@ -263,7 +263,7 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
     if len(annotators) > 1 and len(rows) == len(clips):
         of_passages = (
             f"of passages with other times, levels: {_way_to_agree(manifest)}; concepts:"
-            f" obygaze manifest project {shlex.quote(manifest.name)} --every 10 --each-annotator"
+            f" obygaze manifest project {shell_word(manifest.name)} --every 10 --each-annotator"
             " -o each.csv, then obygaze manifest import csv each.csv -o each"
         )
         raise FixInput(
@@ -287,7 +287,7 @@ def _way_to_agree(manifest: Manifest) -> str:
 
     On the passages of one annotator, what he or she did not mark would not be compared.
     """
-    return f"obygaze manifest agree {shlex.quote(manifest.name)} --every 10"
+    return f"obygaze manifest agree {shell_word(manifest.name)} --every 10"
 
 
 def _answers(manifest: Manifest, column: str) -> tuple[dict[str, str], str]:
@@ -354,7 +354,7 @@ def _are_numbers(
         hint = "correct these cells, or leave them empty"
         if column is not None:
             (word, _), *_ = n_of_word.most_common(1)
-            asked = shlex.quote(f"{column}={word}")
+            asked = shell_word(f"{column}={word}")
             hint = f"--column {asked}, this word against all else; or {hint}"
         raise FixInput(
             f"expected only numbers or only words, got {count(n_numbers, 'number')} and"

@@ -4,7 +4,6 @@ The clips were drawn within films by `manifest sample`, and marked. Scores of a 
 of the films may make the interval narrower; they never replace marks.
 """
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
@@ -33,6 +32,7 @@ from obygaze.films.vocabulary import modalities_of
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.expression import Expression, parse
@@ -56,6 +56,7 @@ FIGURE_CAPTION = (
     " how many clips were marked, in how many films."
 )
 LEAST_FILMS = 2
+ROUNDING = 1e-12  # of a share
 WHY_NOT_COUNT = (
     "its clips were not drawn by plan, and counting predictions is wrong: nobody knows how many"
     " errors a model makes in these films, and the count has the errors in it"
@@ -297,8 +298,8 @@ def audit_share(
             f"expected marks of clips of at least {LEAST_FILMS} films, got marks in"
             f" {count(len(films_with_marks), 'film')}",
             where=drawn.name,
-            hint=f"obygaze view {shlex.quote(drawn.name)} --annotate NAME, then --marks"
-            f" segments/{drawn.name}.NAME.csv",
+            hint=f"obygaze view {shell_word(drawn.name)} --annotate NAME, then --marks"
+            f" {shell_word(f'segments/{drawn.name}.NAME.csv')}",
         )
     scores = None
     if predictions is not None:
@@ -337,11 +338,11 @@ def audit_share(
 
 def _way_to_share(manifest: Manifest, of: str, expression: Expression) -> str:
     """Return what to type for clips that were not drawn: all may have been marked."""
-    name = shlex.quote(manifest.name)
+    name = shell_word(manifest.name)
     holds = [expression.holds(clip.values) for clip in manifest]
     without_interval = ""
     if None not in holds and any(holds):
-        counted = f"obygaze manifest stats {name} --where {shlex.quote(of)}"
+        counted = f"obygaze manifest stats {name} --where {shell_word(of)}"
         without_interval = f"; without an interval, {counted}"
     try:
         require_times(manifest.clips, manifest)
@@ -554,7 +555,10 @@ def _differences_of(
         both = np.concatenate([first, second])
         sizes = films.sizes[both]
         share = np.average(values[both], weights=sizes)
-        surplus = sizes * (values[both] - share)  # of clips that have it
+        # Films with the same share differ from their mean by rounding.
+        from_mean = values[both] - share
+        from_mean[np.abs(from_mean) < ROUNDING] = 0
+        surplus = sizes * from_mean  # of clips that have it
         p_value = permutation_p(surplus, np.arange(len(both)) < len(first))
         shares = [
             np.average(values[part], weights=films.sizes[part])

@@ -16,7 +16,6 @@ each pair of levels occurs. So chance is simulated by random tables of these cou
 the distribution is the same, and the cost does not grow with the number of clips.
 """
 
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,6 +47,7 @@ from obygaze.films.projection import (
 )
 from obygaze_features.core.console import few, table
 from obygaze_features.core.errors import FixInput
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.expression import quoted_word
@@ -329,7 +329,7 @@ def measure_agreement(
         tests = " and ".join(
             f"annotator == {quoted_word(name)}" for name in together[0].split("|")
         )
-        where = shlex.quote(f"not ({tests})")
+        where = shell_word(f"not ({tests})")
         raise FixInput(
             "a label that several annotators gave together says nothing of their agreement:"
             f" {few(together, 3)}",
@@ -364,7 +364,7 @@ def _refuse_ratings(segments: Tables, workspace: PathLike | None) -> None:
             continue
         manifest = read_manifest(path.with_suffix(".toml"))
         has_levels = any(clip.level for clip in manifest)
-        audit = f"obygaze audit reliability {shlex.quote(manifest.name)}"
+        audit = f"obygaze audit reliability {shell_word(manifest.name)}"
         if has_levels and all(clip.start_s is None for clip in manifest):
             raise FixInput(
                 "agreement is measured on times of films, and no clip has times (start_s, end_s)",
@@ -376,7 +376,7 @@ def _refuse_ratings(segments: Tables, workspace: PathLike | None) -> None:
             options = f"--raters COLUMN,COLUMN, of the columns {few(own)}"
             if "annotator" in manifest.columns:
                 first, *others = own
-                options = f"--column {shlex.quote(first)} --cluster movie_id"
+                options = f"--column {shell_word(first)} --cluster movie_id"
                 if others:
                     options += f", or another column: {few(others)}"
             raise FixInput(

@@ -1,6 +1,5 @@
 """The clips that marks are projected on: the pictures of the film that each clip has."""
 
-import shlex
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from obygaze.films.projection import ClipSpan
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.adapters.table_times import check_clocks
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
@@ -61,8 +61,8 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
     )
     columns = set(table.columns)
     if "first_row" in columns and "clip_id" not in columns:
-        manifest = shlex.quote(str(path.with_suffix(".toml")))
-        written = shlex.quote(f"{path.stem}.csv")
+        manifest = shell_word(path.with_suffix(".toml"))
+        written = shell_word(f"{path.stem}.csv")
         raise FixInput(
             "this is a manifest of windows: its table has a row for each film, not for each clip",
             where=str(path),

@@ -44,6 +44,7 @@ from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import TABLE_ENDINGS, write_all_new
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import (
     OF_WORDS,
     SUBTITLES,
@@ -591,13 +592,13 @@ def import_segments(
         if write_mapping is not None and error.details:
             typed = shlex.join(map(str, files))
             for rate in fps_words(fps):
-                typed += f" --fps {shlex.quote(str(rate))}"
-            target = shlex.quote(str(write_mapping))
+                typed += f" --fps {shell_word(rate)}"
+            target = shell_word(write_mapping)
             reread = f"obygaze manifest import segments {typed} --mapping {target} -o"
             tiers: list[Tier] = []
             for document in documents.values():
                 tiers += document.tiers
-            draft = draft_of_tiers(tiers, mapping, f"{reread} {shlex.quote(name)}")
+            draft = draft_of_tiers(tiers, mapping, f"{reread} {shell_word(name)}")
             write_draft(write_mapping, draft, error)
         raise
     importer = _Importer(FilmRates(fps, Workspace.of(workspace)), mapping, documents)
@@ -686,7 +687,7 @@ class _Importer:
                 raise FixUsage(problem, where=str(path), hint=USE_OF_WORDS)
             hint = ""
             if path.is_dir():
-                hint = f"the files in it, such as {shlex.quote(str(path))}/*{ELAN}"
+                hint = f"the files in it, such as {shell_word(path)}/*{ELAN}"
             raise FixUsage(expected, where=str(path), hint=hint)
 
     def _read_table(self, path: Path) -> None:

@@ -4,7 +4,6 @@ Marks in seconds have pictures only at the rate of their film. A video that is k
 `--fps` is for films without one, and another rate than that of a video is refused.
 """
 
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
@@ -16,6 +15,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.options import Option
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.frame_rate import (
     frame_rate,
@@ -209,7 +209,7 @@ class FilmRates:
 
 def unknown_rate(film: str, where: str = "", problem: str = "") -> FixUsage:
     """Return the error that nobody knows the frame rate of a film."""
-    one_film = shlex.quote(f"{film}=25")
+    one_film = shell_word(f"{film}=25")
     return FixUsage(
         f"the frame rate of the film {film} is not known{problem}",
         where=where,

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,6 +30,7 @@ from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import TABLE_ENDINGS, write_new
 from obygaze_features.core.options import Option
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
 from obygaze_features.manifest.model import Header, view_words
@@ -88,13 +88,13 @@ class ProjectedLabels:
         summary = f"{counted}: {counts}, {unlabelled}"
         if self.output is None:
             return [summary]
-        command = f"next: obygaze manifest import csv {shlex.quote(str(self.output))}"
+        command = f"next: obygaze manifest import csv {shell_word(self.output)}"
         own: dict[str, None] = {}
         for row in projection.merged:
             own.update(dict.fromkeys(row.concepts))
         asked = [concept for concept in own if canonical_concept(concept) is None]
         if asked:
-            mapping = shlex.quote(str(self.output.with_suffix(".toml")))
+            mapping = shell_word(self.output.with_suffix(".toml"))
             command += (
                 f" --write-mapping {mapping}, which asks what {few(asked, 3)} is; then"
             )

@@ -9,7 +9,6 @@ film, and `draw_clips`, the number of clips of the film. It is `draw_plan` that 
 manifest is one.
 """
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from msgspec import structs
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
 from obygaze_features.core.notebook import unknown_name
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, whole_number
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.expression import CONCEPTS
@@ -111,7 +111,7 @@ class DrawnClips:
             notes.append(
                 f"left out, because they were withdrawn: {count(self.n_withdrawn, 'clip')}"
             )
-        name = shlex.quote(self.manifest.name)
+        name = shell_word(self.manifest.name)
         notes.append(f"next: obygaze view {name} --annotate NAME")
         return notes
 

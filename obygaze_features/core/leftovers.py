@@ -10,7 +10,6 @@ nothing is removed, and `obygaze doctor` names what is there.
 import hashlib
 import os
 import re
-import shlex
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from obygaze_features.core import system
+from obygaze_features.core.shell import shell_word
 
 State = Literal["running", "ended", "unknown"]
 # What was there before, where two names cannot be exchanged in one step.
@@ -81,7 +81,7 @@ class Leftover(NamedTuple):
     @property
     def command(self) -> str:
         """The line that removes it."""
-        return f"rm -rf {shlex.quote(str(self.path))}"
+        return f"rm -rf {shell_word(self.path)}"
 
     def to_json(self) -> dict[str, Any]:
         """Return what it is, its size, and the line that removes it."""

@@ -29,6 +29,7 @@ from typing import Any, TypeVar
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.files import sha256_file
 from obygaze_features.core.foreign import INSTALLED, OURS, call_foreign, short_value
+from obygaze_features.core.shell import shell_word
 
 T = TypeVar("T")
 _FILE = r"(?P<file>[^\s'\"\[\]{},=]+\.py)"
@@ -232,7 +233,7 @@ def find_part(name: str) -> Part:
         typed = f"FOLDER/{name}" if is_elsewhere else name
         raise FixUsage(
             f"{name} would run own code, and is not trusted",
-            hint=f"read the code, then --trust {typed} (in Python trust=[{typed!r}])",
+            hint=f"read the code, then --trust {shell_word(typed)} (in Python trust=[{typed!r}])",
         )
     path = _TRUSTED[name_in_records]
     if path is None:
@@ -242,7 +243,8 @@ def find_part(name: str) -> Part:
     ]
     if list(path.parts[-len(asked) :]) != asked:
         raise FixUsage(
-            f"{name} is not the file {path}, which is trusted", hint=f"--trust {name}"
+            f"{name} is not the file {path}, which is trusted",
+            hint=f"--trust {shell_word(name)}",
         )
     if not path.is_file():
         raise NotFound(

@@ -1,9 +1,9 @@
 """Refuse wrong values in one sentence: how many, which, where, and what to type."""
 
-import shlex
 from collections.abc import Iterable, Sequence
 
 from obygaze_features.core.errors import ObygazeError
+from obygaze_features.core.shell import shell_line
 
 _MOST_SHOWN = 3
 _MOST_LETTERS = 80
@@ -56,15 +56,6 @@ def shown(values: Sequence[object]) -> str:
     first = ", ".join(map(_shown, values[:_MOST_SHOWN]))
     n_more = len(values) - _MOST_SHOWN
     return f"{first} and {n_more} more" if n_more > 0 else first
-
-
-def shell_line(words: Sequence[object]) -> str:
-    """Return words as one line that a shell divides into the same words.
-
-    >>> shell_line(["obygaze", "manifest", "show", "films", "--where", "film == 'a b'"])
-    'obygaze manifest show films --where \\'film == \\'"\\'"\\'a b\\'"\\'"\\'\\''
-    """
-    return shlex.join(map(str, words))
 
 
 def _shown(value: object) -> str:

@@ -7,13 +7,13 @@ passes through a filter of this module. No text is run as a template.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from obygaze_features.core.outside import Medium, safe_text, visible
+from obygaze_features.core.shell import shell_word
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -126,4 +126,4 @@ def _code(value: Any) -> str:
 
 def _quoted(value: Any) -> str:
     """Return a text as one word of a command line."""
-    return SafeText(shlex.quote(_code(value)))
+    return SafeText(shell_word(_code(value)))

@@ -5,7 +5,6 @@ import csv
 import io
 import math
 import re
-import shlex
 import warnings
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +26,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.files import import_of_features, is_workbook, require_file
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workbooks import (
     column_name,
     header_index,
@@ -202,8 +202,9 @@ def read_table(
     header has most of the required columns, else by the one with which most lines have equally
     many cells: Excel writes semicolons where the comma is the decimal mark. Empty lines are
     skipped, and blanks around the names of columns. Where no comma separates cells, as in a sheet,
-    a column of numbers with decimal commas has points, unless it is one of `texts`. A table that is
-    `is_strict` is one of obygaze: UTF-8, without empty lines.
+    a column of numbers with decimal commas has points, unless it is one of `texts`, or has cells
+    that are formatted as text. A table that is `is_strict` is one of obygaze: UTF-8, without empty
+    lines.
 
     Violations go into `violations` where it is given, so that the caller can add those of the
     values and raise all of them together; without it they are raised here. `content` names what
@@ -346,7 +347,7 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
     hint = import_of_features(path)
     ending = path.suffix.lower()
     if ending in MARKS:
-        hint = f"obygaze manifest import segments {shlex.quote(str(path))} -o NAME"
+        hint = f"obygaze manifest import segments {shell_word(path)} -o NAME"
     elif ending in SUBTITLES:
         raise FixInput(f"{path}:1: this is no table: {OF_WORDS}", hint=USE_OF_WORDS)
     for first_bytes, content in NO_TABLES.items():
@@ -376,7 +377,11 @@ def _read_workbook(
     if _check_header(index + 1, named, required, violations):
         records = enumerate(sheet.rows[index + 1 :], start=index + 2)
         rows = tuple(_rows(records, header, False, violations))
-        may_be_numbers = [name for name in named if name not in texts]
+        may_be_numbers = []
+        for column, name in enumerate(header):
+            is_text = sheet.last_text.get(column, index) > index
+            if name and name not in texts and not is_text:
+                may_be_numbers.append(name)
         rows, thousands = _with_decimal_points(may_be_numbers, rows, NUMBER_OF_SHEET)
     return CsvTable(tuple(header), rows, "", maybe_thousands=thousands)
 

@@ -8,7 +8,6 @@ some programs save them.
 
 import datetime
 import re
-import shlex
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, first_line
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import READ_SPREADSHEETS, require_file
 from obygaze_features.core.lazy import need
+from obygaze_features.core.shell import shell_word
 
 EXTRA = "tables"
 # Of the file, and of what is in its archive.
@@ -30,8 +30,27 @@ MAX_FILE = 1 << 28
 MAX_ARCHIVE = 1 << 30
 # The most cells of the rectangle that a sheet fills.
 MAX_CELLS = 10_000_000
-_TIME = (datetime.time, datetime.timedelta)
 _MINUTE = datetime.timedelta(minutes=1)
+_DAY = datetime.timedelta(days=1)
+# Day 0 of a sheet. A time of more than a day, shown as h:mm, is a minute of one of the days after
+# it; on 1 March 1900 sheets count a day that was none.
+_DAY_0 = datetime.datetime(1899, 12, 31)
+_NO_TIMES = datetime.datetime(1900, 3, 1)
+_TEXT = "@"
+# The formats of times and of text that a file need not spell out.
+_KNOWN_FORMATS = {
+    18: "h:mm am/pm",
+    19: "h:mm:ss am/pm",
+    20: "h:mm",
+    21: "h:mm:ss",
+    22: "m/d/yy h:mm",
+    45: "mm:ss",
+    46: "[h]:mm:ss",
+    47: "mmss.0",
+    49: _TEXT,
+}
+# What a format shows as it is, and the language of its words.
+_NO_CODE = re.compile(r'"[^"]*"|\\.|\[\$[^\]]*\]')
 _CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 
 # The row and the column of a cell, from 0.
@@ -40,10 +59,14 @@ Position = tuple[int, int]
 
 @dataclass(frozen=True)
 class Sheet:
-    """The texts of a sheet from its first row and column on."""
+    """The texts of a sheet from its first row and column on.
+
+    `last_text` has the last row, from 0, of each column that has cells formatted as text.
+    """
 
     name: str
     rows: Sequence[Sequence[str]]
+    last_text: Mapping[int, int]
 
     @property
     def filled_rows(self) -> list[int]:
@@ -54,12 +77,16 @@ class Sheet:
 class _Outline(NamedTuple):
     """The last cell of a sheet, and the cells with the error of a formula, with its text.
 
-    `without_value` has the cells with a formula that has no value.
+    `without_value` has the cells with a formula that has no value. `last_text` has the last row of
+    each column with cells formatted as text, `time_formats` the format of each cell that may be a
+    time.
     """
 
     last: Position
     errors: dict[Position, str]
     without_value: list[Position]
+    last_text: dict[int, int]
+    time_formats: dict[Position, str]
 
 
 def cell_name(row: int, column: int) -> str:
@@ -108,7 +135,7 @@ def read_sheet(path: Path, name: str = "") -> Sheet:
                 raise FixUsage(
                     f"no sheet {name!r}{near(name, names)}",
                     where=str(path),
-                    hint=f"--sheet with one of {', '.join(map(repr, names))}",
+                    hint=f"--sheet with one of {', '.join(map(shell_word, names))}",
                 )
             return _sheet(workbook.get_sheet_by_name(name), outlines, path)
         visible = calamine.SheetVisibleEnum.Visible
@@ -167,7 +194,7 @@ def _only_one(sheets: Sequence[Sheet], names: Sequence[str], path: Path) -> Shee
     raise FixUsage(
         f"{len(with_data)} sheets have data: {with_data_shown}",
         where=str(path),
-        hint=f"manifest import csv and xlsx have --sheet {shlex.quote(with_data[0].name)}; for"
+        hint=f"manifest import csv and xlsx have --sheet {shell_word(with_data[0].name)}; for"
         " another command save one sheet as CSV",
     )
 
@@ -221,29 +248,50 @@ def _sheet(worksheet: Any, outlines: Mapping[str, _Outline], path: Path) -> Shee
             hint="open the file in Excel or LibreOffice, which computes its formulas, and save it",
         )
     rows = worksheet.to_python(skip_empty_area=False)
-    # Who types 0:03 for three seconds gets three minutes, which Excel shows as 0:03. A column in
-    # which no time has seconds is left as it is shown, so that its meaning is asked for.
-    with_seconds = set()
-    for cells in rows:
+    time_formats = {} if outline is None else outline.time_formats
+    # Where other times of a column have seconds, or are shown without them, those that are shown
+    # with :00 were typed so.
+    telling = set()
+    for row, cells in enumerate(rows):
         for column, value in enumerate(cells):
-            if isinstance(value, _TIME) and _length(value) % _MINUTE:
-                with_seconds.add(column)
+            length = _length(value)
+            form = time_formats.get((row, column), "s")
+            if length is not None and (length % _MINUTE or "s" not in form):
+                telling.add(column)
     texts = []
-    for cells in rows:
+    for row, cells in enumerate(rows):
         of_row = []
         for column, value in enumerate(cells):
-            of_row.append(cell_text(value, has_seconds=column in with_seconds))
+            form = time_formats.get((row, column), "")
+            of_row.append(_text_of_cell(value, form, column in telling))
         texts.append(of_row)
+    last_text: Mapping[int, int] = {}
     if outline is not None:
+        last_text = outline.last_text
         for (row, column), error in outline.errors.items():
             # Two parts of a damaged file may not agree.
             if row < len(texts) and column < len(texts[row]):
                 texts[row][column] = error
-    return Sheet(worksheet.name, texts)
+    return Sheet(worksheet.name, texts, last_text)
 
 
-def cell_text(value: Any, *, has_seconds: bool = True) -> str:
-    """Return the value of a cell as a CSV file has it; without seconds, a time is `h:mm`.
+def _text_of_cell(value: Any, form: str, column_is_telling: bool) -> str:
+    """Return the text of a cell; a time that may be meant as minutes and seconds is `h:mm`.
+
+    Who types 0:03 for three seconds gets three minutes, which Excel shows as 0:03; 25:10 becomes 25
+    hours, shown as 25:10:00. Another program may show all times with seconds.
+    """
+    length = _length(value)
+    if length is None or length % _MINUTE:
+        return cell_text(value)
+    is_exact = "s" in form and "h" not in form
+    if "s" in form and column_is_telling and length < _DAY:
+        is_exact = True
+    return _duration(length, has_seconds=is_exact)
+
+
+def cell_text(value: Any) -> str:
+    """Return the value of a cell as a CSV file has it.
 
     >>> cell_text(12.0), cell_text(0.5), cell_text(True), cell_text(datetime.time(0, 1, 10))
     ('12', '0.5', 'TRUE', '0:01:10')
@@ -252,8 +300,9 @@ def cell_text(value: Any, *, has_seconds: bool = True) -> str:
         return "TRUE" if value else "FALSE"
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
-    if isinstance(value, _TIME):
-        return _duration(_length(value), has_seconds=has_seconds)
+    length = _length(value)
+    if length is not None:
+        return _duration(length, has_seconds=True)
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
     if isinstance(value, datetime.date):
@@ -261,16 +310,17 @@ def cell_text(value: Any, *, has_seconds: bool = True) -> str:
     return str(value)
 
 
-def _length(value: datetime.time | datetime.timedelta) -> datetime.timedelta:
-    """Return the time since midnight, or the duration, of a cell."""
+def _length(value: Any) -> datetime.timedelta | None:
+    """Return the time since midnight, or the duration, of a cell; None if it is no time."""
     if isinstance(value, datetime.timedelta):
         return value
-    return datetime.timedelta(
-        hours=value.hour,
-        minutes=value.minute,
-        seconds=value.second,
-        microseconds=value.microsecond,
-    )
+    if isinstance(value, datetime.time):
+        return datetime.datetime.combine(_DAY_0, value) - _DAY_0
+    if isinstance(value, datetime.datetime) and _DAY_0 < value < _NO_TIMES:
+        # A date has no time of the day.
+        length = value - _DAY_0
+        return length if length % _DAY else None
+    return None
 
 
 def _duration(length: datetime.timedelta, *, has_seconds: bool) -> str:
@@ -321,13 +371,15 @@ def _outlines_of_xlsx(archive: zipfile.ZipFile) -> dict[str, _Outline]:
     book = ElementTree.fromstring(archive.read("xl/workbook.xml"))
     # calamine does not look at capitals either.
     member_of = {name.lower(): name for name in archive.namelist()}
+    styles = member_of.get("xl/styles.xml")
+    formats = {} if styles is None else _formats_of_xlsx(archive.read(styles))
     outlines = {}
     for sheet in book.iterfind(".//{*}sheet"):
         target = target_of.get(_relation_of(sheet), "")
         path = target.lstrip("/") if target.startswith("/") else f"xl/{target}"
         member = member_of.get(path.lower())
         if member is not None:
-            outlines[sheet.get("name", "")] = _outline_of_xlsx(archive, member)
+            outlines[sheet.get("name", "")] = _outline_of_xlsx(archive, member, formats)
     return outlines
 
 
@@ -337,13 +389,30 @@ def _relation_of(sheet: ElementTree.Element) -> str:
     return ids[0] if ids else ""
 
 
-def _outline_of_xlsx(archive: zipfile.ZipFile, member: str) -> _Outline:
+def _formats_of_xlsx(styles: bytes) -> dict[str, str]:
+    """Return the format of each style of a cell, in small letters and without its texts."""
+    root = ElementTree.fromstring(styles)
+    format_of = dict(_KNOWN_FORMATS)
+    for item in root.iterfind("{*}numFmts/{*}numFmt"):
+        code = _NO_CODE.sub("", item.get("formatCode", ""))
+        format_of[int(item.get("numFmtId", 0))] = code.lower()
+    formats = {}
+    for style, item in enumerate(root.iterfind("{*}cellXfs/{*}xf")):
+        formats[str(style)] = format_of.get(int(item.get("numFmtId", 0)), "")
+    return formats
+
+
+def _outline_of_xlsx(
+    archive: zipfile.ZipFile, member: str, formats: Mapping[str, str]
+) -> _Outline:
     """Return the outline of a sheet.
 
     A cell without a name is the one after the cell before it; a row without a number likewise.
     """
     errors = {}
     without_value = []
+    last_text: dict[int, int] = {}
+    time_formats = {}
     last_row = 0
     last_column = 0
     row = column = -1
@@ -364,6 +433,11 @@ def _outline_of_xlsx(archive: zipfile.ZipFile, member: str) -> _Outline:
                 if len(element):
                     last_row = max(last_row, row)
                     last_column = max(last_column, column)
+                    form = formats.get(element.get("s", "0"), "")
+                    if form == _TEXT:
+                        last_text[column] = row
+                    elif "h" in form or "s" in form:
+                        time_formats[row, column] = form
                 kind = element.get("t")
                 value = element.findtext("{*}v", "")
                 if kind == "e":
@@ -374,7 +448,8 @@ def _outline_of_xlsx(archive: zipfile.ZipFile, member: str) -> _Outline:
                     without_value.append((row, column))
             elif event == "end" and tag == "row":
                 element.clear()
-    return _Outline((last_row, last_column), errors, without_value)
+    last = (last_row, last_column)
+    return _Outline(last, errors, without_value, last_text, time_formats)
 
 
 def _position(name: str) -> Position:

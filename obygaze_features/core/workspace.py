@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Self, TypeAlias
@@ -17,6 +16,7 @@ from obygaze_features.core.files import (
     import_of_features,
     store_of_file,
 )
+from obygaze_features.core.shell import shell_word
 
 PathLike: TypeAlias = str | os.PathLike[str]
 URL_SCHEMES = ("http://", "https://", "s3://", "hf://")
@@ -261,12 +261,12 @@ class Workspace:
             hint = f"a store in the folder {name}: {few(inside)}"
         elif is_manifest and named.suffix.lower() in VIDEO_SUFFIXES:
             message = f"{name} is a film, not a manifest of films"
-            films = shlex.quote(str(named.parent))
+            films = shell_word(named.parent)
             hint = f"obygaze manifest import folder {films}"
         elif is_manifest and named.is_dir():
-            hint = f"obygaze manifest import folder {shlex.quote(name)}"
+            hint = f"obygaze manifest import folder {shell_word(name)}"
         elif is_manifest and named.suffix in TABLE_ENDINGS and named.exists():
-            hint = f"obygaze manifest import csv {shlex.quote(name)}"
+            hint = f"obygaze manifest import csv {shell_word(name)}"
         elif names:
             hint = f"one of {few(names)}"
         else:

@@ -111,9 +111,10 @@ def check_output(output: str | os.PathLike[str] | None = None, **others: Any) ->
 
 
 def _xlsx(columns: Columns, path: Path) -> bytes:
-    """Return a workbook of one sheet: text is text, also where it looks like a formula or a link.
+    """Return a workbook of one sheet: text is text, also where it looks like a formula or a number.
 
-    The names of the columns are bold, and stay in view.
+    Its cells are formatted as text, so that it stays text where it is edited or read. The names of
+    the columns are bold, and stay in view.
     """
     xlsxwriter = need("xlsxwriter", "tables", "writing .xlsx files")
     _check_sheet(columns, path)
@@ -121,6 +122,7 @@ def _xlsx(columns: Columns, path: Path) -> bytes:
     book = xlsxwriter.Workbook(stream, {"in_memory": True})
     book.set_properties({"created": CREATED})
     bold = book.add_format({"bold": True})
+    as_text = book.add_format({"num_format": "@"})
     sheet = book.add_worksheet("table")
     sheet._xml_number_element = partial(_write_exact_number, sheet)
     sheet.freeze_panes(1, 0)
@@ -132,7 +134,7 @@ def _xlsx(columns: Columns, path: Path) -> bytes:
             elif isinstance(value, int | float):
                 sheet.write_number(row, number, value)
             elif value is not None and value != "":
-                sheet.write_string(row, number, str(value))
+                sheet.write_string(row, number, str(value), as_text)
     sheet.autofit()
     book.close()
     return stream.getvalue()

@@ -3,7 +3,6 @@
 Everything here is pure. Nothing on a disk is changed because of what it finds.
 """
 
-import shlex
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import NamedTuple
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
+from obygaze_features.core.shell import shell_word
 from obygaze_features.extraction.clips import Facts, PlannedClip, Source
 from obygaze_features.extraction.stored import StoreState
 from obygaze_features.store.layout import NEXT
@@ -182,7 +182,8 @@ class Work:
                     _sentence(case, lines),
                     where=where,
                     hint=case.hint.format(
-                        filling=shlex.quote(f"{where}{NEXT}"), backbone=backbone
+                        filling=shell_word(f"{where}{NEXT}"),
+                        backbone=shell_word(backbone),
                     ),
                     details=[*lines[:_SHOWN], *more],
                 )

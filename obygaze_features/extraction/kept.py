@@ -1,7 +1,6 @@
 """Frames that were kept in a store: other backbones get the same pictures without the films."""
 
 import glob
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from obygaze_features.core.errors import (
     ObygazeError,
     first_line,
 )
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import other_times, other_video
 from obygaze_features.extraction.clips import (
@@ -211,7 +211,7 @@ def read_kept(job: RowJob, clip: PlannedClip, kept: KeptViews) -> Decoded:
             # Sound is never kept.
             views[view] = kept[view].clip(clip.clip_id, cast(PictureView, view))
         except Corrupt as error:
-            place = shlex.quote(kept[view].store.location)
+            place = shell_word(kept[view].store.location)
             error.hint = (
                 f"remove this store of frames, and films are decoded: rm -r {place}"
             )

@@ -8,7 +8,6 @@ not depend on the blocks before it.
 from __future__ import annotations
 
 import secrets
-import shlex
 import sys
 from collections import deque
 from collections.abc import (
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from obygaze_features.core.errors import FixInput, ObygazeError, first_line
 from obygaze_features.core.machine import is_device_error, is_out_of_memory
+from obygaze_features.core.shell import shell_word
 from obygaze_features.extraction.clips import (
     Decoded,
     DecodedView,
@@ -409,7 +409,7 @@ class StoreFiller:
                 f" {failure.reason}",
                 where=str(self.filling.target),
                 hint="the store stays as it is; correct this, then the same command, or give the"
-                f" further arrays up: rm -r {shlex.quote(str(self.filling.folder))}",
+                f" further arrays up: rm -r {shell_word(self.filling.folder)}",
             )
 
     def _commit_complete(self) -> None:

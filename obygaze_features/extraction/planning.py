@@ -1,7 +1,6 @@
 """Plan an extraction: what each store is to have, what is there, what is missing."""
 
 import os
-import shlex
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from obygaze_features.backbones.cards import find_card
 from obygaze_features.core.clip_ids import each_name
 from obygaze_features.core.commands import named_values
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_features.extraction.cases import Wanted, Work, compare_with_store
 from obygaze_features.extraction.clips import PlannedClip, facts_of, planned_clips
@@ -66,7 +66,7 @@ def chosen_backbones(
         for name in sorted(values.keys() - set(names)):
             raise FixUsage(
                 f"{option} names the backbone {name!r}, which -b does not",
-                hint=f"add -b {name}, or correct the name{near(name, names)}",
+                hint=f"add -b {shell_word(name)}, or correct the name{near(name, names)}",
             )
     targets = []
     for name in names:
@@ -195,7 +195,7 @@ class ExtractionPlan:
             raise NotFound(
                 f"no clip of {self.manifest} has a video file; nothing to extract",
                 where=next(iter(videos), ""),
-                hint=f"obygaze manifest link {shlex.quote(self.manifest)} FOLDER, or mount the"
+                hint=f"obygaze manifest link {shell_word(self.manifest)} FOLDER, or mount the"
                 " folder of the videos; then the same command",
                 details=self.notes,
             )

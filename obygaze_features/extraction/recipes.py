@@ -8,6 +8,7 @@ from obygaze_features.backbones.backbone import Backbone
 from obygaze_features.backbones.card import PARTS
 from obygaze_features.core.errors import FixUsage, near
 from obygaze_features.core.machine import cpu_name, package_versions
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.layout import CLEAN, MASK, PICTURES, Array
 from obygaze_features.store.recipe import Recipe
@@ -46,7 +47,7 @@ def arrays_of(
     if unknown:
         raise FixUsage(
             f"{backbone.card.label} has no array {', '.join(unknown)}{near(unknown[0], available)}",
-            hint=f"use --arrays {','.join(available)}",
+            hint=f"use --arrays {shell_word(','.join(available))}",
         )
     chosen = []
     for name, array in available.items():

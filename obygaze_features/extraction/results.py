@@ -1,6 +1,5 @@
 """What a run says: while it computes, how far its stores are at its end, and what to type next."""
 
-import shlex
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Protocol
 
 from obygaze_features.core.console import Progress, ProgressBars, count
 from obygaze_features.core.errors import EXIT_SOME_FAILED, ObygazeError
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.cases import NO_FILE
 from obygaze_features.extraction.planning import (
@@ -157,7 +157,7 @@ def next_steps(
     plan: ExtractionPlan, states: Sequence[StoreStatus], manifest: Manifest
 ) -> list[str]:
     """Return what to type next: for clips that were not extracted, or with the whole store."""
-    link = f"obygaze manifest link {shlex.quote(plan.manifest)} FOLDER"
+    link = f"obygaze manifest link {shell_word(plan.manifest)} FOLDER"
     steps = []
     video_of = {clip.clip_id: clip.video for clip in plan.clips if clip.video}
     failures: dict[str, str] = {}
@@ -189,7 +189,7 @@ def next_steps(
         for clip_id, why in failures.items()
         if not why.startswith((NO_FILE, NO_SOUND, NO_PICTURES))
     )
-    name = shlex.quote(plan.stores[0].target.backbone)
+    name = shell_word(plan.stores[0].target.backbone)
     is_of_all = n_with_wrong_times == len(plan.clips)
     of_mapping = f" ({OF_MAPPING})" if is_of_all else ""
     advice = (
@@ -240,7 +240,7 @@ def _next_command(plan: ExtractionPlan, manifest: Manifest) -> str:
         if has_vector(store.arrays):
             names_with_vectors.append(name)
     if not names_with_vectors:
-        return f"obygaze store info {shlex.quote(names[0])}"
+        return f"obygaze store info {shell_word(names[0])}"
     return first_command(manifest, plan.manifest, names_with_vectors)
 
 
@@ -252,7 +252,7 @@ def _store_before(store: StorePlan, state: StoreStatus) -> list[str]:
         return []
     return [
         f"the store before is now {before.name}; it shares files with the new one and is no"
-        f" backup; to remove it: rm -r {shlex.quote(str(before))}"
+        f" backup; to remove it: rm -r {shell_word(before)}"
     ]
 
 

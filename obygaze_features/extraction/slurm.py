@@ -20,6 +20,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import write_new
 from obygaze_features.core.function_commands import command_of, typed_values
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.extraction.devices import devices_of
 from obygaze_features.extraction.functions import extract
@@ -43,7 +44,7 @@ class SlurmScript:
     @property
     def command(self) -> str:
         """The command that submits the script."""
-        return f"sbatch {shlex.quote(str(self.path))}"
+        return f"sbatch {shell_word(self.path)}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the path of the script, its tasks, and the command that submits it."""
@@ -93,7 +94,7 @@ def write_slurm_script(
         tasks=tasks,
         log=_for_sbatch(f"{_as_pattern(logs)}/%x-%A_%a.log"),
         sbatch_options=" ".join(map(_for_sbatch, sbatch_options)),
-        folder=_one_line(shlex.quote(str(Path.cwd()))),
+        folder=_one_line(shell_word(Path.cwd())),
         command=_one_line(shlex.join(words)),
     )
     # Slurm starts no task whose log it cannot write.

@@ -1,7 +1,6 @@
 """What is there of a store, its finished rows and those being filled, and how far it is."""
 
 import os
-import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from obygaze_features.core.errors import (
     first_line,
 )
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store.filling import Filling, remove_leftover, store_before
 from obygaze_features.store.layout import BEFORE, NEXT, Array
@@ -224,7 +224,7 @@ class StoreStatus:
     @property
     def without_details(self) -> str:
         """Return how to see each clip that failed."""
-        return f"  each of them: obygaze -v extract status {shlex.quote(self.store)}"
+        return f"  each of them: obygaze -v extract status {shell_word(self.store)}"
 
 
 def store_status(path: Path) -> StoreStatus:

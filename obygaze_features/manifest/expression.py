@@ -22,7 +22,6 @@ import ast
 import keyword
 import operator
 import re
-import shlex
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,6 +30,7 @@ from dataclasses import dataclass, field
 
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.file_names import composed
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
 Values = Callable[[str], Collection[str]]
@@ -57,9 +57,10 @@ QUOTED = re.compile(r""""[^"]*"|'[^']*'""")
 _BETWEEN_TESTS = re.compile(r"(\s+(?:and|or)\s+)", re.IGNORECASE)
 _TEST = re.compile(
     r"(\s*(?:(?:not\s|\()\s*)*)(.+?)"
-    r"\s*((?<=\s)(?:not in|in)(?=[\s{])|[=!<>]=|[=<>])\s*"
-    r"(\{[^{}]*\}|[^{}()=<>]+?)([\s)]*)"
+    r"\s*((?<=\s)(?:not in|in)(?=[\s{\[(])|[=!<>]=|[=<>])\s*"
+    r"(\{[^{}]*\}|\[[^\[\]]*\]|\([^()]*\)|[^{}()=<>]+?)([\s)]*)"
 )
+_VALUE = re.compile(rf"{QUOTED.pattern}|[^,]+")
 HINT = (
     "write == in place of =, several values in braces, and quotes around what has blanks or other"
     " signs than letters and _, or begins with a digit:"
@@ -342,7 +343,7 @@ class _Parser:
         if "".join(written.split()) in ("", "".join(self.text.split())):
             return HINT
         return (
-            f"write {shlex.quote(written)}, with == for equal, and with quotes (inside those of"
+            f"write {shell_word(written)}, with == for equal, and with quotes (inside those of"
             " the shell) around what has other signs than letters, digits and _, or begins with a"
             " digit"
         )
@@ -360,9 +361,11 @@ def with_quotes(text: str) -> str:
             before, name, sign, value, after = test.groups()
             sign = "==" if sign == "=" else sign
             values = _if_needed(value)
-            if value.startswith("{"):
-                words = ", ".join(map(_if_needed, value.strip("{}").split(",")))
-                values = f"{{{words}}}"
+            # Several values are in braces; other languages have other brackets.
+            words = list(filter(str.strip, _VALUE.findall(value[1:-1])))
+            is_list = value[0] + value[-1] in ("{}", "[]", "()")
+            if sign.endswith("in") and is_list and words:
+                values = f"{{{', '.join(map(_if_needed, words))}}}"
             part = f"{before}{_if_needed(name)} {sign} {values}{after}"
         parts.append(part)
     written = "".join(parts)

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from obygaze_features.core.console import count, plural, table
 from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.io import (
     manifest_path,
     read_manifest,
@@ -88,7 +89,8 @@ class SplitReport:
         """How a run takes these folds."""
         return [
             "to run with these folds: obygaze run PROTOCOL --set splits.kind=published"
-            f" --set splits.folds=0 and for each task --set tasks.TASK.folds={self.split}"
+            f" --set splits.folds=0 and for each task --set"
+            f" {shell_word(f'tasks.TASK.folds={self.split}')}"
         ]
 
 

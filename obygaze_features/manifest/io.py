@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import shlex
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from obygaze_features.core.files import (
     write_together,
 )
 from obygaze_features.core.schema_check import Violations, read_toml, record_of
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.core.workspace import Workspace, toml_of
 from obygaze_features.manifest.expression import CONCEPTS
@@ -108,9 +108,7 @@ def read_manifest(
         if named.is_file() and named != path:
             error.hint = f"{path.stem}, the manifest of this name in the workspace"
         elif os.fspath(manifest).endswith(".csv"):
-            error.hint = (
-                f"obygaze manifest import csv {shlex.quote(os.fspath(manifest))}"
-            )
+            error.hint = f"obygaze manifest import csv {shell_word(manifest)}"
         raise
 
 
@@ -280,7 +278,7 @@ def rows_to_csv(manifest: Manifest) -> bytes:
     if isinstance(manifest.clips, Windows):
         return csv_bytes(CUT_COLUMNS, manifest.clips.film_cells())
     if manifest.header.unit == "window":
-        name = shlex.quote(manifest.name)
+        name = shell_word(manifest.name)
         raise FixInput(
             "a manifest of windows cannot be edited: its rows are computed from the films",
             where=manifest.name,

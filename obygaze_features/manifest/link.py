@@ -7,7 +7,6 @@ linking again, also to another folder, has the same result.
 
 import os
 import re
-import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import (
     manifest_path,
@@ -113,7 +113,7 @@ class LinkReport:
             name = str(self.path)
         if self.by_name or self.by_time:
             notes.append(
-                f"next: obygaze extract plan {shlex.quote(name)} -b descriptors"
+                f"next: obygaze extract plan {shell_word(name)} -b descriptors"
             )
         return notes
 

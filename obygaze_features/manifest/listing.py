@@ -1,11 +1,11 @@
 """Columns of tables that list clips: titles of films, times that a person can read."""
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -154,8 +154,8 @@ def titles_of(
 
 def as_clips(windows: str, name: str = "NAME") -> str:
     """Return the commands that make a manifest of clips, with the times of windows."""
-    table = shlex.quote(f"{windows}.csv")
+    table = shell_word(f"{windows}.csv")
     return (
-        f"obygaze manifest export csv {shlex.quote(windows)} -o {table}, then obygaze manifest"
-        f" import csv {table} -o {shlex.quote(name)}, which has clips at the times of the windows"
+        f"obygaze manifest export csv {shell_word(windows)} -o {table}, then obygaze manifest"
+        f" import csv {table} -o {shell_word(name)}, which has clips at the times of the windows"
     )

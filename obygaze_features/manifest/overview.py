@@ -1,7 +1,6 @@
 """List, show and check the manifests of a workspace."""
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.options import CLIPS, Option
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
@@ -89,7 +89,7 @@ class ManifestList:
     def warnings(self) -> list[str]:
         """What is wrong with each broken manifest."""
         return [
-            f"{name}: {problem} (obygaze manifest check {name})"
+            f"{name}: {problem} (obygaze manifest check {shell_word(name)})"
             for name, problem in self.broken.items()
         ]
 
@@ -248,7 +248,7 @@ def show_manifest(
         raise NotFound(
             f"no clip with {' and '.join(tests)}",
             where=whole.name,
-            hint=f"obygaze manifest stats {shlex.quote(typed)}",
+            hint=f"obygaze manifest stats {shell_word(typed)}",
         )
     return ManifestPage(whole, selection, limit)
 
@@ -270,7 +270,7 @@ def _known_clips(clips: ClipIds, manifest: Manifest, typed: str) -> set[str]:
         raise NotFound(
             f"{count(len(unknown), 'clip')} not in the manifest, the first is {unknown[0]!r}",
             where=manifest.name,
-            hint=f"obygaze manifest show {shlex.quote(typed)}",
+            hint=f"obygaze manifest show {shell_word(typed)}",
         )
     return set(ids)
 

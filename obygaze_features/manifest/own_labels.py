@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from obygaze_features.core.console import count
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import NUMBER, without_spelling
 from obygaze_features.manifest.model import Clip, Manifest, own_columns, unannotated_id
 
@@ -124,7 +125,7 @@ def first_command(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
     if not manifest.has_honest_tasks:
         tasks += own_tasks(manifest.clips)
     if not tasks and not manifest.has_honest_tasks:
-        return f"obygaze models predict MODEL {shlex.quote(stores[0])}"
+        return f"obygaze models predict MODEL {shell_word(stores[0])}"
     line = ["obygaze", "run", "honest", "--manifest", place]
     for store in stores:
         line += ["--store", store]

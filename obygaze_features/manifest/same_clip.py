@@ -8,7 +8,6 @@ store.
 """
 
 import re
-import shlex
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.file_names import composed
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.model import (
@@ -329,7 +329,7 @@ def overlaps_of_annotators(clips: Sequence[Clip]) -> str:
     if not overlapping:
         return ""
     (name, _), *_ = n_rows_of.most_common(1)
-    where = shlex.quote(f"data.where=annotator == {quoted_word(name)}")
+    where = shell_word(f"data.where=annotator == {quoted_word(name)}")
     return (
         f"{len(overlapping)} of {len(rows)} rows of {len(n_rows_of)} annotators overlap one of"
         " another annotator, with other times, and each counts as a clip of its own, though some"

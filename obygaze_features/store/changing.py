@@ -4,7 +4,6 @@ A subset, a merger, a join of vectors side by side, a store without withdrawn cl
 """
 
 import os
-import shlex
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.files import is_listed
 from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.outside import one_line
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace, is_url
 from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.same_clip import (
@@ -160,8 +160,8 @@ class Changed:
         if self.clips:
             lines.append(
                 "what was pushed or published has them until it is sent again:"
-                f" obygaze store push {self.path.name} TARGET, with --publish --creator NAME if it"
-                " was published"
+                f" obygaze store push {shell_word(self.path.name)} TARGET, with --publish --creator"
+                " NAME if it was published"
             )
         return "\n".join(lines)
 
@@ -538,7 +538,7 @@ def _other_names_of(rows: Sequence[Row], withdrawn: Sequence[int]) -> list[str]:
     film, *_ = others
     return [
         f"the same file under another name is still here: {few([*others], 3)}; if it shows what was"
-        f" withdrawn, --without CLIP for each of these clips, or --without {shlex.quote(film)} for"
+        f" withdrawn, --without CLIP for each of these clips, or --without {shell_word(film)} for"
         " all of it, with the same reason"
     ]
 

@@ -34,6 +34,7 @@ from obygaze_features.core.leftovers import (
     remove_hidden,
     remove_leftovers,
 )
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace, last_part
 from obygaze_features.store.card import (
     PUBLISHED_TABLE,
@@ -307,7 +308,7 @@ def _pull(
             if begun.is_dir() and error.hint is None:
                 error.hint = (
                     "the same command again, when the source is whole; or remove what was copied:"
-                    f" rm -r {shlex.quote(str(begun))}"
+                    f" rm -r {shell_word(begun)}"
                 )
             raise
         except (FileNotFoundError, FileExistsError, Mismatch, AlreadyThere) as error:

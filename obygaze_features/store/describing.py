@@ -13,6 +13,7 @@ import msgspec
 from obygaze_features.core.console import count, human, listed, table
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.store.card import (
@@ -305,7 +306,7 @@ class StoreList:
     def warnings(self) -> list[str]:
         """What is wrong with each broken store."""
         return [
-            f"{name}: {problem} (obygaze store verify {name})"
+            f"{name}: {problem} (obygaze store verify {shell_word(name)})"
             for name, problem in self.broken.items()
         ]
 

@@ -7,7 +7,6 @@ of the store finds its exports (`named_clips.py`), and an import of it keeps wha
 
 import json
 import os
-import shlex
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,6 +36,7 @@ from obygaze_features.core.leftovers import (
     remove_leftovers,
 )
 from obygaze_features.core.rendering import SafeText, render
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import manifest_sha256, read_manifest
 from obygaze_features.manifest.model import (
@@ -242,7 +242,7 @@ class Export:
             raise FixInput(
                 "no clip has features; nothing to export",
                 where=store.location,
-                hint=f"obygaze store info {shlex.quote(store.location)} --clips",
+                hint=f"obygaze store info {shell_word(store.location)} --clips",
             )
 
     def origin(self) -> dict[str, Any]:

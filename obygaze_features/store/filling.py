@@ -9,7 +9,6 @@ import bisect
 import hashlib
 import re
 import secrets
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -32,6 +31,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.files import is_listed, sync_dir
 from obygaze_features.core.leftovers import hidden_name, hidden_of, remove_leftovers
+from obygaze_features.core.shell import shell_word
 from obygaze_features.store.encoding import (
     HashedStream,
     ShardWriter,
@@ -273,7 +273,7 @@ def _write_plan(target: Path, plan_json: bytes, clips_csv: bytes) -> None:
         raise Mismatch(
             "this store is being filled with other clips, or other times of clips",
             where=str(folder),
-            hint=_GIVE_UP.format(shlex.quote(str(folder))),
+            hint=_GIVE_UP.format(shell_word(folder)),
         )
 
 
@@ -288,7 +288,7 @@ def _raise_difference(ours: bytes, theirs: bytes, folder: Path) -> None:
         Recipe.from_json(their_plan.recipe),
         where=str(folder),
         message="this store is being filled with another recipe",
-        hint=_GIVE_UP.format(shlex.quote(str(folder))),
+        hint=_GIVE_UP.format(shell_word(folder)),
     )
     keys = [
         key
@@ -302,7 +302,7 @@ def _raise_difference(ours: bytes, theirs: bytes, folder: Path) -> None:
     raise Mismatch(
         f"this store is being filled with another plan: {', '.join(keys)} differ",
         where=str(folder),
-        hint=_GIVE_UP.format(shlex.quote(str(folder))),
+        hint=_GIVE_UP.format(shell_word(folder)),
         details=details,
     )
 

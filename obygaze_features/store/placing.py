@@ -11,7 +11,6 @@ would undo the change of the other.
 
 import errno
 import os
-import shlex
 import stat
 import time
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from obygaze_features.core.leftovers import (
     remove_hidden,
     remove_leftovers,
 )
+from obygaze_features.core.shell import shell_word
 from obygaze_features.store.encoding import HashedStream
 from obygaze_features.store.layout import NEXT, STORE_JSON, before_name
 from obygaze_features.store.records import (
@@ -134,7 +134,7 @@ def make_hidden(target: Path, tag: str = "") -> Path:
         raise NotFound(
             "no such folder",
             where=str(target.parent),
-            hint=f"mkdir {shlex.quote(str(target.parent))}",
+            hint=f"mkdir {shell_word(target.parent)}",
         ) from error
     return hidden
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.files import canonical_json, sha256_bytes
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.shell import shell_word
 from obygaze_features.store.joining import JOINED, SAMPLING, part_names, parts_of
 
 # Machine, batch size and number of workers are left out: they do not determine the numbers.
@@ -150,7 +151,9 @@ class Recipe:
         """
         if self.is_unknown or self.medium == "words":
             return "choose another store name: -o NAME"
-        return f"choose another store name: --store {self.backbone}=NAME"
+        return (
+            f"choose another store name: --store {shell_word(f'{self.backbone}=NAME')}"
+        )
 
     @property
     def files(self) -> str:
@@ -359,7 +362,7 @@ def space_of_array(recipe: Recipe, array: str) -> str | None:
     joint = [name for name, tap in taps.items() if tap in joint_taps]
     if array not in joint:
         instead = (
-            f"--array {joint[0]}"
+            f"--array {shell_word(joint[0])}"
             if joint
             else "a store of CLIP, SigLIP, X-CLIP or CLAP"
         )

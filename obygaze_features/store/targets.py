@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +20,7 @@ from obygaze_features.core.file_names import check_folders_above
 from obygaze_features.core.files import name_in_errors, sha256_file, sync_dir
 from obygaze_features.core.lazy import need
 from obygaze_features.core.leftovers import hidden_name
+from obygaze_features.core.shell import shell_line, shell_word
 from obygaze_features.core.workspace import is_url
 from obygaze_features.store.encoding import HashedStream
 from obygaze_features.store.files import Files, FolderFiles, ListedFiles
@@ -103,7 +103,7 @@ def open_target(target: str | os.PathLike[str]) -> Target:
         raise FixUsage(
             "files are not sent by ssh",
             where=place,
-            hint=f"rsync -a FOLDER/ {shlex.quote(place)}; or ./{place} for a folder here",
+            hint=f"rsync -a FOLDER/ {shell_word(place)}; or ./{place} for a folder here",
         )
     return FolderTarget(Path(place))
 
@@ -115,7 +115,7 @@ def command_to_own_place(words: Sequence[str], location: str, name: str) -> str:
     """
     place = location.rstrip("/")
     sign = "/" if _HAS_NO_NAME.fullmatch(place) else "-"
-    return shlex.join(["obygaze", *words, f"{place}{sign}{name}"])
+    return shell_line(["obygaze", *words, f"{place}{sign}{name}"])
 
 
 class FolderTarget:

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, count, few, human
 from obygaze_features.core.errors import Corrupt, Mismatch, ObygazeError
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import EXPECTED, Workspace
 from obygaze_features.store.decoding import (
     DAMAGE,
@@ -422,7 +422,7 @@ def compare_with_source(
     raise Mismatch(
         "this is not a copy of that store, or of one that it replaced",
         where=copy.location,
-        hint=f"obygaze store info {shlex.quote(compared.location)}",
+        hint=f"obygaze store info {shell_word(compared.location)}",
     )
 
 

@@ -3,8 +3,11 @@
 Clips are drawn at random within films. The share of a film is estimated from its marked clips, and
 the share of all clips is the mean over films, weighted by their numbers of clips. The interval
 speaks of films of which these are a draw: its variance is the jackknife over films, with films - 1
-degrees of freedom. It is Wilson's interval for the number of independent clips that tell as much,
-so that it stays inside [0, 1], and has a width where no marked clip has it.
+degrees of freedom. It is Korn and Graubard's interval (Survey Methodology 24, 1998), which is
+Clopper and Pearson's for the number of independent clips that tell as much, so that it stays inside
+[0, 1], and has a width where no marked clip has it. Few films of which few clips have it often look
+more alike than films are. So the clips of a film never count as less alike than by an intraclass
+correlation of 0.17, with which simulated intervals miss the share in at most 0.05.
 
 Scores of a model may reduce the variance. In each film, the mean score of the marked clips is
 compared with that of all clips, and the share moves by the difference, times the slope of marks on
@@ -24,6 +27,7 @@ from scipy import special
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 
 Floats = NDArray[np.float64]
+LEAST_ALIKE = 0.17  # of the clips of one film: the least intraclass correlation
 
 
 @dataclass(frozen=True)
@@ -128,10 +132,15 @@ def explained_by_scores(films: MarkedFilms) -> Floats:
     The width of the interval is no measure of it: of few films, the narrower of two intervals would
     be too narrow.
     """
+    return 1 - _left_within(films, films.slopes)
+
+
+def _left_within(films: MarkedFilms, slopes: Floats | float) -> Floats:
+    """Return the share of the variance within films that is left by scores; 1 without variance."""
     by_marks = films.variance_within()
-    is_known = by_marks > 0
-    left = films.variance_within(films.slopes) / np.where(is_known, by_marks, 1.0)
-    return np.where(is_known, 1 - left, 0.0)
+    left = np.ones_like(by_marks)
+    np.divide(films.variance_within(slopes), by_marks, out=left, where=by_marks > 0)
+    return left
 
 
 def share_of(films: MarkedFilms, slopes: Floats | float = 0.0) -> Share:
@@ -152,14 +161,34 @@ def share_of(films: MarkedFilms, slopes: Floats | float = 0.0) -> Share:
     # Without a film, the share would be another one by so much.
     changes = weights * (values - value[..., None]) / (1 - weights)
     variance = (n_films - 1) / n_films * (changes**2).sum(axis=-1)
-    has_spread = (variance > 0) & (by_marks > 0) & (by_marks < 1)
-    n_effective = np.where(
-        has_spread,
-        by_marks * (1 - by_marks) / np.where(has_spread, variance, 1.0),
-        films.n_marked.sum(axis=-1),
-    )
     value = np.clip(value, 0.0, 1.0)
-    squared = special.stdtrit(n_films - 1, (1 + CONFIDENCE) / 2) ** 2 / n_effective
-    centre = (value + squared / 2) / (1 + squared)
-    half = np.sqrt(squared * value * (1 - value) + squared**2 / 4) / (1 + squared)
-    return Share(value, np.sqrt(variance), centre - half, centre + half)
+    n_effective = _effective_clips(films, slopes, by_marks, variance)
+    low, high = _clopper_pearson(value, n_effective)
+    return Share(value, np.sqrt(variance), low, high)
+
+
+def _effective_clips(
+    films: MarkedFilms, slopes: Floats | float, by_marks: Floats, variance: Floats
+) -> Floats:
+    """Return how many independent clips tell as much as the marked clips of these films."""
+    t_of_clips = special.stdtrit(films.n_marked.sum(axis=-1) - 1, (1 + CONFIDENCE) / 2)
+    t_of_films = special.stdtrit(films.n_marked.shape[-1] - 1, (1 + CONFIDENCE) / 2)
+    of_one_clip = by_marks * (1 - by_marks)
+    shown = np.zeros_like(variance)
+    np.divide(variance, of_one_clip, out=shown, where=of_one_clip > 0)
+    # The least variance is not estimated from films, so that t does not make it larger.
+    shown = shown * (t_of_films / t_of_clips) ** 2
+    left = _left_within(films, slopes)[..., None]
+    of_films = LEAST_ALIKE + (1 - LEAST_ALIKE) * left / films.n_marked
+    least = (films.weights**2 * of_films).sum(axis=-1)
+    return np.asarray(1 / np.maximum(shown, least))
+
+
+def _clopper_pearson(share: Floats, n_clips: Floats) -> tuple[Floats, Floats]:
+    """Return Clopper and Pearson's interval of a share of clips; both may be fractions."""
+    n_with = share * n_clips
+    n_without = n_clips - n_with
+    tail = (1 - CONFIDENCE) / 2
+    low = special.betaincinv(n_with, n_without + 1, tail)
+    high = special.betaincinv(n_with + 1, n_without, 1 - tail)
+    return np.where(n_with > 0, low, 0.0), np.where(n_without > 0, high, 1.0)

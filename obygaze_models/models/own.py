@@ -38,6 +38,7 @@ from obygaze_features.core.parts import (
     trusted_names,
     types_of,
 )
+from obygaze_features.core.shell import shell_word
 from obygaze_models.models.common import FixTraining, Floats, Ints
 from obygaze_models.models.estimator import Classifier, StateArrays
 from obygaze_models.models.registry import SCORES, WITHOUT_SCORES, class_parameters
@@ -302,7 +303,7 @@ def unpack(data: NDArray[np.uint8], of_code: Collection[str] = ()) -> Any:
         raise Corrupt(f"the saved estimator is not read: {problem}")
     untrusted = sorted(set(needed) - trusted_names() - set(of_code))
     if untrusted:
-        options = " ".join(f"--trust {name}" for name in untrusted)
+        options = " ".join(f"--trust {shell_word(name)}" for name in untrusted)
         raise FixUsage(
             f"the saved estimator is made of types that are not trusted: {', '.join(untrusted)}",
             hint=f"if you know them and who made it: {options} (in Python trust={untrusted})",

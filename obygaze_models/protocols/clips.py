@@ -1,6 +1,5 @@
 """The clips of a manifest as columns, and their classes in a task."""
 
-import shlex
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from obygaze_features.core.errors import (
     near,
 )
 from obygaze_features.core.files import canonical_json, sha256_bytes
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import (
     CONCEPTS,
     NUMBER,
@@ -368,7 +368,7 @@ def _own_columns_have(name: str, task: Task, table: ClipTable) -> str:
 def _levels_are(table: ClipTable) -> str:
     """Return how many clips have each level, and what else can be asked."""
     if not any(table.levels):
-        tasks = few([*map(shlex.quote, own_tasks(table.clips))]) or "the table has none"
+        tasks = few([*map(shell_word, own_tasks(table.clips))]) or "the table has none"
         return f"no clip has a level; --task with a label of your own: {tasks}"
     n_of_level = Counter(table.levels.tolist()).items()
     counts = ", ".join(f"{n} {level or 'without'}" for level, n in n_of_level)
@@ -479,7 +479,7 @@ def _require_columns(expression: Expression, key: str, table: ClipTable) -> None
     except UnknownName as error:
         error.where = key or expression.text
         if key:
-            change = shlex.quote(f"{key}=EXPRESSION")
+            change = shell_word(f"{key}=EXPRESSION")
             error.hint = f"--set {change}, with {error.hint}"
         raise
 

@@ -3,7 +3,6 @@
 Every violation of a file is listed at once, with its line (see core.schema_check).
 """
 
-import shlex
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -16,6 +15,7 @@ from obygaze_features.core import system
 from obygaze_features.core.errors import FixUsage, NotFound, near
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.schema_check import Document, read_toml
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import (
     HINT,
     BadExpression,
@@ -214,7 +214,9 @@ def _refuse_name_of_folds(tree: Mapping[str, Any]) -> None:
     if not isinstance(name_of_folds, str):
         return
     names = _tables_in(tree, "tasks")
-    settings = [f"--set tasks.{name}.folds={name_of_folds}" for name in names]
+    settings = []
+    for name in names:
+        settings.append(f"--set {shell_word(f'tasks.{name}.folds={name_of_folds}')}")
     raise FixUsage(
         f"splits.folds is the number of folds to make, got the name {name_of_folds!r}",
         hint="folds of the manifest are named by each task: "
@@ -237,7 +239,7 @@ def _refuse_classes_in_grid(tree: Mapping[str, Any]) -> None:
         kind = with_dots if is_of_sklearn(with_dots) else name
         raise FixUsage(
             f"grid.models has the names of models, got the class {name!r}",
-            hint=f"--set models.{model}.kind={shlex.quote(kind)}, and {model!r} in grid.models",
+            hint=f"--set {shell_word(f'models.{model}.kind={kind}')}, and {model!r} in grid.models",
         )
 
 
@@ -440,7 +442,7 @@ def _check_every_task_is_run(
             document.add(
                 f"tasks.{name}",
                 "is in no pair of grid.train and grid.test, so it would not be run:"
-                f" --task {shlex.quote(name)} runs it",
+                f" --task {shell_word(name)} runs it",
             )
 
 
@@ -569,7 +571,7 @@ def _check_splits(document: Document, protocol: Protocol, run: Collection[str]) 
             document.add(
                 f"tasks.{name}",
                 f"{splits.kind} splits need the name of a fold column of the manifest: "
-                f"--set tasks.{name}.folds=NAME",
+                f"--set {shell_word(f'tasks.{name}.folds=NAME')}",
             )
     if not all(getattr(splits, key) for key in kind.needs):
         needed = " and ".join(kind.needs)

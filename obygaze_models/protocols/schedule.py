@@ -5,7 +5,6 @@ They depend on the training task and the clips alone, never on the other cells o
 clip of another, and the leak is counted.
 """
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import plain_value, quoted_word
 from obygaze_features.manifest.folds import (
     OUTSIDE,
@@ -366,7 +366,7 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
     require_films(table.films.tolist(), table.name)
     table = replace(table, group_column=column)
     filled_in = (
-        f"obygaze manifest join {shlex.quote(table.name)} FILMS.csv --force, where FILMS.csv has"
+        f"obygaze manifest join {shell_word(table.name)} FILMS.csv --force, where FILMS.csv has"
         f" movie_id and {column} of all films"
     )
     groups_of_film: dict[str, set[str]] = {}
@@ -388,7 +388,7 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
                 f"the film {film!r} has {group or 'no value'} in the column {column}, so its"
                 f" {column} may be any other",
                 where=table.name,
-                hint=f"{filled_in}; or leave out such films with --set {shlex.quote(where)}",
+                hint=f"{filled_in}; or leave out such films with --set {shell_word(where)}",
             )
     for spellings in spellings_of(np.unique(table.groups).tolist()):
         raise FixInput(

@@ -12,13 +12,13 @@ A clip whose cell is empty is in no class.
 """
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import (
     CONCEPTS,
     NUMBER,
@@ -124,7 +124,7 @@ def _with_folds(task: Task) -> str:
     words = []
     for key, value in settings.items():
         if value:
-            words.append(f"--set {shlex.quote(f'tasks.mine.{key}={value}')}")
+            words.append(f"--set {shell_word(f'tasks.mine.{key}={value}')}")
     return f"{' '.join(words)} --task mine, for the column fold:NAME; or {without}"
 
 
@@ -159,7 +159,7 @@ def one_task(
         raise FixUsage(
             f"expected one task, but the column {text} has one for each of its"
             f" {len(of_name)} words",
-            hint=f"one of {', '.join(map(shlex.quote, of_name))}",
+            hint=f"one of {', '.join(map(shell_word, of_name))}",
         )
     ((name, task),) = of_name.items()
     return name, task
@@ -215,7 +215,7 @@ def asked_tasks(
             f" columns {few(columns)}"
         )
         if text in manifest.header.concepts:
-            hint = f"{option} {shlex.quote(f'concept={text}')}"
+            hint = f"{option} {shell_word(f'concept={text}')}"
         raise FixUsage(
             f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
         )
@@ -253,11 +253,11 @@ def _one_against_another(column: str, words: Sequence[str], where: str) -> str:
     if len(words) < 3 or all(map(NUMBER.fullmatch, words)):
         return ""
     first, *_, last = words
-    task = shlex.quote(f"{column}={first}")
+    task = shell_word(f"{column}={first}")
     others = f"{quoted_word(column)} != {quoted_word(last)}"
     if where:
         others = f"({where}) and {others}"
-    change = shlex.quote(f"data.where={others}")
+    change = shell_word(f"data.where={others}")
     return f"; without the clips of {last}: --task {task} --set {change}"
 
 
@@ -316,7 +316,7 @@ class _Labels:
             positive = [word for word in words if without_spelling(word) == folded[0]]
             listed = ", ".join(map(quoted_word, positive))
             text = f"{quoted_word(column)} {is_in} {{{listed}}}"
-            hint += f", or {self.option} {shlex.quote(text)}"
+            hint += f", or {self.option} {shell_word(text)}"
         both = [" and ".join(map(repr, spellings)) for spellings in found.values()]
         raise FixInput(
             f"the column {column} has both {'; '.join(both)}",
@@ -381,12 +381,10 @@ class _Labels:
                 negative = f"{quoted_word(column)} == {quoted_word(written[no])}"
                 task = replace(asked.task, negative=negative)
                 return {column: replace(asked, task=task)}
-        option = (
-            f"{self.option} {shlex.quote(f'{column}={values[0]}')}, or another word"
-        )
+        option = f"{self.option} {shell_word(f'{column}={values[0]}')}, or another word"
         if len(values) == 2:
             options = [
-                f"{self.option} {shlex.quote(f'{column}={word}')}" for word in values
+                f"{self.option} {shell_word(f'{column}={word}')}" for word in values
             ]
             option = " or ".join(options)
         problem = f"the column {column} has {count(len(values), 'word')}: {few(values)}"
@@ -394,7 +392,7 @@ class _Labels:
             # A word among many numbers is an error, which the task with a limit names.
             cells = filter(NUMBER.fullmatch, self.cells(column))
             numbers = sorted(cells, key=float)
-            with_limit = shlex.quote(f"{column}>={limit_of(numbers)}")
+            with_limit = shell_word(f"{column}>={limit_of(numbers)}")
             option = f"{self.option} {with_limit}"
             problem = (
                 f"the column {column} has numbers from {numbers[0]} to {numbers[-1]}"

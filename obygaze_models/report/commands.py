@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.function_commands import command_of
 from obygaze_features.core.options import Option
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Listing, check_output
 
@@ -102,7 +102,7 @@ def compare(
     place = Workspace.of(workspace)
     known = set(place.names("stores")) - set(place.names("runs"))
     if runs and all(isinstance(name, str) and name in known for name in runs):
-        stores = " ".join(f"--store {shlex.quote(str(name))}" for name in runs)
+        stores = " ".join(f"--store {shell_word(name)}" for name in runs)
         raise FixUsage(
             f"expected runs, got the stores {' and '.join(map(str, runs))}",
             hint=f"obygaze run honest {stores}",

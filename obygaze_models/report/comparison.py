@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +19,7 @@ import numpy as np
 from obygaze_features.core.console import MISSING, count, digits_of, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.model import unannotated_id
 from obygaze_features.manifest.same_clip import Identity, Sameness, compare_clips
@@ -328,7 +328,7 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         )
         hint = None
         if runs:
-            hint = f"obygaze report {shlex.quote(str(runs[0].folder))}"
+            hint = f"obygaze report {shell_word(runs[0].folder)}"
         raise FixUsage(message, hint=hint)
     with explaining(*runs):
         chosen = _chosen_metric(runs, metric)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import is_of_sklearn, is_own_code
 from obygaze_features.core.parts import trust as trust_code
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import (
     EXPECTED,
     PathLike,
@@ -61,8 +61,8 @@ class Trained(NamedTuple):
             lines.append(f"chosen settings: {safe_text(chosen, 'terminal')}")
         lines.append(f"model: {self.model.folder}")
         if self.model.info.trust:
-            names = map(shlex.quote, self.model.info.trust)
-            lines.append(f"to use it: {' '.join(f'--trust {name}' for name in names)}")
+            options = [f"--trust {shell_word(name)}" for name in self.model.info.trust]
+            lines.append(f"to use it: {' '.join(options)}")
         return "\n".join(lines)
 
     @property
@@ -274,7 +274,7 @@ def _named_folder(workspace: Workspace, name: str) -> Path:
     if folder != workspace.folder("runs") / folder.name:
         raise FixUsage(
             f"expected a name for the run and its model, got the path {name!r}",
-            hint=f"-o {folder.name} for runs/{folder.name} and models/{folder.name}",
+            hint=f"-o {shell_word(folder.name)} for runs/{folder.name} and models/{folder.name}",
         )
     return folder
 
@@ -320,9 +320,9 @@ def require_each_once(changes: Sequence[str]) -> None:
         first = value_of.setdefault(key, value)
         if first == value:
             continue
-        hint = f"one --set {key}"
+        hint = f"one --set {shell_word(key)}"
         if key == "data.where":
-            both = shlex.quote(f"{key}=({first}) and ({value})")
+            both = shell_word(f"{key}=({first}) and ({value})")
             hint = f"--set {both} for the clips for which both hold"
         raise FixUsage(
             f"--set {key} is given twice, with {first} and with {value}", hint=hint

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ import numpy as np
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import LIKE_IDS, FixInput, FixUsage, NotFound, near
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.folds import IntArray
 from obygaze_features.store import Matrix, Segments, Store
@@ -165,7 +165,7 @@ def read_store(
         raise FixInput(
             f"no clip of the manifest has a vector in this store ({n_clips} {reason})",
             where=store.location,
-            hint=f"obygaze store info {shlex.quote(store.location)}",
+            hint=f"obygaze store info {shell_word(store.location)}",
         )
     ids = [table.ids[row] for row in clips]
     missing = {clip: missing[clip] for clip in table.ids if clip in missing}
@@ -252,12 +252,12 @@ def choose_array(store: Store, wanted: Sequence[str]) -> str:
     for array in names:
         if array in store.feature_arrays:
             return array
-    hint = f"obygaze store info {shlex.quote(store.location)}"
+    hint = f"obygaze store info {shell_word(store.location)}"
     if store.feature_arrays:
         # The wanted arrays stay, for other stores of the same run.
         listed = json.dumps([*wanted, store.feature_arrays[0]], ensure_ascii=False)
         known = ", ".join(store.feature_arrays)
-        hint = f"--set {shlex.quote(f'data.array={listed}')} (it has {known})"
+        hint = f"--set {shell_word(f'data.array={listed}')} (it has {known})"
     raise NotFound(
         f"this store has no array {' or '.join(filter(None, names)) or 'of features'}",
         where=store.location,
@@ -312,12 +312,12 @@ def _read(
         ids = matched.ids
         matrix = _matrix(store, array, ids)
         problem = "has features in this store"
-        hint = f"obygaze store info {shlex.quote(store.location)} --clips"
+        hint = f"obygaze store info {shell_word(store.location)} --clips"
         if (matched.rows < 0).all():
             problem = "is in this store"
             first = next(iter(store), "")
             command = (
-                f"obygaze store import FORMAT FILE --manifest {shlex.quote(table.name)}"
+                f"obygaze store import FORMAT FILE --manifest {shell_word(table.name)}"
             )
             hint = (
                 f"its first clip id is {first!r}, the manifest's is {table.ids[0]!r}; if they may"

@@ -3,7 +3,6 @@
 What cannot work is refused here, before anything is fitted.
 """
 
-import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +23,7 @@ from obygaze_features.core.files import (
     sha256_file,
 )
 from obygaze_features.core.parts import find_part, is_own_code
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import UNKNOWN_FILM, Manifest
@@ -271,7 +271,7 @@ def _films_of_one_file(
     if not found:
         return ""
     (film, *_) = found.values()
-    where = shlex.quote(f"data.where=movie_id != {quoted_word(film)}")
+    where = shell_word(f"data.where=movie_id != {quoted_word(film)}")
     return (
         f"The same file under several names: {few([*found], 3)}. If they are one film, it may"
         " be tested by models that were trained on it, and counts more than once: give it one"
@@ -329,7 +329,7 @@ def _without_vector(protocol: Protocol, table: ClipTable, manifest: Manifest) ->
     if split_kind(protocol.splits.kind).by_task:
         # Its tasks are those that were published with folds.
         return sentence
-    asked = shlex.quote(f"{quoted_word(next(iter(others)))} in concept")
+    asked = shell_word(f"{quoted_word(next(iter(others)))} in concept")
     return f"{sentence} The option --task {asked} asks each store for one of them."
 
 
@@ -439,8 +439,8 @@ def _check_parts_alone(
             raise FixUsage(
                 f"{joined} has the array {part.array} of {title}, and the store {of_part[0]} is"
                 f" read by its array {arrays[0]}",
-                hint=f"--store NAME={shlex.quote(stores[of_part[0]].location)} --set"
-                f" features.NAME.array={part.array}, with a NAME that has no dot",
+                hint=f"--store NAME={shell_word(stores[of_part[0]].location)} --set"
+                f" {shell_word(f'features.NAME.array={part.array}')}, with a NAME that has no dot",
             )
 
 
@@ -563,7 +563,7 @@ def _labels_of_tasks(
     first_name, first = next(iter(refused.items()))
     if not labels:
         raise first
-    words = [f"--task {shlex.quote(name)}" for name in labels]
+    words = [f"--task {shell_word(name)}" for name in labels]
     hint = (
         f"{' '.join(words)} for the tasks that these clips have; for {first_name}:"
         f" {first.hint}"

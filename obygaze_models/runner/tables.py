@@ -8,7 +8,6 @@ finished run.
 
 import csv
 import os
-import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +42,7 @@ from obygaze_features.core.own_results import (
     check_name,
     made_by_obygaze,
 )
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
 from obygaze_models.evaluation.leakage import Leak, numbers_of
 from obygaze_models.evaluation.metrics import BRIER, PREVALENCE, ranking_metric
@@ -308,7 +308,7 @@ class Run:
     @property
     def notes(self) -> list[str]:
         """The next command."""
-        return [f"next: obygaze report {shlex.quote(str(self.folder))}"]
+        return [f"next: obygaze report {shell_word(self.folder)}"]
 
     def to_json(self) -> dict[str, Any]:
         """Return where the run is, and its values and differences over all films."""
@@ -537,7 +537,7 @@ def read_folder(folder: Path) -> Run:
         raise NotFound(
             "this is a workspace, not a run",
             where=str(folder),
-            hint=f"-C {folder}, and one of {few(Workspace(folder).names('runs'))}",
+            hint=f"-C {shell_word(folder)}, and one of {few(Workspace(folder).names('runs'))}",
         )
     path = folder / RUN_FILE
     if not path.is_file():

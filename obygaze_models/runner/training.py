@@ -20,6 +20,7 @@ from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
 from obygaze_features.core.files import canonical_json
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
+from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.model import Manifest, unannotated_id
@@ -98,7 +99,7 @@ def training_protocol(
     if name not in trainable() and not is_class:
         hint = f"one of {', '.join(trainable())}, or sklearn.MODULE.CLASS"
         if name.endswith(".toml") or name in protocol_names():
-            own_task = f"obygaze train MODEL STORE MANIFEST --task {name}:NAME"
+            own_task = f"obygaze train MODEL STORE MANIFEST --task {shell_word(f'{name}:NAME')}"
             hint += f"; the task NAME of a protocol: {own_task}"
         raise FixUsage(f"unknown model {name!r}{near(name, trainable())}", hint=hint)
     kind = name

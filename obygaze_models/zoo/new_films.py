@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
 from obygaze_features.core.files import import_of_features
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import STORE, PathLike, Workspace, is_url
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.adapters.folder import (
@@ -126,8 +127,8 @@ def _clips_named(
         name = _only_one(model, fitting or usable, what)
         return of_folder.pop(name), [*of_folder]
     imported = read_folder(path).manifest
-    name = shlex.quote(here.unused_name("manifests", imported.name))
-    quoted = shlex.quote(text)
+    name = shell_word(here.unused_name("manifests", imported.name))
+    quoted = shell_word(text)
     command = f"obygaze manifest import folder {quoted} -o {name}"
     link = f"obygaze manifest link {name} {quoted}"
     of_table = f"obygaze manifest import csv TABLE -o {name} and {link}"
@@ -154,7 +155,7 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     """Return the command that makes the features of a manifest that a model reads."""
     wanted = model.info.features
     manifest = manifest.without_watched()
-    name = shlex.quote(manifest.name)
+    name = shell_word(manifest.name)
     has_video = _has_video(manifest)
     is_extracted = has_video and not _was_imported(model, here)
     for store in _stores_that_fit(model, here):
@@ -173,8 +174,8 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     is_joined = _is_joined(model, here)
     reads_words = _reads_words(model, here)
     if recipe is not None and reads_words and not is_joined:
-        words_of = f"obygaze extract words {name} -b {shlex.quote(backbone)}"
-        return f"{words_of} --subtitles {recipe.words_of_clips}"
+        words_of = f"obygaze extract words {name} -b {shell_word(backbone)}"
+        return f"{words_of} --subtitles {shell_word(recipe.words_of_clips)}"
     if not has_video and (not is_joined or _was_trained_on_windows(model)):
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
     grid = _grid_of(model, here)
@@ -183,9 +184,9 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
         is_to_be_cut = _as_options(manifest.header.grid.to_json()) != grid
     if has_video and grid and is_to_be_cut:
         new_name = here.unused_name("manifests", f"{manifest.name}-cut")
-        cut = shlex.quote(new_name)
+        cut = shell_word(new_name)
         if wanted.rule:
-            made = f"obygaze extract run {cut} -b {shlex.quote(backbone)}"
+            made = f"obygaze extract run {cut} -b {shell_word(backbone)}"
             if is_joined:
                 made = _what_joins(model, new_name, None, here)
             return (
@@ -198,7 +199,7 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
         )
     if is_joined:
         return _what_joins(model, manifest.name, manifest, here)
-    return f"obygaze extract run {name} -b {shlex.quote(backbone)}"
+    return f"obygaze extract run {name} -b {shell_word(backbone)}"
 
 
 def _has_video(manifest: Manifest) -> bool:
@@ -217,7 +218,7 @@ def _what_joins(
         here: The workspace.
     """
     recipe = _recipe_of(model, here)
-    quoted = shlex.quote(name)
+    quoted = shell_word(name)
     if recipe is None:
         return (
             f"for each part of {model.info.features.backbone!r} a store of the clips of {name}: one"
@@ -231,24 +232,24 @@ def _what_joins(
         made_so, with_clips = _stores_of_part(model, part, manifest, here)
         title = part.title.removesuffix(IMPORTED)
         backbone = made_so.backbone if made_so and part.medium else title
-        store = shlex.quote(f"{name}.{backbone.replace('@', '-')}")
-        words = f"-b {shlex.quote(backbone)}"
+        store = shell_word(f"{name}.{backbone.replace('@', '-')}")
+        words = f"-b {shell_word(backbone)}"
         if with_clips:
-            store = shlex.quote(with_clips)
+            store = shell_word(with_clips)
         elif part.medium == "words":
             texts = made_so.words_of_clips if made_so else "FOLDER"
             command = f"obygaze extract words {quoted} {words} -o {store}"
-            others[f"{command} --subtitles {texts}"] = None
+            others[f"{command} --subtitles {shell_word(texts)}"] = None
         elif part.medium:
             to_extract[words] = None
         else:
-            options = f"--backbone {shlex.quote(title)}"
+            options = f"--backbone {shell_word(title)}"
             if made_so is not None and "backbone" in made_so.facts:
                 options = _options_of_import(made_so)
             command = f"obygaze store import FORMAT FILE --manifest {quoted}"
             others[f"{command} {options} -o {store}"] = None
-        stores.append(f"{store}:{part.array}")
-    joined = shlex.quote(here.unused_name("stores", f"{name}.joined"))
+        stores.append(f"{store}:{shell_word(part.array)}")
+    joined = shell_word(here.unused_name("stores", f"{name}.joined"))
     steps = [*others, f"obygaze store join {' '.join(stores)} -o {joined}"]
     if to_extract:
         steps.insert(0, f"obygaze extract run {quoted} {' '.join(to_extract)}")
@@ -286,7 +287,7 @@ def _what_imports(
     The facts that were stated with --fact stand in the stores of the recipe alone.
     """
     if not _was_imported(model, here):
-        predict = f"obygaze models predict {shlex.quote(model.info.name)} FOLDER"
+        predict = f"obygaze models predict {shell_word(model.info.name)} FOLDER"
         return f"{predict}, of the films: it reads features of {model.info.features.backbone}"
     recipe = _recipe_of(model, here)
     title = model.info.features.backbone
@@ -303,13 +304,13 @@ def _what_imports(
     if not is_stated:
         first = f"{command} -o NAME; but " if file is not None else ""
         return f"{first}{_SAME_IMPORT}"
-    options = f"--backbone {shlex.quote(title.removesuffix(IMPORTED))}"
+    options = f"--backbone {shell_word(title.removesuffix(IMPORTED))}"
     others = f" (with --fact or --pool, if whoever trained {model.info.name} gave them)"
     if recipe is not None:
         options = _options_of_import(recipe)
         others = ""
     if manifest:
-        options = f"--manifest {shlex.quote(manifest)} {options}"
+        options = f"--manifest {shell_word(manifest)} {options}"
     return (
         f"{command} {options} -o STORE{others}, as those of its training were imported, if the"
         " same model made these in the same way"
@@ -468,12 +469,12 @@ def require_same_grid(store: Store, manifest: Manifest) -> None:
     there = store.recipe.grid
     here = manifest.header.grid.to_json()
     if there and here and there != here:
-        backbone = shlex.quote(store.recipe.backbone)
+        backbone = shell_word(store.recipe.backbone)
         raise Mismatch(
             f"{manifest.name} has windows of {_as_options(here)}, and this store has windows of"
             f" {_as_options(there)}",
             where=store.location,
-            hint=f"obygaze extract run {shlex.quote(manifest.name)} -b {backbone}"
+            hint=f"obygaze extract run {shell_word(manifest.name)} -b {backbone}"
             f" --store {backbone}=NAME",
         )
 

@@ -21,6 +21,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.files import csv_bytes, json_values
 from obygaze_features.core.notebook import data_frame, short_repr
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
@@ -251,7 +252,7 @@ class PredictedFiles:
             notes.append(predicted.windows)
         notes += self.written
         if counts[UNSEEN] and predicted.decisions and predicted.can_be_drawn:
-            name = shlex.quote(predicted.manifest)
+            name = shell_word(predicted.manifest)
             n_drawn = min(MOST_DRAWN, len(predicted))
             notes.append(
                 "for how often it happens in these films, do not count decisions: draw clips with"
@@ -287,12 +288,12 @@ class PredictedFiles:
                 "these videos have other files than those whose features were scored:"
                 f" {few(predicted.replaced)}"
             )
-            manifest = shlex.quote(predicted.manifest)
+            manifest = shell_word(predicted.manifest)
             hint = f"obygaze extract plan {manifest} -b BACKBONE, which says what to do"
             warnings.append((text, hint))
         if counts[FILM_UNKNOWN]:
             whose = f"{counts[FILM_UNKNOWN]} clips"
-            name = shlex.quote(predicted.same_name or "NAME")
+            name = shell_word(predicted.same_name or "NAME")
             hint = f"--manifest {name}, a manifest with these clips and their films"
             if predicted.model is not None and predicted.model.training.lacks_films:
                 whose = "some training clips"
@@ -536,7 +537,7 @@ def _predicted(
         raise FixInput(
             "none of these clips has features",
             where=asked.where,
-            hint=f"obygaze store info {shlex.quote(asked.where)} --clips",
+            hint=f"obygaze store info {shell_word(asked.where)} --clips",
         )
     trained_on: dict[str, int] = {}
     n_by_id = 0

@@ -6,7 +6,6 @@ Loading a model runs no code from the folder, and sizes and checksums are checke
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +31,7 @@ from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.own_results import MODEL, check_folder
 from obygaze_features.core.parts import find_part, trusted_names
 from obygaze_features.core.parts import trust as trust_code
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.store.records import FileMark
 from obygaze_models.zoo.info import (
@@ -418,7 +418,7 @@ def distrust_of(folder: Path, document: ModelDocument) -> tuple[str, str] | None
     for name in document.info.trust:
         file = f"{CODE}{name.partition(':')[0]}"
         if file in document.files and name not in trusted_names():
-            path = shlex.quote(str(folder / CODE / name))
+            path = shell_word(folder / CODE / name)
             return (
                 f"{document.info.name} would run own code, {name}, which is not trusted",
                 f"read the code in {folder / CODE}, then --trust {path}",

@@ -26,6 +26,7 @@ from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.function_commands import parameters_of
 from obygaze_features.core.leftovers import hidden_name, remove_leftovers
 from obygaze_features.core.options import Option
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.same_clip import Identity, compare_clips
@@ -149,9 +150,9 @@ def open_site(
 
 def _way_to_scores(model: str, clips: PathLike) -> str:
     """Return the commands that make the scores of clips that no run tested, and show them."""
-    name = shlex.quote(str(clips))
+    name = shell_word(clips)
     return (
-        f"obygaze models predict {shlex.quote(model)} {name} -o scores.csv, then obygaze view"
+        f"obygaze models predict {shell_word(model)} {name} -o scores.csv, then obygaze view"
         f" {name} --scores scores.csv"
     )
 
@@ -183,12 +184,12 @@ def _with_predictions(
         is_bottleneck = isinstance(saved.estimator, Bottleneck)
         if not features or not is_bottleneck:
             kind = f"--model {saved.info.name} ({saved.info.kind})"
-            hint = f"--model {saved.info.name} --store STORE"
+            hint = f"--model {shell_word(saved.info.name)} --store STORE"
             if not is_bottleneck:
                 # Training a model keeps a run of its name.
                 has_run = saved.info.name in site.workspace.names("runs")
                 run_name = saved.info.name if has_run else "RUN"
-                of_training = f"obygaze view --run {shlex.quote(run_name)}"
+                of_training = f"obygaze view --run {shell_word(run_name)}"
                 way = _way_to_scores(saved.info.name, site.manifest.name)
                 hint = (
                     f"{of_training}, for scores of the clips of its training; or {way}"
@@ -227,7 +228,9 @@ def _with_predictions(
             shown.table_of_marks(shown.segments)
         except FixInput as error:
             if is_table(segments) and has_scores(shown.segments):
-                error.hint = f"--scores {shlex.quote(str(segments))}, which shows scores of clips"
+                error.hint = (
+                    f"--scores {shell_word(segments)}, which shows scores of clips"
+                )
             raise
     return shown
 

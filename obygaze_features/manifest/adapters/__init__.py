@@ -3,7 +3,6 @@
 import ast
 import os
 import re
-import shlex
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -18,6 +17,7 @@ from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.errors import FixInput as FixInput
 from obygaze_features.core.files import require_file, sha256_file
 from obygaze_features.core.options import Option
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
@@ -149,7 +149,7 @@ class SavedManifest:
         if not any(clip.level for clip in self.manifest):
             task = next(iter(own_tasks(self.manifest.clips)), "COLUMN")
             notes.append(
-                f"no clip has a level; obygaze run --task {shlex.quote(task)} takes a label of your"
+                f"no clip has a level; obygaze run --task {shell_word(task)} takes a label of your"
                 f" own, and --map level=COLUMN is for a column of {', '.join(LEVELS)}"
             )
         if self.path.parent.name != "manifests":
@@ -166,9 +166,9 @@ class SavedManifest:
             notes.append(overlaps)
         elif stats.different_clips == stats.clips:
             notes += _without_shared_clips(self.manifest)
-        quoted = shlex.quote(name)
+        quoted = shell_word(name)
         if stats.unit == "segment" and any(stats.levels.values()):
-            labels = shlex.quote(f"{self.path.stem}-levels.csv")
+            labels = shell_word(f"{self.path.stem}-levels.csv")
             # Clips much longer than the segments would mix those of several levels.
             lengths = [
                 (clip.end_s or 0) - (clip.start_s or 0)

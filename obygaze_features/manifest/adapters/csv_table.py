@@ -1,6 +1,6 @@
 """Read any table of clips, with a mapping of its columns and words to those of a manifest."""
 
-import shlex
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +13,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import is_workbook
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import (
     SAVE_AS,
     CsvTable,
@@ -80,6 +81,9 @@ from obygaze_features.manifest.spans import (
 )
 from obygaze_features.manifest.vocabulary import LEVELS, concepts
 
+ALL_TIMES = (*SPAN_COLUMNS, *FILM_TIMES)
+# A time of a sheet that is shown with seconds and has none.
+WHOLE_MINUTES = re.compile(r"(?!0:00)[0-9]+:[0-9]{2}:00")
 # How the last row of a table is called if it is a row of totals.
 TOTALS = ("total", "totals", "sum", "summe", "gesamt", "all")
 
@@ -173,8 +177,10 @@ def _read(
     sources = _sources(table, chosen)
     given_ids: list[dict[str, str]] = []
     cells = []
+    written_times = []
     for row in table.rows:
         as_written = _cells_by_target(row, sources)
+        written_times += [as_written.get(name, "") for name in ALL_TIMES]
         cells.append(
             _values_of_clip(
                 row, as_written, chosen, has_decimal_comma=table.delimiter != ","
@@ -239,7 +245,25 @@ def _read(
     in_ids = columns_of_form(chosen.id)
     kept = [column for column in own_columns(extra) if column not in in_ids]
     facts = {"level_words": words_of_levels(chosen.levels)} if chosen.levels else {}
-    return ImportedManifest(manifest, tuple(warnings), _notes(clips, kept), facts), used
+    notes = list(_notes(clips, kept))
+    if is_workbook(path) and chosen.times:
+        notes += _notes_of_times(written_times, chosen.times)
+    return ImportedManifest(manifest, tuple(warnings), tuple(notes), facts), used
+
+
+def _notes_of_times(cells: Sequence[str], short: str) -> list[str]:
+    """Return how the whole minutes in a sheet were read, which may be meant as seconds."""
+    with_two_numbers = [cell for cell in cells if is_short(cell)]
+    with_hours = [cell for cell in cells if WHOLE_MINUTES.fullmatch(cell)]
+    read_as = []
+    for of_form in (with_two_numbers, with_hours):
+        if of_form:
+            n_times = count(len(of_form), "time")
+            seconds = float(in_seconds(of_form[0], has_decimal_comma=True, short=short))
+            read_as.append(f"{n_times} such as {of_form[0]} ({seconds:.10g} s)")
+    if not read_as:
+        return []
+    return [f"with times = {toml_string(short)}: {', '.join(read_as)}"]
 
 
 def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
@@ -295,13 +319,11 @@ def _write_draft(
         header_row=chosen.header_row,
         texts=_texts(chosen),
     )
-    shown = shlex.quote(str(target))
+    shown = shell_word(target)
     kind = "xlsx" if is_workbook(path) else "csv"
-    reread = (
-        f"obygaze manifest import {kind} {shlex.quote(str(path))} --mapping {shown}"
-    )
+    reread = f"obygaze manifest import {kind} {shell_word(path)} --mapping {shown}"
     if name is not None:
-        reread += f" -o {shlex.quote(name)}"
+        reread += f" -o {shell_word(name)}"
     write_draft(target, draft_of(table, chosen, reread), error)
 
 
@@ -352,7 +374,9 @@ def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
     }
     if swapped:
         names = few([repr(target) for target in swapped], 3)
-        turned = [f"--map {column}={target}" for target, column in swapped.items()]
+        turned = []
+        for target, column in swapped.items():
+            turned.append(f"--map {shell_word(f'{column}={target}')}")
         raise FixUsage(
             f"a manifest has no column {names}; write the manifest's column first",
             hint=" ".join(turned),
@@ -406,7 +430,7 @@ def _hint(
             )
         return (
             f"leave out level={column}, {none}: the column stays, and"
-            f" obygaze run --task {shlex.quote(column)} asks for words of your own;"
+            f" obygaze run --task {shell_word(column)} asks for words of your own;"
             f" or, if they mean levels, {draft}"
         )
     missing = [name for name in required if name not in table.columns]
@@ -419,7 +443,7 @@ def _hint(
     if is_of_other_table and set(CLIP_COLUMNS) <= {*table.columns}:
         kind = "xlsx" if is_workbook(path) else "csv"
         return (
-            f"obygaze manifest import {kind} {shlex.quote(str(path))} -o NAME, without --map: the"
+            f"obygaze manifest import {kind} {shell_word(path)} -o NAME, without --map: the"
             " table has the columns of a manifest, as obygaze manifest export csv writes them, so"
             " a mapping needs none of the ids, and may state licence and citation"
         )
@@ -453,7 +477,7 @@ def _values_of_clip(
     cells = dict(given)
     for column in SPAN_COLUMNS:
         cells.setdefault(column, "")
-    for column in (*SPAN_COLUMNS, *FILM_TIMES):
+    for column in ALL_TIMES:
         if column in cells:
             cells[column] = in_seconds(
                 cells[column],

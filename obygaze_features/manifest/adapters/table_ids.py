@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.file_names import composed
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import CsvTable, TableRow, whole_number
 from obygaze_features.manifest.adapters.table_mapping import NEEDED
 from obygaze_features.manifest.adapters.table_times import SPAN_COLUMNS
@@ -153,7 +154,8 @@ def check_clip_ids(
     # One sentence for all of them: where one number begins anew in each film, all do.
     first = repeated[0][1]
     films = f"{film_of_clip[first['clip_id']]!r} and of {first['movie_id']!r}"
-    way = f"--id '{{{film}}}-{{{clip}}}' makes unique ids"
+    form = shell_word(f"{{{film}}}-{{{clip}}}")
+    way = f"--id {form} makes unique ids"
     problem = f"{first['clip_id']!r} is a clip of {films}; {way}"
     for row, values in repeated:
         row.add("clip_id", problem)

@@ -5,7 +5,6 @@ place of each `?` behind a `=`. A `?` before it is a column that may stay under 
 """
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +24,7 @@ from obygaze_features.core.schema_check import (
     read_toml,
     record_of,
 )
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import CsvTable, TableRow
 from obygaze_features.manifest.adapters.table_times import (
     SHORT_TIMES,
@@ -245,7 +245,7 @@ def write_draft(target: str | Path, draft: str, error: FixInput) -> None:
 
     A file that is there is not replaced: a person may have written into it.
     """
-    shown = shlex.quote(str(target))
+    shown = shell_word(target)
     try:
         write_new(Path(target), draft.encode("utf-8"))
     except AlreadyThere:
@@ -272,10 +272,10 @@ def draft_hint(target: str | Path, given: object = None) -> str:
     while free.exists():
         free = free.with_stem(f"{stem}-{number}")
         number += 1
-    draft = f"--write-mapping {shlex.quote(str(free))} writes a mapping to fill in"
+    draft = f"--write-mapping {shell_word(free)} writes a mapping to fill in"
     if there is None:
         return draft
-    shown = shlex.quote(str(there))
+    shown = shell_word(there)
     return f"correct {shown}, then --mapping {shown}; or {draft}"
 
 

@@ -2,7 +2,6 @@
 
 import math
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, get_args
 
 from obygaze_features.core.console import Progress, Quiet, count, few
 from obygaze_features.core.errors import EXIT_SOME_FAILED, FixUsage
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest import model
 from obygaze_features.manifest.io import read_manifest
@@ -247,7 +247,7 @@ def _next_command(
 ) -> str:
     """Return the command that comes next: an experiment where arrays and labels allow one."""
     if manifest is None or not has_vector(arrays):
-        return f"obygaze store info {shlex.quote(store)}"
+        return f"obygaze store info {shell_word(store)}"
     return first_command(manifest, manifest.name, [store])
 
 

@@ -9,7 +9,6 @@ with the id key `{film}/ids`.
 
 import mmap
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import numpy as np
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import Corrupt, FixInput
+from obygaze_features.core.shell import shell_word
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     FOREIGN_DAMAGE,
@@ -103,7 +103,7 @@ def open_hdf5(
             kinds = _kinds(handle)
             groups = [name for name, kind in kinds.items() if kind is h5py.Group]
         if groups:
-            key = shlex.quote(f"{groups[0]}/{ID}")
+            key = shell_word(f"{groups[0]}/{ID}")
             hint = f"--array clip={key} takes one"
             note = f"groups were left out: {few(groups, 3)}; {hint}"
             reader.notes = [*reader.notes, note]
@@ -294,7 +294,7 @@ def _refuse_mask_beside(
         with suppress(KeyError, Corrupt):
             _node(handle, "/".join(beside), handle.filename)
             words[places[-1]] = MASK
-            option = shlex.quote(f"{MASK}={'/'.join(words)}")
+            option = shell_word(f"{MASK}={'/'.join(words)}")
             raise FixInput(
                 f"beside {path} is a mask, which says which frames are real",
                 where=handle.filename,

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.core.files import ZIP_MARK, require_file, sha256_file
+from obygaze_features.core.shell import shell_word
 from obygaze_features.store.files import check_memory
 from obygaze_features.store.layout import COMPANIONS, MASK, MOST_DIMENSIONS
 from obygaze_features.store.records import ManifestMark
@@ -611,7 +612,7 @@ def _named(
             raise FixInput(
                 f"{first!r} and {key!r} would both be the array {name!r}",
                 where=where,
-                hint=f"--array NAME={key} for each array that you need",
+                hint=f"--array {shell_word(f'NAME={key}')} for each array that you need",
             )
     return key_of_name
 
@@ -724,7 +725,7 @@ def require_format(path: Path, kind: str) -> None:
             raise FixUsage(
                 f"expected a file of the format {kind}, and this begins as one of {name}",
                 where=str(path),
-                hint=f"obygaze store import {name} {shlex.quote(str(path))} -o NAME",
+                hint=f"obygaze store import {shell_word(name)} {shell_word(path)} -o NAME",
             )
 
 

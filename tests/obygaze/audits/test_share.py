@@ -130,6 +130,28 @@ def test_a_film_of_two_groups_counts_in_both_and_in_no_difference(
     assert "1 film in both left out" in str(found)
 
 
+def test_equal_shares_of_films_of_other_sizes_do_not_differ(tmp_path: Path) -> None:
+    # A third of each film has it; no way to exchange films changes a difference of 0.
+    for sizes in (
+        [73, 137, 57, 149, 164, 212, 188, 158],
+        [77, 186, 76, 140, 218, 245, 185, 197],
+    ):
+        manifest = drawn_films(["SEE"] * 8, ["a"] * 4 + ["b"] * 4)
+        clips = []
+        for clip in manifest:
+            size = sizes[int(clip.movie_id[1:])]
+            plan = {"draw_probability": repr(3 / size), "draw_clips": str(size)}
+            clips.append(replace(clip, extra={**clip.extra, **plan}))
+        found = audit(tmp_path, manifest.with_clips(clips), by="genre")
+        (pair,) = found.differences
+        assert pair.p == 1
+        whole = found.shares[0]
+        assert whole.low is not None
+        assert whole.high is not None
+        assert whole.low < 0.2
+        assert whole.high > 0.5
+
+
 def test_several_groups_are_corrected_together(tmp_path: Path) -> None:
     levels = ["EEEE"] * 4 + ["SSSS"] * 4 + ["SSEE"] * 4
     genres = ["a"] * 4 + ["b"] * 4 + ["c"] * 4

@@ -9,7 +9,8 @@ import pytest
 from support.seeds import SEED, amount
 
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
-from obygaze_features.core.refusal import refuse_if, shell_line, shown
+from obygaze_features.core.refusal import refuse_if, shown
+from obygaze_features.core.shell import shell_line
 
 
 def refusal_of(values, **options):

@@ -59,6 +59,87 @@ def test_durations_keep_their_milliseconds() -> None:
     assert cell_text(timedelta(seconds=-5)) == "-0:00:05"
 
 
+@pytest.mark.parametrize(("is_text", "read"), [(True, "1,2"), (False, "1.2")])
+def test_a_column_formatted_as_text_has_no_decimal_commas(
+    tmp_path: Path, is_text: bool, read: str
+) -> None:
+    path = tmp_path / "t.xlsx"
+    book = xlsxwriter.Workbook(str(path))
+    sheet = book.add_worksheet("A")
+    as_text = book.add_format({"num_format": "@"})
+    # The format of the names of columns says nothing of the cells below.
+    sheet.write_row(0, 0, ["n", "codes"], as_text)
+    sheet.write_row(1, 0, [1, "1,2"], as_text if is_text else None)
+    sheet.write_row(2, 0, [2, 7])
+    book.close()
+    table = read_table(path, required=("n",))
+    assert [row["codes"] for row in table.rows] == [read, "7"]
+
+
+def times_of(folder: Path, cells: list[tuple[float, str | int]]) -> list[str]:
+    """Write numbers of days in their formats, and return them as they are read."""
+    path = folder / "times.xlsx"
+    book = xlsxwriter.Workbook(str(path))
+    sheet = book.add_worksheet("A")
+    sheet.write_row(0, 0, ["n", "t"])
+    for row, (days, form) in enumerate(cells, start=1):
+        sheet.write_number(row, 0, row)
+        sheet.write_number(row, 1, days, book.add_format({"num_format": form}))
+    book.close()
+    return [row["t"] for row in read_table(path, required=("n",)).rows]
+
+
+@pytest.mark.parametrize(
+    "form", ["h:mm", "h:mm:ss", "[h]:mm", "[h]:mm:ss", "hh:mm", "[$-409]h:mm", 20, 46]
+)
+def test_a_time_of_more_than_a_day_is_no_date(tmp_path: Path, form: str | int) -> None:
+    hours = 25.5
+    assert times_of(tmp_path, [(hours / 24, form)]) == ["25:30"]
+    # The last day before the one that sheets count and no calendar has.
+    assert times_of(tmp_path, [(59 + 1 / 48, form)]) == ["1416:30"]
+    # With seconds, it is no time of minutes.
+    assert times_of(tmp_path, [((hours + 1 / 3600) / 24, form)]) == ["25:30:01"]
+
+
+def test_a_date_of_1900_is_a_date(tmp_path: Path) -> None:
+    cells = [(15, "d.m.yyyy"), (45413, "yyyy-mm-dd"), (62.5, "d.m.yyyy h:mm")]
+    texts = ["1900-01-15", "2024-05-01", "1900-03-02 12:00:00"]
+    assert times_of(tmp_path, cells) == texts
+
+
+@pytest.mark.parametrize(
+    ("cells", "texts"),
+    [
+        # 1:27, 2:05.5 and 25:10, typed into Excel: it makes hours of the first and the last.
+        (
+            [
+                (87 / 1440, "h:mm"),
+                (125.5 / 86400, "mm:ss.0"),
+                (1510 / 1440, "[h]:mm:ss"),
+            ],
+            ["1:27", "0:02:05.500", "25:10"],
+        ),
+        # 1:27 beside 1:02:30 and 1:02:00, which are shown with seconds.
+        (
+            [(87 / 1440, "h:mm"), (3750 / 86400, "h:mm:ss"), (62 / 1440, "h:mm:ss")],
+            ["1:27", "1:02:30", "1:02:00"],
+        ),
+        # Another program shows all of them with seconds.
+        ([(87 / 1440, "h:mm:ss"), (3 / 1440, "h:mm:ss")], ["1:27", "0:03"]),
+        # A format without hours shows what was meant.
+        ([(2 / 1440, "mm:ss"), (27 / 1440, "[mm]:ss")], ["0:02:00", "0:27:00"]),
+        # What a format writes as it is says nothing.
+        ([(87 / 1440, 'h:mm" hours"'), (3.5 / 1440, "h:mm")], ["1:27", "0:03:30"]),
+        ([(87 / 1440, r"h\s:mm"), (3.5 / 1440, "h:mm")], ["1:27", "0:03:30"]),
+        ([(87 / 1440, "[$-es-ES]h:mm"), (3.5 / 1440, "h:mm")], ["1:27", "0:03:30"]),
+    ],
+)
+def test_a_time_of_two_numbers_is_what_its_sheet_shows(
+    tmp_path: Path, cells: list[tuple[float, str | int]], texts: list[str]
+) -> None:
+    assert times_of(tmp_path, cells) == texts
+
+
 def test_names_of_cells() -> None:
     names = [cell_name(0, column) for column in (0, 25, 26, 701, 702, 16383)]
     assert names == ["A1", "Z1", "AA1", "ZZ1", "AAA1", "XFD1"]

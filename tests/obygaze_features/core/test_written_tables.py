@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
+import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,12 @@ from zipfile import ZipFile
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from python_calamine import CalamineWorkbook
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage, InstallExtra
+from obygaze_features.core.tables import read_table
 from obygaze_features.core.written_tables import (
     MAX_CELL_LETTERS,
     SUFFIXES,
@@ -48,6 +52,39 @@ def test_a_spreadsheet_has_text_as_text_and_numbers_as_numbers(tmp_path: Path) -
     with ZipFile(path) as archive:
         xml = archive.read("xl/worksheets/sheet1.xml").decode("utf-8")
     assert "<f>" not in xml and "hyperlink" not in xml
+
+
+# What Excel and this program take for something else where it is typed.
+TYPED = ["1,2", "1-2", "01", "3/4", "1e5", "TRUE", "2024-05-01", "1.5.2024", "1:27"]
+TYPED += [
+    "1,234",
+    "-7",
+    "1.50",
+    "25:01:02",
+    "#N/A",
+    "=1+2",
+    " 5 ",
+    "0x1F",
+    "1_2",
+    "nan",
+]
+# Characters that XML has; a line break in a sheet is that of XML, without \r.
+LETTERS = st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"])
+TEXTS = st.sampled_from(TYPED) | st.text(LETTERS, max_size=20)
+
+
+@given(texts=st.lists(TEXTS, min_size=1, max_size=5))
+@example(["1,2", "3,4"])
+@example(["1,234"])
+@example(TYPED)
+def test_text_of_a_spreadsheet_comes_back_as_it_was(texts: list[str]) -> None:
+    for column in (texts, [*texts[:1], *TYPED[:1]]):
+        with tempfile.TemporaryDirectory() as folder:
+            ids = [f"c{number}" for number, _ in enumerate(column)]
+            table = {"clip_id": ids, "text": column}
+            path = write_table(Path(folder, "t.xlsx"), table)
+            back = read_table(path, required=("clip_id",))
+        assert [row["text"] for row in back.rows] == column
 
 
 def test_csv_has_text_as_it_is(tmp_path: Path) -> None:

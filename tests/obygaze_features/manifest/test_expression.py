@@ -171,6 +171,12 @@ def test_an_error_points_at_the_column(text: str, column: int, what: str) -> Non
             '"Wie oft?" in {ja, "sehr gut"} or "#1" >= 2',
         ),
         ("not (Typ/Art != is)", 'not ("Typ/Art" != "is")'),
+        ('clip_id in ["a","b"]', 'clip_id in {"a", "b"}'),
+        (
+            "not (mood not in ('a, b', it is))",
+            """not (mood not in {'a, b', "it is"})""",
+        ),
+        ('n in {"a,b", c d}', 'n in {"a,b", "c d"}'),
     ],
 )
 def test_what_lacks_quotes_is_shown_with_them(text: str, written: str) -> None:

@@ -1,0 +1,156 @@
+"""A line that a message tells a person to type is one that a shell reads as it was meant."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.cli import ROOT, call_obygaze
+
+# What stands before a value that is typed: an option, or a command.
+BEFORE_A_VALUE = re.compile(
+    r"(?:(?:^|[ (;`])-{1,2}[a-zA-Z][a-z-]*(?: [A-Z]+=| |=)"
+    r"|obygaze(?: [a-z][a-z0-9-]*)+ |rm -rf? |mkdir )$"
+)
+QUOTED = ("shell_word", "shlex.join")
+# Numbers, names that the program chose, and sentences on what was typed.
+NEED_NO_QUOTES = {
+    *("every", "n_blocks", "n_drawn", "tasks", "OPEN_FILES", "frame_rate_text(given)"),
+    *("int(value) if is_whole else value", "plain_name", "kind", "package"),
+    *("part.name", "schema", "formats[0]", "FILM", "RATE_COLUMN", "KEEPS_LEVELS"),
+    *("key", "key.strip()", "key_path", "change", "saved.info.name"),
+    "' '.join(stores)",
+}
+
+
+def values_without_quotes(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line and the code of each value that is put into a command as it is."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        bound = []
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                source = ast.unparse(node.value)
+                if any(call in source for call in QUOTED):
+                    bound.append(node.targets[0].id)
+        for node in ast.walk(function):
+            if isinstance(node, ast.JoinedStr):
+                yield from _in_string(node, bound)
+
+
+def _in_string(node: ast.JoinedStr, bound: list[str]) -> Iterator[tuple[int, str]]:
+    text = ""
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            text += str(part.value)
+        elif isinstance(part, ast.FormattedValue):
+            source = ast.unparse(part.value)
+            is_quoted = source in bound or any(call in source for call in QUOTED)
+            if BEFORE_A_VALUE.search(text) and not is_quoted:
+                yield node.lineno, source
+            text += "VALUE"
+
+
+@pytest.mark.parametrize(
+    ("code", "values"),
+    [
+        ('return f"obygaze store info {name} --clips"', ["name"]),
+        ('return f"--map level={column}, {rest}"', []),
+        ('return f"-o {shell_word(name)}"', []),
+        ('shown = shell_word(name)\n    return f"rm -r {shown}"', []),
+        ('shown = name\n    return f"rm -r {shown}"', ["shown"]),
+        ('return f"leave out the store {name}"', []),
+    ],
+)
+def test_a_value_without_quotes_is_seen(code: str, values: list[str]) -> None:
+    tree = ast.parse(f"def hint(name):\n    {code}\n")
+    assert [source for _, source in values_without_quotes(tree)] == values
+
+
+def test_each_value_in_a_command_is_in_quotes_where_it_needs_them() -> None:
+    found = []
+    for package in ("obygaze", "obygaze_features", "obygaze_models"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            tree = ast.parse(path.read_text("utf-8"))
+            for line, source in values_without_quotes(tree):
+                if source not in NEED_NO_QUOTES:
+                    found.append(f"{path.relative_to(ROOT)}:{line}: {source}")
+    assert not found
+
+
+NAME = "it's $HOME; mine"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A workspace with a manifest whose name a shell would read otherwise."""
+    table = tmp_path / f"{NAME}.csv"
+    rows = ["clip_id,movie_id,mood", "a,f,sad", "b,g,gay", "c,g,it's"]
+    table.write_text("\n".join(rows) + "\n", "utf-8")
+    call_obygaze("manifest", "import", "csv", table, "-o", NAME, cwd=tmp_path).ok()
+    return tmp_path
+
+
+def tried(folder: Path, *words: str) -> str:
+    """Return what the error of a command says to try."""
+    failed = call_obygaze(*words, cwd=folder)
+    assert failed.code
+    return failed.stderr.partition("Try: ")[2].strip()
+
+
+@pytest.mark.parametrize(
+    ("written", "clips"),
+    [
+        ('clip_id in ["a","b"]', ["a", "b"]),
+        ("clip_id in ('a', 'c')", ["a", "c"]),
+        ('mood in ["it\'s", "sad"]', ["a", "c"]),
+        ("mood not in [sad]", ["b", "c"]),
+        ('mood = "it\'s"', ["c"]),
+        ('not (clip_id in [a, b]) and mood = "it\'s"', ["c"]),
+    ],
+)
+def test_an_expression_of_another_language_is_shown_as_it_is_typed(
+    folder: Path, written: str, clips: list[str]
+) -> None:
+    line = tried(folder, "manifest", "show", NAME, "--where", written)
+    words = shlex.split(line.removeprefix("write ").rpartition(", with == ")[0])
+    show = ("manifest", "show", NAME, "--where", *words, "--json")
+    document = call_obygaze(*show, cwd=folder).ok().json()
+    assert [clip["clip_id"] for clip in document["clips"]] == clips
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("manifest", "show", NAME, "--where", "mood == none"),
+        ("manifest", "show", NAME, "--clips", "nobody"),
+    ],
+)
+def test_a_line_to_try_names_a_manifest_as_a_shell_reads_it(
+    folder: Path, words: tuple[str, ...]
+) -> None:
+    program, *typed = shlex.split(tried(folder, *words))
+    assert program == "obygaze"
+    assert NAME in typed
+    call_obygaze(*typed, cwd=folder).ok()
+
+
+def test_what_is_broken_is_checked_by_the_line_beside_it(folder: Path) -> None:
+    table = folder / "manifests" / f"{NAME}.csv"
+    table.write_text("clip_id\na\n", "utf-8")
+    listed = call_obygaze("manifest", "ls", cwd=folder)
+    line = (listed.stdout + listed.stderr).rpartition("(obygaze ")[2].rpartition(")")[0]
+    assert shlex.split(line) == ["manifest", "check", NAME]
+
+
+def test_turned_columns_are_shown_as_they_are_typed(folder: Path) -> None:
+    table = folder / "t.csv"
+    table.write_text("der Clip,movie_id\na,f\n", "utf-8")
+    words = ("manifest", "import", "csv", "t.csv", "-o", "t")
+    line = tried(folder, *words, "--map", "der Clip=clip_id")
+    call_obygaze(*words, *shlex.split(line), cwd=folder).ok()
