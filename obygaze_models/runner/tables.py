@@ -281,7 +281,7 @@ def _cell(
         facts["is_model"],
         tested,
         is_averaged=facts["is_averaged"],
-        shares_films=facts["shares_films"],
+        basis_of_folds=facts["basis"],
         is_trained=facts["is_trained"],
     )
 

@@ -23,6 +23,7 @@ from obygaze_models.runner.summary import (
     counted_as,
     film_values,
     further_answers,
+    intervals_are_of,
     short,
     size_text,
     view_text,
@@ -188,7 +189,10 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
     films = f"{_range(n_films)} {run.units}"
     if all(n_with_value) and n_with_value != n_films:
         films += f", of which {_range(n_with_value)} have an {name}"
-    return f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}."
+    return (
+        f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}, of"
+        f" {intervals_are_of(run, with_interval)}."
+    )
 
 
 def _about_clips(cells: Sequence[CellRows]) -> str:
