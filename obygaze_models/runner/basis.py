@@ -21,7 +21,7 @@ _TESTED = {
     LEAKED: "clips of which some trained or chose (leaked)",
 }
 _INTERVAL_OF = {
-    UNSEEN: "the same experiment with other {units}, each tested unseen",
+    UNSEEN: "other {units} of the same kind, each tested unseen",
     FILM_SEEN: "the same experiment with other {units} on both sides, in training and in testing",
 }
 
