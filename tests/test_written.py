@@ -1,4 +1,4 @@
-"""What version 0.1 wrote, this version reads: a manifest, stores, models and a run.
+"""What version 0.1 wrote, this version reads: a manifest, stores and models.
 
 `data/written-0.1` was written by version 0.1.0 and is never written again. `features.npz` and
 `sound.npz` are the numbers that the stores were made of; `scores` are what the models predicted.
@@ -116,31 +116,12 @@ def test_a_model_predicts_what_it_predicted(model, workspace):
                 assert of_now[column] == value
 
 
-def test_a_run_is_reported_and_compared_with_a_run_of_today(workspace):
-    arguments = ["run", "small.toml", "--manifest", "pier", "-o", "today"]
-    for store in ("seen", "heard", "both"):
-        arguments += ["--store", store]
-    call_obygaze(*arguments, cwd=workspace).ok()
-    then = rows_of(workspace / "runs" / "small" / "predictions.csv")
-    now = rows_of(workspace / "runs" / "today" / "predictions.csv")
-    assert [row["clip_id"] for row in now] == [row["clip_id"] for row in then]
-    assert [float(row["score"]) for row in now] == pytest.approx(
-        [float(row["score"]) for row in then], abs=CLOSE
-    )
-    call_obygaze("report", "small", cwd=workspace).ok()
-    page = workspace / "runs" / "small" / "report.html"
-    assert "easy negatives against sure" in page.read_text(encoding="utf-8")
-    compared = call_obygaze("compare", "small", "today", cwd=workspace).ok()
-    assert "the same" in compared.stdout
-
-
 @pytest.mark.parametrize(
     ("file", "now", "later", "words"),
     [
         ("stores/seen/store.json", '"version": 1,', '"version": 2,', "store info seen"),
         ("manifests/pier.toml", "manifest/1", "manifest/2", "manifest stats pier"),
         ("models/ridge/model.json", "model/1", "model/2", "models show ridge"),
-        ("runs/small/run.json", "run/1", "run/2", "report small"),
         ("small.toml", "protocol/1", "protocol/2", "run small.toml --manifest pier"),
     ],
 )

@@ -95,7 +95,7 @@ def by_film(run: Run, first: str, second: str) -> list[float]:
 
 
 def test_what_was_asked_for_has_two_p_and_a_guess_is_judged_by_the_second() -> None:
-    """Of two differences by hand: asked for alone, one is sure; beside the other guess, it is not."""
+    """Two differences by hand: beside another guess, one has a larger p than asked for alone."""
     first = np.array([4.0, 3.0, 5.0, 2.0, 3.0, 4.0])
     other = np.array([4.0, 3.0, 5.0, 2.0, 3.0, -2.0])
     differences_by_hand = []
