@@ -166,7 +166,9 @@ class Cell:
         if not has_interval(self.basis):
             return math.inf
         if self.n_test_sets > 1:
-            return reuse_inflation(self.n_test_sets)
+            factor = reuse_inflation(self.n_test_sets)
+            # Where folds divide films, other clips of each tested film trained as well.
+            return factor if self.basis == UNSEEN else 2 * factor - 1
         if not self.is_averaged and self.basis == UNSEEN:
             return 1
         most_clips = max(t.n_train + t.n_validation for t in self.tested)

@@ -100,7 +100,7 @@ def test_how_much_the_variance_grows_where_clips_train_and_test() -> None:
     assert replace(one_set, is_averaged=True).inflation == pytest.approx(1 + 3 / 9)
     of_known_films = replace(one_set, basis_of_folds=FILM_SEEN)
     assert of_known_films.inflation == pytest.approx(1 + 3 / 9)
-    assert replace(SEED_0, basis_of_folds=FILM_SEEN).inflation == 3
+    assert replace(SEED_0, basis_of_folds=FILM_SEEN).inflation == 5  # 1 + 2 k / (k - 1)
     assert replace(SEED_0, basis_of_folds=FILM_UNKNOWN).inflation == math.inf
 
 
