@@ -38,14 +38,20 @@ from obygaze_models.report.lookup import (
     pair_name,
 )
 from obygaze_models.report.tables import NO_NUMBER, NumberCell, PValueCell, ResultTable
+from obygaze_models.runner.basis import (
+    has_interval,
+    interval_of,
+    tested_on,
+    weakest,
+)
 from obygaze_models.runner.limits import ON_BOTH_SIDES, warnings_of
 from obygaze_models.runner.results import (
     Difference,
     Draws,
     Evaluation,
-    add_p_of_all,
     difference,
     difference_of,
+    p_of_family,
 )
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
@@ -81,7 +87,8 @@ class Side:
     """A cell in one run, and its difference to the same cell in the first run.
 
     All sides of a cell are of the same clips: those that all runs which have the cell tested. `p`
-    is corrected for all differences of the comparison. NaN and None: no value.
+    is corrected for all differences of the comparison. `basis` is what its value is of
+    (`runner.basis`). NaN and None: no value.
     """
 
     model: str
@@ -90,6 +97,7 @@ class Side:
     low: float
     high: float
     n_clips: int
+    basis: str
     difference: float = math.nan
     difference_low: float = math.nan
     difference_high: float = math.nan
@@ -97,11 +105,13 @@ class Side:
     difference_n_clips: int | None = None
     difference_n_films: int | None = None
 
-    def verdict(self, metric: str) -> str:
+    def verdict(self, metric: str, first: Side) -> str:
         """Return whether it is better than the first run, in the words of the report of a run."""
+        basis = weakest([first.basis, self.basis])
         ends = (self.difference_low, self.difference_high)
         low, high = sorted(goodness(metric, end) for end in ends)
-        found = verdict({"low": low, "high": high, "p_all": self.difference_p})
+        p = self.difference_p
+        found = verdict({"low": low, "high": high, "p_all": p, "basis": basis})
         return in_sentence(found)
 
 
@@ -232,6 +242,9 @@ class ComparedRuns(Listing):
                 " with the same class. p (all) is corrected for all differences of the comparison. "
                 "obygaze compare -o FILE.csv writes the baselines too."
             )
+            of_intervals = self._intervals_are_of()
+            if of_intervals:
+                note += f" In brackets: intervals over {plural(self.unit)}, of {of_intervals}."
             tables.append(ResultTable("compared", title, headers, rows, note))
         return tables
 
@@ -252,6 +265,15 @@ class ComparedRuns(Listing):
             ends = (side.difference_low, side.difference_high)
             row += [NumberCell(side.difference, *ends), PValueCell(side.difference_p)]
         return tuple(row)
+
+    def _intervals_are_of(self) -> str:
+        """Return what the intervals of the table are of, by the weakest side; "" without one."""
+        bases = []
+        for cell in self._shown:
+            for side in cell.sides:
+                if side is not None and has_interval(side.basis):
+                    bases.append(side.basis)
+        return interval_of(weakest(bases), plural(self.unit)) if bases else ""
 
     @property
     def _shown(self) -> list[ComparedCell]:
@@ -297,8 +319,9 @@ class ComparedRuns(Listing):
             n_sides = sum(side is not None for side in cell.sides)
             all_of_them = "both" if n_sides == 2 else f"all {n_sides}"
             clips = f"on the {count(cell.n_clips, self.counted_as)} that {all_of_them} tested"
+            first = cell.sides[0]
             for run, side in zip(self.runs[1:], cell.sides[1:], strict=True):
-                if side is None or not math.isfinite(side.difference):
+                if first is None or side is None or not math.isfinite(side.difference):
                     continue
                 if side.difference == 0:
                     both = f"{run} and {self.runs[0]}"
@@ -307,7 +330,7 @@ class ComparedRuns(Listing):
                 way = "higher" if side.difference > 0 else "lower"
                 apart = abs(side.difference)
                 apart_text = f"{apart:.{digits_of(0.0, apart)}f}"
-                verdict = side.verdict(self.metric)
+                verdict = side.verdict(self.metric, first)
                 yield (
                     f"{name}: {metric} of {run} is {apart_text} {way} than that of"
                     f" {self.runs[0]} {clips} (whether {run} is better: {verdict})."
@@ -343,15 +366,16 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
             cells[key] = _compared_cell(
                 opened, key, chosen, draws, tested, within_films=within_films
             )
-        add_p_of_all([item for _, item in tested], ())
-        for side, item in tested:
-            side.difference_p = item.row.get("p_all", math.nan)
+        p_values = p_of_family([item for _, item in tested])
+        for (side, _), p in zip(tested, p_values, strict=True):
+            side.difference_p = p
         counts = [(item.n_films, item.row["films"]) for _, item in tested]
         known = films_with_value(counts, _unit_of(runs))
         if known:
             warnings.append(f"In {metric_name(chosen)}, {known}.")
         if within_films:
             warnings.append(_held_out(names, runs, chosen))
+        warnings += _of_other_bases(names, [*cells.values()])
         warnings += _warnings(names, opened, cells, chosen, within_films=within_films)
         warnings += _nothing_shared(names, opened, [*cells.values()])
         for name, run in zip(names, runs, strict=True):
@@ -390,6 +414,25 @@ def _held_out(names: Sequence[str], runs: Sequence[Run], metric: str) -> str:
     return f"{text}."
 
 
+def _of_other_bases(
+    names: Sequence[str], cells: Sequence[ComparedCell]
+) -> Iterator[str]:
+    """Yield a warning for each run whose models know more or less of the tested films."""
+    for number, name in enumerate(names[1:], start=1):
+        pairs: dict[tuple[str, str], None] = {}
+        for cell in cells:
+            first = cell.sides[0]
+            side = cell.sides[number]
+            if cell.is_model and first is not None and side is not None:
+                pairs[side.basis, first.basis] = None
+        for here, there in pairs:
+            if here != there:
+                yield (
+                    f"{name} tests on {tested_on(here, 'films')}, {names[0]} on"
+                    f" {tested_on(there, 'films')}: these are values of two experiments."
+                )
+
+
 def _compared_cell(
     runs: Sequence[OpenRun],
     key: Key,
@@ -413,7 +456,8 @@ def _compared_cell(
         if rows is not None:
             value = rows.value(metric)
             low, high = rows.ends(metric)
-            side = Side(rows.model, rows.store, value, low, high, rows.n_clips)
+            n_clips = rows.n_clips
+            side = Side(rows.model, rows.store, value, low, high, n_clips, rows.basis)
         sides.append(side)
     having = [run for run in runs if key in run.rows]
     is_model = any(run.rows[key].is_model for run in having)

@@ -28,8 +28,8 @@ from obygaze_models.runner.summary import (
     best_guess,
     cells_of,
     compared_metric,
-    difference_row,
     gain_of,
+    intervals_are_of,
 )
 from obygaze_models.runner.tables import (
     RUN_AGAIN,
@@ -158,9 +158,20 @@ class ReportRun(Run):
         """The values of models that were trained on few films."""
         return [row for row in self.shown_results if row["train_films"] is not None]
 
-    def difference(self, first: CellRows, second: CellRows) -> ResultRow | None:
-        """Return the row with the difference of two cells of one test task."""
-        return difference_row(self.differences, first, second)
+    @cached_property
+    def intervals_are_of(self) -> str:
+        """What the intervals of the models are of; "" without an interval."""
+        return intervals_are_of(self, self.cells or self.all_cells)
+
+    @property
+    def about_intervals(self) -> str:
+        """What an interval is, for the words that a page explains; "" without an interval."""
+        if not self.intervals_are_of:
+            return ""
+        return (
+            f"Likely values of {self.intervals_are_of}. Whole {self.units} are drawn, since clips"
+            f" of one {self.unit} are alike."
+        )
 
     def label(self, cell: CellRows) -> str:
         """Return the name of a model, with its store if the run has several."""

@@ -43,6 +43,12 @@ from obygaze_models.report.tables import (
     ResultTable,
     slug,
 )
+from obygaze_models.runner.basis import (
+    LEAKED,
+    tested_on,
+    weakest,
+    why_no_interval,
+)
 from obygaze_models.runner.limits import stores_lacking_clips
 from obygaze_models.runner.results import asks_for
 from obygaze_models.runner.rows import ConceptRow, NodeRow, ResultRow, SuccessRow
@@ -51,6 +57,7 @@ from obygaze_models.runner.summary import (
     cannot_guess,
     compared_stores,
     counted_as,
+    difference_to_guess,
     differences_for,
     films_above,
     films_with_value,
@@ -162,7 +169,10 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
     headers = ["model", *tasks] if has_tasks_in_columns else ["task", *names]
     notes = []
     if any(number.interval for number in values.values()):
-        notes.append(f"In brackets: {100 * CONFIDENCE:g} % intervals over {run.units}.")
+        notes.append(
+            f"In brackets: {100 * CONFIDENCE:g} % intervals over {run.units}, of"
+            f" {run.intervals_are_of}."
+        )
     if any(number.n_clips is not None for number in values.values()):
         notes.append(
             f"Where models of a task were tested on other {noun}s, each number has its {noun}s;"
@@ -219,7 +229,7 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
             guess = run.guess_of(cell, metric)
             beside: Cells = (DASH, NO_NUMBER, NO_NUMBER, DASH, DASH)
             if guess is not None:
-                row = run.difference(cell, guess)
+                row = difference_to_guess(run.differences, cell, guess)
                 beside = (
                     run.label(guess),
                     NumberCell(guess.value(metric)),
@@ -231,8 +241,9 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
             rows.append((run.label(cell), *values, *beside, leaked_of(cell)))
     note = (
         "Better: yes, if the interval of the difference is above 0 and its p among all differences "
-        "of the run is below .05; not certain, if only the interval is; not shown, if the interval "
-        f"holds 0, as where {run.units} are few or differ. The column {run.units}: in how many "
+        "of a model and a guess (p_guesses in results.csv) is below .05; not certain, if only the "
+        f"interval is; not shown, if the interval holds 0, as where {run.units} are few or differ; "
+        f"leaked, if nothing can be said. The column {run.units}: in how many "
         f"of them the {name} is above that of the guess. Leaked: test clips that also trained or "
         "chose."
     )
@@ -266,8 +277,8 @@ def _tables_of_stores(run: ReportRun) -> Iterator[ResultTable]:
         return
     note = (
         f"Difference: first minus second, on the {counted_as(run)}s that both were tested on, with"
-        f" its interval over {run.units}. p (all): corrected for all differences of the run but"
-        f" those that the protocol named before it. {_about_films_above(run)}"
+        f" its interval over {run.units}. p (all): corrected for all differences of this table."
+        f" {_about_films_above(run)}"
     )
     yield ResultTable(
         "stores",
@@ -356,7 +367,7 @@ def section_of_questions(run: ReportRun) -> Section:
         note = (
             f"Difference: first minus second, with its interval over {run.units}. p (all):"
             " corrected for all differences of this table, which the protocol named before the run."
-            " Other differences are in results.csv, with a p_all among them."
+            " Other differences are in results.csv, with a p_all among those of their kind."
             f" {_about_films_above(run)}"
         )
         headers = _headers_of_differences(run)
@@ -427,13 +438,22 @@ def _cell_of(run: ReportRun, *name: str) -> CellRows:
 
 def _sentences_of_contrasts(run: ReportRun) -> Iterator[str]:
     first, second = run.settings["contrast"]
-    n_higher = sum(row["value"] > 0 for row in run.contrasts)
-    n_lower = sum(row["value"] < 0 for row in run.contrasts)
+    rows = [row for row in run.contrasts if row["basis"] != LEAKED]
+    n_leaked = len(run.contrasts) - len(rows)
+    if n_leaked:
+        yield (
+            f"{n_leaked} of {count(len(run.contrasts), 'row')} say nothing of the two training"
+            f" tasks, as {why_no_interval(LEAKED, run.unit)}."
+        )
+    if not rows:
+        return
+    n_higher = sum(row["value"] > 0 for row in rows)
+    n_lower = sum(row["value"] < 0 for row in rows)
     yield (
         f"Models that were trained on {first} have the higher value in {n_higher} of "
-        f"{count(len(run.contrasts), 'row')}, those that were trained on {second} in {n_lower}."
+        f"{count(len(rows), 'row')}, those that were trained on {second} in {n_lower}."
     )
-    if all(math.isnan(row["low"]) and math.isnan(row["p"]) for row in run.contrasts):
+    if all(math.isnan(row["low"]) and math.isnan(row["p"]) for row in rows):
         yield f"These differences have no interval and no p: count the {run.units}."
 
 
@@ -469,7 +489,7 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
     note = (
         f"The column {run.units}: those in which the difference is above 0. p: sign-flip test over"
         f" {run.units}. Leaked: test clips that trained or chose one of the two models, which alone"
-        " can make a difference."
+        " can make a difference, so that it has no interval and no p."
     )
     title = f"Trained on {first} minus trained on {second}"
     return ResultTable("contrast", title, headers, rows, note)
@@ -574,7 +594,7 @@ def _table_of_paper_films(
     name = metric_name(metric)
     return ResultTable(
         f"paper-films-{slug(cell.model, cell.store)}",
-        f"{name} of each film, unseen in training: {_name_with_store(cell)}, "
+        f"{name} of each film, on {tested_on(cell.basis, run.units)}: {_name_with_store(cell)}, "
         f"{pair_name(*pair_of_cell(cell))}",
         ("film", "id", f"{name}, this run", f"{name}, paper"),
         shown,
@@ -625,8 +645,8 @@ def section_of_concepts(run: ReportRun) -> Section:
         return section
     section.sentences.append(
         f"Concept vectors are tested on {run.units} that they were not found on. Weights and trees"
-        f" are fitted on all clips, to be looked at; how well they do on unseen {run.units} is in"
-        " the results."
+        " are fitted on all clips, to be looked at; how well they do on"
+        f" {tested_on(weakest(cell.basis for cell in run.cells), run.units)} is in the results."
     )
     trees = grouped_by(run.table("trees.csv"), _model_of)
     for (store, model, train), nodes in trees.items():

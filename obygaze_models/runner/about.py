@@ -136,8 +136,7 @@ def fit_facts(cell: Cell, films: NDArray[np.str_]) -> Mapping[str, Any]:
         "is_model": cell.is_model,
         "is_trained": cell.is_trained,
         "is_averaged": cell.is_averaged,
-        "shares_films": cell.shares_films,
-        "knows_films": cell.knows_films,
+        "basis": cell.basis,
         "tested": sha256_bytes(cell.clips.astype(np.int64).tobytes()),
         "films_with_value": {
             name: cell.groups_behind(films, name).number for name in RANKING_METRICS

@@ -26,6 +26,7 @@ from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import Labels, Pair, split_kind, splits_of_task
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import NO_ROWS, MadeWhenAsked, Split
+from obygaze_models.runner.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,41 +265,25 @@ def repeats_clips(folds: Sequence[HeldOut]) -> bool:
     return sum(map(len, tests)) > len(np.unique(np.concatenate(tests)))
 
 
-def shares_films(folds: Sequence[HeldOut]) -> bool:
-    """Return whether clips of one film are in several sets of test clips.
+def basis_of(folds: Sequence[HeldOut]) -> str:
+    """Return whether anything may learn from other clips of a film that is tested (`basis`).
 
-    Of a single fold, return whether a film of its test clips trains or validates too.
+    A film that is not known may be any.
     """
-    films_of_clips = folds[0].films
-    if len(folds) == 1:
-        held = folds[0]
-        seen_rows = np.concatenate([held.train, held.validation])
-        return _may_share(films_of_clips[held.test], films_of_clips[seen_rows])
-    test_sets = {held.test.tobytes(): held.test for held in folds}
-    films: list[str] = []
-    for rows in test_sets.values():
-        films += np.unique(films_of_clips[rows]).tolist()
-    may_be_any = len(test_sets) > 1 and UNKNOWN_FILM in films
-    return may_be_any or len(films) > len(set(films))
-
-
-def _may_share(films: NDArray[np.str_], others: NDArray[np.str_]) -> bool:
-    """Return whether some clips may be of a film of others; one that is unknown may be any."""
-    if not len(films) or not len(others):
-        return False
-    may_be_any = UNKNOWN_FILM in films or UNKNOWN_FILM in others
-    return may_be_any or bool(np.isin(films, others).any())
-
-
-def knows_films(folds: Sequence[HeldOut]) -> bool:
-    """Return whether anything may learn from clips of what may be a film that the fold tests."""
+    basis = UNSEEN
     for held in folds:
         learn = held.may_learn
         learn[held.train] = True
         learn[held.validation] = True
-        if _may_share(held.films[held.test], held.films[learn]):
-            return True
-    return False
+        tested = held.films[held.test]
+        learned = held.films[learn]
+        if not len(tested) or not len(learned):
+            continue
+        if UNKNOWN_FILM in tested or UNKNOWN_FILM in learned:
+            return FILM_UNKNOWN
+        if np.isin(tested, learned).any():
+            basis = FILM_SEEN
+    return basis
 
 
 def with_few_films(

@@ -23,6 +23,8 @@ from obygaze_models.protocols.schedule import (
     split_kind,
     unit_of,
 )
+from obygaze_models.runner import basis
+from obygaze_models.runner.basis import FILM_SEEN, interval_of
 from obygaze_models.runner.features import SHOWN_MISSING
 from obygaze_models.runner.results import LEAST_CLIPS
 from obygaze_models.runner.summary import (
@@ -34,10 +36,9 @@ from obygaze_models.runner.summary import (
     cells_of,
     compared_metric,
     counted_as,
-    difference_row,
+    difference_to_guess,
     films_with_value,
     joined_stores,
-    lacks_films,
     number_range,
     short,
     verdict,
@@ -94,8 +95,8 @@ def leaks(run: Run, models: Sequence[CellRows]) -> str:
     worst = max(leaked, key=lambda cell: _leaked_by_name(cell) / cell.n_clips)
     return (
         f"{len(leaked)} of {len(models)} cells are of clips that trained or chose, so that they "
-        f"are too high: up to {_leaked_by_name(worst)} of the {worst.n_clips} test "
-        f"{counted_as(run)}s of {worst.tasks}."
+        f"are too high, and have no interval, no p and no place among differences: up to "
+        f"{_leaked_by_name(worst)} of the {worst.n_clips} test {counted_as(run)}s of {worst.tasks}."
     )
 
 
@@ -119,20 +120,21 @@ def copies(run: Run, models: Sequence[CellRows]) -> str:
 
 
 def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
-    """Warn of test clips of training films where a column of the manifest divides the clips.
+    """Warn of test clips of films that trained, and say what values and intervals are of.
 
-    Who asks for folds of clips knows that they divide films; a column may do it by mistake.
+    A column of the manifest may divide films by mistake, so it is named.
     """
-    splits = run.protocol["splits"]
-    divided = [cell for cell in models if cell.facts["same_film"]]
-    if run.unit != "film" or not splits["column"] or not divided:
+    divided = [cell for cell in models if cell.basis == FILM_SEEN]
+    if not divided:
         return ""
     worst = max(divided, key=lambda cell: cell.facts["same_film"] / cell.n_clips)
+    column = run.protocol["splits"]["column"]
+    because = f", because the column {column} divides {run.units}" if column else ""
     return (
         f"Up to {worst.facts['same_film']} of the {worst.n_clips} test {counted_as(run)}s of"
-        f" {worst.tasks} are of "
-        f"films that train or validate too, because the column {splits['column']} divides films: "
-        f"the values are no values of new films."
+        f" {worst.tasks} are of {run.units} that train or validate too{because}: values and"
+        f" intervals are of {interval_of(FILM_SEEN, run.units)}; they say nothing of {run.units}"
+        " that did not train."
     )
 
 
@@ -178,7 +180,7 @@ def chance(run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]) -> s
         names.append(name)
         guess = best_guess(run, cell, cells, metric)
         if guess is not None and metric != AUC.name:
-            difference = difference_row(run.shown_results, cell, guess)
+            difference = difference_to_guess(run.shown_results, cell, guess)
             if verdict(difference) == BETTER:
                 better.append(name)
     text = (
@@ -227,8 +229,9 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
     noun = counted_as(run)
     n_positive = cell.n_positive
     n_negative = cell.n_clips - n_positive
-    if lacks_films(run) and cell.facts["shares_films"]:
-        return f"clips of one {run.unit} may be on both sides of a split"
+    of_basis = basis.why_no_interval(cell.basis, run.unit)
+    if of_basis:
+        return of_basis
     if cell.n_films < 2:
         return f"all test clips of {cell.tasks} are of one {run.unit}"
     n_films, _ = cell.film_counts(AP.name)
@@ -249,8 +252,6 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
             f"{cell.tasks} tests {count(n_positive, f'positive {noun}')} and "
             f"{count(n_negative, f'negative {noun}')}, and {LEAST_CLIPS} of each are needed"
         )
-    if cell.facts["shares_films"]:
-        return f"clips of one {run.unit} are on both sides of a split"
     reason = f"the values do not differ from {run.unit} to {run.unit}"
     if noun == "row":
         few_clips = f"rows of annotators are about fewer than {LEAST_CLIPS} clips"
@@ -329,7 +330,9 @@ def folds_of_several_films(run: Run, cells: Sequence[CellRows]) -> str:
     Of a run with groups, the person has said over what intervals are.
     """
     kind = split_kind(run.protocol["splits"]["kind"])
-    of_whole_films = [cell for cell in cells if not cell.facts["shares_films"]]
+    of_whole_films = [
+        cell for cell in cells if cell.is_trained and not cell.knows_films
+    ]
     has_interval = any(cell.has_interval(AP.name) for cell in of_whole_films)
     may_hold_several = kind.by_task or kind is OWN_SPLITS
     if run.group_of_film or not may_hold_several or not has_interval:

@@ -33,9 +33,10 @@ from obygaze_models.evaluation.metrics import (
 )
 from obygaze_models.evaluation.predictions import ROUNDING, BoolArray, FloatArray
 from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
-from obygaze_models.models.registry import PERCEPTRON
+from obygaze_models.models.registry import BLIND, PERCEPTRON
 from obygaze_models.protocols.schedule import split_kind
 from obygaze_models.protocols.schema import PaperValue, Protocol, Question
+from obygaze_models.runner.basis import has_interval, weakest
 from obygaze_models.runner.features import is_backbone
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.rows import ResultRow
@@ -44,6 +45,7 @@ from obygaze_models.runner.shared_clips import on_shared_clips
 
 LEAST_CLIPS = 5  # of each class, for an interval
 FILMS_OF_A_TEST = 6  # no test over fewer films has a p below .05
+GUESSES = "guesses"  # the family of differences of a model and a guess without video
 TUNED = "_tuned"
 RECALIBRATED = "_recalibrated"
 
@@ -190,6 +192,7 @@ def _facts(cell: Cell, evaluation: Evaluation) -> ResultRow:
         "clips": len(cell.clips),
         "films": len(np.unique(evaluation.films[cell.clips])),
         "leaked": len(_leaked_clips(cell)),
+        "basis": cell.basis,
     }
 
 
@@ -378,7 +381,7 @@ def difference(
         low_of_first - high_of_second, high_of_first - low_of_second
     )
     by_film = difference_of(ours_by_film, theirs_by_film)
-    p = _p_by_film(first, by_film)
+    p = _p_by_film(first, by_film) if np.isfinite(inflation) else math.nan
     interval = as_sure_as(p, interval)
     row |= {"low": interval.low, "high": interval.high, "p": p}
     return Difference(row, by_film, inflation, n_films)
@@ -396,6 +399,7 @@ def _row_of_difference(
         "against_store": second.store,
         "against_model": second.model,
         "leaked": len(_leaked_clips(first, second)),
+        "basis": weakest([first.basis, second.basis]),
     }
 
 
@@ -429,7 +433,7 @@ def _p_by_film(cell: Cell, by_film: FloatArray) -> float:
     models of the others, it also trained these.
     """
     n_films = int(np.isfinite(by_film).sum())
-    if cell.shares_films or cell.n_test_sets > 1 or n_films < FILMS_OF_A_TEST:
+    if cell.n_test_sets > 1 or n_films < FILMS_OF_A_TEST:
         return math.nan
     p, _ = sign_flip_p(by_film)
     return p
@@ -451,27 +455,52 @@ def add_p_of_all(
 ) -> list[ResultRow]:
     """Return the rows of differences, each with its p among all of its family.
 
-    The differences that the questions of the protocol ask for are one family. All others, which
-    nobody asked for before the run, are the other one. Fewer than six films have no p.
+    A family is what one table of a report shows: the differences that the questions of the protocol
+    ask for; those of a model and a guess without video; those of one model on two stores. A
+    difference to a guess that is asked for is in two tables, and has `p_guesses` for the second.
+    All other differences, which no table shows, are one more family.
     """
-    families: dict[bool, list[Difference]] = {True: [], False: []}
+    families: dict[str, list[Difference]] = {}
+    asked = []
     for item in differences:
         is_asked = any(asks_for(question, item.row) for question in questions)
-        families[is_asked].append(item)
-    for family in families.values():
-        tested = [
-            item
-            for item in family
-            if np.isfinite(item.by_film).sum() >= FILMS_OF_A_TEST
-        ]
-        if not tested:
-            continue
-        by_film = np.column_stack([item.by_film for item in tested])
-        has_value = np.isfinite(by_film).any(axis=1)
-        p_values = max_t_p(by_film[has_value], [item.inflation for item in tested])
-        for item, p in zip(tested, p_values, strict=True):
-            item.row["p_all"] = float(p)
+        kind = _kind_of_difference(item.row)
+        if is_asked:
+            asked.append(item)
+        if kind == GUESSES or not is_asked:
+            families.setdefault(kind, []).append(item)
+    for kind, family in families.items():
+        for item, p in zip(family, p_of_family(family), strict=True):
+            item.row["p_all"] = p
+            if kind == GUESSES:
+                item.row["p_guesses"] = p
+    for item, p in zip(asked, p_of_family(asked), strict=True):
+        item.row["p_all"] = p
     return [item.row for item in differences]
+
+
+def _kind_of_difference(row: ResultRow) -> str:
+    if row["against_model"] in BLIND:
+        return GUESSES
+    return "stores" if row["against_model"] == row["model"] else "models"
+
+
+def p_of_family(family: Sequence[Difference]) -> list[float]:
+    """Return the p of each difference among all of a family; NaN for fewer than six films."""
+    p_values = [math.nan] * len(family)
+    tested = []
+    for number, item in enumerate(family):
+        if np.isfinite(item.by_film).sum() >= FILMS_OF_A_TEST:
+            tested.append(number)
+    if not tested:
+        return p_values
+    by_film = np.column_stack([family[number].by_film for number in tested])
+    has_value = np.isfinite(by_film).any(axis=1)
+    inflations = [family[number].inflation for number in tested]
+    p_of_tested = max_t_p(by_film[has_value], inflations)
+    for number, p in zip(tested, p_of_tested, strict=True):
+        p_values[number] = float(p)
+    return p_values
 
 
 def asks_for(question: Question, row: ResultRow) -> bool:
@@ -545,12 +574,13 @@ def _contrast_rows(
     Where all runs share one test set, as in Table 2, a difference of AP or AUC has an interval over
     films and a p, unless the model starts at random: what another start changes is not known. Where
     each film is tested by models of the others, it has neither: how much the two training sets
-    vary together depends on the data.
+    vary together depends on the data. Where test clips of either side leaked, it has neither.
     """
     protocol = evaluation.protocol
     row = _row_of_difference(first, second, evaluation, evaluation.metric)
     starts_at_random = protocol.models[first.model].kind == PERCEPTRON
-    if first.n_test_sets == 1 and not starts_at_random:
+    is_of_films = has_interval(row["basis"])
+    if is_of_films and first.n_test_sets == 1 and not starts_at_random:
         row = difference(first, second, Draws(evaluation), inflation=1.0).row
     primary = protocol.report.primary
     # Margins have no Brier score and no calibration error.

@@ -52,9 +52,11 @@ class ResultRow(CellColumns, total=False):
     high: float
     p: float
     p_all: float
+    p_guesses: float
     clips: int
     films: int
     leaked: int | None
+    basis: str
     against_train: str
     against_store: str
     against_model: str

@@ -33,6 +33,7 @@ from obygaze_models.protocols.schedule import (
 from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.about import about_run
+from obygaze_models.runner.basis import has_interval, why_no_interval
 from obygaze_models.runner.concepts import concept_tables
 from obygaze_models.runner.fitting import (
     SEEDS_APART,
@@ -44,9 +45,8 @@ from obygaze_models.runner.fitting import (
 )
 from obygaze_models.runner.heldout import (
     HeldOut,
-    knows_films,
+    basis_of,
     repeats_clips,
-    shares_films,
     with_few_films,
 )
 from obygaze_models.runner.inputs import Inputs
@@ -289,21 +289,17 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
                 "successes": result.n_success,
                 "method": result.method,
                 "errors": result.errors,
-                "note": result.note,
+                "note": result.note or why_no_interval(cell.basis, "film"),
             }
             if not is_levelled or not result.factors:
                 yield {**row, "factor": "intercept", "log_odds": result.intercept}
             for item in result.factors:
-                yield {
-                    **row,
-                    "factor": item.name,
-                    "log_odds": item.log_odds,
-                    "se": item.se,
-                    "low": item.low,
-                    "high": item.high,
-                    "p": item.p,
-                    "clips": item.n,
-                }
+                of_factor: SuccessRow = {**row, "factor": item.name, "clips": item.n}
+                of_factor["log_odds"] = item.log_odds
+                if has_interval(cell.basis):
+                    of_factor |= {"se": item.se, "low": item.low, "high": item.high}
+                    of_factor["p"] = item.p
+                yield of_factor
             for name, reason in result.left_out.items():
                 yield {**row, "factor": name, "note": f"left out: {reason}"}
 
@@ -568,8 +564,7 @@ def _cells(
         folds = run.folds[pair]
         facts_of[pair] = {
             "is_averaged": repeats_clips(folds),
-            "shares_films": shares_films(folds),
-            "knows_films": knows_films(folds),
+            "basis_of_folds": basis_of(folds),
         }
     for pair, name in product(run.protocol.pairs, names):
         tested: list[ScoredFold] = []

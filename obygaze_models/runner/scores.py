@@ -43,6 +43,7 @@ from obygaze_models.evaluation.metrics import (
     find_metric,
 )
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
+from obygaze_models.runner.basis import LEAKED, UNSEEN, has_interval
 from obygaze_models.runner.features import CHOSEN
 
 K = TypeVar("K")
@@ -111,8 +112,8 @@ class Cell:
         skipped: The folds without a test, and why.
         skipped_films: The films of these folds, where folds are of whole films.
         is_averaged: Whether values are means over folds; else they are pooled.
-        shares_films: Whether films are in several sets of test clips (`heldout.shares_films`).
-        knows_films: Whether models may know films of the clips that they are tested on.
+        basis_of_folds: What trained models of its folds know of the tested films
+            (`heldout.basis_of`).
         share: The share that is called positive at random, for values in closed form.
         further_metrics: Metrics of own code.
     """
@@ -126,8 +127,7 @@ class Cell:
     skipped: Mapping[str, str] = field(default_factory=dict)
     skipped_films: Mapping[str, Sequence[str]] = field(default_factory=dict)
     is_averaged: bool = False
-    shares_films: bool = False
-    knows_films: bool = False
+    basis_of_folds: str = UNSEEN
     share: float | None = None
     further_metrics: Sequence[str] = ()
     is_trained: bool = True
@@ -151,20 +151,31 @@ class Cell:
         return len({t.rows.tobytes() for t in self.tested})
 
     @property
+    def basis(self) -> str:
+        """What its value is of (`runner.basis`)."""
+        if not self.is_trained:
+            return UNSEEN
+        if any(t.leak.leaked for t in self.tested):
+            return LEAKED
+        return self.basis_of_folds
+
+    @property
     def inflation(self) -> float:
         """The factor of the variance: clips of one test set trained the models of the others.
 
-        If test sets share films, or a single fit knows films of its test clips, no factor is right:
-        it is infinite, and there is no interval. Runs that share one test set are trained on other
-        clips of its films.
+        It is infinite where a value has no interval (`runner.basis`). Runs that share one test set,
+        and a single run that trains on other clips of the tested films, have a factor by the sizes
+        of both sides.
         """
         if not self.is_trained:
             return 1
-        if self.shares_films:
+        if not has_interval(self.basis):
             return math.inf
         if self.n_test_sets > 1:
-            return reuse_inflation(self.n_test_sets)
-        if not self.is_averaged:
+            factor = reuse_inflation(self.n_test_sets)
+            # Where folds divide films, other clips of each tested film trained as well.
+            return factor if self.basis == UNSEEN else 2 * factor - 1
+        if not self.is_averaged and self.basis == UNSEEN:
             return 1
         most_clips = max(t.n_train + t.n_validation for t in self.tested)
         return 1 + len(self.clips) / most_clips

@@ -30,12 +30,21 @@ from obygaze_models.evaluation.metrics import (
     AUC,
     BRIER,
     PREVALENCE,
+    RANKING_METRICS,
     goodness,
     metric_name,
     ranking_metric,
 )
 from obygaze_models.evaluation.predictions import ROUNDING
+from obygaze_models.models.registry import BLIND
 from obygaze_models.protocols.schema import Question
+from obygaze_models.runner.basis import (
+    LEAKED,
+    UNSEEN,
+    interval_of,
+    tested_on,
+    weakest,
+)
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.results import as_asked, asks_for
 from obygaze_models.runner.rows import ResultRow
@@ -45,8 +54,6 @@ from obygaze_models.runner.tables import Run
 
 # Baselines that guess from the training clips of the same film.
 OF_FILMS = ("film_prior", "neighbour")
-# Baselines that see no video.
-BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
 NO_ROW: ResultRow = {}
@@ -57,6 +64,9 @@ NOT_SHOWN = "not shown"
 PERHAPS_WORSE = "no, perhaps worse"
 WORSE = "no, worse"
 UNKNOWN = "–"
+# The families in which a difference has its p, for a sentence that names it.
+ASKED_FOR = "the differences that the protocol asks for"
+TO_GUESSES = "the differences of a model and a guess"
 # How an answer begins; `other` is guessing, or the second side of a question.
 BEGINNINGS = {
     BETTER: "{model} is better than {other}",
@@ -121,9 +131,14 @@ class CellRows:
         return bool(self.facts["is_trained"])
 
     @property
+    def basis(self) -> str:
+        """What its value is of (`runner.basis`)."""
+        return str(self.facts["basis"])
+
+    @property
     def knows_films(self) -> bool:
         """Whether it may know films of the tested clips; what is not trained knows none."""
-        return self.is_trained and bool(self.facts["knows_films"])
+        return self.basis != UNSEEN
 
     @property
     def name(self) -> tuple[str, str, str, str]:
@@ -235,9 +250,13 @@ def counted_as(run: Run) -> str:
     return "row" if "annotators" in run.about["remarks"] else "clip"
 
 
-def lacks_films(run: Run) -> bool:
-    """Return whether the film of some clip of a run is not known."""
-    return "unknown films" in run.about["remarks"]
+def intervals_are_of(run: Run, cells: Iterable[CellRows]) -> str:
+    """Return what the intervals of cells are of, by the weakest of them; "" without an interval."""
+    with_interval = []
+    for cell in cells:
+        if any(map(cell.has_interval, RANKING_METRICS)):
+            with_interval.append(cell.basis)
+    return interval_of(weakest(with_interval), run.units) if with_interval else ""
 
 
 def size_text(run: Run, cell: CellRows | None = None) -> str:
@@ -581,16 +600,18 @@ def _sentence_on_models(
     found = verdict(row)
     if found in BEGINNINGS:
         text = f"{BEGINNINGS[found].format(model=model, other=other)}: {text}"
-    return f"{text}{_why_not_certain(row)}."
+    if found == LEAKED:
+        text += f" on {tested_on(LEAKED, run.units)}"
+    return f"{text}{_why_not_certain(row, ASKED_FOR)}."
 
 
-def _why_not_certain(row: ResultRow) -> str:
+def _why_not_certain(row: ResultRow, family: str) -> str:
     """Return why a difference may be chance though its interval is on one side of 0, else ""."""
     if verdict(row) not in (PERHAPS_BETTER, PERHAPS_WORSE):
         return ""
     if math.isnan(row["p_all"]):
-        return ", but it has no p among all differences"
-    return f", but its p among all differences is {short(row['p_all'], 3)}"
+        return f", but it has no p among {family}"
+    return f", but its p among {family} is {short(row['p_all'], 3)}"
 
 
 def _model_on_store(run: Run, cell: CellRows) -> str:
@@ -604,10 +625,7 @@ def _model_on_store(run: Run, cell: CellRows) -> str:
 def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     """Return how well a model ranks clips, beside the best guess without video."""
     metric = compared_metric(run)
-    where = f"On {run.units} it has not seen"
-    if cell.knows_films:
-        has = "may have" if lacks_films(run) else "has"
-        where = f"On further clips of {run.units} it {has} seen"
+    where = f"On {tested_on(cell.basis, run.units)}"
     value = value_text(cell, metric)
     model = _model_on_store(run, cell)
     if not cell.is_ranked(metric):
@@ -617,6 +635,8 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     if guess is None:
         return f"{text}."
     text += f"; guessing without video has {short(guess.value(metric))} ({guess.model})"
+    if cell.basis == LEAKED:
+        return f"{text}."
     films = films_above(cell, guess, metric)
     of_films = f"{films.n_films} {run.units}"
     if films.n_films < cell.n_films:
@@ -624,7 +644,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
         of_films += f" that have {classes}"
     if films.n_films > 1:
         text += f"; better in {films.text(of_films)}"
-    difference = difference_row(run.shown_results, cell, guess)
+    difference = difference_to_guess(run.shown_results, cell, guess)
     verdict_on_guess = verdict(difference)
     if difference is None or verdict_on_guess in (BETTER, UNKNOWN):
         return f"{text}."
@@ -633,7 +653,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     beginning = BEGINNINGS[verdict_on_guess].format(model=model, other="guessing")
     return (
         f"{beginning}: {text[0].lower()}{text[1:]}; the interval of the difference over"
-        f" {run.units}, {interval}, {place}{_why_not_certain(difference)}."
+        f" {run.units}, {interval}, {place}{_why_not_certain(difference, TO_GUESSES)}."
     )
 
 
@@ -758,6 +778,8 @@ def _better_of(first: str, second: str, row: ResultRow) -> str:
         return f"which is better: perhaps {better}"
     if found == NOT_SHOWN:
         return "this run does not show which is better"
+    if found == LEAKED:
+        return "nothing says which is better, as test clips leaked"
     return "which is better was not tested"
 
 
@@ -898,12 +920,23 @@ def difference_row(
     return None
 
 
+def difference_to_guess(
+    rows: Iterable[ResultRow], model: CellRows, guess: CellRows
+) -> ResultRow | None:
+    """Return the difference of a model and a guess; its `p_all` is among all of this family."""
+    row = difference_row(rows, model, guess)
+    return None if row is None else {**row, "p_all": row["p_guesses"]}
+
+
 def verdict(row: ResultRow | None) -> str:
     """Return whether the first side of a difference is better, as far as a run can tell.
 
     A difference whose interval is on one side of 0 can be chance among many: where its p among all
-    differences of the run is above .05 or missing, it is only perhaps better or worse.
+    of its family is above .05 or missing, it is only perhaps better or worse. Where test clips
+    leaked, it is neither.
     """
+    if row is not None and row.get("basis") == LEAKED:
+        return LEAKED
     if row is None or math.isnan(row["low"]):
         return UNKNOWN
     if row["low"] <= 0 <= row["high"]:

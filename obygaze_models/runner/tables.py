@@ -59,7 +59,7 @@ from obygaze_models.runner.rows import (
 )
 from obygaze_models.runner.scores import RANDOM, RANDOM_SHARE, Cell, ScoredFold
 
-RUN_FORMAT = "obygaze-run/1"
+RUN_FORMAT = "obygaze-run/2"
 RUN_FILE = "run.json"
 RUN_AGAIN = "the same obygaze run again, with --force"
 # Training task, test task, store and model.
@@ -281,7 +281,7 @@ def _cell(
         facts["is_model"],
         tested,
         is_averaged=facts["is_averaged"],
-        shares_films=facts["shares_films"],
+        basis_of_folds=facts["basis"],
         is_trained=facts["is_trained"],
     )
 

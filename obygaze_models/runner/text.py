@@ -24,6 +24,7 @@ from obygaze_models.runner.summary import (
     counted_as,
     films_with_value,
     further_answers,
+    intervals_are_of,
     number_range,
     short,
     size_text,
@@ -185,7 +186,10 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
     known = films_with_value(counts, run.unit)
     if known:
         films = f"{run.units}: {known}"
-    return f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}."
+    return (
+        f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}, of"
+        f" {intervals_are_of(run, with_interval)}."
+    )
 
 
 def _about_clips(cells: Sequence[CellRows]) -> str:

@@ -49,6 +49,7 @@ from obygaze_models.protocols.schedule import unit_of, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.protocols.tasks import one_task, with_tasks
+from obygaze_models.runner.basis import tested_on, weakest
 from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
 from obygaze_models.runner.fitting import (
     SEEDS_APART,
@@ -60,7 +61,12 @@ from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.limits import why_no_interval
 from obygaze_models.runner.store_run import StoreRun, store_runs
-from obygaze_models.runner.summary import CellRows, cells_of, sentence_of
+from obygaze_models.runner.summary import (
+    CellRows,
+    cells_of,
+    intervals_are_of,
+    sentence_of,
+)
 from obygaze_models.runner.tables import Run
 from obygaze_models.zoo.info import (
     CardMetric,
@@ -418,13 +424,12 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
     film_ids = sorted(set(table.films[rows].tolist()))
     cells = cells_of(run)
     models = [cell for cell in cells if cell.is_model]
-    held_out = f"{run.units} it had not seen"
-    if any(cell.knows_films for cell in models):
-        held_out = f"clips it had not seen, of {run.units} it may have seen"
-    notes = [
-        f"The metrics and the out-of-fold scores are those of the same recipe on {held_out};"
-        f" intervals are {100 * CONFIDENCE:g} % ones, over {run.units}."
-    ]
+    held_out = tested_on(weakest(cell.basis for cell in models), run.units)
+    note = f"The metrics and the out-of-fold scores are those of the same recipe on {held_out}"
+    of_intervals = intervals_are_of(run, models)
+    if of_intervals:
+        note += f"; intervals are {100 * CONFIDENCE:g} % ones, over {run.units}, of {of_intervals}"
+    notes = [f"{note}."]
     task = protocol.tasks.get(facts["task"], Task())
     words = task.in_words(facts["task"])
     if words:

@@ -1,8 +1,8 @@
 """Each key beside the weights and in a card: the recipe changes, or the numbers do not.
 
 One key after the other is changed, for each family. A changed key is refused, or it makes another
-fingerprint, or it decides nothing; the last is shown by the numbers. What obygaze does not read of a
-processor's file decides nothing in the library's own processor, too.
+fingerprint, or it decides nothing; the last is shown by the numbers. What obygaze does not read of
+a processor's file decides nothing in the library's own processor, too.
 """
 
 from __future__ import annotations

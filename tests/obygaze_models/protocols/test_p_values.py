@@ -136,18 +136,47 @@ def test_films_that_train_each_other_are_not_flipped(
     assert np.isnan(found["p"]) and 0 < found["p_all"] <= 1
 
 
-def test_folds_that_share_films_have_no_p_and_no_interval(
+def test_folds_that_divide_films_have_what_folds_of_films_have(
     manifest: Manifest, tmp_path: Path
 ) -> None:
-    """Not even a factor is known: intervals left out the truth in .01 to .05."""
+    """Their intervals are of the same experiment with other films on both sides.
+
+    Each clip trained the models that tested the others, and so did other clips of its film.
+    """
     changes = ("splits.kind=kfold", "splits.folds=5")
     run, found = compared(tmp_path, manifest, *changes)
-    assert np.isnan([found["p"], found["p_all"], found["low"], found["high"]]).all()
-    assert np.isfinite(found["value"])
+    assert np.isnan(found["p"]) and found["low"] < found["value"] < found["high"]
+    first, second = (cell.by_film["ap"].values() for cell in models(run))
+    by_film = np.array([row["value"] for row in first]) - [
+        row["value"] for row in second
+    ]
+    by_film = by_film[np.isfinite(by_film)]
+    k = len(by_film)
+    signs = 1 - 2 * (np.arange(2**k)[:, None] >> np.arange(k) & 1)
+    flipped = signs * by_film
+    t = np.abs(flipped.mean(axis=1)) / (flipped.std(axis=1, ddof=1) / k**0.5)
+    factor = 1 + 2 * 5 / 4
+    is_larger = t >= t[0] / factor**0.5 * (1 - 1e-9)
+    assert found["p_all"] == pytest.approx(is_larger.mean())
     for cell in models(run):
-        assert not cell.has_interval("ap") and not cell.has_interval("auc")
-        assert 0 < cell.value("ap") <= 1
-    assert "clips of one film are on both sides of a split" in result_text(run)
+        assert cell.basis == found["basis"] == "film-seen"
+        assert cell.has_interval("ap") and cell.has_interval("auc")
+
+
+def test_one_run_is_treated_as_several_runs_on_its_test_set(
+    manifest: Manifest, tmp_path: Path
+) -> None:
+    """Several runs had intervals of other films, and one run on the same clips had none."""
+    part = {clip.clip_id: str(n % 4) for n, clip in enumerate(manifest)}
+    changes = ("splits.kind=fixed", "splits.column=part", 'splits.test=["0"]')
+    run, found = compared(tmp_path, manifest.with_column("part", part), *changes)
+    assert found["basis"] == "film-seen"
+    assert 0 < found["p"] <= 1 and found["low"] < found["value"] < found["high"]
+    (fold,) = models(run)[0].facts["folds"]
+    n_fitted = fold["n_train"] + fold["n_validation"]
+    cell = run.tested_cells[models(run)[0].name]
+    assert cell.inflation == pytest.approx(1 + found["clips"] / n_fitted)
+    assert "of the same experiment with other films on both sides" in result_text(run)
     whole, _ = compared(tmp_path / "films", manifest)
     assert "on both sides" not in result_text(whole)
     assert all(cell.has_interval("auc") for cell in models(whole))

@@ -12,10 +12,13 @@ from support.tables import differences, the_cell
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_models.evaluation.sign_flips import max_t_p
+from obygaze_models.models.registry import BLIND
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Question
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.results import asks_for
+from obygaze_models.runner.results import Difference, add_p_of_all, asks_for
+from obygaze_models.runner.rows import ResultRow
+from obygaze_models.runner.summary import difference_to_guess
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.training import training_protocol
 
@@ -59,11 +62,63 @@ def test_families_are_corrected_apart(run: Run) -> None:
     assert all(0 < p <= 1 for p in by_question[False])
 
 
+def test_each_table_has_the_p_of_its_own_family(run: Run) -> None:
+    """A model was called better by its p among what was asked for, .0144; among the guesses that
+    stood beside it, p was .0605."""
+    guesses = [row for row in differences(run) if row["against_model"] in BLIND]
+    assert len(guesses) == 8  # two models, two test tasks and two baselines
+    columns = []
+    for row in guesses:
+        tested = {"test": row["test"], "train": row["train"]}
+        ours = the_cell(run, model=row["model"], **tested).by_film["ap"]
+        theirs = the_cell(run, model=row["against_model"], **tested).by_film["ap"]
+        columns.append([ours[film]["value"] - theirs[film]["value"] for film in ours])
+    expected = max_t_p(np.array(columns).T, [1 + 6 / 5] * len(guesses))
+    np.testing.assert_allclose([row["p_guesses"] for row in guesses], expected)
+    of_others = [row for row in differences(run) if row not in guesses]
+    assert np.isnan([row["p_guesses"] for row in of_others]).all()
+    asked = next(r for r in guesses if (r["test"], r["model"]) == ("EN_S", "ridge"))
+    ridge, guess = (
+        the_cell(run, model=name, test="EN_S") for name in ("ridge", "random")
+    )
+    found = difference_to_guess(run.results, ridge, guess)
+    assert found is not None and found["p_all"] == asked["p_guesses"]
+    unasked = next(r for r in guesses if r["test"] == "ENHN_S")
+    assert unasked["p_all"] == unasked["p_guesses"]
+
+
 def by_film(run: Run, first: str, second: str) -> list[float]:
     """The difference of two cells of EN_S in each film."""
     ours = the_cell(run, model=first, test="EN_S").by_film["ap"]
     theirs = the_cell(run, model=second, test="EN_S").by_film["ap"]
     return [ours[film]["value"] - theirs[film]["value"] for film in sorted(ours)]
+
+
+def test_what_was_asked_for_has_two_p_and_a_guess_is_judged_by_the_second() -> None:
+    """Two differences by hand: beside another guess, one has a larger p than asked for alone."""
+    first = np.array([4.0, 3.0, 5.0, 2.0, 3.0, 4.0])
+    other = np.array([4.0, 3.0, 5.0, 2.0, 3.0, -2.0])
+    differences_by_hand = []
+    for guess, by_film_of_guess in (("random", first), ("neighbour", other)):
+        row: ResultRow = {"train": "EN_S", "test": "EN_S", "store": "x", "metric": "ap"}
+        row |= {"model": "ridge", "against_model": guess, "against_store": ""}
+        differences_by_hand.append(Difference(row, by_film_of_guess, 4.0))
+    question = Question(first="ridge", second="random")
+    asked, unasked = add_p_of_all(differences_by_hand, [question])
+    signs = 1 - 2 * (np.arange(64)[:, None] >> np.arange(6) & 1)
+    t = []
+    for values in (first, other):
+        flipped = signs * values
+        t.append(np.abs(flipped.mean(axis=1)) / (flipped.std(axis=1, ddof=1) / 6**0.5))
+    of_first, of_other = t
+    # The factor of the variance divides what was observed, and no pattern of signs.
+    alone = np.mean(of_first >= of_first[0] / 2 - 1e-9)
+    among_both = np.mean(np.maximum(of_first, of_other) >= of_first[0] / 2 - 1e-9)
+    assert alone < among_both
+    assert asked["p_all"] == pytest.approx(alone)
+    assert asked["p_guesses"] == pytest.approx(among_both)
+    of_second = max(np.mean(of_other >= of_other[0] / 2 - 1e-9), among_both)
+    assert unasked["p_all"] == unasked["p_guesses"] == pytest.approx(of_second)
 
 
 def test_a_question_may_name_its_models_in_either_order() -> None:

@@ -543,7 +543,7 @@ class TestOnDisk:
         (tmp_path / "run.json").write_text(
             '{"format": "obygaze-run/9"}', encoding="utf-8"
         )
-        with pytest.raises(Mismatch, match="obygaze-run/1"):
+        with pytest.raises(Mismatch, match="obygaze-run/2"):
             read_run(tmp_path)
 
     def test_weighted_classes_call_the_smaller_one_more_often(

@@ -22,6 +22,7 @@ from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import PaperValue
 from obygaze_models.runner import results
 from obygaze_models.runner.about import fit_facts
+from obygaze_models.runner.basis import FILM_SEEN, FILM_UNKNOWN, LEAKED, UNSEEN
 from obygaze_models.runner.results import Evaluation, cell_results
 from obygaze_models.runner.rows import table_bytes
 from obygaze_models.runner.scores import Cell, ScoredFold, deviation, expected_random
@@ -95,9 +96,21 @@ def test_how_much_the_variance_grows_where_clips_train_and_test() -> None:
     assert SEED_0.inflation == 3  # 1 + k / (k - 1) of two folds
     assert one_set.inflation == 1
     assert replace(SEED_0, is_trained=False).inflation == 1
-    assert replace(SEED_0, shares_films=True).inflation == math.inf
-    # Nine clips train and validate for three that are tested.
+    # Nine clips train and validate for three that are tested, in one run or in several.
     assert replace(one_set, is_averaged=True).inflation == pytest.approx(1 + 3 / 9)
+    of_known_films = replace(one_set, basis_of_folds=FILM_SEEN)
+    assert of_known_films.inflation == pytest.approx(1 + 3 / 9)
+    assert replace(SEED_0, basis_of_folds=FILM_SEEN).inflation == 5  # 1 + 2 k / (k - 1)
+    assert replace(SEED_0, basis_of_folds=FILM_UNKNOWN).inflation == math.inf
+
+
+def test_a_cell_with_leaked_clips_has_no_interval() -> None:
+    leaked = replace(A0, leak=replace(A0.leak, leaked=1))
+    cell = replace(SEED_0, tested=[leaked, B0], basis_of_folds=FILM_SEEN)
+    assert (cell.basis, cell.inflation) == (LEAKED, math.inf)
+    # Nothing leaks into what learns from no clip.
+    untrained = replace(cell, is_trained=False)
+    assert (untrained.basis, untrained.inflation) == (UNSEEN, 1)
 
 
 def test_thresholds_that_other_clips_chose() -> None:

@@ -440,11 +440,12 @@ def test_a_page_says_that_the_manifest_was_changed_after_the_run(
 def test_a_page_of_known_films_has_no_title_of_unseen_ones(
     tmp_path: Path, knows_films: bool
 ) -> None:
-    cell = replace(RIDGE, facts={**RIDGE.facts, "knows_films": knows_films})
+    basis = "film-seen" if knows_films else "unseen"
+    cell = replace(RIDGE, facts={**RIDGE.facts, "basis": basis})
     run = made_run(tmp_path / "run", [cell], changes=["report.questions=[]"])
     words = page_of(write_report([run.folder])[0]).words
     assert ("Unseen films, settings chosen" in words) == (not knows_films)
-    assert ("On further clips of films it has seen" in words) == knows_films
+    assert ("On further clips of films that trained" in words) == knows_films
 
 
 def test_a_page_says_that_the_store_was_changed_after_the_run(tmp_path: Path) -> None:

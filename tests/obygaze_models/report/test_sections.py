@@ -200,9 +200,9 @@ def test_the_answer_to_a_question_of_several_tasks_counts_them(
         f" {len(shown[True])} that it is worse{named[True]}; all are in the table"
     )
     assert said.startswith(counts) == (n_tasks > 1)
-    reason = "but it has no p among all differences"
+    reason = "but it has no p among the differences that the protocol asks for"
     if p_values[0] == 0.2:
-        reason = "but its p among all differences is .200."
+        reason = "but its p among the differences that the protocol asks for is .200."
     is_certain = p_values[0] == 0.01
     assert (reason in said) == (not is_certain)
     assert ("or better by chance: mlp minus ridge (EN_S)" in said) == (not is_certain)
@@ -289,7 +289,7 @@ def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
     (table,) = sections_by_key(run)["paper"].tables
     first, second = (cell.ap_of(film) for film in films)
     assert table.title == (
-        "F1 weighted of each film, unseen in training: mlp (x), HN_S → ENHN_S"
+        "F1 weighted of each film, on films it has not seen: mlp (x), HN_S → ENHN_S"
     )
     assert rows_of(table) == [
         ["As Good as It Gets", films[0], f"{first:.2f} (0.25)", "0.55 (0.09)"],

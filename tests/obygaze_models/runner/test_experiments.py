@@ -77,11 +77,11 @@ def test_the_text_has_an_answer_a_table_and_what_misleads(here: Path) -> None:
     ).ok()
     lines = done.stdout.splitlines()
     assert lines[2].startswith("EN_S: easy negatives against sure; HN_S: hard")
-    assert lines[3].startswith("On further clips of films it has seen, ridge ranks")
+    assert "n further clips of films that trained, ridge ranks" in lines[3]
     header = next(line for line in lines if line.startswith("AP "))
     assert header.split()[1:] == ["clips", "positive", "ridge", "mlp", "best", "guess"]
     warnings = [line for line in lines if line.startswith("! ")]
-    assert any("clips of one film are on both sides" in line for line in warnings)
+    assert any("other films on both sides" in line for line in warnings)
     assert str(here / "runs" / "mine") in lines[-1]
 
 

@@ -17,14 +17,14 @@ from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.basis import FILM_SEEN, UNSEEN
 from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import (
     HeldOut,
+    basis_of,
     folds_of,
-    knows_films,
     nothing_held_out,
     repeats_clips,
-    shares_films,
     with_few_films,
 )
 from obygaze_models.runner.inputs import gather
@@ -93,7 +93,7 @@ def test_fixed_splits_without_a_film_on_both_sides_are_by_film() -> None:
     assert held.is_by_film
     assert names(manifest, held.test) == "a0 a1"
     assert names(manifest, np.flatnonzero(~held.may_learn)) == "a0 a1 a2 a3"
-    assert not shares_films([held])
+    assert basis_of([held]) == UNSEEN
 
 
 def test_fixed_splits_with_one_film_on_both_sides_are_by_clip() -> None:
@@ -104,7 +104,7 @@ def test_fixed_splits_with_one_film_on_both_sides_are_by_clip() -> None:
     assert names(manifest, held.test) == "a0"
     # The tested clips of the task, and no other.
     assert names(manifest, np.flatnonzero(~held.may_learn)) == "a0"
-    assert shares_films([held])
+    assert basis_of([held]) == FILM_SEEN
 
 
 def test_published_folds_of_whole_films_are_by_film() -> None:
@@ -116,10 +116,10 @@ def test_published_folds_of_whole_films_are_by_film() -> None:
     assert names(manifest, first.test) == "a0 a1"
     # HN and NS of the tested film find no concept vector.
     assert names(manifest, np.flatnonzero(~first.may_learn)) == "a0 a1 a2 a3"
-    assert not knows_films([first, *others])
+    assert basis_of([first, *others]) == UNSEEN
     # One clip of a tested film in another fold: models know the film.
     divided = manifest.with_column("fold:grouped", {**cells, "a0": "1"})
-    assert knows_films(folds(divided, *published))
+    assert basis_of(folds(divided, *published)) == FILM_SEEN
 
 
 def test_fixed_splits_without_validation_hold_nothing_out_for_it() -> None:
@@ -189,7 +189,7 @@ def test_clips_that_several_folds_test_are_repeated() -> None:
     pairs = folds(manifest, "splits.kind=nested", "splits.validation=each")
     assert not repeats_clips(once) and repeats_clips(pairs)
     assert len(once) == 4 and len(pairs) == 12
-    assert not shares_films(once)
+    assert basis_of(once) == basis_of(pairs) == UNSEEN
 
 
 def test_vectors_of_fixed_splits_are_found_without_the_tested_films(

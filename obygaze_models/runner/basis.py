@@ -1,0 +1,56 @@
+"""What a value and its interval are of, from what trained and what was tested.
+
+This is the one place that says it: terminal, page, tables, limits and comparisons take their words
+from here. What the simulations of docs/design/0018-calibration.md hold for is the same experiment
+with other films on both sides, in training and in testing.
+"""
+
+from collections.abc import Iterable
+
+UNSEEN = "unseen"
+FILM_SEEN = "film-seen"
+FILM_UNKNOWN = "film-unknown"
+LEAKED = "leaked"
+# From the value that says most to the one that says least.
+IN_ORDER = (UNSEEN, FILM_SEEN, FILM_UNKNOWN, LEAKED)
+
+_TESTED = {
+    UNSEEN: "{units} it has not seen",
+    FILM_SEEN: "further clips of {units} that trained",
+    FILM_UNKNOWN: "further clips of {units} that may have trained",
+    LEAKED: "clips of which some trained or chose (leaked)",
+}
+_INTERVAL_OF = {
+    UNSEEN: "other {units} of the same kind, each tested unseen",
+    FILM_SEEN: "the same experiment with other {units} on both sides, in training and in testing",
+}
+
+_NO_INTERVAL = {
+    FILM_UNKNOWN: "clips of one {unit} may be on both sides of a split",
+    LEAKED: "test clips trained or chose (leaked)",
+}
+
+
+def weakest(bases: Iterable[str]) -> str:
+    """Return the basis that says least; of none, that of unseen films."""
+    return max(bases, key=IN_ORDER.index, default=UNSEEN)
+
+
+def has_interval(basis: str) -> bool:
+    """Return whether a value of this basis can have an interval, a p and a place in a family."""
+    return basis in _INTERVAL_OF
+
+
+def why_no_interval(basis: str, unit: str) -> str:
+    """Return why no value of this basis has an interval and a p; "" if it can have both."""
+    return _NO_INTERVAL.get(basis, "").format(unit=unit)
+
+
+def tested_on(basis: str, units: str) -> str:
+    """Return what a value of this basis is of, such as `films it has not seen`."""
+    return _TESTED[basis].format(units=units)
+
+
+def interval_of(basis: str, units: str) -> str:
+    """Return what an interval of this basis is of; "" where there is none."""
+    return _INTERVAL_OF.get(basis, "").format(units=units)
