@@ -99,10 +99,14 @@ def vtt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
 
 def srt_cues(lines: Sequence[str], path: Path) -> Iterator[Cue]:
     """Yield the cues of SubRip; a cue, which may have empty lines, ends at the next number."""
-    first = next((place for place, line in enumerate(lines) if _ARROW in line), 0)
-    # What is before the first times is never said: a number there counts the cues.
-    is_numbered = _ends_with_number(lines[:first])
-    for timing, said in _with_times(lines):
+    cues = list(_with_times(lines))
+    first = next((timing for timing, _ in cues), 0)
+    before_times = [lines[:first], *(said for _, said in cues[:-1])]
+    # A file that counts its cues may have lost a number, the first one too; in another file a line
+    # that is said may be a number.
+    n_numbers = sum(map(_ends_with_number, before_times))
+    is_numbered = n_numbers > len(before_times) / 2
+    for timing, said in cues:
         is_last = timing + 1 + len(said) == len(lines)
         if is_numbered and not is_last and _ends_with_number(said):
             said = _without_empty_end(said)[:-1]

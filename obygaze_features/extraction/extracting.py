@@ -174,7 +174,7 @@ def _extract(run: ExtractionRun, stop: StopFlag, listener: Listener) -> Extracti
     """Extract in this process: the steps of a run."""
     with _one_sentence_for_a_full_disk():
         plan, begun = _begin(run)
-        for sentence in _before_the_run(plan, run.workspace):
+        for sentence in _before_the_run(plan, run):
             listener.note(sentence)
         warnings: list[str] = []
         gone: list[Begun] = []
@@ -275,7 +275,7 @@ def _begin(run: ExtractionRun) -> tuple[ExtractionPlan, list[Begun]]:
             return plan, begun
 
 
-def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]:
+def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
     """Yield what a person should know of stores that are there, and of what was withdrawn."""
     yield from plan.notes
     for store in plan.stores:
@@ -283,7 +283,9 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
         if store.filling is not None or store.seal:
             for sentence in store.work.sentences:
                 yield f"{name}: {sentence}"
-        withdrawn = withdrawn_elsewhere(_known_of_new_rows(store, plan), workspace)
+        withdrawn = withdrawn_elsewhere(
+            _known_of_new_rows(store, plan, run), run.workspace
+        )
         if withdrawn:
             yield f"{name}: {withdrawn}, and are extracted again into this store"
     read_from: set[str] = set()
@@ -297,7 +299,7 @@ def _before_the_run(plan: ExtractionPlan, workspace: Workspace) -> Iterator[str]
 
 
 def _known_of_new_rows(
-    store: StorePlan, plan: ExtractionPlan
+    store: StorePlan, plan: ExtractionPlan, run: ExtractionRun
 ) -> Iterator[tuple[Identity, str]]:
     """Yield what is known of each row that this extraction adds, and its film.
 
@@ -308,9 +310,9 @@ def _known_of_new_rows(
         store.work.computed if store.filling is None else store.filling.computed
     )
     for number, row in enumerate(store.work.rows):
-        if is_planned[number] and (store.work.computed[number] or row.is_ok):
-            clip = PlannedClip(row.clip_id, row.movie_id, "", row.start_s, row.end_s)
-            clip = clip._replace(about_id=about_ids.get(row.clip_id, ""))
+        is_to_compute = store.work.computed[number] and not run.seal_now
+        if is_planned[number] and (is_to_compute or row.is_ok):
+            clip = _without_video(row)._replace(about_id=about_ids.get(row.clip_id, ""))
             for identity in clip.identities({}):
                 yield identity, row.movie_id
 

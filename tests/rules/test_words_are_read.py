@@ -45,6 +45,7 @@ def srt(*cues: str, ends: str = "\n", encoding: str = "utf-8") -> bytes:
 
 ONE = "1\n00:00:01,000 --> 00:00:02,000\n"
 TWO = "2\n00:00:06,000 --> 00:00:07,000\n"
+THREE = "3\n00:00:11,000 --> 00:00:12,000\n"
 VTT = "WEBVTT\n\n"
 ASS = (
     "[Script Info]\nTitle: x\n\n[V4+ Styles]\nFormat: Name, Fontname\nStyle: Big,Arial\n\n"
@@ -98,6 +99,9 @@ CASES = {
     ),
     "a year as the last line": Case(
         "m.srt", srt(f"{ONE}born in\n1984", f"{TWO}1984"), ("born in 1984", "1984", "")
+    ),
+    "the first number is missing": Case(
+        "m.srt", srt(f"{ONE[2:]}a", f"{TWO}b", f"{THREE}c"), ("a", "b", "c")
     ),
     "a line before the first number": Case(
         "m.srt", srt("by nobody", f"{ONE}a", f"{TWO}b"), ("a", "b", "")

@@ -191,9 +191,14 @@ def test_a_clip_that_is_tried_again_is_said_to_be_withdrawn_from_another_store(
     assert "extracted again into this store" in found
 
 
-@pytest.mark.parametrize("changes_times", [False, True])
+@pytest.mark.parametrize(
+    ("changes_times", "seals_now"), [(False, False), (True, False), (False, True)]
+)
 def test_a_resumed_run_names_all_of_its_clips_that_were_withdrawn_from_another_store(
-    changes_times: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changes_times: bool,
+    seals_now: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One of them is in a block that was finished before; as planned, it has the old times."""
     films = film_folder(tmp_path, 6)
@@ -217,6 +222,11 @@ def test_a_resumed_run_names_all_of_its_clips_that_were_withdrawn_from_another_s
     if changes_times:
         clips = [replace(clip, start_s=0.0, end_s=0.5) for clip in films.clips]
         keep_manifest(films.with_clips(clips), tmp_path)
+    if seals_now:
+        sealed = run(tmp_path, "--seal-now").stderr
+        assert "(1 clip) was withdrawn from other" in sealed
+        assert open_store(tmp_path / STORE).status().counts == {"ok": 2, "failed": 4}
+        return
     resumed = run(tmp_path, "--as-planned").ok().stderr
     assert f"{', '.join(gone)} (3 clips) were withdrawn from other" in resumed
     assert open_store(tmp_path / STORE).status().counts == {"ok": 6}
