@@ -1,8 +1,8 @@
 """Each key beside the weights and in a card: the recipe changes, or the numbers do not.
 
 One key after the other is changed, for each family. A changed key is refused, or it makes another
-fingerprint, or it decides nothing; the last is shown by the numbers. What obygaze does not read of a
-processor's file decides nothing in the library's own processor, too.
+fingerprint, or it decides nothing; the last is shown by the numbers. A key of a processor's file
+that is not refused decides nothing in the library's own processor, too.
 """
 
 from __future__ import annotations
@@ -320,8 +320,8 @@ def processed(family: str, kind: Any, settings: dict[str, Any]) -> Any:
             return np.asarray(next(iter(own(sound, return_tensors="np").values())))
         pictures = list(random.integers(0, 256, (2, 40, 60, 3), dtype=np.uint8))
         return np.asarray(own(pictures, return_tensors="np")["pixel_values"])
-    except Exception:
-        # Any error of the library: these settings make no input.
+    except (ValueError, TypeError, KeyError, RuntimeError, NotImplementedError):
+        # These settings make no input.
         return None
 
 
