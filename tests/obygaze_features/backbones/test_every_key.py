@@ -265,6 +265,22 @@ def test_a_tokenizer_that_is_no_json(name: str, tmp_path: Path) -> None:
     assert recipes[0]["weights"]["tokenizer"] != recipes[1]["weights"]["tokenizer"]
 
 
+def test_a_word_that_is_called_as_a_key(tmp_path: Path) -> None:
+    """Names are no part of a configuration, but words are one of a tokenizer."""
+    folder = save_encoder(tmp_path / "weights")
+    card_file = tmp_path / "tiny.toml"
+    card_file.write_text(WORDS_CARD.format(family="bert"), "utf-8")
+    path = folder / "tokenizer.json"
+    tree = json.loads(path.read_text("utf-8"))
+    number = tree["model"]["vocab"].pop("man")
+    recipes = []
+    for other in (number, tree["model"]["vocab"]["dog"]):
+        tree["model"]["vocab"]["architectures"] = other
+        path.write_text(json.dumps(tree), "utf-8")
+        recipes.append(load_text_tower(find_card(str(card_file)), folder).recipe())
+    assert recipes[0]["weights"]["tokenizer"] != recipes[1]["weights"]["tokenizer"]
+
+
 # --- Processors ---
 
 
