@@ -16,7 +16,7 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
-from obygaze_features.extraction.text import MASK
+from obygaze_features.extraction.text import CAPTION_MASK
 
 # Cosines computed in single precision leave [-1, 1] by rounding errors up to this.
 NOISE = 1e-4
@@ -240,7 +240,7 @@ def gender_estimate(
     to_man = 100 * man.score / total if total else None
     gender = "man" if man.score >= woman.score else "woman"
     return GenderEstimate(
-        caption=MASK.sub(gender, caption),
+        caption=CAPTION_MASK.sub(gender, caption),
         score=max(man.score, woman.score),
         gender=gender,
         score_man=man.score,

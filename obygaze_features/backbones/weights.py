@@ -54,14 +54,15 @@ _PROCESSORS = (
     "processor_config.json",
 )
 _PARTS_OF_PROCESSORS = ("image_processor", "video_processor", "feature_extractor")
+_TOKENIZER_CONFIG = "tokenizer_config.json"
 _TOKENIZER_FILES = (
     *TOKENIZERS,
-    "tokenizer_config.json",
+    _TOKENIZER_CONFIG,
     "special_tokens_map.json",
     "added_tokens.json",
     "merges.txt",
 )
-# Keys of JSON files that name something, and decide no number.
+# Keys of configurations that name something, and decide no number.
 _NAMES = frozenset(
     {
         "_commit_hash",
@@ -141,7 +142,8 @@ class WeightFiles:
             if path.is_file():
                 data = path.read_bytes()
                 _refuse_damaged(path, data)
-                if path.suffix == ".json":
+                if name == _TOKENIZER_CONFIG:
+                    # The keys of the other files are words.
                     tree = read_json(data, str(path), error=Corrupt).tree
                     data = canonical_json(without_names(tree))
                 hashes[name] = sha256_bytes(data)

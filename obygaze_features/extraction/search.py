@@ -162,7 +162,7 @@ def _vector_of_text(
             hint="--weights of the store",
         )
     tokenizer = store.recipe.to_json()["weights"].get(TOKENIZER)
-    if tokenizer not in (None, tower.hashes[TOKENIZER]):
+    if tokenizer and tokenizer != tower.hashes[TOKENIZER]:
         raise Mismatch(
             "the tokenizer beside these weights is not that of the store",
             where=store.location,

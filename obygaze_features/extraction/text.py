@@ -21,7 +21,7 @@ from obygaze_features.core.workspace import PathLike, Workspace
 if TYPE_CHECKING:
     from obygaze_features.backbones.captions import LanguageModel, SentenceEncoder
 
-MASK = re.compile(r"\[mask\]", re.IGNORECASE)
+CAPTION_MASK = re.compile(r"\[mask\]", re.IGNORECASE)
 MASK_WORDS = ("man", "woman")
 
 
@@ -152,7 +152,7 @@ def score_captions(
                 row.add(column, "the cell is empty, and a similarity needs both texts")
     violations.raise_if_any("these captions cannot be scored")
     endings = [""]
-    if any(MASK.search(row["caption"]) for row in captions.rows):
+    if any(CAPTION_MASK.search(row["caption"]) for row in captions.rows):
         endings = [f"_{word}" for word in MASK_WORDS]
     new_columns = []
     for ending in endings:
@@ -190,7 +190,7 @@ def _scores(
     scores: dict[str, list[float]] = {}
     for ending in endings:
         word = ending.lstrip("_")
-        texts = [MASK.sub(word, row["caption"]) for row in rows]
+        texts = [CAPTION_MASK.sub(word, row["caption"]) for row in rows]
         priors = {text: lm.prior(text) for text in dict.fromkeys(texts)}
         scores[f"lm{ending}"] = [priors[text] for text in texts]
         scores[f"sim{ending}"] = encoder.similarity(texts, visual)

@@ -38,13 +38,12 @@ def load_model_of(
         _backbone_name(recipe), weights, dtype=dtype, workspace=workspace
     )
     here = backbone.recipe()
-    for section in ("weights", "preprocessing"):
-        if here[section] != recipe[section]:
-            raise Mismatch(
-                f"this model is not that of the store: it has other {section}",
-                where=store.location,
-                hint="--weights PATH of the model, with the files beside its weights",
-            )
+    if any(here[key] != recipe[key] for key in ("weights", "preprocessing")):
+        raise Mismatch(
+            "these weights, or the files beside them, are not those of the store",
+            where=store.location,
+            hint="--weights PATH",
+        )
     return of_pictures(backbone, "a map is")
 
 

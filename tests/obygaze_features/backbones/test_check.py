@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -147,6 +149,36 @@ def test_a_damaged_cache_is_found(tmp_path: Path) -> None:
     listed = call_obygaze("backbones", "ls", "--json", env=environment).ok().json()
     weights = {row["name"]: row["weights"] for row in listed["backbones"]}
     assert weights["clip-b16"] == "cached"
+
+
+def test_a_configuration_that_was_changed_in_the_cache_is_found(
+    tmp_path: Path,
+) -> None:
+    """The hub's cache names a small file by the hash that git gives to it."""
+    name = "openai/clip-vit-base-patch16"
+    card, _, folder = tiny("clip", tmp_path / "files", name)
+    repository = tmp_path / "hub" / f"models--{name.replace('/', '--')}"
+    snapshot = repository / "snapshots" / "main"
+    snapshot.mkdir(parents=True)
+    shutil.copy(folder / "model.safetensors", snapshot)
+    data = (folder / "config.json").read_bytes()
+    # What `git hash-object` prints.
+    blob = repository / hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+    shutil.copy(folder / "config.json", blob)
+    (snapshot / "config.json").symlink_to(blob)
+    environment = {"HF_HUB_CACHE": str(tmp_path / "hub")}
+
+    def run() -> tuple[int, dict[str, str]]:
+        result = call_obygaze("backbones", "check", card, "--json", env=environment)
+        return result.code, states(result.json())
+
+    code, found = run()
+    assert (code, found["configuration"], found["checkpoint"]) == (0, "ok", "ok")
+    config = json.loads(blob.read_text("utf-8"))
+    config["vision_config"]["hidden_act"] = "gelu"
+    blob.write_text(json.dumps(config), "utf-8")
+    code, found = run()
+    assert (code, found["complete"]) == (4, "failed")
 
 
 @pytest.mark.parametrize("device", ["cuda", "foo", "mps"])

@@ -1,8 +1,8 @@
 """Each key beside the weights and in a card: the recipe changes, or the numbers do not.
 
 One key after the other is changed, for each family. A changed key is refused, or it makes another
-fingerprint, or it decides nothing; the last is shown by the numbers. What obygaze does not read of
-a processor's file decides nothing in the library's own processor, too.
+fingerprint, or it decides nothing; the last is shown by the numbers. A key of a processor's file
+that is not refused decides nothing in the library's own processor, too.
 """
 
 from __future__ import annotations
@@ -265,6 +265,22 @@ def test_a_tokenizer_that_is_no_json(name: str, tmp_path: Path) -> None:
     assert recipes[0]["weights"]["tokenizer"] != recipes[1]["weights"]["tokenizer"]
 
 
+def test_a_word_that_is_called_as_a_key(tmp_path: Path) -> None:
+    """Names are no part of a configuration, but words are one of a tokenizer."""
+    folder = save_encoder(tmp_path / "weights")
+    card_file = tmp_path / "tiny.toml"
+    card_file.write_text(WORDS_CARD.format(family="bert"), "utf-8")
+    path = folder / "tokenizer.json"
+    tree = json.loads(path.read_text("utf-8"))
+    number = tree["model"]["vocab"].pop("man")
+    recipes = []
+    for other in (number, tree["model"]["vocab"]["dog"]):
+        tree["model"]["vocab"]["architectures"] = other
+        path.write_text(json.dumps(tree), "utf-8")
+        recipes.append(load_text_tower(find_card(str(card_file)), folder).recipe())
+    assert recipes[0]["weights"]["tokenizer"] != recipes[1]["weights"]["tokenizer"]
+
+
 # --- Processors ---
 
 
@@ -320,8 +336,8 @@ def processed(family: str, kind: Any, settings: dict[str, Any]) -> Any:
             return np.asarray(next(iter(own(sound, return_tensors="np").values())))
         pictures = list(random.integers(0, 256, (2, 40, 60, 3), dtype=np.uint8))
         return np.asarray(own(pictures, return_tensors="np")["pixel_values"])
-    except Exception:
-        # Any error of the library: these settings make no input.
+    except (ValueError, TypeError, KeyError, RuntimeError, NotImplementedError):
+        # These settings make no input.
         return None
 
 

@@ -249,3 +249,24 @@ def test_models_that_are_not_there(
             LanguageModel(name)
         with pytest.raises(NotFound):
             SentenceEncoder(name)
+
+
+def test_the_label_of_a_model_has_what_decides_its_numbers(tmp_path: Path) -> None:
+    """The same tensors with another activation, or other numbers of words, are another model."""
+    pytest.importorskip("sentence_transformers")
+    kinds = (
+        (LanguageModel, save_language_model(tmp_path / "lm"), "activation_function"),
+        (SentenceEncoder, save_encoder(tmp_path / "bert"), "hidden_act"),
+    )
+    for kind, folder, activation in kinds:
+        labels = [kind(str(folder)).label, kind(str(folder)).label]
+        settings = json.loads((folder / "config.json").read_text("utf-8"))
+        write_json(folder / "config.json", {**settings, activation: "relu"})
+        labels.append(kind(str(folder)).label)
+        text = (folder / "tokenizer.json").read_text("utf-8")
+        words = text.replace('"man":', '"x":').replace('"dog":', '"man":')
+        (folder / "tokenizer.json").write_text(words, "utf-8")
+        labels.append(kind(str(folder)).label)
+        assert labels[0] == labels[1]
+        assert len(set(labels)) == 3
+        assert all(label.startswith(f"{folder.name}#") for label in labels)

@@ -441,6 +441,12 @@ def test_the_text_model_of_clip_makes_a_store_of_words_beside_that_of_pictures(
     )
     assert hit.clip_id == "lake-0"
     assert hit.cosine == pytest.approx(1, abs=1e-5)
+    # Two words that change places are another tokenizer: no tensor says so.
+    path = weights / "tokenizer.json"
+    text = path.read_text("utf-8")
+    path.write_text(text.replace('"man":', '"x":').replace('"dog":', '"man":'), "utf-8")
+    with pytest.raises(Mismatch, match="tokenizer beside these weights is not that"):
+        search(store, text="a happy man", weights=str(weights), workspace=workspace)
 
 
 def test_roberta_is_the_mean_of_its_tokens_and_has_two_positions_less(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,21 @@ def test_other_weights_are_refused(world: tuple[Path, list[Any]]) -> None:
     done = call_obygaze(
         *("-C", place, "explain", "model", "films.tiny-clip", "-o", "x"),
         *("--text", place / "t.npz", "--weights", place / "other"),
+    )
+    assert (done.code, "not those of the store" in done.stderr) == (5, True)
+
+
+def test_another_configuration_is_refused(world: tuple[Path, list[Any]]) -> None:
+    """The tensors are the same, and the maps would be of another model."""
+    place, _ = world
+    save_tiny("clip", place / "same")
+    path = place / "same" / "config.json"
+    config = json.loads(path.read_text("utf-8"))
+    config["vision_config"]["hidden_act"] = "gelu"
+    path.write_text(json.dumps(config), "utf-8")
+    done = call_obygaze(
+        *("-C", place, "explain", "model", "films.tiny-clip", "-o", "x"),
+        *("--text", place / "t.npz", "--weights", place / "same"),
     )
     assert (done.code, "not those of the store" in done.stderr) == (5, True)
 
