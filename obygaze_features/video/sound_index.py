@@ -338,9 +338,9 @@ def _facts(frame: Any) -> tuple[Any, ...]:
 def _first_samples(
     times: Ints, samples: Ints, tick_s: float, origin_s: float, rate: int
 ) -> Ints:
-    """Return the number of the first sample of each packet, counted from the first time.
+    """Return the number of the first sample of each packet, counted by their times.
 
-    The times of packets are rounded, or jitter, so that samples placed by them would overlap.
+    Times are rounded, or jitter, so that samples placed by them would overlap.
     Counting begins anew where the times of packets differ from it by too much, and stay so: there
     is a gap.
     """
@@ -364,9 +364,10 @@ def _first_samples(
     of_next = np.lib.stride_tricks.sliding_window_view(padded, _FAR_PACKETS)
     least_late = of_next.min(axis=1)
     most_late = of_next.max(axis=1)
+    # Packets before the first time are placed with it.
+    known[0] = 0
     begin = 0
     at = 0
-    n_placed = 0
     so_late = _lateness(late[:_FAR_PACKETS], is_jitter)
     while at < len(late):
         block = slice(at, at + _BLOCK)
@@ -375,11 +376,10 @@ def _first_samples(
         (far,) = np.nonzero(is_late | is_early)
         at += int(far[0]) if len(far) else _BLOCK
         if len(far):
-            numbers[n_placed : known[at]] += _lateness(late[begin:at], is_jitter)
-            n_placed = known[at]
+            numbers[known[begin] : known[at]] += _lateness(late[begin:at], is_jitter)
             begin = at
             so_late = _lateness(late[at : at + _FAR_PACKETS], is_jitter)
-    numbers[n_placed:] += _lateness(late[begin:], is_jitter)
+    numbers[known[begin] :] += _lateness(late[begin:], is_jitter)
     return numbers
 
 
