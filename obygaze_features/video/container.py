@@ -53,9 +53,10 @@ REASONS = {
 
 # What a title says of a track with other words than those of the film.
 _COMMENTARY = re.compile(
-    "commenta|comments|commento|kommenta|komentar|comentari|comentári", re.IGNORECASE
+    "[ck]omm?ent[aá]|comment[is]|commento|kommentti|(?<!тифло)комм?ентар|コメンタリ",
+    re.IGNORECASE,
 )
-_DESCRIPTION = re.compile("descri|deskri|hörfilm", re.IGNORECASE)
+_DESCRIPTION = re.compile("descri|deskr[iy]|hörfilm|тифлокомм?ентар", re.IGNORECASE)
 
 # Reasons that are mistakes of the person who asks, not faults of the file.
 USUAL = ("missing", "folder", "animated", "outside", "too-long", "too-large")
@@ -304,7 +305,7 @@ def track_of_film(streams: Sequence[Any]) -> Any | None:
     """Choose the sound or the words of a film: the default ones, then the first.
 
     They are never a commentary. Those for people who hear or see less, or with other words than
-    those that are said, are taken if there are no others.
+    those that are said, are taken if there are no others of their language.
     """
     kinds = av().stream.Disposition
     for_some = kinds.hearing_impaired | kinds.visual_impaired | kinds.descriptions
@@ -314,15 +315,17 @@ def track_of_film(streams: Sequence[Any]) -> Any | None:
         for stream in streams
         if not stream.disposition & kinds.comment and not _says(_COMMENTARY, stream)
     ]
-    return max(
-        of_film,
-        key=lambda stream: (
-            not stream.disposition & for_some and not _says(_DESCRIPTION, stream),
-            bool(stream.disposition & kinds.default),
-            -stream.index,
-        ),
-        default=None,
+    of_film.sort(
+        key=lambda stream: (not stream.disposition & kinds.default, stream.index)
     )
+    for_all = [
+        stream
+        for stream in of_film
+        if stream.language == of_film[0].language
+        and not stream.disposition & for_some
+        and not _says(_DESCRIPTION, stream)
+    ]
+    return next(iter(for_all or of_film), None)
 
 
 def _says(what: re.Pattern[str], stream: Any) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -61,8 +61,6 @@ HIGHEST_RATE = 1_000_000
 DRIFT_S = 0.01
 DRIFT_TICKS = 2
 _FAR_PACKETS = 9
-# Where times jitter, counting begins in the middle of the times of so many packets.
-_SETTLED = 49
 # A clock that goes back by more than this is set back; by less, packets overlap.
 SET_BACK_S = 0.1
 # A packet that is damaged may spoil so many after it.
@@ -340,9 +338,9 @@ def _facts(frame: Any) -> tuple[Any, ...]:
 def _first_samples(
     times: Ints, samples: Ints, tick_s: float, origin_s: float, rate: int
 ) -> Ints:
-    """Return the number of the first sample of each packet, counted from the first time.
+    """Return the number of the first sample of each packet, counted by their times.
 
-    The times of packets are rounded, or jitter, so that samples placed by them would overlap.
+    Times are rounded, or jitter, so that samples placed by them would overlap.
     Counting begins anew where the times of packets differ from it by too much, and stay so: there
     is a gap.
     """
@@ -357,17 +355,20 @@ def _first_samples(
     late -= numbers[known]
     most = max(DRIFT_S, DRIFT_TICKS * tick_s) * rate
     jitter = float(np.median(np.abs(np.diff(late, prepend=late[0]))))
-    if jitter <= most / 4:
-        # Times are only rounded.
-        jitter = 0.0
+    # Below this, times are only rounded.
+    is_jitter = jitter > most / 4
     most = max(most, 2 * jitter)
-    padded = np.pad(late, (0, _FAR_PACKETS - 1), mode="edge")
+    # Few packets at the end may be behind a gap; where times jitter, they do not tell.
+    mode: Literal["reflect", "edge"] = "reflect" if is_jitter else "edge"
+    padded = np.pad(late, (0, _FAR_PACKETS - 1), mode=mode)
     of_next = np.lib.stride_tricks.sliding_window_view(padded, _FAR_PACKETS)
     least_late = of_next.min(axis=1)
     most_late = of_next.max(axis=1)
+    # Packets before the first time are placed with it.
+    known[0] = 0
     begin = 0
     at = 0
-    so_late = _lateness(late, at, jitter)
+    so_late = _lateness(late[:_FAR_PACKETS], is_jitter)
     while at < len(late):
         block = slice(at, at + _BLOCK)
         is_late = least_late[block] - so_late > most
@@ -375,24 +376,16 @@ def _first_samples(
         (far,) = np.nonzero(is_late | is_early)
         at += int(far[0]) if len(far) else _BLOCK
         if len(far):
-            numbers[begin : known[at]] += so_late
-            begin = known[at]
-            so_late = _lateness(late, at, jitter)
-            at += 1
-    numbers[begin:] += so_late
+            numbers[known[begin] : known[at]] += _lateness(late[begin:at], is_jitter)
+            begin = at
+            so_late = _lateness(late[at : at + _FAR_PACKETS], is_jitter)
+    numbers[known[begin] :] += _lateness(late[begin:], is_jitter)
     return numbers
 
 
-def _lateness(late: Ints, at: int, jitter: float) -> int:
-    """Return how late the samples are from a packet on.
-
-    Its own time tells that, unless times jitter and it is far from the middle of those behind it.
-    """
-    if not jitter:
-        return int(late[at])
-    middle = int(np.median(late[at : at + _SETTLED]))
-    is_near = abs(late[at] - middle) <= jitter / 2
-    return int(late[at]) if is_near else middle
+def _lateness(late: Ints, is_jitter: bool) -> int:
+    """Return how late the samples of some packets are: as the first one, or in the middle."""
+    return int(np.median(late)) if is_jitter else int(late[0])
 
 
 def _name_of(container: Any, stream: Any) -> str:

@@ -40,12 +40,15 @@ def test_logging_is_as_it_was(tmp_path: Path) -> None:
     assert av.logging.get_level() == before
 
 
-def track(index: int, flags: str = "", title: str = "") -> Any:
+def track(index: int, flags: str = "", title: str = "", language: str = "") -> Any:
     disposition = av.stream.Disposition(0)
     for flag in flags.split():
         disposition |= av.stream.Disposition[flag]
     return SimpleNamespace(
-        index=index, disposition=disposition, metadata={"title": title}
+        index=index,
+        disposition=disposition,
+        metadata={"title": title},
+        language=language,
     )
 
 
@@ -56,6 +59,7 @@ FOR_SOME = [
 DESCRIPTIONS = [
     *("Audio description", "English (Descriptive)", "Audiodeskription", "Hörfilm"),
     *("Audiodescription", "Audiodescripción", "audiodescrizione", "AUDIODESCRIÇÃO"),
+    *("Audiodeskrypcja", "Тифлокомментарий"),
 ]
 
 
@@ -74,6 +78,8 @@ def test_a_track_for_some_is_taken_where_there_is_no_other(other: Any) -> None:
 COMMENTARIES = [
     *("Commentary by the director", "Regie-Kommentar", "Audiokommentar"),
     *("Commentaire audio", "COMENTARIOS", "Comentário", "Commento del regista"),
+    *("Commenti", "Director's comments", "Kommenttiraita", "Komentarz", "Komentář"),
+    *("Комментарии режиссёра", "Коментар", "オーディオコメンタリー"),
 ]
 
 
@@ -87,6 +93,29 @@ COMMENTARIES = [
 def test_a_commentary_is_never_taken(other: Any) -> None:
     assert container.track_of_film([other, track(1), track(2)]).index == 1
     assert container.track_of_film([other]) is None
+
+
+@pytest.mark.parametrize("flag", ["hearing_impaired", "visual_impaired"])
+def test_a_track_for_some_is_better_than_one_of_another_language(flag: str) -> None:
+    for_some = track(0, f"default {flag}", language="eng")
+    french = track(1, language="fre")
+    english = track(2, language="eng")
+    assert container.track_of_film([for_some, french]) is for_some
+    assert container.track_of_film([for_some, french, english]) is english
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        *("Director's cut", "Description of a struggle", "No Comment", "documenta"),
+        *("Comment c'est loin", "Il commendatore", "Kommissar Rex", "Documentary"),
+    ],
+)
+def test_the_only_track_of_a_film_is_taken_whatever_the_title_of_the_film(
+    title: str,
+) -> None:
+    only = track(0, title=title)
+    assert container.track_of_film([only]) is only
 
 
 def test_the_default_track_is_taken_then_the_first() -> None:
