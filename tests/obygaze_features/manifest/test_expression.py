@@ -466,7 +466,11 @@ def test_a_number_is_the_same_by_order_and_by_value(cell: str) -> None:
 @pytest.mark.parametrize(
     ("word", "plain"),
     [("0", "0"), ("00", "0"), ("0.50", "0.5"), ("-01", "-1"), ("100", "100")]
-    + [("007x", "007x"), ("01e2", "01e2"), ("12345678901234567890", "12345678901234567890")],
+    + [
+        ("007x", "007x"),
+        ("01e2", "01e2"),
+        ("12345678901234567890", "12345678901234567890"),
+    ],
 )
 def test_zeros_of_numbers_alone_are_left_out(word: str, plain: str) -> None:
     assert plain_value(word, "code") == plain

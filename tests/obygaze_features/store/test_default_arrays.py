@@ -47,7 +47,9 @@ def test_a_default_array_changes_no_hash_and_must_be_there(tmp_path: Path) -> No
     own.write_text(text.replace('default_array = "clip"', 'default_array = "poled"'))
     with pytest.raises(FixInput) as refusal:
         find_card(str(own))
-    assert "unknown array 'poled' (did you mean 'pooled'?)" in "".join(refusal.value.details)
+    assert "unknown array 'poled' (did you mean 'pooled'?)" in "".join(
+        refusal.value.details
+    )
 
 
 def test_it_is_the_first_with_one_vector_a_clip(tmp_path: Path) -> None:

@@ -65,7 +65,9 @@ def test_a_machine_without_end_is_refused_before_it_begins(n_clips: int) -> None
     X = random.standard_normal((n_clips, D)) * 1000
     y = random.integers(0, 2, n_clips)
     variance = float(np.var(X, axis=0).sum())
-    with pytest.raises(FixInput, match=re.escape(f"variance of {variance:.1g}")) as refusal:
+    with pytest.raises(
+        FixInput, match=re.escape(f"variance of {variance:.1g}")
+    ) as refusal:
         SVMProbe().fit(X, y)
     assert refusal.value.hint == STANDARD
     # The small tolerance of a concept counts: .01 of 8e6 is below the bound of 1e5.
