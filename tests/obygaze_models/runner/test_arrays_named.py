@@ -12,9 +12,10 @@ from support.stores import made_store
 import obygaze as og
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.store import Row, Store, join
+from obygaze_features.store import Row, Store
+from obygaze_features.store.changing import join
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.report import write_report
+from obygaze_models.report.page import write_report
 from obygaze_models.runner.text import result_text
 
 RIDGE = ('grid.models=["ridge"]', 'grid.train=["EN_S"]', 'grid.test=["EN_S"]')

@@ -114,7 +114,7 @@ def test_a_clip_under_two_names_is_refused_as_the_audit_refuses_it(
     tmp_path: Path,
 ) -> None:
     table = write(tmp_path / "s.csv", f"{SCORES}ACCEDE00001.mp4,0.5,0.5\n")
-    with pytest.raises(FixInput, match="'ACCEDE00001.mp4' under two ids"):
+    with pytest.raises(FixInput, match=r"'ACCEDE00001\.mp4' under two ids"):
         predict(affect=table).write(mediaeval=tmp_path / "affect.txt")
     assert not (tmp_path / "affect.txt").exists()
 
