@@ -35,7 +35,7 @@ FEW_ROWS = 100
 FAR_APART = 1.5  # more than the 1 from which on no fit is repeated, whatever is rounded
 # Of features, times the tolerance. On 112 clips that no plane separates, libsvm takes seconds below
 # it and minutes above; features of networks have a hundredth of it.
-MOST_VARIANCE = 1e5
+MOST_VARIANCE = 5e4
 MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 
 
