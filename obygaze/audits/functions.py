@@ -239,9 +239,9 @@ def audit_cooc(
 
 @done_in("obygaze.audits.mediaeval")
 def audit_mediaeval(
-    runs: Annotated[Sequence[str | Path], Option("--run")],
+    runs: Annotated[Sequence[str | Path], Option("--run", exists="file")],
     *,
-    qrels: str | Path | None = None,
+    qrels: Annotated[str | Path | None, Option(exists="file")] = None,
     manifest: Manifest | str | Path | None = None,
     precision: Literal["float32", "float64"] = "float32",
     workspace: str | Path | None = None,

@@ -99,6 +99,7 @@ def module_card(
         run: Returns the arrays of the module for pixels [B, T, 3, height, width], each [B, ...]: a
             mapping of their names to tensors or NumPy arrays of any number format.
         arrays: The shape of each array of one clip, such as {"clip": [512], "frames": [16, 512]}.
+            The first with one vector a clip is the one that experiments read.
         frames: Frames of a clip.
         size: Height and width of the pixels, where they are the same.
         height: Height of the pixels, where it is not the width.

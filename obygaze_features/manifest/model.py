@@ -135,8 +135,8 @@ Modality = Annotated[str, one_of((*MODALITIES, "unknown"))]
 ConceptName = Annotated[
     str,
     Meta(
-        pattern=r"^[^|\s]+( [^|\s]+)*\Z",
-        description="words with single blanks between, none around, and without '|'",
+        pattern=r"^[^|\s]([^|]*[^|\s])?\Z",
+        description="a name without '|', and without blanks before and behind it",
     ),
 ]
 

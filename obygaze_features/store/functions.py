@@ -210,8 +210,8 @@ def join(
     stores lists as withdrawn is withdrawn in the new store. All citations are kept.
 
     Args:
-        stores: The stores, near or far, each with an array that has one vector a clip, by default
-            the one that experiments take: pooled or clip.
+        stores: The stores, near or far, each with an array that has one vector a clip. Without
+            `:ARRAY` it is the default array of the store, as in experiments.
         path: The new store: a name or a folder.
         licence: The licence of the new store, where those of the stores differ.
         progress: Counts clips.

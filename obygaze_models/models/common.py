@@ -61,9 +61,8 @@ def total_variance(X: Floats) -> float:
     return variance if variance > 0 else 1.0
 
 
-def check_values(X: NDArray[Any]) -> None:
+def check_values(largest: float) -> None:
     """Raise an error for features so large that their products are not finite."""
-    largest = float(np.abs(X).max(initial=0.0))
     if largest > LARGEST_VALUE:
         raise FixInput(
             f"the features have values up to {largest:.0e}, and this model needs values up to"

@@ -1,8 +1,9 @@
 """Solvers for separating planes: support vector machines on any rows, exact logistic regression."""
 
 import warnings
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ FEW_ROWS = 100
 FAR_APART = 1.5  # more than the 1 from which on no fit is repeated, whatever is rounded
 # Of features, times the tolerance. On 112 clips that no plane separates, libsvm takes seconds below
 # it and minutes above; features of networks have a hundredth of it.
-MOST_VARIANCE = 1e5
+MOST_VARIANCE = 5e4
 MIN_RANGE = 0.01  # in units of the decision, of which the margin is 2 wide
 
 
@@ -49,19 +50,32 @@ def machines_on(X: NDArray[Any], solver: str = "") -> "Machines":
     return PrimalRows(X) if is_primal else Gram(X)
 
 
-def check_scale(variance: float, C: float) -> None:
-    """Raise an error for features on which a machine of a fixed tolerance may have no end.
+@dataclass(frozen=True)
+class Scale:
+    """How large features are: their largest value, and their total variance."""
 
-    libsvm takes the more steps, the larger the variance times the tolerance is. A tolerance above 1
-    is the choice of a user, and no reason to refuse features that others fit.
-    """
-    if variance * min(C, 1.0) > MOST_VARIANCE:
-        raise FixInput(
-            f"the features have a total variance of {variance:.1g}, on which a support vector"
-            f" machine of tolerance {C:g} may have no end: expected at most"
-            f" {MOST_VARIANCE / min(C, 1.0):.1g}",
-            hint="--set data.scale=standard",
-        )
+    largest: float
+    variance: float
+
+    @classmethod
+    def of(cls, X: Floats) -> Self:
+        """Return that of some rows."""
+        return cls(float(np.abs(X).max(initial=0.0)), total_variance(X))
+
+    def check(self, C: float) -> None:
+        """Raise an error for features on which a machine of a tolerance may have no end.
+
+        libsvm takes the more steps, the larger the variance times the tolerance is. A tolerance
+        above 1 is the choice of a user, and no reason to refuse features that others fit.
+        """
+        check_values(self.largest)
+        most = MOST_VARIANCE / min(C, 1.0)
+        if self.variance > most:
+            raise FixInput(
+                f"the features have a total variance of {self.variance:.1g}, on which a support"
+                f" vector machine of tolerance {C:g} may have no end: expected at most {most:.1g}",
+                hint="--set data.scale=standard",
+            )
 
 
 def most_bytes() -> int:
@@ -78,8 +92,7 @@ class Gram:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
-        check_values(self.X)
-        self.variance = total_variance(self.X)
+        self.scale = Scale.of(self.X)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
         self._last_means: tuple[bytes, tuple[Floats, float, float] | None] = (b"", None)
 
@@ -117,7 +130,7 @@ class Gram:
         tolerance that rounding does not allow is never reached: after `MAX_STEPS` the plane before
         it is returned.
         """
-        check_scale(self.variance, C)
+        self.scale.check(C)
         weights = np.ones(len(rows)) if weight is None else weight
         means = self._means_of(rows, positive, weights) if exact else None
         if means is not None and C * (means[1] - means[2]) <= 2:
@@ -194,8 +207,7 @@ class PrimalRows:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
-        check_values(self.X)
-        self.variance = total_variance(self.X)
+        self.scale = Scale.of(self.X)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
         self._last_plane: tuple[bytes, Floats | None] = (b"", None)
 
@@ -216,7 +228,7 @@ class PrimalRows:
         The parameters are those of `Gram.svm`; every plane is exact. The plane of another C begins
         with the last one on the same rows.
         """
-        check_scale(self.variance, C)
+        self.scale.check(C)
         weights = np.ones(len(rows)) if weight is None else weight
         key = rows.tobytes()
         if self._last[0] != key:

@@ -80,6 +80,7 @@ class MLPProbe(Classifier):
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
         _check_settings(self)
+        check_values(float(np.abs(X).max()))
         seed = draw_seed(self.random_state)
         held = hold_out(codes, seed)
         job = PerceptronJob(np.flatnonzero(~held), codes, np.flatnonzero(held), seed)
@@ -149,7 +150,7 @@ def _check_jobs(X: NDArray[Any], jobs: Sequence[PerceptronJob]) -> None:
     for number, job in enumerate(jobs):
         _check_job(job, f"job {number}", len(X))
         used[job.train] = used[job.validation] = True
-    check_values(X[used])
+    check_values(float(np.abs(X[used]).max(initial=0.0)))
     broken = np.flatnonzero(used & ~np.isfinite(X).all(axis=1))
     if len(broken):
         raise FixTraining(

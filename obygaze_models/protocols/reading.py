@@ -252,6 +252,13 @@ def _tables_in(tree: Mapping[str, Any], section: str) -> Mapping[str, Any]:
 def _read_models(document: Document) -> dict[str, Model]:
     """Take the models out of a document, each with all settings of its kind; check them."""
     tables = document.tree.pop("models", {})
+    if "models" in document.overrides:
+        document.add(
+            "models",
+            "cannot be replaced as a whole: models.NAME.kind=KIND adds one, and grid.models says"
+            " which are trained",
+        )
+        return {}
     if not isinstance(tables, dict):
         document.add("models", f"must be a table, got {tables!r}")
         return {}

@@ -355,7 +355,8 @@ def figure_of_tree(name: str, nodes: Sequence[NodeRow], noun: str = "clip") -> F
     title = f"Decision tree of {name}, {n_clips}, {n_positive} positive"
     caption = (
         "Each box asks whether the margin of a concept is above a threshold: no is above, yes "
-        "below. The shade is the share of positive clips. Fitted on all clips, to be looked at."
+        "below. The shade is the share of positive clips. It is fitted on all clips, to be looked"
+        " at; what is scored are other trees, fitted without the tested clips."
     )
     return Figure(f"tree-{slug(name)}", title, caption, figure)
 

@@ -424,7 +424,7 @@ def test_reprs_are_one_short_line(backbones: Any) -> None:
     backbone = backbones("clip", "safetensors", "sdpa")
     assert repr(backbone) == (
         "TorchBackbone('tiny-clip', 3 frames of 32 x 32, float32 on cpu,"
-        " clip, pooled, frames, tokens)"
+        " pooled, clip, frames, tokens)"
     )
     for shown in map(repr, (tiny_card("clip"), load_backbone("descriptors"))):
         assert len(shown) <= 120

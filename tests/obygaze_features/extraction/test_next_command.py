@@ -12,6 +12,13 @@ from obygaze_features.extraction.planning import ExtractionPlan
 from obygaze_features.extraction.results import next_steps
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.own_labels import counted_words, own_tasks
+from obygaze_features.store import Array
+
+SHAPES: dict[str, tuple[str, tuple[int, ...]]] = {
+    "pooled": ("float32", (4,)),
+    "frames": ("float32", (3, 4)),
+    "pictures": ("uint8", (3, 8, 8, 3)),
+}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +56,7 @@ def test_an_experiment_comes_next_where_array_and_levels_allow_one(
         path=Path("a/s"),
         seal="1",
         view=None,
-        arrays=[SimpleNamespace(name=array)],
+        arrays=[Array.of(array, *SHAPES[array])],
         work=SimpleNamespace(rows=(), computed=()),
     )
     state: Any = SimpleNamespace(store="a/s", seal="1", ok=n_ok, failures={})

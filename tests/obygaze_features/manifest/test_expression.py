@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from obygaze_features.core.errors import UnknownName
-from obygaze_features.manifest.expression import HINT, MAX_DEPTH, BadExpression, parse
+from obygaze_features.manifest.expression import (
+    HINT,
+    MAX_DEPTH,
+    BadExpression,
+    parse,
+    plain_value,
+)
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 
 CLIPS = [
@@ -453,3 +459,24 @@ def _hint(text: str) -> str:
     with pytest.raises(BadExpression) as error:
         parse(text)
     return str(error.value.hint)
+
+
+@pytest.mark.parametrize("cell", ["2", "02", "2.0", "002.00", " 2 "])
+def test_a_number_is_the_same_by_order_and_by_value(cell: str) -> None:
+    clip = Clip("c", "m", extra={"rating": cell})
+    for text in ("rating == 2", "rating == 02.0", "rating >= 2", "rating in {1, 2}"):
+        assert parse(text.replace("02.0", '"02.0"')).holds(clip.values), text
+    assert not parse("rating == 20").holds(clip.values)
+
+
+@pytest.mark.parametrize(
+    ("word", "plain"),
+    [
+        *(("0", "0"), ("00", "0"), ("0.50", "0.5"), ("-01", "-1"), ("100", "100")),
+        *(("007x", "007x"), ("01e2", "01e2")),
+        ("12345678901234567890", "12345678901234567890"),
+    ],
+)
+def test_zeros_of_numbers_alone_are_left_out(word: str, plain: str) -> None:
+    assert plain_value(word, "code") == plain
+    assert plain_value(word, "clip_id") == word

@@ -161,8 +161,10 @@ def test_clips_are_counted_and_not_the_rows_of_annotators(tmp_path: Path) -> Non
         ({"none": []}, "group 'none' has no concepts"),
         (
             {"a|b": ["Look"]},
-            "group 'a|b' must be a name that is not blank and has no '|'",
+            "group 'a|b' must be a name without '|', and without blanks before and behind it",
         ),
+        ({"A": ["Look"], " A": ["Body"]}, "group ' A' must be a name without"),
+        ({"A\u00a0": ["Look"]}, "must be a name without '|', and without blanks"),
     ],
 )
 def test_groups_that_cannot_be(groups: dict[str, list[str]], message: str) -> None:

@@ -176,7 +176,7 @@ def test_fold_columns_hold_whole_numbers(tmp_path: Path) -> None:
         ),
         (
             ('"Body"', '"Bo|dy"'),
-            ["tiny.toml:6: concepts.Bo|dy: must be a name that is not blank and"],
+            ["tiny.toml:6: concepts.Bo|dy: must be a name without '|', and without"],
         ),
         (
             ('"Tiny"', '"Tiny"\nunit = "film"'),

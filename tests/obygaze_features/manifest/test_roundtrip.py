@@ -119,7 +119,7 @@ TIME = st.floats(0, 1e6, allow_nan=False).filter(lambda value: value == value)
 
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
-    names = st.text("ab Éß'\"", min_size=1, max_size=6).filter(str.strip)
+    names = st.text("ab Éß'\"", min_size=1, max_size=6).map(str.strip).filter(bool)
     concepts = draw(st.dictionaries(names, st.sampled_from(MODALITIES), max_size=4))
     columns = tuple(draw(st.lists(COLUMN, unique=True, max_size=3)))
     folds = tuple(

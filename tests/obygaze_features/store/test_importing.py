@@ -322,7 +322,7 @@ def test_pooling_keeps_the_maximum_or_the_mean_over_all_vectors(tmp_path: Path) 
         [max(v) for v in zip(*clip.reshape(10, 4), strict=True)] for clip in tokens
     ]
     store = made(file, tmp_path / "a")
-    assert [array.name for array in store.record.arrays] == ["tokens", "pooled"]
+    assert [array.name for array in store.record.arrays] == ["pooled", "tokens"]
     np.testing.assert_array_equal(values_of(store, "pooled", IDS), largest)
     np.testing.assert_array_equal(values_of(store, "tokens", IDS), tokens)
     means = [

@@ -43,6 +43,16 @@ def test_pooling_is_a_probe_on_pooled_rows(pooling: Any, pooled: Any) -> None:
     np.testing.assert_allclose(plain.predict_proba(X), expected, atol=1e-9)
 
 
+@pytest.mark.parametrize("number_format", [np.float16, np.float32, np.float64])
+def test_frames_of_any_format_are_fitted_in_float64(number_format: Any) -> None:
+    X, y = clips()
+    X = (X + 1000).astype(number_format)
+    pooled = X.astype(np.float64).mean(axis=1)
+    expected = LogisticProbe().fit(pooled, y).predict_proba(pooled)
+    found = FrameProbe("mean").fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_where_blocks_are_cut_does_not_matter(
     pooling: Any, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from obygaze_features.core.errors import FixInput
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many
 from obygaze_models.models.mlp_network import Network, with_ones
@@ -233,7 +234,7 @@ def test_another_seed_is_another_fit() -> None:
 def test_features_of_a_wild_scale_end_in_words() -> None:
     X, labels = planted()
     X = X.astype(np.float64) * 1e39  # finite, but not in float32
-    with pytest.raises(FixInput, match="values up to 4e\\+39"):
+    with pytest.raises(FixInput, match=r"values up to \de\+39"):
         fit_many(
             X,
             [PerceptronJob(np.arange(150), labels)],

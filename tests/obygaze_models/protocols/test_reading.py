@@ -169,8 +169,8 @@ class TestRefused:
                 "must not list a value twice, got ['EN_S', 'EN_S']",
             ),
             (
-                '[report]\nmetrics = ["ap"]',
-                "unknown metric of own code 'ap'; known: FILE.py:NAME",
+                '[report]\nmetrics = ["acc"]',
+                "unknown metric 'acc' (did you mean 'auc'?); known: f1_binary,",
             ),
             (
                 '[report]\nprimary = "average_precision"',
@@ -181,7 +181,6 @@ class TestRefused:
                 """must be a table such as { "no" = 0, "sì" = 1 }, got ['no', 'sì']""",
             ),
             ("[tasks.X]\ncolumn = 'a'\nvalues = 3", "must be a table, got 3"),
-            ("[data]\narray = []", "must list at least one array"),
             ('[tasks.X]\npositive = "level == S.x"', "expected a column or a value"),
             (
                 '[tasks.X]\ntitle = "nobody"',

@@ -225,7 +225,7 @@ class TestMissing:
         several = made_store(tmp_path / "a", rows, {"first": X, "second": X})
         other = store_of(tmp_path / "b", manifest, X)
         with pytest.raises(NotFound) as caught:
-            choose_array(several, Data().array)
+            choose_array(several, ("pooled", "clip"))
         option, value = shlex.split(str(caught.value.hint))[:2]
         assert (option, value) == (
             "--set",

@@ -296,8 +296,9 @@ def test_a_limit_that_is_offered_makes_two_classes(cells: list[str]) -> None:
 
 
 def test_a_number_in_two_spellings_is_no_bug() -> None:
-    with pytest.raises(FixUsage, match="which are positive"):
+    with pytest.raises(FixInput, match="the column own has one value, '1'"):
         asked("own", ["1", "01", "1"], "own")
+    assert asked("own", ["1", "01", "2"], "own>=2")
 
 
 def test_what_a_model_says_is_no_label() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 from sklearn.svm import SVC
+from support.cells import with_folds
 from support.experiments import VISUAL, films, planted, quick, store_of
 
 from obygaze_features.core.errors import FixInput
@@ -204,3 +205,37 @@ def test_a_concept_that_has_no_vector_without_some_film_is_named(
     assert row["positive"] == n_clips > 0
     assert all(name not in row for name in ("ap", "auc", "p", "p_holm"))
     assert len([r for r in table if r["model"] == "pcbm-lr"]) == len(VISUAL)
+
+
+def test_clips_without_a_video_are_in_no_number_of_a_published_run(
+    tmp_path: Path,
+) -> None:
+    """The store has features of all clips; a published training set leaves some out."""
+    manifest = with_folds(films(6, 40, seed=3))
+    is_left_out = {clip.clip_id for clip in manifest.clips[::7]}
+    clips = []
+    for clip in manifest:
+        video = "" if clip.clip_id in is_left_out else f"{clip.movie_id}.mp4"
+        clips.append(replace(clip, video=video))
+    manifest = replace(manifest, clips=tuple(clips))
+    store = store_of(tmp_path / "store", manifest, planted(manifest, strength=2.0))
+    protocol = quick("paper-pcbm", "data.view=raw", 'grid.train=["EN_S"]')
+    inputs = gather(protocol, manifest, "made-up", {"x": store})
+    (run,) = store_runs(inputs)
+    concepts, trees = concept_tables(run)
+    kept = [clip for clip in clips if clip.video]
+    n_examples = sum(clip.level in ("EN", "HN", "S") for clip in kept)
+    n_positive = sum(
+        clip.level in ("HN", "S") and "Look" in clip.concepts for clip in kept
+    )
+    of_look = [row for row in concepts if row["concept"] == "Look"]
+    assert of_look
+    for row in of_look:
+        assert (row["clips"], row["positive"]) == (n_examples, n_positive)
+    roots = [node["clips"] for node in trees if node["node"] == 0]
+    assert roots == [sum(clip.level in ("EN", "S") for clip in kept)]
+    # Neither do concept vectors learn from them.
+    table = inputs.table
+    left_out = [row for row, clip in enumerate(table.ids) if clip in is_left_out]
+    for _, _, held in run.every_fold:
+        assert set(left_out).isdisjoint(run.vectors.clips_to_find_on(held).tolist())

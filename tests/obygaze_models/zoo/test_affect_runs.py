@@ -108,3 +108,20 @@ def test_a_table_of_scores_takes_no_model(tmp_path: Path) -> None:
     assert call_obygaze("models", "predict").code == 2
     with pytest.raises(FixUsage, match="expected a model and a store"):
         predict()
+
+
+def test_a_clip_under_two_names_is_refused_as_the_audit_refuses_it(
+    tmp_path: Path,
+) -> None:
+    table = write(tmp_path / "s.csv", f"{SCORES}ACCEDE00001.mp4,0.5,0.5\n")
+    with pytest.raises(FixInput, match=r"'ACCEDE00001\.mp4' under two ids"):
+        predict(affect=table).write(mediaeval=tmp_path / "affect.txt")
+    assert not (tmp_path / "affect.txt").exists()
+
+
+def test_a_folder_is_no_run(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "v.qrels", "violence 0 ACCEDE00001.mp4 1\n")
+    words = ("audit", "mediaeval", "--qrels", qrels, "--run", tmp_path)
+    done = call_obygaze(*words)
+    assert done.code == 2
+    assert "is a directory" in done.stderr

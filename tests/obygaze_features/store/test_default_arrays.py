@@ -1,0 +1,75 @@
+"""The array that is read where none is named: the card says it, and the store keeps it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.stores import made_store, some_rows
+
+from obygaze_features.backbones.cards import SHIPPED, find_card
+from obygaze_features.core.errors import FixInput
+from obygaze_features.store import export_features, open_store, subset
+from obygaze_features.store.importing.features import import_features
+
+# Statistics of frames and parts of sound: mean and deviation. Networks: the maximum, as the paper.
+OF_CLIP = ("descriptors", "sound-descriptors", "speech")
+
+
+def vectors(n_clips: int = 10) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(0)
+    return {
+        "frames": random.standard_normal((n_clips, 3, 4)).astype(np.float32),
+        "time_s": random.random((n_clips, 3)),
+        "zoom": random.standard_normal((n_clips, 5)).astype(np.float32),
+        "clip": random.standard_normal((n_clips, 4)).astype(np.float32),
+        "pooled": random.standard_normal((n_clips, 6)).astype(np.float32),
+    }
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.toml")), ids=lambda p: p.stem)
+def test_each_card_names_its_default_array(path: Path) -> None:
+    card = find_card(str(path))
+    of_vectors = [name for name, a in card.arrays.items() if len(a.shape) == 1]
+    is_of_clip = card.name in OF_CLIP or card.family.medium == "words"
+    assert of_vectors[0] == ("clip" if is_of_clip else "pooled")
+
+
+def test_a_default_array_changes_no_hash_and_must_be_there(tmp_path: Path) -> None:
+    text = (SHIPPED / "descriptors.toml").read_text()
+    own = tmp_path / "descriptors.toml"
+    own.write_text(text.replace('default_array = "clip"', 'default_array = "pooled"'))
+    card = find_card(str(own))
+    assert next(iter(card.arrays)) == "pooled"
+    assert card.sha256 == find_card("descriptors").sha256
+    own.write_text(text.replace('default_array = "clip"', 'default_array = "poled"'))
+    with pytest.raises(FixInput) as refusal:
+        find_card(str(own))
+    assert "unknown array 'poled' (did you mean 'pooled'?)" in "".join(
+        refusal.value.details
+    )
+
+
+def test_it_is_the_first_with_one_vector_a_clip(tmp_path: Path) -> None:
+    store = made_store(tmp_path / "all", some_rows(10), vectors())
+    assert store.default_array == "zoom"
+    frames = {name: vectors()[name] for name in ("time_s", "frames")}
+    store = made_store(tmp_path / "frames", some_rows(10), frames)
+    assert store.default_array == "frames"
+
+
+@pytest.mark.parametrize(
+    ("format", "name"),
+    [("npz", "sent.npz"), ("hdf5", "sent.h5"), ("parquet", "sent")],
+)
+def test_what_is_made_of_a_store_keeps_it(
+    tmp_path: Path, format: Any, name: str
+) -> None:
+    made_store(tmp_path / "all", some_rows(10), vectors())
+    subset(tmp_path / "all", tmp_path / "part", clips=["tt0000100-001"])
+    assert open_store(tmp_path / "part").default_array == "zoom"
+    export_features(tmp_path / "all", tmp_path / name, format)
+    import_features(format, tmp_path / name, tmp_path / "back")
+    assert open_store(tmp_path / "back").default_array == "zoom"

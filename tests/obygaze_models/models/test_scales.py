@@ -1,0 +1,108 @@
+"""Features of any scale: fitted as those of deviation 1, or refused before the fit, in words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from support.experiments import TOLERANCES, films, planted, quick, run_on, store_of
+
+from obygaze_features.core.errors import FixInput
+from obygaze_models.models import registry
+from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
+from obygaze_models.models.linear_solvers import machines_on
+
+N, D = 112, 8
+STANDARD = "--set data.scale=standard"
+
+
+def world(deviation: float) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Clips that no plane separates, with the films of each."""
+    random = np.random.default_rng(0)
+    y = np.arange(N) % 2
+    X = random.standard_normal((N, D))
+    X[:, 0] += y
+    return (X * deviation).astype(np.float32), y, np.arange(N) // 14
+
+
+@pytest.mark.parametrize("probe", [RidgeProbe, LogisticProbe])
+@pytest.mark.parametrize("scale", [2.0**-60, 2.0**60, 2.0**100])
+def test_what_a_scale_does_not_change_is_fitted(probe: Any, scale: float) -> None:
+    X, y, groups = world(1.0)
+    penalty = {} if probe is RidgeProbe else {"C": 1.0}
+    expected = probe(**penalty).fit(X, y, groups).decision_function(X)
+    if penalty:
+        # The penalty of a coefficient grows with the square of the scale.
+        penalty = {"C": scale**-2}
+    found = probe(**penalty).fit(X * scale, y, groups).decision_function(X * scale)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["svm", "mlp"])
+def test_values_without_end_are_refused(kind: str) -> None:
+    X, y, groups = world(1e30)
+    probe = registry.build(kind, registry.default_settings(kind), seed=0)
+    with pytest.raises(FixInput, match=r"values up to [34]e\+30") as refusal:
+        probe.fit(X, y, groups)
+    assert refusal.value.hint == STANDARD
+
+
+def test_concept_vectors_are_refused_too() -> None:
+    X, y, groups = world(1e30)
+    with pytest.raises(FixInput, match="values up to") as refusal:
+        ConceptBank(["Look"]).fit(X, y[:, None], groups)
+    assert refusal.value.hint == STANDARD
+
+
+@pytest.mark.parametrize("n_clips", [N, 3_000])  # libsvm, and without products
+def test_a_machine_without_end_is_refused_before_it_begins(n_clips: int) -> None:
+    random = np.random.default_rng(1)
+    X = random.standard_normal((n_clips, D)) * 1000
+    y = random.integers(0, 2, n_clips)
+    variance = float(np.var(X, axis=0).sum())
+    with pytest.raises(
+        FixInput, match=re.escape(f"variance of {variance:.1g}")
+    ) as refusal:
+        SVMProbe().fit(X, y)
+    assert refusal.value.hint == STANDARD
+    # The small tolerance of a concept counts: .005 of 8e6 is below the bound of 5e4.
+    assert variance * 0.005 < 5e4 < variance * 0.05
+    with pytest.raises(FixInput, match=r"tolerance 0\.05"):
+        machines_on(X).svm(np.arange(n_clips), y == 1, 0.05)
+
+
+@pytest.mark.parametrize(("deviation", "width"), [(1.0, 768), (5.0, 1024), (0.05, 512)])
+def test_features_as_networks_have_them_are_fitted(
+    deviation: float, width: int
+) -> None:
+    """Of 40 clips: widths and deviations of tokens, of vectors of length 1, of large maxima."""
+    random = np.random.default_rng(2)
+    X = random.standard_normal((40, width)) * deviation + 10 * deviation
+    y = np.arange(40) % 2
+    for C in (0.01, 1.0, 100.0):
+        assert np.isfinite(SVMProbe(C).fit(X, y).decision_function(X)).all()
+
+
+def test_a_run_says_what_to_do_and_doing_it_gives_the_same_scores(
+    tmp_path: Path,
+) -> None:
+    manifest = films(4, 20)
+    X = planted(manifest)
+    small = store_of(tmp_path / "small", manifest, X)
+    large = store_of(tmp_path / "large", manifest, X * np.float32(2.0**100))
+    protocol = quick("honest", 'grid.models=["ridge", "pcbm-lr"]', *TOLERANCES)
+    with pytest.raises(FixInput, match="values up to") as refusal:
+        run_on(tmp_path, protocol, manifest, {"x": large})
+    assert refusal.value.hint == STANDARD
+    changes = ('grid.models=["ridge", "pcbm-lr"]', *TOLERANCES, "data.scale=standard")
+    protocol = quick("honest", *changes)
+    scores = []
+    for store in (small, large):
+        run = run_on(tmp_path, protocol, manifest, {"x": store})
+        scores.append([row["score"] for row in run.table("predictions.csv")])
+    np.testing.assert_allclose(scores[1], scores[0], rtol=1e-9, atol=1e-9)
