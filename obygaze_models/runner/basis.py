@@ -41,7 +41,7 @@ def has_interval(basis: str) -> bool:
     return basis in _INTERVAL_OF
 
 
-def why_no_interval(basis: str, unit: str) -> str:
+def no_interval_because(basis: str, unit: str) -> str:
     """Return why no value of this basis has an interval and a p; "" if it can have both."""
     return _NO_INTERVAL.get(basis, "").format(unit=unit)
 
@@ -51,6 +51,6 @@ def tested_on(basis: str, units: str) -> str:
     return _TESTED[basis].format(units=units)
 
 
-def interval_of(basis: str, units: str) -> str:
+def interval_is_of(basis: str, units: str) -> str:
     """Return what an interval of this basis is of; "" where there is none."""
     return _INTERVAL_OF.get(basis, "").format(units=units)
