@@ -26,6 +26,7 @@ from obygaze_models.protocols.schedule import (
 )
 from obygaze_models.runner.basis import (
     FILM_SEEN,
+    interval_is_not_of,
     interval_is_of,
     no_interval_because,
 )
@@ -135,8 +136,8 @@ def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
     return (
         f"Up to {worst.facts['same_film']} of the {worst.n_clips} test {counted_as(run)}s of"
         f" {worst.tasks} are of {run.units} that train or validate too{because}: values and"
-        f" intervals are of {interval_is_of(FILM_SEEN, run.units)}; they say nothing of {run.units}"
-        " that did not train."
+        f" intervals are of {interval_is_of(FILM_SEEN, run.units)};"
+        f" {interval_is_not_of(FILM_SEEN, run.units)}."
     )
 
 

@@ -659,7 +659,10 @@ def test_as_a_person_types_it(workspace: Path) -> None:
     ("changes", "said"),
     [
         ((), "on films it has not seen"),
-        (("splits.kind='kfold'", "splits.folds=4"), "on further clips of films that trained"),
+        (
+            ("splits.kind='kfold'", "splits.folds=4"),
+            "on further clips of films that trained",
+        ),
     ],
 )
 def test_the_card_says_what_the_folds_left_out(
