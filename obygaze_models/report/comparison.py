@@ -40,8 +40,7 @@ from obygaze_models.report.lookup import (
 from obygaze_models.report.tables import NO_NUMBER, NumberCell, PValueCell, ResultTable
 from obygaze_models.runner.basis import (
     has_interval,
-    interval_of,
-    tested_on,
+    interval_is_of,
     weakest,
 )
 from obygaze_models.runner.limits import ON_BOTH_SIDES, warnings_of
@@ -273,7 +272,7 @@ class ComparedRuns(Listing):
             for side in cell.sides:
                 if side is not None and has_interval(side.basis):
                     bases.append(side.basis)
-        return interval_of(weakest(bases), plural(self.unit)) if bases else ""
+        return interval_is_of(weakest(bases), plural(self.unit)) if bases else ""
 
     @property
     def _shown(self) -> list[ComparedCell]:
@@ -375,7 +374,6 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
             warnings.append(f"In {metric_name(chosen)}, {known}.")
         if within_films:
             warnings.append(_held_out(names, runs, chosen))
-        warnings += _of_other_bases(names, [*cells.values()])
         warnings += _warnings(names, opened, cells, chosen, within_films=within_films)
         warnings += _nothing_shared(names, opened, [*cells.values()])
         for name, run in zip(names, runs, strict=True):
@@ -412,25 +410,6 @@ def _held_out(names: Sequence[str], runs: Sequence[Run], metric: str) -> str:
             f" {plural(unit)}"
         )
     return f"{text}."
-
-
-def _of_other_bases(
-    names: Sequence[str], cells: Sequence[ComparedCell]
-) -> Iterator[str]:
-    """Yield a warning for each run whose models know more or less of the tested films."""
-    for number, name in enumerate(names[1:], start=1):
-        pairs: dict[tuple[str, str], None] = {}
-        for cell in cells:
-            first = cell.sides[0]
-            side = cell.sides[number]
-            if cell.is_model and first is not None and side is not None:
-                pairs[side.basis, first.basis] = None
-        for here, there in pairs:
-            if here != there:
-                yield (
-                    f"{name} tests on {tested_on(here, 'films')}, {names[0]} on"
-                    f" {tested_on(there, 'films')}: these are values of two experiments."
-                )
 
 
 def _compared_cell(

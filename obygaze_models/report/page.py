@@ -23,7 +23,7 @@ from obygaze_models.report.figures import Figure, figure_of_pair, figure_of_sens
 from obygaze_models.report.lookup import ReportRun, explaining, pair_of_cell
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
 from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
-from obygaze_models.runner.basis import interval_of
+from obygaze_models.runner.basis import interval_is_not_of, interval_is_of
 from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.summary import (
     answer,
@@ -245,7 +245,8 @@ def _scale(run: ReportRun) -> Iterator[str]:
     if cell.has_interval(run.ranking):
         yield (
             f"The interval is over {count(cell.n_films, run.unit)}, and is of"
-            f" {interval_of(cell.basis, run.units)}; other kinds of {run.units} can differ more."
+            f" {interval_is_of(cell.basis, run.units)};"
+            f" {interval_is_not_of(cell.basis, run.units)}."
         )
         known = films_with_value([cell.film_counts(run.ranking)], run.unit)
         if known:

@@ -45,9 +45,9 @@ from obygaze_models.report.tables import (
 )
 from obygaze_models.runner.basis import (
     LEAKED,
+    no_interval_because,
     tested_on,
     weakest,
-    why_no_interval,
 )
 from obygaze_models.runner.limits import stores_lacking_clips
 from obygaze_models.runner.results import asks_for
@@ -443,7 +443,7 @@ def _sentences_of_contrasts(run: ReportRun) -> Iterator[str]:
     if n_leaked:
         yield (
             f"{n_leaked} of {count(len(run.contrasts), 'row')} say nothing of the two training"
-            f" tasks, as {why_no_interval(LEAKED, run.unit)}."
+            f" tasks, as {no_interval_because(LEAKED, run.unit)}."
         )
     if not rows:
         return

@@ -25,6 +25,10 @@ _INTERVAL_OF = {
     FILM_SEEN: "the same experiment with other {units} on both sides, in training and in testing",
 }
 
+_NOT_OF = {
+    UNSEEN: "other kinds of {units} can differ more",
+    FILM_SEEN: "nothing is said of {units} that did not train",
+}
 _NO_INTERVAL = {
     FILM_UNKNOWN: "clips of one {unit} may be on both sides of a split",
     LEAKED: "test clips trained or chose (leaked)",
@@ -41,7 +45,7 @@ def has_interval(basis: str) -> bool:
     return basis in _INTERVAL_OF
 
 
-def why_no_interval(basis: str, unit: str) -> str:
+def no_interval_because(basis: str, unit: str) -> str:
     """Return why no value of this basis has an interval and a p; "" if it can have both."""
     return _NO_INTERVAL.get(basis, "").format(unit=unit)
 
@@ -51,6 +55,11 @@ def tested_on(basis: str, units: str) -> str:
     return _TESTED[basis].format(units=units)
 
 
-def interval_of(basis: str, units: str) -> str:
+def interval_is_of(basis: str, units: str) -> str:
     """Return what an interval of this basis is of; "" where there is none."""
     return _INTERVAL_OF.get(basis, "").format(units=units)
+
+
+def interval_is_not_of(basis: str, units: str) -> str:
+    """Return what an interval of this basis leaves open; "" where there is none."""
+    return _NOT_OF.get(basis, "").format(units=units)

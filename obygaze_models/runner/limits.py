@@ -23,8 +23,12 @@ from obygaze_models.protocols.schedule import (
     split_kind,
     unit_of,
 )
-from obygaze_models.runner import basis
-from obygaze_models.runner.basis import FILM_SEEN, interval_of
+from obygaze_models.runner.basis import (
+    FILM_SEEN,
+    interval_is_not_of,
+    interval_is_of,
+    no_interval_because,
+)
 from obygaze_models.runner.features import SHOWN_MISSING
 from obygaze_models.runner.results import LEAST_CLIPS
 from obygaze_models.runner.summary import (
@@ -133,8 +137,8 @@ def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
     return (
         f"Up to {worst.facts['same_film']} of the {worst.n_clips} test {counted_as(run)}s of"
         f" {worst.tasks} are of {run.units} that train or validate too{because}: values and"
-        f" intervals are of {interval_of(FILM_SEEN, run.units)}; they say nothing of {run.units}"
-        " that did not train."
+        f" intervals are of {interval_is_of(FILM_SEEN, run.units)};"
+        f" {interval_is_not_of(FILM_SEEN, run.units)}."
     )
 
 
@@ -229,7 +233,7 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
     noun = counted_as(run)
     n_positive = cell.n_positive
     n_negative = cell.n_clips - n_positive
-    of_basis = basis.why_no_interval(cell.basis, run.unit)
+    of_basis = no_interval_because(cell.basis, run.unit)
     if of_basis:
         return of_basis
     if cell.n_films < 2:

@@ -33,7 +33,7 @@ from obygaze_models.protocols.schedule import (
 from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.about import about_run
-from obygaze_models.runner.basis import has_interval, why_no_interval
+from obygaze_models.runner.basis import has_interval, no_interval_because
 from obygaze_models.runner.concepts import concept_tables
 from obygaze_models.runner.fitting import (
     SEEDS_APART,
@@ -289,7 +289,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
                 "successes": result.n_success,
                 "method": result.method,
                 "errors": result.errors,
-                "note": result.note or why_no_interval(cell.basis, "film"),
+                "note": result.note or no_interval_because(cell.basis, "film"),
             }
             if not is_levelled or not result.factors:
                 yield {**row, "factor": "intercept", "log_odds": result.intercept}

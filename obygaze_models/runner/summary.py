@@ -41,7 +41,7 @@ from obygaze_models.protocols.schema import Question
 from obygaze_models.runner.basis import (
     LEAKED,
     UNSEEN,
-    interval_of,
+    interval_is_of,
     tested_on,
     weakest,
 )
@@ -256,7 +256,7 @@ def intervals_are_of(run: Run, cells: Iterable[CellRows]) -> str:
     for cell in cells:
         if any(map(cell.has_interval, RANKING_METRICS)):
             with_interval.append(cell.basis)
-    return interval_of(weakest(with_interval), run.units) if with_interval else ""
+    return interval_is_of(weakest(with_interval), run.units) if with_interval else ""
 
 
 def size_text(run: Run, cell: CellRows | None = None) -> str:

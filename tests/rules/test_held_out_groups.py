@@ -169,9 +169,11 @@ def test_beside_a_run_that_divides_films_no_two_numbers_are_of_one_quantity(
     divided = ("splits.kind=kfold", "splits.folds=4")
     of_clips = run_of(tmp_path / "clips", manifest, *divided)
     of_groups = run_of(tmp_path / "groups", manifest, "splits.column=director")
-    held_out, other_folds = compare_runs([of_groups, of_clips]).warnings
+    held_out, other_folds, divides = compare_runs([of_groups, of_clips]).warnings
     assert held_out.startswith("held out are whole directors in ")
     assert "neither values nor differences are of one quantity" in other_folds
+    assert ": Up to " in divides
+    assert "the same experiment with other films on both sides" in divides
 
 
 def test_groups_are_compared_whatever_their_column_is_called(tmp_path: Path) -> None:

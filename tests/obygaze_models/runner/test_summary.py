@@ -176,7 +176,7 @@ def test_folds_of_clips_answer_for_films_that_trained(tmp_path: Path) -> None:
     assert about_of(run) == {
         "films on both sides": "Up to 180 of the 200 test clips of EN_S are of films that train"
         " or validate too: values and intervals are of the same experiment with other films on"
-        " both sides, in training and in testing; they say nothing of films that did not train."
+        " both sides, in training and in testing; nothing is said of films that did not train."
     }
 
 

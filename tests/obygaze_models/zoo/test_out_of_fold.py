@@ -658,8 +658,11 @@ def test_as_a_person_types_it(workspace: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ((), "on films it had not seen"),
-        (("splits.kind='kfold'", "splits.folds=4"), "may have seen"),
+        ((), "on films it has not seen"),
+        (
+            ("splits.kind='kfold'", "splits.folds=4"),
+            "on further clips of films that trained",
+        ),
     ],
 )
 def test_the_card_says_what_the_folds_left_out(
