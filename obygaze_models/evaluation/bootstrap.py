@@ -226,8 +226,8 @@ def groups_behind(
         has_value[clips] |= ranking.n_behind(labels[clips]) > 0
     if not has_value.any():
         return GroupCount(0, 0.0)
-    sizes = np.bincount(codes, weights=has_value)
-    n_positive = np.bincount(codes, weights=has_value & labels)
+    sizes = np.bincount(codes, weights=has_value).astype(np.float64)
+    n_positive = np.bincount(codes, weights=has_value & labels).astype(np.float64)
     is_behind = sizes > 0
     count = ranking.n_groups(sizes[is_behind], n_positive[is_behind])
     if count.number < FEW_GROUPS:
