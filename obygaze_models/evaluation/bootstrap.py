@@ -445,6 +445,9 @@ def ratio_interval(
         with np.errstate(invalid="ignore"):
             return {"ratio": scale * (weights @ tops) / (weights @ bottoms)}
 
-    interval = resample(ratio, names)["ratio"]
+    # A cluster of which nothing is counted, such as a film without a word, has no share.
+    n_behind = int(np.count_nonzero(bottoms))
+    counts = {"ratio": GroupCount(n_behind, n_behind)}
+    interval = resample(ratio, names, counts=counts)["ratio"]
     ends = np.clip((interval.low, interval.high), 0, most).tolist()
     return [end if math.isfinite(end) else None for end in ends]
