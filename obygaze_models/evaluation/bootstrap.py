@@ -226,8 +226,8 @@ def groups_behind(
         has_value[clips] |= ranking.n_behind(labels[clips]) > 0
     if not has_value.any():
         return GroupCount(0, 0.0)
-    sizes = np.bincount(codes, weights=has_value)
-    n_positive = np.bincount(codes, weights=has_value & labels)
+    sizes = np.bincount(codes, weights=has_value).astype(np.float64)
+    n_positive = np.bincount(codes, weights=has_value & labels).astype(np.float64)
     is_behind = sizes > 0
     count = ranking.n_groups(sizes[is_behind], n_positive[is_behind])
     if count.number < FEW_GROUPS:
@@ -445,6 +445,9 @@ def ratio_interval(
         with np.errstate(invalid="ignore"):
             return {"ratio": scale * (weights @ tops) / (weights @ bottoms)}
 
-    interval = resample(ratio, names)["ratio"]
+    # A cluster of which nothing is counted, such as a film without a word, has no share.
+    n_behind = int(np.count_nonzero(bottoms))
+    counts = {"ratio": GroupCount(n_behind, n_behind)}
+    interval = resample(ratio, names, counts=counts)["ratio"]
     ends = np.clip((interval.low, interval.high), 0, most).tolist()
     return [end if math.isfinite(end) else None for end in ends]

@@ -16,6 +16,7 @@ from obygaze_models.evaluation.bootstrap import (
     estimate,
     groups_behind,
     interval_of,
+    ratio_interval,
     resample,
     reuse_inflation,
     share_variance,
@@ -590,6 +591,20 @@ def test_three_valued_films_of_twelve_have_the_interval_of_three() -> None:
         counts = {"ap": GroupCount(number, number)}
         found = resample(mean, np.arange(12), within_unit=True, counts=counts)["ap"]
         assert found.ends == (None, None)
+
+
+def test_clusters_of_which_nothing_is_counted_have_no_share() -> None:
+    """Five of twelve films have ten words each; the share is the mean of five numbers."""
+    names = [f"f{number:02d}" for number in range(12)]
+    tops = np.array([2, 3, 4, 5, 6, *[0] * 7])
+    bottoms = np.array([10] * 5 + [0] * 7)
+    low, high = ratio_interval(tops, bottoms, names, most=1)
+    half = stats.t.ppf(0.975, 4) * (tops[:5] / 10).std(ddof=1) / 5**0.5
+    assert low is not None and high is not None
+    assert 0.4 - low == pytest.approx(half, rel=0.25)
+    assert high - 0.4 == pytest.approx(half, rel=0.25)
+    assert ratio_interval([0] * 3, [0] * 3, names[:3]) == [None, None]
+    assert ratio_interval([1, 3, 0], [9, 9, 0], names[:3]) == [None, None]
 
 
 @pytest.mark.parametrize(
