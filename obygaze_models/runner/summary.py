@@ -174,8 +174,7 @@ class CellRows:
 
     def film_counts(self, metric: str) -> tuple[int, int]:
         """Return how many films are behind a value, and how many were tested."""
-        # An earlier program did not write it.
-        behind = self.facts.get("films_with_value", {}).get(metric, self.n_films)
+        behind = self.facts["films_with_value"].get(metric, self.n_films)
         return behind, self.n_films
 
     @property
