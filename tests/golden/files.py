@@ -13,6 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pyarrow.parquet
+from pympi.Elan import Eaf
 from python_calamine import load_workbook
 from support.checkpoints import save_tiny, write_tiny_card
 
@@ -260,10 +261,10 @@ def record_tables(place: Place) -> dict[str, Table]:
     files = []
     for name in ("films-out.csv", "manifests/films.csv", "manifests/marks.csv"):
         files.append(bytes_of_file(place.folder / name, name))
-    for folder in ("elan-out", "vtt-out"):
-        files += bytes_of_folder(place.folder / folder, "folder", folder)
+    files += bytes_of_folder(place.folder / "vtt-out", "folder", "vtt-out")
     return {
         "tables.bytes": files,
+        "tables.elan": annotations_of(place.folder / "elan-out"),
         "tables.films": sheet(place.folder / "films-out.xlsx"),
         "tables.predicted": sheet(place.folder / "predicted.xlsx"),
         "tables.mediaeval": record_mediaeval(place),
@@ -275,6 +276,18 @@ def bytes_of_file(path: Path, name: str) -> Row:
     data = path.read_bytes()
     sha256 = hashlib.sha256(data).hexdigest()
     return {"folder": "", "file": name, "bytes": len(data), "sha256": sha256}
+
+
+def annotations_of(folder: Path) -> list[Row]:
+    """Return the annotations of ELAN files, which have a date, read by another library."""
+    rows: list[Row] = []
+    for path in sorted(folder.glob("*.eaf")):
+        file = Eaf(str(path))
+        for tier in sorted(file.get_tier_names()):
+            for start, end, word, *_ in file.get_annotation_data_for_tier(tier):
+                times = {"start": start / 1000, "end": end / 1000}
+                rows.append({"film": path.stem, "tier": tier, **times, "word": word})
+    return rows
 
 
 def sheet(path: Path) -> list[Row]:
