@@ -98,16 +98,25 @@ def differences(
     if len(recorded) != len(found):
         lines.append(f"{name}: {len(recorded)} rows were recorded, found {len(found)}")
     # A line of the file, as an editor counts it: the first has the names of the columns.
-    for number, (before, after) in enumerate(
+    for line_number, (before, after) in enumerate(
         zip(recorded, found, strict=False), start=2
     ):
         for column in columns:
             if not are_equal(before[column], after[column], tolerance):
                 lines.append(
-                    f"{name}, line {number} ({beginning_of(before)}), column {column!r}:"
+                    f"{name}, line {line_number} ({beginning_of(before)}), column {column!r}:"
                     f" recorded {before[column]!r}, found {after[column]!r}"
+                    f"{apart(before[column], after[column])}"
                 )
     return lines
+
+
+def apart(recorded: str, found: str) -> str:
+    """Return how far apart two numbers are, as it is written behind them."""
+    first, second = number_of(recorded), number_of(found)
+    if first is None or second is None:
+        return ""
+    return f" ({abs(first - second):.1g} apart)"
 
 
 def beginning_of(row: Row) -> str:

@@ -9,6 +9,7 @@ and bits of features by a model of torch differ. `ELSEWHERE` states by how much.
 from __future__ import annotations
 
 import fnmatch
+import os
 import platform
 from pathlib import Path
 
@@ -32,24 +33,30 @@ SETTINGS = {
     "NO_COLOR": "1",
     "PYTHONUTF8": "1",
 }
-# On other processors: of the tables that a pattern names, the first that does.
+# On other processors: of the patterns that a table fits, the first. Where the code of AVX-512 was
+# chosen instead, perceptrons were up to 3e-6 apart, probes of frames 5e-4, and their values at a
+# threshold that training clips chose .023; everything else 2e-12.
 ELSEWHERE = (
     ("refused/*", EXACT),
     ("labels/*", EXACT),
     ("files/extraction.tiny", 1e-4),
-    ("files/*", EXACT),
-    # Perceptrons and probes of frames are in these, and the values that come of their scores.
-    ("honest/*", 1e-3),
-    ("papers/*", 1e-3),
-    ("other-data/*", 1e-3),
-    ("abilities/seeds.*", 1e-3),
-    ("models/mlp.*", 1e-3),
+    ("files/*", 1e-9),
+    ("honest/honest-frames.*", 0.05),
+    # Perceptrons are in these, and the values that come of their scores.
+    ("honest/*", 1e-4),
+    ("papers/*", 1e-4),
+    ("other-data/*", 1e-4),
+    ("abilities/seeds.*", 1e-4),
+    ("models/mlp.*", 1e-4),
     ("*", 1e-9),
 )
+AS_ELSEWHERE = "GOLDEN_AS_ELSEWHERE"
 
 
 def has_the_recorded_code() -> bool:
     """Return whether the processor of this machine can run the code of the recording."""
+    if os.environ.get(AS_ELSEWHERE):
+        return False
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
     flags = Path("/proc/cpuinfo")
