@@ -30,6 +30,7 @@ from obygaze_models.evaluation.metrics import (
     metric_name,
     ranking_metric,
 )
+from obygaze_models.evaluation.predictions import difference_of
 from obygaze_models.protocols.schema import Protocol, ReportSettings
 from obygaze_models.report.lookup import (
     ReportRun,
@@ -45,7 +46,6 @@ from obygaze_models.runner.results import (
     Evaluation,
     add_p_of_all,
     difference,
-    difference_of,
 )
 from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
@@ -29,7 +29,11 @@ from obygaze_models.evaluation.metrics import (
     RANKING_METRICS,
     ranking_metric,
 )
-from obygaze_models.evaluation.predictions import ROUNDING, BoolArray, FloatArray
+from obygaze_models.evaluation.predictions import (
+    BoolArray,
+    FloatArray,
+    difference_of,
+)
 from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
 from obygaze_models.models.registry import PERCEPTRON
 from obygaze_models.protocols.schedule import split_kind
@@ -392,12 +396,6 @@ def _row_of_difference(
         "against_model": second.model,
         "leaked": len(_leaked_clips(first, second)),
     }
-
-
-def difference_of(ours: ArrayLike, theirs: ArrayLike) -> FloatArray:
-    """Return differences of values; 0 where they differ by the rounding of their sums alone."""
-    apart = np.subtract(ours, theirs)
-    return np.where(np.abs(apart) < ROUNDING, 0.0, apart)
 
 
 def _leaked_clips(*cells: Cell) -> set[str]:
