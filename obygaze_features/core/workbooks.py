@@ -257,8 +257,9 @@ def _sheet(worksheet: Any, outlines: Mapping[str, _Outline], path: Path) -> Shee
         for column, value in enumerate(cells):
             form = time_formats.get((row, column), "")
             length = _length(value, form)
-            is_telling = length is not None and "h" in form
-            if is_telling and (length % _MINUTE or "s" not in form):
+            if length is None or "h" not in form:
+                continue
+            if length % _MINUTE or "s" not in form:
                 with_typed_seconds.add(column)
     texts = []
     for row, cells in enumerate(rows):
