@@ -123,8 +123,8 @@ def film_axis(
             boundaries = boundaries_of(piece.video)
     first_picture = 0
     if boundaries is not None and times.rate is not None:
-        # As in `player.js`, which numbers the pictures on the screen. Rounded down, the times of a mark
-        # at this rate are before its pictures, so that a clip with these times has just them.
+        # As in `player.js`, which numbers the pictures on the screen. Rounded down, no picture is
+        # before the time of its number, so that a clip with the times of a mark has its pictures.
         late = max(float(boundaries[0]), 0.0) * float(times.rate)
         first_picture = math.floor(late + ROUNDING)
     is_steady = _is_steady(times, boundaries, rate_of, first_picture)
