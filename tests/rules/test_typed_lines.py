@@ -16,7 +16,7 @@ BEFORE_A_VALUE = re.compile(
     r"(?:(?:^|[ (;`])-{1,2}[a-zA-Z][a-z-]*(?: [A-Z]+=| |=)"
     r"|obygaze(?: [a-z][a-z0-9-]*)+ |rm -rf? |mkdir )$"
 )
-QUOTED = ("shell_word", "shlex.join")
+QUOTED = ("shell_word", "shell_line", "shlex.join")
 # Numbers, names that the program chose, and sentences on what was typed.
 NEED_NO_QUOTES = {
     *("every", "n_blocks", "n_drawn", "tasks", "OPEN_FILES", "frame_rate_text(given)"),
