@@ -23,6 +23,7 @@ NEED_NO_QUOTES = {
     *("int(value) if is_whole else value", "plain_name", "kind", "package"),
     *("part.name", "schema", "formats[0]", "FILM", "RATE_COLUMN", "KEEPS_LEVELS"),
     *("key", "key.strip()", "key_path", "change", "saved.info.name"),
+    *("recipe.words_of_clips", "texts"),
     "' '.join(stores)",
 }
 
