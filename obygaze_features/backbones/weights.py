@@ -56,20 +56,25 @@ _PARTS_OF_PROCESSORS = ("image_processor", "video_processor", "feature_extractor
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _TOKENIZER_FILES = (
     *TOKENIZERS,
+    # For other versions of the library.
+    "tokenizer.*.json",
     _TOKENIZER_CONFIG,
     "special_tokens_map.json",
     "added_tokens.json",
     "merges.txt",
 )
-# Keys of configurations that name something, and decide no number.
+# Keys of configurations that name something, and decide no number. The type of the numbers is that
+# of the computation, which a recipe has, too.
 _NAMES = frozenset(
     {
         "_commit_hash",
         "_name_or_path",
         "architectures",
+        "dtype",
         "name_or_path",
         "special_tokens_map_file",
         "tokenizer_file",
+        "torch_dtype",
         "transformers_version",
     }
 )
@@ -136,16 +141,15 @@ class WeightFiles:
     def tokenizer_sha256(self) -> str:
         """The hash of all files of the tokenizer, without what only names something."""
         hashes = {}
-        for name in _TOKENIZER_FILES:
-            path = self.folder / name
-            if path.is_file():
+        for pattern in _TOKENIZER_FILES:
+            for path in self.folder.glob(pattern):
                 data = path.read_bytes()
                 _refuse_damaged(path, data)
-                if name == _TOKENIZER_CONFIG:
+                if path.name == _TOKENIZER_CONFIG:
                     # The keys of the other files are words.
                     tree = read_json(data, str(path), error=Corrupt).tree
                     data = canonical_json(without_names(tree))
-                hashes[name] = sha256_bytes(data)
+                hashes[path.name] = sha256_bytes(data)
         return sha256_bytes(canonical_json(hashes))
 
     @property
