@@ -98,10 +98,10 @@ def _differences(
 
 
 def _is_same(value: Any, got: Any) -> bool:
-    """Return whether a value of a file is that of the card; a size may be one number."""
+    """Return whether a value of a file is that of the card; a size may be one number or two."""
     if isinstance(value, dict):
         if not isinstance(got, dict):
-            return all(_is_same(number, got) for number in value.values())
+            return _is_same(list(value.values()), got)
         return value == {key: got[key] for key in got if got[key] is not None}
     if isinstance(value, list):
         values = got if isinstance(got, list) else [got] * len(value)
