@@ -128,11 +128,6 @@ class Sound(Record, frozen=True):
     before: Annotated[float, Meta(ge=0, le=60)] = 0.0
     mel: Mel | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain values, for recipes."""
-        settings = to_builtins(self)
-        return {key: settings[key] for key in settings if settings[key] is not None}
-
     def view(self) -> SoundView:
         """Return what a model hears of a clip."""
         # Imported late, as in `Preset.resize_to`.
@@ -150,10 +145,6 @@ class Words(Record, frozen=True):
 
     tokens: Annotated[int, Meta(ge=8, le=100_000)]
     normalise: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain values, for recipes."""
-        return structs.asdict(self)
 
 
 @dataclass(frozen=True, repr=False)
@@ -337,7 +328,7 @@ class Card:
         inputs: dict[str, Any] = {"presets": presets}
         if self.family.medium != "pictures":
             table = self.words or self.sound
-            inputs = {self.family.medium: table.to_json()} if table else {}
+            inputs = {self.family.medium: to_builtins(table)} if table else {}
         return {
             "name": self.name,
             "family": self.family.name,
