@@ -118,9 +118,7 @@ class WeightFiles:
         path = self.folder / name
         if not path.is_file():
             return None
-        data = path.read_bytes()
-        _refuse_damaged(path, data)
-        return read_json(data, str(path), error=Corrupt).tree
+        return read_json(_bytes_of(path), str(path), error=Corrupt).tree
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -143,8 +141,7 @@ class WeightFiles:
         hashes = {}
         for pattern in _TOKENIZER_FILES:
             for path in self.folder.glob(pattern):
-                data = path.read_bytes()
-                _refuse_damaged(path, data)
+                data = _bytes_of(path)
                 if path.name == _TOKENIZER_CONFIG:
                     # The keys of the other files are words.
                     tree = read_json(data, str(path), error=Corrupt).tree
@@ -482,8 +479,9 @@ def without_names(value: Any) -> Any:
     return value
 
 
-def _refuse_damaged(path: Path, data: bytes) -> None:
-    """Raise an error for a file of the hub's cache whose bytes have another hash than its name."""
+def _bytes_of(path: Path) -> bytes:
+    """Return the bytes of a file; in the hub's cache they must have the hash that is its name."""
+    data = path.read_bytes()
     of_git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
     hashes = (sha256_bytes(data), of_git.hexdigest())
     is_named_by_hash = is_blob(path) or is_small_blob(path)
@@ -493,6 +491,7 @@ def _refuse_damaged(path: Path, data: bytes) -> None:
             where=str(path),
             hint="remove it from the cache, then: obygaze backbones fetch NAME",
         )
+    return data
 
 
 def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:
