@@ -31,7 +31,6 @@ ClipMedium = Literal["pictures", "sound", "words"]
 PARTS = 16
 _Number = Annotated[float, Meta(ge=-1e30, le=1e30)]
 _Above0 = Annotated[float, Meta(gt=0, le=1e30)]
-_Zero = Annotated[float, Meta(ge=0, le=0, description="0")]
 _Size = Annotated[int, Meta(ge=1, le=100_000)]
 _Window = Annotated[int, Meta(ge=16, le=100_000, multiple_of=2)]
 
@@ -102,35 +101,18 @@ class Preset(Record, frozen=True):
         }
 
 
-class WhisperMel(Record, frozen=True):
-    """The mel spectrogram of Whisper; the keys are those of the file of its processor.
+class Mel(Record, frozen=True):
+    """The mel spectrogram that a model takes: the table `[sound.mel]` of a card.
 
-    What has one value is what obygaze computes.
+    It has `bands` from `low_hz` to `high_hz`, of windows of `window` samples that begin `hop`
+    samples apart.
     """
 
-    feature_size: _Size
-    n_fft: _Window
-    hop_length: _Size
-    chunk_length: Annotated[int, Meta(ge=30, le=30, description="30")]
-    padding_side: Literal["right"]
-    padding_value: _Zero
-    dither: _Zero
-
-
-class ClapMel(Record, frozen=True):
-    """The mel spectrogram of CLAP; the keys are those of the file of its processor.
-
-    What has one value is what obygaze computes.
-    """
-
-    feature_size: _Size
-    fft_window_size: _Window
-    hop_length: _Size
-    frequency_min: Annotated[float, Meta(ge=0, le=24_000)]
-    frequency_max: Annotated[float, Meta(ge=1, le=24_000)]
-    max_length_s: Annotated[int, Meta(ge=10, le=10, description="10")]
-    padding: Literal["repeatpad"]
-    truncation: Literal["rand_trunc"]
+    bands: _Size
+    window: _Window
+    hop: _Size
+    low_hz: Annotated[float, Meta(ge=0, le=1e6)]
+    high_hz: Annotated[float, Meta(gt=0, le=1e6)]
 
 
 class Sound(Record, frozen=True):
@@ -138,26 +120,14 @@ class Sound(Record, frozen=True):
 
     The model takes `rate` samples a second. A clip of more than `seconds` goes through it in equal
     pieces, with 0 as a whole. `normalise` gives each piece the mean 0 and the variance 1. The model
-    hears the `before` seconds before a clip, too. `whisper` and `clap` are the spectrograms of
-    these families.
+    hears the `before` seconds before a clip, too. A model without `mel` takes the samples.
     """
 
     rate: Annotated[int, Meta(ge=1000, le=1_000_000)]
     seconds: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     normalise: bool = False
     before: Annotated[float, Meta(ge=0, le=60)] = 0.0
-    whisper: WhisperMel | None = None
-    clap: ClapMel | None = None
-
-    @property
-    def mel(self) -> WhisperMel | ClapMel | None:
-        """The spectrogram that a model takes; None for one that takes samples."""
-        return self.whisper or self.clap
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain values, for recipes."""
-        settings = to_builtins(self)
-        return {key: settings[key] for key in settings if settings[key] is not None}
+    mel: Mel | None = None
 
     def view(self) -> SoundView:
         """Return what a model hears of a clip."""
@@ -176,10 +146,6 @@ class Words(Record, frozen=True):
 
     tokens: Annotated[int, Meta(ge=8, le=100_000)]
     normalise: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain values, for recipes."""
-        return structs.asdict(self)
 
 
 @dataclass(frozen=True, repr=False)
@@ -363,7 +329,7 @@ class Card:
         inputs: dict[str, Any] = {"presets": presets}
         if self.family.medium != "pictures":
             table = self.words or self.sound
-            inputs = {self.family.medium: table.to_json()} if table else {}
+            inputs = {self.family.medium: to_builtins(table)} if table else {}
         return {
             "name": self.name,
             "family": self.family.name,

@@ -59,10 +59,6 @@ _KEYS = {
 }
 
 
-# The tables of `[sound]`, without which a model that takes them has no input.
-_SPECTROGRAMS = ("whisper", "clap")
-
-
 class Tokens(Record, frozen=True):
     """The shape of what a model sees and returns; `out` is the width where nothing is said."""
 
@@ -141,13 +137,12 @@ def card_from(document: Document) -> Card:
             if key not in family.sound_keys:
                 message = f"models of {family.name} do nothing with it"
                 document.add(f"sound.{key}", message)
-        for key in _SPECTROGRAMS:
-            if key in family.sound_keys and key not in document.tree["sound"]:
-                document.add(f"sound.{key}", "required key is missing")
-        clap = file.sound.clap
-        if clap and not clap.frequency_min < clap.frequency_max <= rate / 2:
-            message = f"must be above frequency_min and at most {rate / 2:g}"
-            document.add("sound.clap.frequency_max", message)
+        mel = file.sound.mel
+        if mel is None and "mel" in family.sound_keys:
+            document.add("sound.mel", "required key is missing")
+        if mel and not mel.low_hz < mel.high_hz <= rate / 2:
+            message = f"must be above low_hz and at most {rate / 2:g}"
+            document.add("sound.mel.high_hz", message)
         if family.rate and rate != family.rate:
             message = f"models of {family.name} take {family.rate}, got {rate}"
             document.add("sound.rate", message)

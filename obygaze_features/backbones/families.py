@@ -12,11 +12,10 @@ from obygaze_features.backbones import descriptors, sound_descriptors
 from obygaze_features.backbones.card import (
     PARTS,
     Card,
-    ClapMel,
     ComputedFamily,
     Family,
+    Mel,
     Sound,
-    WhisperMel,
     reads_words,
 )
 from obygaze_features.backbones.geometry import Depth, Geometry, Order
@@ -277,7 +276,7 @@ _MEL_SAMPLES = 480_000
 _LEAST_POWER = 1e-10
 
 
-def _log_mel(samples: Samples, bands: Any, hop: int) -> Any:
+def _log_mel(samples: Samples, mel: Mel, rate: int) -> Any:
     """Return the spectrogram [bands, frames] of samples with zeros behind them, as log10.
 
     The library takes the frames one by one, and a GPU would wait for them. A BLAS would take the
@@ -285,40 +284,37 @@ def _log_mel(samples: Samples, bands: Any, hop: int) -> Any:
     """
     from scipy.sparse import csr_array
 
-    length = 2 * (len(bands) - 1)
+    length = mel.window
+    bands = library("audio_utils").mel_filter_bank(
+        length // 2 + 1,
+        *(mel.bands, mel.low_hz, mel.high_hz, rate),
+        norm="slaney",
+        mel_scale="slaney",
+    )
     padded = np.pad(samples, (0, _MEL_SAMPLES - len(samples)))
     padded = np.pad(padded, length // 2, mode="reflect")
-    frames = np.lib.stride_tricks.sliding_window_view(padded, length)[::hop]
+    frames = np.lib.stride_tricks.sliding_window_view(padded, length)[:: mel.hop]
     heard = frames.any(axis=1)
     window = np.hanning(length + 1)[:-1]
     spectra = np.fft.rfft(frames[heard] * window).astype(np.complex64)
     power = np.abs(spectra, dtype=np.float64) ** 2
     # A band has few of the frequencies.
     of_bands = csr_array(bands.T) @ power.T
-    mel = np.full((bands.shape[1], len(frames)), _LEAST_POWER)
-    mel[:, heard] = np.maximum(_LEAST_POWER, of_bands)
-    return np.log10(mel)
-
-
-def _mel_bands(window: int, n_bands: int, low: float, high: float, rate: int) -> Any:
-    """Return the weight of each frequency in each band."""
-    filter_bank = library("audio_utils").mel_filter_bank
-    return filter_bank(
-        window // 2 + 1, n_bands, low, high, rate, norm="slaney", mel_scale="slaney"
-    )
+    powers = np.full((mel.bands, len(frames)), _LEAST_POWER)
+    powers[:, heard] = np.maximum(_LEAST_POWER, of_bands)
+    return np.log10(powers)
 
 
 def _whisper_steps(
     module: Any, samples: Samples, sound: Sound, as_input: Callable[[Any], Tensor]
 ) -> Steps:
     """Return the steps of Whisper's encoder, which takes 3,000 mel frames: those of 30 s."""
-    settings = cast(WhisperMel, sound.whisper)
-    bands = _mel_bands(settings.n_fft, settings.feature_size, 0.0, 8000.0, sound.rate)
-    mel = _log_mel(samples, bands, settings.hop_length).astype(np.float32)[:, :-1]
-    mel = (np.maximum(mel, mel.max() - 8.0) + 4.0) / 4.0
-    vectors = module(as_input(mel)).last_hidden_state[0]
+    mel = cast(Mel, sound.mel)
+    levels = _log_mel(samples, mel, sound.rate).astype(np.float32)[:, :-1]
+    levels = (np.maximum(levels, levels.max() - 8.0) + 4.0) / 4.0
+    vectors = module(as_input(levels)).last_hidden_state[0]
     # Frame t of the mel spectrogram is centred at its beginning, and a step has two frames.
-    return Steps(vectors, np.arange(len(vectors)) * 2.0 * settings.hop_length)
+    return Steps(vectors, np.arange(len(vectors)) * 2.0 * mel.hop)
 
 
 def _clap_steps(
@@ -326,25 +322,17 @@ def _clap_steps(
 ) -> Steps:
     """Return the steps of CLAP, which takes 10 s: a shorter sound is repeated as often as fits."""
     repeated = np.tile(samples, _MEL_SAMPLES // len(samples))
-    settings = cast(ClapMel, sound.clap)
-    bands = _mel_bands(
-        settings.fft_window_size,
-        settings.feature_size,
-        settings.frequency_min,
-        settings.frequency_max,
-        sound.rate,
-    )
-    decibels = 10 * _log_mel(repeated, bands, settings.hop_length)
-    mel = decibels.astype(np.float32).T
-    seen = module(as_input(mel[None]))
+    mel = cast(Mel, sound.mel)
+    decibels = (10 * _log_mel(repeated, mel, sound.rate)).astype(np.float32).T
+    seen = module(as_input(decibels[None]))
     # [width, bands of frequency, steps]
     vectors = seen.last_hidden_state[0].float().mean(dim=1).T
     # The model stretches the frames to this many columns, the first and the last onto each other.
     config = module.config
     n_columns = config.spec_size * (config.spec_size // config.num_mel_bins)
     columns = (np.arange(len(vectors)) + 0.5) * n_columns / len(vectors) - 0.5
-    frames = columns * (len(mel) - 1) / (n_columns - 1)
-    return Steps(vectors, frames * settings.hop_length, seen.audio_embeds[0])
+    frames = columns * (len(decibels) - 1) / (n_columns - 1)
+    return Steps(vectors, frames * mel.hop, seen.audio_embeds[0])
 
 
 # --- Models of words: sentence encoders, whose vector of a text is the mean over its tokens
@@ -497,7 +485,7 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         keep=lambda model: model.encoder,
         ignored=r"^proj_out\.",
         run=_whisper_steps,
-        sound_keys=(*_SOUND_KEYS, "whisper"),
+        sound_keys=(*_SOUND_KEYS, "mel"),
         rate=16000,
         most_s=30.0,
         steps=1500,
@@ -510,7 +498,7 @@ _PRETRAINED: tuple[PretrainedFamily, ...] = (
         geometry=partial(_sound_geometry, out="projection_dim"),
         ignored=r"position_ids$|^(text_model|text_projection)\.|^logit_scale_[at]$",
         run=_clap_steps,
-        sound_keys=(*_SOUND_KEYS, "clap"),
+        sound_keys=(*_SOUND_KEYS, "mel"),
         rate=48000,
         most_s=10.0,
         steps=512,

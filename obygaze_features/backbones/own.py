@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from importlib import metadata
+from logging import Logger
 from math import prod
 from numbers import Number
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -67,8 +69,13 @@ LEVELS = "levels"
 VALUES = (NORMALISED, LEVELS)
 # The arrays of a store beside those of features.
 _OTHER_ARRAYS = (*TIMES, MASK, PICTURES, CLEAN, N_WORDS)
-# The ends of the names under which torch keeps the hooks of a module.
-_HOOKS = ("_hooks", "_hooks_with_kwargs", "_hooks_always_called")
+# The ends of the names under which torch keeps the hooks of a module, and an address in memory.
+_HOOKS = (
+    "_hooks",
+    "_hooks_with_kwargs",
+    "_hooks_always_called",
+    "_torchdynamo_wrapper_id",
+)
 Load = Callable[[], Any]
 RunModule = Callable[[Any, "Tensor"], Any]
 T = TypeVar("T")
@@ -289,7 +296,17 @@ class ModuleFamily(Family):
                     " of tensors has",
                     where=card.origin,
                 )
-        contents = dict(_contents(module, "", {}))
+        seen: dict[int, Any] = {}
+        objects = {"run()": self.run}
+        contents = dict(_contents(module, "", seen, objects))
+        for place, value in objects.items():
+            if _holds_array(value, seen):
+                raise FixInput(
+                    f"{card.name}: {place} of the module is of the class {type(value).__name__}"
+                    " and holds an array, of which a recipe has no hash",
+                    where=card.origin,
+                    hint="keep it in an attribute, a list or a dictionary of the module",
+                )
         has_weights = any(not isinstance(value, Number) for value in contents.values())
         if not has_weights and self.files is None:
             raise FixInput(
@@ -311,38 +328,31 @@ class ModuleFamily(Family):
 
 
 def _contents(
-    value: Any, name: str, seen: dict[int, Any], owner: str = ""
+    value: Any, name: str, seen: dict[int, Any], objects: dict[str, Any]
 ) -> Iterator[tuple[str, Any]]:
     """Yield the tensors, arrays and numbers in a module, its parts, its lists and dictionaries.
 
-    A state_dict leaves out attributes, and the buffers that are not saved. An array in an object of
-    another class, the `owner`, is an error: such an object may have what differs in each process,
-    so that its attributes have no hash.
+    A state_dict leaves out attributes, and the buffers that are not saved. What is none of these
+    comes into `objects`.
     """
     import torch
 
     is_array = isinstance(value, np.ndarray) and not value.dtype.hasobject
     if is_array or isinstance(value, torch.Tensor | Number):
-        if not owner:
-            yield name, value
-        elif not isinstance(value, Number):
-            raise FixInput(
-                f"the array {name} of the module is in an object of the class {owner},"
-                " whose attributes no hash has",
-                hint="keep it in an attribute, a list or a dictionary of the module",
-            )
+        seen[id(value)] = value
+        yield name, value
         return
-    parts: Mapping[Any, Any] = {}
+    if id(value) in seen:
+        return
+    parts: Mapping[Any, Any]
     if isinstance(value, torch.nn.Module):
         parts = vars(value)
     elif isinstance(value, Mapping):
         parts = value
     elif isinstance(value, list | tuple):
         parts = dict(enumerate(value))
-    elif not isinstance(value, type | ModuleType):
-        parts = getattr(value, "__dict__", parts)
-        owner = type(value).__name__
-    if id(value) in seen:
+    else:
+        objects[name] = value
         return
     # Kept: another object would get the id of one that a mapping has just made.
     seen[id(value)] = value
@@ -352,7 +362,28 @@ def _contents(
         is_of_use = key == "training" or str(key).endswith(_HOOKS)
         if not (isinstance(value, torch.nn.Module) and is_of_use):
             # The words of two keys may be equal, such as those of 1 and "1".
-            yield from _contents(part, f"{name}[{key!r}]", seen, owner)
+            yield from _contents(part, f"{name}[{key!r}]", seen, objects)
+
+
+def _holds_array(value: Any, seen: dict[int, Any]) -> bool:
+    """Return whether an object, a function or a method holds a tensor or array not in `seen`."""
+    import torch
+
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        # A logger leads to everything that the process prints with.
+        if id(part) in seen or isinstance(part, type | ModuleType | Logger):
+            continue
+        if isinstance(part, np.ndarray | torch.Tensor):
+            return True
+        seen[id(part)] = part
+        if isinstance(part, FunctionType):
+            # Not its globals, which are those of a file.
+            waiting += [part.__closure__, part.__defaults__, part.__kwdefaults__]
+        else:
+            waiting += gc.get_referents(part)
+    return False
 
 
 def _hashes_of_contents(card: str, contents: Mapping[str, Any]) -> dict[str, str]:

@@ -217,9 +217,9 @@ def load_strictly(
 
 def _config(kind: Any, files: WeightFiles) -> Any:
     error = _loading_error(kind, files)
-    return from_pretrained(
-        kind.config_class, files.folder, error, local_files_only=True
-    )
+    # The path of the file, since a folder may have others for other versions of the library.
+    path = files.folder / CONFIG
+    return from_pretrained(kind.config_class, path, error, local_files_only=True)
 
 
 def _loading_error(kind: Any, files: WeightFiles) -> FixInput:

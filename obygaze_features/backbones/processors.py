@@ -9,8 +9,6 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-
 from obygaze_features.backbones.card import Card, Preset, Sound
 from obygaze_features.backbones.geometry import Geometry
 from obygaze_features.backbones.weights import WeightFiles
@@ -19,7 +17,6 @@ from obygaze_features.video.resize import Resize
 
 # How Pillow numbers its filters.
 _FILTERS = {"bilinear": 2, "bicubic": 3}
-
 Settings = Mapping[str, Any]
 
 
@@ -52,12 +49,7 @@ def check_pixels_of(card: Card, geometry: Geometry, files: WeightFiles) -> None:
 
 def check_sound_of(card: Card, sound: Sound, files: WeightFiles) -> None:
     """Raise an error unless a card makes of a sound what the checkpoint's processor makes of it."""
-    expected: dict[str, Any] = {"sampling_rate": sound.rate}
-    if sound.mel is None:
-        # The processors of mel spectrograms ignore this key.
-        expected["do_normalize"] = sound.normalise
-    else:
-        expected |= structs.asdict(sound.mel)
+    expected = _of_sound(card, sound)
     for path, settings in files.processors:
         for difference in _differences(expected, settings):
             _refuse(card, path, *difference)
@@ -86,6 +78,30 @@ def _of_pixels(preset: Preset, resize: Resize) -> dict[str, Any]:
     return {**settings, "size": edge, "do_center_crop": True, "crop_size": crop}
 
 
+def _of_sound(card: Card, sound: Sound) -> dict[str, Any]:
+    """Return how a sound becomes the input, as the files of processors say it."""
+    mel = sound.mel
+    if mel is None:
+        return {"sampling_rate": sound.rate, "do_normalize": sound.normalise}
+    # The processors of spectrograms ignore `do_normalize`.
+    return {
+        "sampling_rate": sound.rate,
+        "feature_size": mel.bands,
+        "n_fft": mel.window,
+        "fft_window_size": mel.window,
+        "hop_length": mel.hop,
+        "frequency_min": mel.low_hz,
+        "frequency_max": mel.high_hz,
+        "chunk_length": card.family.most_s,
+        "max_length_s": card.family.most_s,
+        "padding": "repeatpad",
+        "padding_side": "right",
+        "padding_value": 0.0,
+        "truncation": "rand_trunc",
+        "dither": 0.0,
+    }
+
+
 def _differences(
     expected: Settings, settings: Settings
 ) -> Iterator[tuple[str, Any, Any]]:
@@ -98,10 +114,10 @@ def _differences(
 
 
 def _is_same(value: Any, got: Any) -> bool:
-    """Return whether a value of a file is that of the card; a size may be one number."""
+    """Return whether a value of a file is that of the card; a size may be one number or two."""
     if isinstance(value, dict):
         if not isinstance(got, dict):
-            return set(value.values()) == {got}
+            return _is_same(list(value.values()), got)
         return value == {key: got[key] for key in got if got[key] is not None}
     if isinstance(value, list):
         values = got if isinstance(got, list) else [got] * len(value)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import to_builtins
 
 from obygaze_features.backbones.backbone import (
     Backbone,
@@ -108,7 +109,7 @@ class SoundBackbone(Backbone):
 
     def preprocessing(self) -> dict[str, Any]:
         """Return the settings that change the input of the model, as plain values."""
-        return {**self.sound.to_json(), "version": _VERSION}
+        return {**to_builtins(self.sound), "version": _VERSION}
 
 
 def _joined(arrays: Sequence[Any]) -> Any:

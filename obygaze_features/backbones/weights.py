@@ -57,20 +57,25 @@ _PARTS_OF_PROCESSORS = ("image_processor", "video_processor", "feature_extractor
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _TOKENIZER_FILES = (
     *TOKENIZERS,
+    # For other versions of the library.
+    "tokenizer.*.json",
     _TOKENIZER_CONFIG,
     "special_tokens_map.json",
     "added_tokens.json",
     "merges.txt",
 )
-# Keys of configurations that name something, and decide no number.
+# Keys of configurations that name something, and decide no number. The type of the numbers is that
+# of the computation, which a recipe has, too.
 _NAMES = frozenset(
     {
         "_commit_hash",
         "_name_or_path",
         "architectures",
+        "dtype",
         "name_or_path",
         "special_tokens_map_file",
         "tokenizer_file",
+        "torch_dtype",
         "transformers_version",
     }
 )
@@ -114,9 +119,7 @@ class WeightFiles:
         path = self.folder / name
         if not path.is_file():
             return None
-        data = path.read_bytes()
-        _refuse_damaged(path, data)
-        return read_json(data, str(path), error=Corrupt).tree
+        return read_json(_bytes_of(path), str(path), error=Corrupt).tree
 
     @property
     def configuration(self) -> dict[str, Any]:
@@ -137,16 +140,14 @@ class WeightFiles:
     def tokenizer_sha256(self) -> str:
         """The hash of all files of the tokenizer, without what only names something."""
         hashes = {}
-        for name in _TOKENIZER_FILES:
-            path = self.folder / name
-            if path.is_file():
-                data = path.read_bytes()
-                _refuse_damaged(path, data)
-                if name == _TOKENIZER_CONFIG:
+        for pattern in _TOKENIZER_FILES:
+            for path in self.folder.glob(pattern):
+                data = _bytes_of(path)
+                if path.name == _TOKENIZER_CONFIG:
                     # The keys of the other files are words.
                     tree = read_json(data, str(path), error=Corrupt).tree
                     data = canonical_json(without_names(tree))
-                hashes[name] = sha256_bytes(data)
+                hashes[path.name] = sha256_bytes(data)
         return sha256_bytes(canonical_json(hashes))
 
     @property
@@ -480,8 +481,9 @@ def without_names(value: Any) -> Any:
     return value
 
 
-def _refuse_damaged(path: Path, data: bytes) -> None:
-    """Raise an error for a file of the hub's cache whose bytes have another hash than its name."""
+def _bytes_of(path: Path) -> bytes:
+    """Return the bytes of a file; in the hub's cache they must have the hash that is its name."""
+    data = path.read_bytes()
     of_git = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False)
     hashes = (sha256_bytes(data), of_git.hexdigest())
     is_named_by_hash = is_blob(path) or is_small_blob(path)
@@ -491,6 +493,7 @@ def _refuse_damaged(path: Path, data: bytes) -> None:
             where=str(path),
             hint="remove it from the cache, then: obygaze backbones fetch NAME",
         )
+    return data
 
 
 def check_sizes(card: Card, geometry: Geometry, files: WeightFiles) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -68,34 +69,106 @@ HELD = {
 }
 
 
+KINDS = """\
+import collections, functools, logging, threading, types
+
+
+class Slots:
+    __slots__ = ("factor",)
+
+    def __init__(self, factor):
+        self.factor = factor
+
+
+class Scaled:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def times(self, pixels):
+        return pixels * self.factor
+
+
+def times(factor, pixels):
+    return pixels * factor
+
+
+"""
 HIDDEN = {
-    "an object": "types.SimpleNamespace(factor=np.array(value))",
-    "an object in an object": (
-        "types.SimpleNamespace(of=types.SimpleNamespace(factor=[torch.tensor(value)]))"
-    ),
-    "an object in a list": "[types.SimpleNamespace(factor=np.array(value))]",
-    "a module in an object": "types.SimpleNamespace(factor=torch.nn.Linear(1, 1))",
+    "types.SimpleNamespace(factor=np.array(value))": "SimpleNamespace",
+    "types.SimpleNamespace(of=Slots([torch.tensor(value)]))": "SimpleNamespace",
+    "[types.SimpleNamespace(factor=np.array(value))]": "SimpleNamespace",
+    "types.SimpleNamespace(factor=torch.nn.Linear(1, 1))": "SimpleNamespace",
+    "Slots(np.array(value))": "Slots",
+    "collections.deque([np.array(value)])": "deque",
+    "np.array([np.array(value), None])": "ndarray",
+    "Scaled(np.array(value)).times": "method",
+    "functools.partial(times, np.array(value))": "partial",
+    "lambda pixels, factor=np.array(value): pixels * factor": "function",
+    "(lambda factor: lambda pixels: pixels * factor)(np.array(value))": "function",
 }
 
 
 @pytest.mark.parametrize("held", HIDDEN)
 def test_an_array_in_an_object_is_refused(held: str, tmp_path: Path) -> None:
-    code = CODE.format(held=f"self.box = {HIDDEN[held]}", found="1.0", files="")
-    (tmp_path / "mine.py").write_text(f"import types\n{code}", "utf-8")
-    with pytest.raises(FixInput, match="is in an object of the class SimpleNamespace"):
+    code = CODE.format(held=f"self.box = {held}", found="1.0", files="")
+    (tmp_path / "mine.py").write_text(f"{KINDS}{code}", "utf-8")
+    with pytest.raises(FixInput, match=f"is of the class {HIDDEN[held]} and holds"):
         recipe_and_number(tmp_path, 2.0)
 
 
-def test_an_object_without_arrays_is_no_matter(tmp_path: Path) -> None:
-    """Such as a configuration, a logger or a function."""
-    held = "self.box = types.SimpleNamespace(size=3, run=logging.getLogger(), f=run)"
+def test_an_array_in_run_is_refused(tmp_path: Path) -> None:
+    code = CODE.format(held="pass", found="1.0", files="")
+    code = code.replace("Net, run", "Net, functools.partial(run, np.ones(3))")
+    (tmp_path / "mine.py").write_text(f"{KINDS}{code}", "utf-8")
+    with pytest.raises(
+        FixInput, match=r"run\(\) of the module is of the class partial"
+    ):
+        recipe_and_number(tmp_path, 2.0)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        "types.SimpleNamespace(size=3, run=logging.getLogger(), f=run)",
+        "logging.getLogger('mine')",
+        "threading.Lock()",
+        "functools.partial(times, 2.0)",
+        "Slots(self.weight)",
+        "Slots(self).__init__",
+    ],
+)
+def test_an_object_without_arrays_of_its_own_is_not_refused(
+    held: str, tmp_path: Path
+) -> None:
+    """A handler of all loggers, such as a notebook has, may lead to any array."""
     code = CODE.format(
-        held=f"{held}; self.factor = value", found="module.factor", files=""
+        held=f"self.box = {held}; self.factor = value", found="module.factor", files=""
     )
-    (tmp_path / "mine.py").write_text(f"import logging, types\n{code}", "utf-8")
-    one, number = recipe_and_number(tmp_path, 2.0)
-    assert number == 2.0
-    assert recipe_and_number(tmp_path, 2.0) == (one, 2.0)
+    (tmp_path / "mine.py").write_text(f"{KINDS}{code}", "utf-8")
+    handler = logging.NullHandler()
+    handler.addFilter(Filter(np.ones(3)))
+    logging.getLogger().addHandler(handler)
+    try:
+        one, number = recipe_and_number(tmp_path, 2.0)
+        assert number == 2.0
+        assert recipe_and_number(tmp_path, 2.0) == (one, 2.0)
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+def test_a_compiled_module_has_one_recipe(tmp_path: Path) -> None:
+    code = CODE.format(held="pass", found="1.0", files="")
+    code = code.replace("Net, run", "lambda: torch.compile(Net()), run")
+    (tmp_path / "mine.py").write_text(code, "utf-8")
+    assert recipe_and_number(tmp_path, 2.0) == recipe_and_number(tmp_path, 2.0)
+
+
+class Filter(logging.Filter):
+    """A filter that holds an array."""
+
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self.held = held
 
 
 def test_two_functions_of_a_file_are_two_backbones(tmp_path: Path) -> None:

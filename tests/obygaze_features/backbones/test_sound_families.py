@@ -23,6 +23,7 @@ from support.words import save_tokenizer  # noqa: E402
 
 from obygaze_features.backbones.actions import load_backbone  # noqa: E402
 from obygaze_features.backbones.backbone import Placement  # noqa: E402
+from obygaze_features.backbones.card import Mel  # noqa: E402
 from obygaze_features.backbones.check import check_card  # noqa: E402
 from obygaze_features.backbones.families import _log_mel  # noqa: E402
 from obygaze_features.backbones.sound import ClipSound, SoundBackbone  # noqa: E402
@@ -124,7 +125,8 @@ def test_the_mel_spectrogram_has_the_bits_of_the_librarys(n_samples: int) -> Non
             mel_filters=bands,
             log_mel="log10",
         )
-        got = _log_mel(samples, bands, hop).astype(np.float32)
+        mel = Mel(settings[0], length, hop, *settings[1:3])
+        got = _log_mel(samples, mel, settings[3]).astype(np.float32)
         np.testing.assert_array_equal(got, expected)
 
 
