@@ -30,7 +30,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet $(PIP_FLAGS) -c constraints.t
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test check lint fuzz torture format docs bench clean
+.PHONY: help demo test check lint golden fuzz torture format docs bench clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +55,10 @@ check: .venv/.test ## the tests with a `check` mark: browsers, clean installatio
 lint: .venv/.test ## linters, types and the import contract only
 	$(RUFF)
 	$(CONTRACTS)
+
+# What changed in them is explained in the commit (tests/golden/README.md).
+golden: .venv/.test ## write the tables of what the program gives anew, in tests/golden/recorded (PARTS=)
+	PYTHONPATH=tests $(BIN)/python -m golden $(PARTS)
 
 fuzz: .venv/.test ## read 500,000 changed files of every kind (INPUTS=, SEED=); no error may be a bug
 	PYTHONPATH=tests $(BIN)/python -m support.fuzz $(INPUTS) $(SEED)

@@ -26,6 +26,7 @@ from obygaze_features.manifest.model import LEVELS, Clip, View, view_words
 from obygaze_features.manifest.same_clip import clips_of_rows, require_films
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import p_equals, p_text
+from obygaze_models.evaluation.predictions import difference_of
 from obygaze_models.evaluation.sign_flips import sign_flip_p
 from obygaze_models.text_vectors import in_view
 
@@ -254,9 +255,9 @@ def _step(
 ) -> Step:
     """Return how much the number of concepts rises from one level to the next within films."""
     films = sorted(counts[lower].keys() & counts[higher].keys())
-    differences = np.array(
-        [fmean(counts[higher][film]) - fmean(counts[lower][film]) for film in films]
-    )
+    means_of_lower = [fmean(counts[lower][film]) for film in films]
+    means_of_higher = [fmean(counts[higher][film]) for film in films]
+    differences = difference_of(means_of_higher, means_of_lower)
     if not films:
         return Step(lower, higher, None, [None, None], 0, 0, None)
     p = None

@@ -42,6 +42,7 @@ from obygaze_features.manifest.same_clip import other_clip
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
 from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
+from obygaze_models.evaluation.predictions import difference_of
 from obygaze_models.evaluation.shares import (
     MarkedFilms,
     explained_by_scores,
@@ -56,7 +57,6 @@ FIGURE_CAPTION = (
     " how many clips were marked, in how many films."
 )
 LEAST_FILMS = 2
-ROUNDING = 1e-12  # of a share
 WHY_NOT_COUNT = (
     "its clips were not drawn by plan, and counting predictions is wrong: nobody knows how many"
     " errors a model makes in these films, and the count has the errors in it"
@@ -555,9 +555,7 @@ def _differences_of(
         both = np.concatenate([first, second])
         sizes = films.sizes[both]
         share = np.average(values[both], weights=sizes)
-        # Films with the same share differ from their mean by rounding.
-        from_mean = values[both] - share
-        from_mean[np.abs(from_mean) < ROUNDING] = 0
+        from_mean = difference_of(values[both], share)
         surplus = sizes * from_mean  # of clips that have it
         p_value = permutation_p(surplus, np.arange(len(both)) < len(first))
         shares = [

@@ -40,11 +40,10 @@ def refuse_if(
     if not values:
         return
     command = shell_line(type_this)
-    raise error(
-        f"{problem}: {shown(values)}",
-        where=None if where is None else str(where),
-        hint=command if command.isprintable() and command else hint,
-    )
+    if command and command.isprintable():
+        hint = command
+    place = None if where is None else str(where)
+    raise error(f"{problem}: {shown(values)}", where=place, hint=hint)
 
 
 def shown(values: Sequence[object]) -> str:

@@ -32,10 +32,10 @@ MAX_ARCHIVE = 1 << 30
 MAX_CELLS = 10_000_000
 _MINUTE = datetime.timedelta(minutes=1)
 _DAY = datetime.timedelta(days=1)
-# Day 0 of a sheet. A time of more than a day, shown as h:mm, is a minute of one of the days after
-# it; on 1 March 1900 sheets count a day that was none.
+# calamine returns a time of a day or more as a date of the days after this one. Sheets count
+# 29 February 1900, which no calendar has, so that only the times of January are certain.
 _DAY_0 = datetime.datetime(1899, 12, 31)
-_NO_TIMES = datetime.datetime(1900, 3, 1)
+_TIMES_END = "1900-02"
 _TEXT = "@"
 # The formats of times and of text that a file need not spell out.
 _KNOWN_FORMATS = {
@@ -43,14 +43,15 @@ _KNOWN_FORMATS = {
     19: "h:mm:ss am/pm",
     20: "h:mm",
     21: "h:mm:ss",
-    22: "m/d/yy h:mm",
     45: "mm:ss",
     46: "[h]:mm:ss",
     47: "mmss.0",
     49: _TEXT,
 }
-# What a format shows as it is, and the language of its words.
-_NO_CODE = re.compile(r'"[^"]*"|\\.|\[\$[^\]]*\]')
+# What a format shows as it is, and what is in brackets: a language, a colour; not hours, as in [h].
+_NO_CODE = re.compile(r'"[^"]*"|\\.|\[(?![hms]+\])[^\]]*\]', re.IGNORECASE)
+# A format of times has hours or seconds, and no day or year.
+_OF_TIMES = re.compile(r"[^dy]*[hs][^dy]*")
 _CELL_NAME = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 
 # The row and the column of a cell, from 0.
@@ -78,7 +79,7 @@ class _Outline(NamedTuple):
     """The last cell of a sheet, and the cells with the error of a formula, with its text.
 
     `without_value` has the cells with a formula that has no value. `last_text` has the last row of
-    each column with cells formatted as text, `time_formats` the format of each cell that may be a
+    each column with cells formatted as text, `time_formats` the format of each cell that shows a
     time.
     """
 
@@ -249,21 +250,26 @@ def _sheet(worksheet: Any, outlines: Mapping[str, _Outline], path: Path) -> Shee
         )
     rows = worksheet.to_python(skip_empty_area=False)
     time_formats = {} if outline is None else outline.time_formats
-    # Where other times of a column have seconds, or are shown without them, those that are shown
-    # with :00 were typed so.
-    telling = set()
+    # Where other times of a column are shown as h:mm, or as h:mm:ss with seconds, those that are
+    # shown with :00 were typed so.
+    with_typed_seconds = set()
     for row, cells in enumerate(rows):
         for column, value in enumerate(cells):
-            length = _length(value)
-            form = time_formats.get((row, column), "s")
-            if length is not None and (length % _MINUTE or "s" not in form):
-                telling.add(column)
+            form = time_formats.get((row, column), "")
+            length = _length(value, form)
+            if length is None or "h" not in form:
+                continue
+            if length % _MINUTE or "s" not in form:
+                with_typed_seconds.add(column)
     texts = []
     for row, cells in enumerate(rows):
         of_row = []
         for column, value in enumerate(cells):
             form = time_formats.get((row, column), "")
-            of_row.append(_text_of_cell(value, form, column in telling))
+            text = cell_text(
+                value, form, has_typed_seconds=column in with_typed_seconds
+            )
+            of_row.append(text)
         texts.append(of_row)
     last_text: Mapping[int, int] = {}
     if outline is not None:
@@ -275,23 +281,17 @@ def _sheet(worksheet: Any, outlines: Mapping[str, _Outline], path: Path) -> Shee
     return Sheet(worksheet.name, texts, last_text)
 
 
-def _text_of_cell(value: Any, form: str, column_is_telling: bool) -> str:
-    """Return the text of a cell; a time that may be meant as minutes and seconds is `h:mm`.
-
-    Who types 0:03 for three seconds gets three minutes, which Excel shows as 0:03; 25:10 becomes 25
-    hours, shown as 25:10:00. Another program may show all times with seconds.
-    """
-    length = _length(value)
-    if length is None or length % _MINUTE:
-        return cell_text(value)
-    is_exact = "s" in form and "h" not in form
-    if "s" in form and column_is_telling and length < _DAY:
-        is_exact = True
-    return _duration(length, has_seconds=is_exact)
-
-
-def cell_text(value: Any) -> str:
+def cell_text(value: Any, form: str = "", *, has_typed_seconds: bool = False) -> str:
     """Return the value of a cell as a CSV file has it.
+
+    A time that may be meant as minutes and seconds is `h:mm`. Who types 0:03 for three seconds gets
+    three minutes, which Excel shows as 0:03; 25:10 becomes 25 hours, shown as 25:10:00. Another
+    program may show all times with seconds.
+
+    Args:
+        value: The value that calamine returns.
+        form: The format of the cell, if it is one of times.
+        has_typed_seconds: Whether the seconds of a time of its column were typed.
 
     >>> cell_text(12.0), cell_text(0.5), cell_text(True), cell_text(datetime.time(0, 1, 10))
     ('12', '0.5', 'TRUE', '0:01:10')
@@ -300,26 +300,22 @@ def cell_text(value: Any) -> str:
         return "TRUE" if value else "FALSE"
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() else repr(value)
-    length = _length(value)
-    if length is not None:
-        return _duration(length, has_seconds=True)
-    if isinstance(value, datetime.datetime):
-        return value.isoformat(" ")
-    if isinstance(value, datetime.date):
-        return value.isoformat()
-    return str(value)
+    length = _length(value, form)
+    if length is None:
+        return str(value)
+    is_exact = has_typed_seconds and length < _DAY
+    has_seconds = "s" in form and ("h" not in form or is_exact)
+    return _duration(length, has_seconds=has_seconds or bool(length % _MINUTE))
 
 
-def _length(value: Any) -> datetime.timedelta | None:
+def _length(value: Any, form: str) -> datetime.timedelta | None:
     """Return the time since midnight, or the duration, of a cell; None if it is no time."""
     if isinstance(value, datetime.timedelta):
         return value
     if isinstance(value, datetime.time):
         return datetime.datetime.combine(_DAY_0, value) - _DAY_0
-    if isinstance(value, datetime.datetime) and _DAY_0 < value < _NO_TIMES:
-        # A date has no time of the day.
-        length = value - _DAY_0
-        return length if length % _DAY else None
+    if isinstance(value, datetime.date) and form and str(value) < _TIMES_END:
+        return datetime.datetime.fromisoformat(str(value)) - _DAY_0
     return None
 
 
@@ -436,7 +432,7 @@ def _outline_of_xlsx(
                     form = formats.get(element.get("s", "0"), "")
                     if form == _TEXT:
                         last_text[column] = row
-                    elif "h" in form or "s" in form:
+                    elif _OF_TIMES.fullmatch(form):
                         time_formats[row, column] = form
                 kind = element.get("t")
                 value = element.findtext("{*}v", "")

@@ -364,7 +364,8 @@ def with_quotes(text: str) -> str:
             # Several values are in braces; other languages have other brackets.
             words = list(filter(str.strip, _VALUE.findall(value[1:-1])))
             is_list = value[0] + value[-1] in ("{}", "[]", "()")
-            if sign.endswith("in") and is_list and words:
+            if is_list and words:
+                sign = {"==": "in", "!=": "not in"}.get(sign, sign)
                 values = f"{{{', '.join(map(_if_needed, words))}}}"
             part = f"{before}{_if_needed(name)} {sign} {values}{after}"
         parts.append(part)

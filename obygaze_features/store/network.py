@@ -263,6 +263,8 @@ def hub_errors(package: Any, where: str) -> Iterator[None]:
 def _hub_error(package: Any, error: Exception, where: str) -> ObygazeError | None:
     """Return the ObygazeError for an error of huggingface_hub; None for any other error."""
     library = type(error).__module__.partition(".")[0]
+    if isinstance(error, package.errors.HFValidationError):
+        return FixUsage(first_line(error), where=where, hint="hf://OWNER/NAME")
     is_of_hub = isinstance(error, package.errors.HfHubHTTPError | OSError)
     if not is_of_hub and library not in HTTP_LIBRARIES:
         return None

@@ -16,6 +16,12 @@ BoolArray = NDArray[np.bool_]
 ROUNDING = 1e-12
 
 
+def difference_of(ours: ArrayLike, theirs: ArrayLike) -> FloatArray:
+    """Return differences of values; 0 where they differ by the rounding of their sums alone."""
+    apart = np.subtract(ours, theirs)
+    return np.where(np.abs(apart) < ROUNDING, 0.0, apart)
+
+
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """Label, score and decision of each row, checked once.

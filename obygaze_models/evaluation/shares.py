@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
+from obygaze_models.evaluation.predictions import ROUNDING
 
 Floats = NDArray[np.float64]
 LEAST_ALIKE = 0.17  # of the clips of one film: the least intraclass correlation
@@ -175,7 +176,8 @@ def _effective_clips(
     t_of_films = special.stdtrit(films.n_marked.shape[-1] - 1, (1 + CONFIDENCE) / 2)
     of_one_clip = by_marks * (1 - by_marks)
     shown = np.zeros_like(variance)
-    np.divide(variance, of_one_clip, out=shown, where=of_one_clip > 0)
+    # Where all clips have it, the sum of the weights may differ from 1 by rounding.
+    np.divide(variance, of_one_clip, out=shown, where=of_one_clip > ROUNDING)
     # The least variance is not estimated from films, so that t does not make it larger.
     shown = shown * (t_of_films / t_of_clips) ** 2
     left = _left_within(films, slopes)[..., None]

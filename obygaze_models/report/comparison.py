@@ -30,6 +30,7 @@ from obygaze_models.evaluation.metrics import (
     metric_name,
     ranking_metric,
 )
+from obygaze_models.evaluation.predictions import difference_of
 from obygaze_models.protocols.schema import Protocol, ReportSettings
 from obygaze_models.report.lookup import (
     ReportRun,
@@ -49,7 +50,6 @@ from obygaze_models.runner.results import (
     Draws,
     Evaluation,
     difference,
-    difference_of,
     p_of_family,
 )
 from obygaze_models.runner.scores import Cell

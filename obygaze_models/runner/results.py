@@ -11,7 +11,7 @@ from functools import partial
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
@@ -31,7 +31,11 @@ from obygaze_models.evaluation.metrics import (
     GroupCount,
     ranking_metric,
 )
-from obygaze_models.evaluation.predictions import ROUNDING, BoolArray, FloatArray
+from obygaze_models.evaluation.predictions import (
+    BoolArray,
+    FloatArray,
+    difference_of,
+)
 from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
 from obygaze_models.models.registry import BLIND, PERCEPTRON
 from obygaze_models.protocols.schedule import split_kind
@@ -401,12 +405,6 @@ def _row_of_difference(
         "leaked": len(_leaked_clips(first, second)),
         "basis": weakest([first.basis, second.basis]),
     }
-
-
-def difference_of(ours: ArrayLike, theirs: ArrayLike) -> FloatArray:
-    """Return differences of values; 0 where they differ by the rounding of their sums alone."""
-    apart = np.subtract(ours, theirs)
-    return np.where(np.abs(apart) < ROUNDING, 0.0, apart)
 
 
 def _leaked_clips(*cells: Cell) -> set[str]:

@@ -175,7 +175,7 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     reads_words = _reads_words(model, here)
     if recipe is not None and reads_words and not is_joined:
         words_of = f"obygaze extract words {name} -b {shell_word(backbone)}"
-        return f"{words_of} --subtitles {shell_word(recipe.words_of_clips)}"
+        return f"{words_of} --subtitles {recipe.words_of_clips}"
     if not has_video and (not is_joined or _was_trained_on_windows(model)):
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
     grid = _grid_of(model, here)
@@ -239,7 +239,7 @@ def _what_joins(
         elif part.medium == "words":
             texts = made_so.words_of_clips if made_so else "FOLDER"
             command = f"obygaze extract words {quoted} {words} -o {store}"
-            others[f"{command} --subtitles {shell_word(texts)}"] = None
+            others[f"{command} --subtitles {texts}"] = None
         elif part.medium:
             to_extract[words] = None
         else:

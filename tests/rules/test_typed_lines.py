@@ -16,13 +16,14 @@ BEFORE_A_VALUE = re.compile(
     r"(?:(?:^|[ (;`])-{1,2}[a-zA-Z][a-z-]*(?: [A-Z]+=| |=)"
     r"|obygaze(?: [a-z][a-z0-9-]*)+ |rm -rf? |mkdir )$"
 )
-QUOTED = ("shell_word", "shlex.join")
+QUOTED = ("shell_word", "shell_line", "shlex.join")
 # Numbers, names that the program chose, and sentences on what was typed.
 NEED_NO_QUOTES = {
     *("every", "n_blocks", "n_drawn", "tasks", "OPEN_FILES", "frame_rate_text(given)"),
     *("int(value) if is_whole else value", "plain_name", "kind", "package"),
     *("part.name", "schema", "formats[0]", "FILM", "RATE_COLUMN", "KEEPS_LEVELS"),
     *("key", "key.strip()", "key_path", "change", "saved.info.name"),
+    *("recipe.words_of_clips", "texts"),
     "' '.join(stores)",
 }
 

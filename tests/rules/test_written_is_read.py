@@ -363,7 +363,7 @@ def test_padding_is_never_in_what_is_pooled(
     of_all = ["frames", "mask", "time_s"] if has_all else []
     # A name that was given stays.
     vector = "frames" if options and not has_all else "pooled"
-    assert arrays == of_all + [vector] * (pool != "none")
+    assert arrays == [vector] * (pool != "none") + of_all
     if pool != "none":
         pooled = store.matrix(vector, missing="drop")
         np.testing.assert_array_equal(pooled, np.array(expected, np.float32))

@@ -16,6 +16,8 @@ from obygaze_features.manifest.times import FilmTimes, Span
 
 # A picture may be shown so far from the time that its number and the rate say, in seconds.
 MOST_APART_S = 0.25
+# What is so near below a whole number is one.
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -121,9 +123,10 @@ def film_axis(
             boundaries = boundaries_of(piece.video)
     first_picture = 0
     if boundaries is not None and times.rate is not None:
-        # As `player.js` rounds it, which numbers the pictures on the screen.
+        # As in `player.js`, which numbers the pictures on the screen. Rounded down, no picture is
+        # before the time of its number, so that a clip with the times of a mark has its pictures.
         late = max(float(boundaries[0]), 0.0) * float(times.rate)
-        first_picture = math.floor(late + 0.5)
+        first_picture = math.floor(late + ROUNDING)
     is_steady = _is_steady(times, boundaries, rate_of, first_picture)
     return FilmAxis(times, boundaries, is_steady, first_picture)
 

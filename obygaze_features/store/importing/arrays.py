@@ -65,7 +65,7 @@ def stored_arrays_of(
         stored = _stored_array(reader, clips, name, pooling, is_stored=is_stored)
         arrays.append(stored)
     if is_alone:
-        arrays = _with_usual_name(arrays, named)
+        arrays = _with_usual_name(arrays, {"clip", *named})
     elif pool != "none":
         # Before the others, it is what experiments read.
         arrays = [*_pooled_too(reader, arrays, pooling_of(pool)), *arrays]
@@ -89,7 +89,7 @@ def _with_usual_name(
 ) -> list[StoredArray]:
     """Return arrays of which the only one that several vectors become is called 'pooled'.
 
-    A name that somebody gave is kept.
+    A name that somebody gave is kept, and so is `clip`.
     """
     several = [one for one in arrays if one.pooling and len(one.file_shape.sizes) > 1]
     names = {stored.name for stored in arrays}

@@ -193,3 +193,27 @@ def test_a_mean_number_of_concepts_is_no_share() -> None:
     assert hard.mean == pytest.approx(12 / 14)
     assert hard.interval[1] is not None
     assert hard.interval[1] > 1
+
+
+def test_equal_means_of_fractions_are_no_rise() -> None:
+    """Of three annotators, 4/3 and 2 have the mean 5/3, as 1, 2 and 2; their sums are rounded."""
+    of_clips = {"HN": [(2, 1, 1), (2, 2, 2)], "NS": [(1, 1, 1), (2, 2, 2), (2, 2, 2)]}
+    clips = []
+    for film in range(6):
+        for level, numbers in of_clips.items():
+            for place, of_annotators in enumerate(numbers):
+                clip_id = f"{film}-{level}-{place}"
+                for name, n in zip(("ada", "ben", "cleo"), of_annotators, strict=True):
+                    extra = {"annotator": name}
+                    of_annotator = Clip(
+                        f"{clip_id}.{name}",
+                        f"film{film}",
+                        level=level,
+                        concepts=tuple("ABCDEFGH"[:n]),
+                        extra=extra,
+                    )
+                    clips.append(of_annotator)
+    several = Manifest("m", Header("m", NAMES), tuple(clips), ("annotator",))
+    step = of(audit_levels(several), "all annotators").steps[0]
+    assert (step.n_films, step.n_rising, step.p) == (6, 0, 1)
+    assert step.difference == 0

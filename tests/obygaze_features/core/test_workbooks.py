@@ -95,15 +95,21 @@ def times_of(folder: Path, cells: list[tuple[float, str | int]]) -> list[str]:
 def test_a_time_of_more_than_a_day_is_no_date(tmp_path: Path, form: str | int) -> None:
     hours = 25.5
     assert times_of(tmp_path, [(hours / 24, form)]) == ["25:30"]
-    # The last day before the one that sheets count and no calendar has.
-    assert times_of(tmp_path, [(59 + 1 / 48, form)]) == ["1416:30"]
+    assert times_of(tmp_path, [(31 + 1 / 48, form)]) == ["744:30"]
+    # 24 minutes, typed as 24:00.
+    assert times_of(tmp_path, [(1, form)]) == ["24:00"]
     # With seconds, it is no time of minutes.
     assert times_of(tmp_path, [((hours + 1 / 3600) / 24, form)]) == ["25:30:01"]
 
 
 def test_a_date_of_1900_is_a_date(tmp_path: Path) -> None:
-    cells = [(15, "d.m.yyyy"), (45413, "yyyy-mm-dd"), (62.5, "d.m.yyyy h:mm")]
-    texts = ["1900-01-15", "2024-05-01", "1900-03-02 12:00:00"]
+    cells = [
+        (15, "d.m.yyyy"),
+        (45413, "yyyy-mm-dd"),
+        (15.5, "d.m.yyyy h:mm"),
+        (1.5, 22),
+    ]
+    texts = ["1900-01-15", "2024-05-01", "1900-01-15 12:00:00", "1900-01-01 12:00:00"]
     assert times_of(tmp_path, cells) == texts
 
 
@@ -126,12 +132,18 @@ def test_a_date_of_1900_is_a_date(tmp_path: Path) -> None:
         ),
         # Another program shows all of them with seconds.
         ([(87 / 1440, "h:mm:ss"), (3 / 1440, "h:mm:ss")], ["1:27", "0:03"]),
+        # 1:27 beside 2:05.5, typed into LibreOffice.
+        (
+            [(87 / 1440, "HH:MM:SS"), (125.5 / 86400, "MM:SS.00")],
+            ["1:27", "0:02:05.500"],
+        ),
         # A format without hours shows what was meant.
         ([(2 / 1440, "mm:ss"), (27 / 1440, "[mm]:ss")], ["0:02:00", "0:27:00"]),
         # What a format writes as it is says nothing.
         ([(87 / 1440, 'h:mm" hours"'), (3.5 / 1440, "h:mm")], ["1:27", "0:03:30"]),
         ([(87 / 1440, r"h\s:mm"), (3.5 / 1440, "h:mm")], ["1:27", "0:03:30"]),
         ([(87 / 1440, "[$-es-ES]h:mm"), (3.5 / 1440, "h:mm")], ["1:27", "0:03:30"]),
+        ([(1.5, "[Red]h:mm"), (1, "[White][>1]h:mm;h:mm")], ["36:00", "24:00"]),
     ],
 )
 def test_a_time_of_two_numbers_is_what_its_sheet_shows(

@@ -183,6 +183,8 @@ def test_an_error_points_at_the_column(text: str, column: int, what: str) -> Non
             """not (mood not in {'a, b', "it is"})""",
         ),
         ('n in {"a,b", c d}', 'n in {"a,b", "c d"}'),
+        ('n = ["a,b", c d]', 'n in {"a,b", "c d"}'),
+        ("level != [S, NS]", "level not in {S, NS}"),
     ],
 )
 def test_what_lacks_quotes_is_shown_with_them(text: str, written: str) -> None:

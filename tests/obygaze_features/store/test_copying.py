@@ -340,6 +340,11 @@ def test_what_a_push_refuses(store: Path, home: Path) -> None:
     for name in ("x#y", "x?y", "x/../y"):
         with pytest.raises(FixUsage, match="invalid address"):
             push(store, f"hf://lab/{name}", no_licence=True)
+    for name in ("é", "-x", "x--y", "x.git"):
+        with pytest.raises(FixUsage, match=r"(?i)repo.id"):
+            push(store, f"hf://lab/{name}", no_licence=True)
+        with pytest.raises(FixUsage, match=r"(?i)repo.id"):
+            open_store(f"hf://lab/{name}")
     with pytest.raises(FixUsage, match="expected a folder, got a file"):
         push(store, store / "ids" / "new", no_licence=True)
     with pytest.raises(FixUsage, match="states no licence"):

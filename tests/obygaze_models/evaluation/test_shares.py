@@ -163,6 +163,22 @@ def test_equal_shares_in_films_of_other_sizes_have_the_width_of_films(
     assert high - low > 0.3
 
 
+def test_the_interval_of_films_in_which_all_clips_have_it_is_that_of_clips() -> None:
+    # Of three films that are as long, no weight is a third; sums are 1 or next to 1.
+    for sizes in ([100] * 3, [100] * 6, [157, 178, 164, 228], [103, 125, 152, 211]):
+        n_films = len(sizes)
+        scores = [[0.2, 0.4, 0.6, 0.8]] * n_films
+        score_of_all = np.linspace(0.3, 0.5, n_films).tolist()
+        films = films_of([(size, "1111") for size in sizes], scores, score_of_all)
+        share = share_of(films, 0.5)
+        value = 1 + 0.5 * (np.average(score_of_all, weights=sizes) - 0.5)
+        equal = sum(size**2 for size in sizes) / sum(sizes) ** 2
+        n_effective = 1 / (equal * (0.17 + 0.83 / 4))
+        n_with = value * n_effective
+        low = stats.beta.ppf(0.025, n_with, n_effective - n_with + 1)
+        assert (float(share.value), float(share.low)) == pytest.approx((value, low))
+
+
 def test_no_marked_clip_leaves_a_width_and_one_film_no_interval() -> None:
     n_effective = 10 / (0.17 + 0.83 / 4)
     nothing = share_of(films_of([(100, "0000")] * 10))

@@ -239,7 +239,7 @@ class TestRefused:
                 "--set models.RandomForestClassifier.kind="
                 "sklearn.ensemble.RandomForestClassifier,",
             ),
-            ("my model.py:Mean", "--set models.Mean.kind='my model.py:Mean',"),
+            ("my model.py:Mean", "--set 'models.Mean.kind=my model.py:Mean',"),
         ],
     )
     def test_a_class_among_the_names_of_models(self, name: str, hint: str) -> None:

@@ -53,7 +53,7 @@ export function pictureAt(time) {
 function numbersBefore(piece, times) {
   const first = numberAt(times, piece.offset_s + EPS);
   const late = Math.max(times[first] - piece.offset_s, 0);
-  return piece.first_picture + Math.round(late * state.film.rate) - first;
+  return piece.first_picture + Math.floor(late * state.film.rate + EPS) - first;
 }
 
 export const picture = () => pictureAt(state.at);

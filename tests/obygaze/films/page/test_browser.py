@@ -7,6 +7,7 @@ import json
 import random
 import stat
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -198,6 +199,29 @@ def test_the_number_of_a_picture_is_its_time_where_the_sound_begins_before_it(
         wait_for_text(browser, "#picture", f"picture {late + 1}")
         keys_to_body(browser, ",")
         wait_for_text(browser, "#picture", f"picture {late}")
+
+
+def test_the_number_of_a_picture_is_rounded_down_to_its_time_at_the_rate(
+    browser: Any, tmp_path: Path
+) -> None:
+    """Pictures that begin .2 s late, 4.8 pictures at 24 per second, have the numbers from 4."""
+    ticks = [1000 * k + 4800 for k in range(100)]
+    tick = Fraction(1, 24_000)
+    path = tmp_path / "lake.mp4"
+    write_video(path, numbers=range(100), ticks=ticks, tick=tick, rate=24, audio=True)
+    page = site(tmp_path, film_clips("lake", "lake.mp4", 4), "eva")
+    with served(page) as server:
+        open_lake(browser, server)
+        wait(lambda: in_page(browser, "return player.knowsPictures();"))
+        starts = in_page(
+            browser, "return [4, 5, 52].map((one) => player.startOf(one));"
+        )
+        np.testing.assert_allclose(starts, [0.2, 0.2 + 1 / 24, 2.2], atol=1e-9)
+        numbers = in_page(
+            browser, "return [0, .2, 2.2, 2.21].map((one) => player.pictureAt(one));"
+        )
+        assert numbers == [4, 4, 52, 52]
+    assert page.film("lake")["n_pictures"] == 104
 
 
 def test_of_two_films_chosen_one_after_the_other_the_last_is_shown(

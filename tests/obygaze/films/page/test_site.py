@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -732,33 +733,60 @@ def test_sound_that_is_longer_than_the_film_adds_no_pictures(tmp_path: Path) -> 
     assert (watched["start_frame"], watched["end_frame"]) == (0, 49)
 
 
-@pytest.mark.parametrize(("name", "late"), [("lake.mp4", 5), ("lake.mkv", 75)])
+@pytest.mark.parametrize("name", ["lake.mp4", "lake.mkv"])
+@pytest.mark.parametrize(
+    ("rate", "late_s", "first"),
+    [
+        (Fraction(25), Fraction(1, 5), 5),
+        (Fraction(25), Fraction(3), 75),
+        (Fraction(24), Fraction(1, 5), 4),
+        (Fraction(30000, 1001), Fraction(3), 89),
+    ],
+)
 def test_a_mark_of_pictures_that_begin_later_than_the_sound_is_at_their_time(
-    name: str, late: int, tmp_path: Path
+    name: str, rate: Fraction, late_s: Fraction, first: int, tmp_path: Path
 ) -> None:
-    """The picture with the number k in its pixels is shown (k + late) / 25 s after the sound."""
-    ticks = range(late, late + 200)
-    write_video(tmp_path / name, numbers=range(200), ticks=ticks, audio=True)
+    """The picture with the number k in its pixels is shown k / rate after `late_s`."""
+    tick = Fraction(1, 120_000)
+    ticks = [round((late_s + k / rate) / tick) for k in range(200)]
+    write_video(
+        tmp_path / name,
+        numbers=range(200),
+        ticks=ticks,
+        tick=tick,
+        rate=rate,
+        audio=True,
+    )
     page = site(tmp_path, film_clips("lake", name, 7), "ada")
     film = page.film("lake")
-    assert (film["can_mark"], film["n_pictures"]) == (True, late + 200)
-    second = PictureView(25, "even", Resize(120))
-    decoded = decode_clip(tmp_path / name, second, start_s=4.0, end_s=5.0)
-    shown = [number + late for number in read_numbers(decoded.pictures)]
-    assert shown == list(range(100, 125))
-    saved = page.save_mark(mark(start_frame=shown[0], end_frame=shown[-1]))
-    assert (saved["start"], saved["end"]) == (4.0, 5.0)
+    assert (film["can_mark"], film["n_pictures"]) == (True, first + 200)
+    shown = [k for k in range(200) if 4 <= late_s + k / rate < 5]
+    view = PictureView(len(shown), "even", Resize(120))
+    decoded = decode_clip(tmp_path / name, view, start_s=4.0, end_s=5.0)
+    assert list(read_numbers(decoded.pictures)) == shown
+    saved = page.save_mark(
+        mark(start_frame=shown[0] + first, end_frame=shown[-1] + first)
+    )
+    times = [float(late_s + k / rate) for k in (shown[0], shown[-1] + 1)]
+    assert [saved["start"], saved["end"]] == pytest.approx(times, abs=0.001)
     # Nobody can watch what is before the first picture.
-    whole = {"movie_id": "lake", "stretches": [[late, late + 199]]}
+    whole = {"movie_id": "lake", "stretches": [[first, first + 199]]}
     (watched,) = page.save_watched(whole)
-    assert (watched["start_frame"], watched["end_frame"]) == (0, late + 199)
-    assert (watched["start"], watched["end"]) == (0.0, pytest.approx(late / 25 + 8))
+    assert (watched["start_frame"], watched["end_frame"]) == (0, first + 199)
+    end_s = float(late_s + 200 / rate)
+    assert (watched["start"], watched["end"]) == (0.0, pytest.approx(end_s, abs=0.001))
     write_manifest(page.manifest, tmp_path / "manifests" / "films.toml")
     path = tmp_path / "segments" / "films.ada.csv"
-    fifth = Fraction(1, 5)
-    projected = project_tables([path], "films", None, None, fifth, tmp_path)
-    levels = {row.clip_id: row.level for row in projected.projection.merged}
-    assert levels == {f"lake-{k:03d}": "S" if k == 4 else "EN" for k in range(7)}
+    for threshold in (Fraction(1, 10), Fraction(9, 10)):
+        projected = project_tables([path], "films", None, None, threshold, tmp_path)
+        levels = {row.clip_id: row.level for row in projected.projection.merged}
+        assert levels == {f"lake-{k:03d}": "S" if k == 4 else "EN" for k in range(7)}
+    # A clip with the times of the table has just the pictures that were marked.
+    with path.open(encoding="utf-8") as stream:
+        (row,) = csv.DictReader(stream)
+    start_s, end_s = float(row["start_s"]), float(row["end_s"])
+    clip = decode_clip(tmp_path / name, view, start_s=start_s, end_s=end_s)
+    assert list(read_numbers(clip.pictures)) == shown
 
 
 def test_what_was_watched_is_known_before_the_first_mark_is_saved(

@@ -1,0 +1,1 @@
+"""What the program gives, written down in tables, and compared with what it gives today."""

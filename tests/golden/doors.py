@@ -1,0 +1,230 @@
+"""A folder in which commands are typed, and each command that the recordings type.
+
+How a command is spelt stands here alone, and nothing here names a module of the program: where a
+command is renamed, this file changes, and no table.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from support.cli import call_obygaze
+
+from golden.tables import Row, Table, number, read_table
+
+DONE = 0
+SOME_FAILED = 3
+REFUSED = (1, 2, 4, 5)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command says, and how it ends."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Return the document that the command prints."""
+        return json.loads(self.out)
+
+
+class Place:
+    """An empty workspace; calling it types a command, which must end well."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for kind in ("manifests", "stores"):
+            (folder / kind).mkdir(parents=True)
+
+    def __call__(self, line: str) -> Answer:
+        """Type a command that must end well; clips may lack features."""
+        answer = self.typed(line)
+        if answer.code not in (DONE, SOME_FAILED):
+            raise AssertionError(
+                f"obygaze {line}\nended with {answer.code}\n{answer.err}"
+            )
+        return answer
+
+    def typed(self, line: str) -> Answer:
+        """Type a command, however it ends."""
+        done = call_obygaze(*shlex.split(line), cwd=self.folder)
+        return Answer(done.code, done.stdout, done.stderr)
+
+    def path(self, name: str) -> Path:
+        """Return the path of a file; its folder is made."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def write_text(self, name: str, text: str) -> None:
+        """Write a text file."""
+        self.path(name).write_text(text, encoding="utf-8")
+
+    def write_rows(self, name: str, rows: Table, separator: str = ",") -> None:
+        """Write the rows of a CSV file, all with the same columns."""
+        with self.path(name).open("w", encoding="utf-8", newline="") as stream:
+            columns = list(rows[0])
+            writer = csv.DictWriter(
+                stream, columns, delimiter=separator, lineterminator="\n"
+            )
+            writer.writeheader()
+            writer.writerows(rows)
+
+    def read_rows(self, name: str) -> list[dict[str, str]]:
+        """Return the rows of a CSV file."""
+        return read_table(self.folder / name)
+
+    def read_manifest(self, name: str) -> list[dict[str, str]]:
+        """Return the rows of a manifest."""
+        return self.read_rows(f"manifests/{name}.csv")
+
+
+def import_clips(place: Place, rows: Sequence[Row], manifest: str) -> None:
+    """Make a manifest of a table of clips."""
+    place.write_rows(f"{manifest}.csv", rows)
+    place(f"manifest import csv {manifest}.csv -o {manifest}")
+
+
+def import_features(
+    place: Place,
+    rows: Sequence[Row],
+    X: npt.NDArray[Any],
+    store: str,
+    *,
+    manifest: str,
+    array: str = "clip",
+    lacking: Sequence[int] = (),
+    model: str = "",
+) -> None:
+    """Make a store of features of the clips; those at the places `lacking` have none.
+
+    Stores of one `model` have one recipe; by default the model is called as the store.
+    """
+    kept = [place for place in range(len(rows)) if place not in lacking]
+    ids = [rows[number]["clip_id"] for number in kept]
+    np.savez(place.path(f"{store}.npz"), clip_id=ids, X=X[kept].astype(np.float32))
+    place(
+        f"store import npz {store}.npz --array {array}=X --manifest {manifest}"
+        f" --backbone {model or store} --licence CC0-1.0 -o {store}"
+    )
+
+
+def cut_windows(place: Place, films: str, manifest: str, *, pictures: int) -> None:
+    """Make a manifest of windows of films, one after another."""
+    place(f"manifest windows {films} -o {manifest} --window {pictures} --workers 1")
+
+
+def extract(place: Place, manifest: str, *backbones: str, weights: str = "") -> None:
+    """Fill a store, named after manifest and backbone, for each backbone."""
+    words = ["extract", "run", manifest, "--workers", "1"]
+    if weights:
+        words += ["--weights", weights]
+    for backbone in backbones:
+        words += ["-b", backbone]
+    place(shlex.join(words))
+
+
+def import_mobygaze(place: Place, rows: Sequence[Row]) -> None:
+    """Make the manifest `mobygaze` of the table that is released."""
+    place.write_rows("mobygaze.csv", rows, separator=";")
+    place("manifest import mobygaze mobygaze.csv")
+
+
+def import_accede(place: Place, folder: str) -> None:
+    """Make the manifest `liris-accede` of the files that are released."""
+    place(f"manifest import liris-accede {folder}")
+
+
+def join_stores(place: Place, stores: Sequence[str], output: str) -> None:
+    """Make a store of the vectors of several stores side by side."""
+    place(f"store join {' '.join(stores)} -o {output}")
+
+
+def run_protocol(
+    place: Place,
+    protocol: str,
+    manifest: str,
+    stores: Mapping[str, str],
+    *,
+    output: str,
+    tasks: Sequence[str] = (),
+    changes: Sequence[str] = (),
+) -> None:
+    """Run an experiment; `changes` are keys of the protocol with their values."""
+    words = ["run", protocol, "--manifest", manifest, "--jobs", "1", "-o", output]
+    for name, store in stores.items():
+        words += ["--store", f"{name}={store}"]
+    for task in tasks:
+        words += ["--task", task]
+    for change in changes:
+        words += ["--set", change]
+    place(shlex.join(words))
+
+
+def project(
+    place: Place, marks: str, clips: str, threshold: str, *, each: bool = False
+) -> list[Row]:
+    """Return the labels of clips from marks: one a clip, or one for each person."""
+    more = "--each-annotator" if each else ""
+    place(
+        f"manifest project {marks} {clips} --threshold {threshold} {more}"
+        " -o projected.csv --force"
+    )
+    rows = []
+    for row in place.read_rows("projected.csv"):
+        covered = row["overlap_frames"]
+        share = int(covered) / int(row["clip_frames"]) if covered else None
+        person = {"person": row["annotator"]} if each else {}
+        projected = {
+            "film": row["movie_id"],
+            "start": number(row["start_s"]),
+            "end": number(row["end_s"]),
+            **person,
+            "level": row["level"],
+            "concepts": row["concepts"],
+            "share": share,
+        }
+        rows.append(projected)
+    return rows
+
+
+def compare(place: Place, runs: Sequence[str]) -> list[dict[str, str]]:
+    """Return the table of a comparison of runs."""
+    place(f"compare {' '.join(runs)} -o compared.csv --force")
+    return place.read_rows("compared.csv")
+
+
+def train(
+    place: Place, kind: str, store: str, manifest: str, settings: str, *, output: str
+) -> None:
+    """Train a model, evaluate it and save it."""
+    place(f"train {kind} {store} {manifest} {settings} --jobs 1 -o {output}")
+
+
+def predict(
+    place: Place, model: str, source: str, words: str = "", *, trust: str = ""
+) -> list[Row]:
+    """Return what a saved model says of the clips of a store, with columns of our own names."""
+    if trust:
+        words += f" --trust {trust}"
+    place(f"models predict {model} {source} {words} -o predicted.csv --force")
+    rows = []
+    for row in place.read_rows("predicted.csv"):
+        cells: dict[str, Any] = {"clip": row["clip_id"], "basis": row["basis"]}
+        cells["says"] = row.get("decision", "")
+        for name, text in row.items():
+            kind, colon, of = name.partition(":")
+            if colon:
+                cells[f"{kind} {of}"] = number(text)
+        rows.append(cells)
+    return rows

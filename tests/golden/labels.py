@@ -1,0 +1,297 @@
+"""What is said of labels: agreement, projection, alphas, shares, concepts by level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from golden import worlds
+from golden.doors import Place, import_clips, project
+from golden.tables import Row, Table
+
+NULLS = ("uniform", "own", "pooled")
+
+
+def record_labels(place: Place) -> dict[str, Table]:
+    """Everything that is computed from labels and marks alone."""
+    return {
+        **record_agreement(place),
+        **record_projection(place),
+        **record_alphas(place),
+        **record_shares(place),
+        **record_concepts(place),
+    }
+
+
+# ---- marks of several people ---------------------------------------------------------------------
+
+
+def record_agreement(place: Place) -> dict[str, Table]:
+    """Agreement under three nulls: where all was watched, and where a table says what was."""
+    marks = worlds.drawn_marks()
+    place.write_rows("marks.csv", marks)
+    place.write_rows("seen.csv", marks)
+    place.write_rows("seen.watched.csv", worlds.watched_spans())
+    tables: dict[str, Table] = {}
+    for name in ("marks", "seen"):
+        document = place(
+            f"manifest agree {name}.csv --every 4 --permutations 199 --json"
+        ).json()
+        tables[f"agreement.{name}"] = agreement_rows(document)
+    return tables
+
+
+def agreement_rows(document: Mapping[str, Any]) -> list[Row]:
+    """Return the agreement of each pair in each film, and before these the means."""
+    rows: list[Row] = []
+    for levels, ending in (("all", ""), ("without NS", "_without_ns")):
+        means = {
+            "film": "mean of films",
+            "pair": "",
+            "levels": levels,
+            **by_null("gamma", document[f"gamma{ending}"]),
+            **by_null("p", document[f"p_value{ending}"]),
+            "alpha": document[f"alpha{ending}"],
+        }
+        over_pairs = {
+            "film": "mean of pairs",
+            "pair": "",
+            "levels": levels,
+            **by_null("gamma", document[f"gamma_over_pairs{ending}"]),
+            "alpha": document[f"alpha_over_pairs{ending}"],
+        }
+        rows += [means, over_pairs]
+    for pair in document["pairs"]:
+        for levels, found in (("all", pair), ("without NS", pair["without_ns"])):
+            row = {
+                "film": pair["movie_id"],
+                "pair": " and ".join(pair["annotators"]),
+                "levels": levels,
+                **by_null("gamma", found["gamma"]),
+                **by_null("p", found["p_value"]),
+                "alpha": found["alpha"],
+                "clips": found["n"],
+                "observed": found["observed"],
+                **by_null("expected", found["expected"]),
+            }
+            rows.append(row)
+    return rows
+
+
+def by_null(name: str, values: Mapping[str, Any]) -> Row:
+    """Return a column for each null hypothesis."""
+    return {f"{name} {null}": values[null] for null in NULLS}
+
+
+# ---- labels of clips from marks ------------------------------------------------------------------
+
+
+def record_projection(place: Place) -> dict[str, Table]:
+    """Labels of clips from marks, merged and of each person, at three thresholds and rates."""
+    tables: dict[str, Table] = {}
+    for threshold in ("0.2", "1/3", "0.5"):
+        rows = project(place, "marks.csv", "--every 4", threshold)
+        tables[f"projection.threshold {threshold.replace('/', ' of ')}"] = rows
+    tables["projection.each"] = project(
+        place, "seen.csv", "--every 4", "0.2", each=True
+    )
+    clips, marks = worlds.figure_4()
+    place.write_rows("figure-4-clips.csv", clips)
+    place.write_rows("figure-4.csv", marks)
+    of_figure = "--clips figure-4-clips.csv"
+    for each in (False, True):
+        name = "figure-4.each" if each else "figure-4.merged"
+        tables[name] = project(place, "figure-4.csv", of_figure, "0.2", each=each)
+    clips, marks = worlds.exact_fifths()
+    place.write_rows("fifths-clips.csv", clips)
+    place.write_rows("fifths.csv", marks)
+    tables["projection.exact fifths"] = project(
+        place, "fifths.csv", "--clips fifths-clips.csv", "0.2"
+    )
+    return tables
+
+
+# ---- answers of several people -------------------------------------------------------------------
+
+
+def record_alphas(place: Place) -> dict[str, Table]:
+    """Krippendorff's and Cronbach's alpha of ratings, of words, and of rows of annotators."""
+    place.write_rows("ratings.csv", worlds.ratings())
+    clustered = "--cluster film"
+    lines = {
+        "ratings, films": f"ratings.csv --raters ada,ben,cleo {clustered}",
+        "ratings, items": "ratings.csv --raters ada,ben,cleo",
+        "ratings, two": f"ratings.csv --raters ada,cleo {clustered}",
+        "words": f"ratings.csv --raters word1,word2 {clustered}",
+    }
+    import_clips(place, worlds.annotated_clips(), "annotated")
+    for column in ("rating", "mood", "level=S", "rating>=2"):
+        name = f"annotators, {column}"
+        lines[name] = f"annotated --column '{column}' --cluster movie_id"
+    rows = []
+    raters = []
+    for name, line in lines.items():
+        document = place(f"audit reliability {line} --json").json()
+        rows.append(alpha_row(name, document))
+        raters += rater_rows(name, document)
+    return {"alphas": rows, "alphas.raters": raters}
+
+
+def alpha_row(name: str, document: Mapping[str, Any]) -> Row:
+    """Return both alphas with their intervals."""
+    row = {
+        "of": name,
+        "items": document["n_items"],
+        "incomplete": document["n_incomplete"],
+        "clusters": document["n_clusters"],
+    }
+    for alpha in ("cronbach", "krippendorff"):
+        low, high = document[f"{alpha}_interval"] or (None, None)
+        row |= {alpha: document[alpha], f"{alpha} low": low, f"{alpha} high": high}
+    return row
+
+
+def rater_rows(name: str, document: Mapping[str, Any]) -> list[Row]:
+    """Return mean and standard deviation of each rater, or how often each word was said."""
+    rows: list[Row] = []
+    for rater in document["raters"]:
+        rows.append(
+            {
+                "of": name,
+                "rater": rater["name"],
+                "mean": rater["mean"],
+                "sd": rater["sd"],
+            }
+        )
+    return rows
+
+
+# ---- shares --------------------------------------------------------------------------------------
+
+
+def record_shares(place: Place) -> dict[str, Table]:
+    """Shares of drawn clips and their differences between groups, with and without predictions."""
+    clips = worlds.clips_to_draw()
+    import_clips(place, clips, "films")
+    place("manifest sample films -n 72 -o drawn --seed 3")
+    place("manifest sample films -n 40 -o by-decade --by decade --seed 5")
+    place.write_rows("scores.csv", worlds.scores_of(clips))
+    lines = {
+        "S": "drawn --by decade",
+        "S, predictions": "drawn --by decade --predictions scores.csv",
+        "Look": "drawn --of 'Look in concept'",
+        "rating": "drawn --of 'rating >= 2' --by decade",
+        "S, drawn by decade": "by-decade --by decade",
+    }
+    shares: list[Row] = []
+    differences: list[Row] = []
+    for name, line in lines.items():
+        document = place(f"audit share {line} --json").json()
+        shares += [share_row(name, document, share) for share in document["shares"]]
+        for pair in document["differences"]:
+            differences.append(share_difference(name, pair))
+    drawn = []
+    for manifest in ("drawn", "by-decade"):
+        for row in place.read_manifest(manifest):
+            chance = float(row["draw_probability"])
+            drawn.append({"draw": manifest, "clip": row["clip_id"], "chance": chance})
+    return {"shares": shares, "shares.differences": differences, "shares.drawn": drawn}
+
+
+def share_row(name: str, document: Row, share: Row) -> Row:
+    """Return the share of a group of films."""
+    return {
+        "of": name,
+        "group": share["group"],
+        "films": share["n_films"],
+        "clips": share["n_clips"],
+        "marked": share["n_marked"],
+        "share": share["share"],
+        "low": share["low"],
+        "high": share["high"],
+        "width without predictions": share["width_of_marks"],
+        "explained": document["explained"],
+    }
+
+
+def share_difference(name: str, pair: Row) -> Row:
+    """Return the difference of two groups of films."""
+    first, second = pair["groups"]
+    return {
+        "of": name,
+        "first": first,
+        "second": second,
+        "difference": pair["difference"],
+        "p": pair["p"],
+        "p_holm": pair["p_holm"],
+        "in both": pair["n_in_both"],
+    }
+
+
+# ---- levels and concepts -------------------------------------------------------------------------
+
+
+def record_concepts(place: Place) -> dict[str, Table]:
+    """Which concepts go with a level, how many a level has, and the counts of a manifest."""
+    import_clips(place, worlds.labelled_clips(per_film=10), "labelled")
+    tables: dict[str, Table] = {}
+    groups = "--x 'level == S' --y 'level == HN'"
+    for column in ("concepts", "mood"):
+        line = f"audit annotations labelled --column {column} {groups} --json"
+        document = place(line).json()
+        tables[f"annotations.{column}"] = list(annotation_rows(document["values"]))
+    rows: list[Row] = []
+    for manifest in ("labelled", "annotated"):
+        for view in ("raw", "visual"):
+            line = f"audit levels {manifest} --view {view} --json"
+            for person in place(line).json()["annotators"]:
+                of = {"manifest": manifest, "person": person["annotator"], "view": view}
+                rows += [{**of, **level_row(level)} for level in person["levels"]]
+                rows += [{**of, **step_row(step)} for step in person["steps"]]
+    tables["concepts by level"] = rows
+    return tables
+
+
+def annotation_rows(values: Iterable[Row]) -> Iterable[Row]:
+    """Return the share of a value in both groups, and p with and without films held."""
+    for value in values:
+        yield {
+            "value": value["value"],
+            "x": value["count_x"],
+            "y": value["count_y"],
+            **ends("x", value["interval_x"]),
+            **ends("y", value["interval_y"]),
+            "p": value["p"]["two_sided"],
+            "p greater": value["p"]["greater"],
+            "p within films": value["p_blocked"]["two_sided"],
+            "p within films greater": value["p_blocked"]["greater"],
+            "p_holm": value["p_holm"],
+        }
+
+
+def level_row(level: Row) -> Row:
+    """Return the mean number of concepts of a level."""
+    return {
+        "level": level["level"],
+        "clips": level["n_clips"],
+        "films": level["n_films"],
+        "value": level["mean"],
+        **ends("value", level["interval"]),
+    }
+
+
+def step_row(step: Row) -> Row:
+    """Return the rise from a level to the next one."""
+    return {
+        "level": f"{step['lower']} to {step['higher']}",
+        "films": step["n_films"],
+        "value": step["difference"],
+        **ends("value", step["interval"]),
+        "p": step["p"],
+    }
+
+
+def ends(name: str, interval: Iterable[float | None]) -> Row:
+    """Return the ends of an interval as two columns."""
+    low, high = interval
+    return {f"{name} low": low, f"{name} high": high}

@@ -1,0 +1,41 @@
+"""Start the recording of a part, in a process with settings that make its bits the same."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from golden.tolerances import SETTINGS
+
+RECORDED = Path(__file__).with_name("recorded")
+TESTS = Path(__file__).parents[1]
+# Each is a folder of tables; `making.py` has their functions.
+PARTS = (
+    "honest",
+    "papers",
+    "other-data",
+    "abilities",
+    "models",
+    "labels",
+    "files",
+    "refused",
+)
+
+
+def record_in_a_process(part: str, into: Path) -> str:
+    """Record a part in a process with the settings that make its bits the same."""
+    paths = os.pathsep.join((str(TESTS.parent), str(TESTS)))
+    done = subprocess.run(
+        [sys.executable, "-m", "golden", "--here", "--into", str(into), part],
+        env={**os.environ, **SETTINGS, "PYTHONPATH": paths},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode != 0:
+        raise AssertionError(
+            f"{part} cannot be recorded:\n{done.stdout}\n{done.stderr}"
+        )
+    return done.stdout.splitlines()[-1]

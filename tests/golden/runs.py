@@ -1,0 +1,154 @@
+"""The one adapter that reads a run: where the files of a run change, this file does.
+
+The tables have names of their own. A test of a clip is a row with the score of each model beside
+those of the others; the values of a cell are a row with a column for each metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from golden.doors import Place
+from golden.tables import Row, number, number_of
+
+# These say the same of all clips: what they are worth is in the table of values.
+SAME_FOR_ALL_CLIPS = ("random", "all_positive", "prevalence")
+SPREAD = ("sd", "low", "high")
+FURTHER = ("concepts", "trees", "success")
+
+
+def read_run(place: Place, run: str) -> dict[str, list[Row]]:
+    """Return the tables of a run, by name."""
+    results = place.read_rows(f"runs/{run}/results.csv")
+    tables = {
+        "scores": scores(place.read_rows(f"runs/{run}/predictions.csv")),
+        "values": values([row for row in results if is_value(row)]),
+        "differences": in_order(map(difference, filter(is_difference, results)), 8),
+        "curve": in_order(map(learning_point, filter(is_of_curve, results)), 6),
+    }
+    for name in FURTHER:
+        if (place.folder / f"runs/{run}/{name}.csv").exists():
+            tables[name] = other_table(place.read_rows(f"runs/{run}/{name}.csv"))
+    return {name: rows for name, rows in tables.items() if rows}
+
+
+def is_value(row: Row) -> bool:
+    """Return whether a row of the results is a value of a cell."""
+    return not is_difference(row) and not is_of_curve(row)
+
+
+def is_of_curve(row: Row) -> bool:
+    """Return whether a row of the results is a point of a learning curve."""
+    return bool(row["train_films"])
+
+
+def in_order(rows: Iterable[Row], n_keys: int) -> list[Row]:
+    """Return rows in the order of their first columns, whatever order the run wrote them in."""
+    return sorted(
+        rows, key=lambda row: [str(cell) for cell in list(row.values())[:n_keys]]
+    )
+
+
+def is_difference(row: Row) -> bool:
+    """Return whether a row of the results is a difference of two cells."""
+    return bool(row["against_model"])
+
+
+def scores(predictions: Iterable[Row]) -> list[Row]:
+    """Return a row for each test of a clip, with score and decision of each model."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in predictions:
+        if row["model"] in SAME_FOR_ALL_CLIPS:
+            continue
+        test = {
+            "task": row["task"],
+            "train": row["train"],
+            "store": row["store"],
+            "fold": row["fold"],
+            "seed": row["seed"],
+            "clip": row["clip_id"],
+            "y": row["y"],
+        }
+        cells = found.setdefault(tuple(test.values()), test)
+        cells[row["model"]] = number(row["score"])
+        cells[f"{row['model']} says"] = row["decision"]
+    return in_order(found.values(), 7)
+
+
+def values(results: Iterable[Row]) -> list[Row]:
+    """Return a row for each cell, and for each of its films, with all its metrics in order."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    metrics: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in results:
+        if row["film"] and row["model"] in SAME_FOR_ALL_CLIPS:
+            continue
+        cell = {
+            "task": row["task"],
+            "train": row["train"],
+            "store": row["store"],
+            "model": row["model"],
+            "film": row["film"],
+            "clips": row["clips"],
+            "films": row["films"],
+            "leaked": row["leaked"],
+            "fits": row["fits"],
+        }
+        key = tuple(cell.values())
+        found[key] = cell
+        cells = metrics.setdefault(key, {})
+        cells[row["metric"]] = number(row["value"])
+        for part in (*SPREAD, "paper", "paper_sd"):
+            if row[part]:
+                cells[f"{row['metric']} {part}"] = number(row[part])
+    names = sorted({name for cells in metrics.values() for name in cells})
+    rows = []
+    for key in sorted(found):
+        of_cell = {name: metrics[key].get(name) for name in names}
+        rows.append({**found[key], **of_cell})
+    return rows
+
+
+def difference(row: Row) -> Row:
+    """Return a difference of two cells."""
+    cells: dict[str, Any] = {"task": row["task"]}
+    for key in ("train", "store", "model"):
+        cells[key] = row[key]
+        cells[f"against {key}"] = row[f"against_{key}"]
+    cells["metric"] = row["metric"]
+    for part in ("value", *SPREAD, "p", "p_all"):
+        cells[part] = number(row[part])
+    return {**cells, "clips": row["clips"], "films": row["films"]}
+
+
+def learning_point(row: Row) -> Row:
+    """Return a point of a learning curve."""
+    keys = ("task", "train", "store", "model", "metric", "train_films")
+    cells: dict[str, Any] = {key: row[key] for key in keys}
+    for part in ("value", *SPREAD):
+        cells[part] = number(row[part])
+    return {**cells, "clips": row["clips"], "films": row["films"]}
+
+
+def comparison(rows: Iterable[Row]) -> list[Row]:
+    """Return the values of several runs on the clips that all of them tested."""
+    texts = ("train", "test", "model", "store", "run", "metric", "n_clips")
+    numbers = ("value", "low", "high", "difference", "difference_low")
+    numbers += ("difference_high", "difference_p")
+    found = []
+    for row in rows:
+        cells: dict[str, Any] = {name: row[name] for name in texts}
+        cells |= {name.replace("_", " "): number(row[name]) for name in numbers}
+        found.append(cells)
+    return in_order(found, 6)
+
+
+def other_table(rows: Iterable[Row]) -> list[Row]:
+    """Return a further table of a run, with its numbers as numbers."""
+    return [{key: typed(text) for key, text in row.items()} for row in rows]
+
+
+def typed(text: str) -> Any:
+    """Return the number that a cell has, or its text."""
+    found = number_of(text)
+    return text if found is None else found

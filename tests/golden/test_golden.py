@@ -1,0 +1,101 @@
+"""What the program gives is what was recorded; README.md says how the tables are written anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from golden.recording import PARTS, RECORDED, record_in_a_process
+from golden.tables import differences, is_whole, number_of, read_table
+from golden.tolerances import EXACT, tolerance_of
+
+TABLES = sorted(path.relative_to(RECORDED) for path in RECORDED.glob("*/*.csv"))
+SHOWN = 20
+PLANTED = 1e-9
+# These take longer than ten seconds of a processor.
+LONG = ("honest", "models")
+
+
+def parts() -> list[object]:
+    """Return the parts; long ones are checked, and are no part of `make test`."""
+    found: list[object] = []
+    for part in PARTS:
+        why = pytest.mark.check("trains the models of a long recording")
+        found.append(pytest.param(part, marks=why) if part in LONG else part)
+    return found
+
+
+@pytest.mark.parametrize("part", parts())
+def test_a_part_is_as_it_was_recorded(part: str, tmp_path: Path) -> None:
+    record_in_a_process(part, tmp_path)
+    recorded = {path.name: path for path in (RECORDED / part).glob("*.csv")}
+    found = {path.name: path for path in (tmp_path / part).glob("*.csv")}
+    assert sorted(found) == sorted(recorded)
+    lines = []
+    for name, path in recorded.items():
+        table = f"{part}/{path.stem}"
+        before, after = read_table(path), read_table(found[name])
+        lines += differences(table, before, after, tolerance_of(table))
+    shown = "\n".join(lines[:SHOWN])
+    assert not lines, f"{len(lines)} values are not those recorded:\n{shown}"
+
+
+def planted_cell(rows: list[dict[str, str]]) -> tuple[int, str, str]:
+    """Return a cell that matters and what is planted there: a number changed by 1e-9, or a text."""
+    text_cell = None
+    whole_cell = None
+    for place in reversed(range(len(rows))):
+        for column, text in rows[place].items():
+            value = number_of(text)
+            if value is not None and not is_whole(text):
+                return place, column, repr(value + PLANTED * max(1, abs(value)))
+            if value is not None and whole_cell is None:
+                whole_cell = (place, column, repr(value + PLANTED * max(1, abs(value))))
+            elif text and text_cell is None:
+                text_cell = (place, column, f"{text}?")
+    planted = whole_cell or text_cell
+    assert planted is not None
+    return planted
+
+
+@pytest.mark.parametrize("table", TABLES, ids=str)
+def test_a_change_of_1e_9_is_found(table: Path) -> None:
+    name = str(table.with_suffix(""))
+    recorded = read_table(RECORDED / table)
+    assert differences(name, recorded, read_table(RECORDED / table), EXACT) == []
+    changed = read_table(RECORDED / table)
+    place, column, planted = planted_cell(recorded)
+    changed[place][column] = planted
+    (line,) = differences(name, recorded, changed, EXACT)
+    for shown in (name, f"line {place + 2}", repr(column), planted):
+        assert shown in line
+    assert repr(recorded[place][column]) in line
+
+
+def test_a_row_that_is_missing_is_found_and_a_column() -> None:
+    recorded = [{"clip": "a", "score": "0.5"}, {"clip": "b", "score": "1"}]
+    assert differences("t", recorded, recorded[:1], EXACT) == [
+        "t: 2 rows were recorded, found 1"
+    ]
+    (line,) = differences("t", recorded, [{"clip": "a"}, {"clip": "b"}], EXACT)
+    assert "['clip', 'score']" in line
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found", "tolerance", "are_one"),
+    [
+        ("0.5", "0.5000000000005", EXACT, True),
+        ("0.5", "0.500000000002", EXACT, False),
+        ("2000.5", "2000.500000001", EXACT, True),
+        ("7", "8", 10.0, False),
+        ("1", "1.0005", 1e-3, True),
+        ("", "0", EXACT, False),
+        ("fold 1", "fold 2", 10.0, False),
+    ],
+)
+def test_numbers_are_compared_within_the_tolerance_and_texts_exactly(
+    recorded: str, found: str, tolerance: float, are_one: bool
+) -> None:
+    before, after = [{"x": recorded}], [{"x": found}]
+    assert (differences("t", before, after, tolerance) == []) == are_one
