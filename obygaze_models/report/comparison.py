@@ -268,11 +268,15 @@ class ComparedRuns(Listing):
     def _intervals_are_of(self) -> str:
         """Return what the intervals of the table are of, by the weakest side; "" without one."""
         bases = []
+        ends = []
         for cell in self._shown:
             for side in cell.sides:
                 if side is not None and has_interval(side.basis):
                     bases.append(side.basis)
-        return interval_is_of(weakest(bases), plural(self.unit)) if bases else ""
+                    ends += [side.low, side.difference_low]
+        if not any(map(math.isfinite, ends)):
+            return ""
+        return interval_is_of(weakest(bases), plural(self.unit))
 
     @property
     def _shown(self) -> list[ComparedCell]:

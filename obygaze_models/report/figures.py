@@ -41,6 +41,7 @@ from obygaze_models.report.lookup import (
     pair_of_cell,
 )
 from obygaze_models.report.tables import Heading, slug
+from obygaze_models.runner.basis import LEAKED
 from obygaze_models.runner.rows import NodeRow, SuccessRow
 from obygaze_models.runner.summary import (
     CellRows,
@@ -179,6 +180,8 @@ def _figure_of_cells(
         f"{run.unit}: better than the best guess": ("model", FILM_DOT, FILM),
         "not better": ("model", FILM_DOT, OPEN),
     }
+    if any(cell.basis == LEAKED for cell in cells):
+        entries["not better, or leaked"] = entries.pop("not better")
     if any(not cell.is_model for cell in cells):
         entries["guess"] = ("guess", DOT, {})
     if any(leaked_of(cell) for cell in cells):
@@ -264,7 +267,10 @@ def _draw_heading(axes: Any, y: float, title: str) -> None:
 def _draw_films(
     run: ReportRun, axes: Any, cell: CellRows, metric: str, y: float
 ) -> None:
-    """Draw each film of a cell as a dot: filled where it is better than the guess in this film."""
+    """Draw each film of a cell as a dot: filled where it is better than the guess in this film.
+
+    Where test clips leaked, nothing is better.
+    """
     values = {
         film: value
         for film, value in film_values(cell, metric).items()
@@ -286,6 +292,7 @@ def _draw_films(
         is_better = film not in guessed or (
             goodness(metric, value) > goodness(metric, guessed[film])
         )
+        is_better = is_better and cell.basis != LEAKED
         dots = better if is_better else others
         dots.append((value, y + step * moved, about))
     color = "model" if cell.is_model else "guess"

@@ -160,8 +160,8 @@ class ReportRun(Run):
 
     @cached_property
     def intervals_are_of(self) -> str:
-        """What the intervals of the models are of; "" without an interval."""
-        return intervals_are_of(self, self.cells or self.all_cells)
+        """What the intervals of models and baselines are of; "" without an interval."""
+        return intervals_are_of(self, self.all_cells)
 
     @property
     def about_intervals(self) -> str:

@@ -489,7 +489,8 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
     note = (
         f"The column {run.units}: those in which the difference is above 0. p: sign-flip test over"
         f" {run.units}. Leaked: test clips that trained or chose one of the two models, which alone"
-        " can make a difference, so that it has no interval and no p."
+        " can make a difference, so that it has no interval and no p. Clips with exactly the"
+        " features of a training clip are counted, too, and leave both."
     )
     title = f"Trained on {first} minus trained on {second}"
     return ResultTable("contrast", title, headers, rows, note)

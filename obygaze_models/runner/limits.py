@@ -25,6 +25,7 @@ from obygaze_models.protocols.schedule import (
 )
 from obygaze_models.runner.basis import (
     FILM_SEEN,
+    LEAKED,
     interval_is_not_of,
     interval_is_of,
     no_interval_because,
@@ -145,12 +146,17 @@ def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
 def no_better_than_guessing(
     run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]
 ) -> str:
-    """Warn of models that are hardly better than a baseline that sees no video."""
+    """Warn of models that are hardly better than a baseline that sees no video.
+
+    Where test clips of either leaked, its value is too high, and nothing follows from it.
+    """
     primary = str(run.protocol["report"]["primary"])
     close = []
     for cell in models:
         guess = best_guess(run, cell, cells, primary)
-        if guess is not None and _lead(cell, guess, primary) < MARGIN:
+        if guess is None or LEAKED in (cell.basis, guess.basis):
+            continue
+        if _lead(cell, guess, primary) < MARGIN:
             close.append((cell, guess))
     if not close:
         return ""
@@ -201,7 +207,7 @@ def chance(run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]) -> s
 
 def few_films(run: Run, models: Sequence[CellRows]) -> str:
     """Warn of values of so few films that these may be alike or differ by chance."""
-    counts = [min(map(cell.film_counts, RANKING_METRICS)) for cell in models]
+    counts = [cell.film_counts(compared_metric(run)) for cell in models]
     of_few = [films for films in counts if films[0] < FEW_GROUPS]
     if not of_few:
         return ""

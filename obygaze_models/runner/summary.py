@@ -635,7 +635,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     if guess is None:
         return f"{text}."
     text += f"; guessing without video has {short(guess.value(metric))} ({guess.model})"
-    if cell.basis == LEAKED:
+    if LEAKED in (cell.basis, guess.basis):
         return f"{text}."
     films = films_above(cell, guess, metric)
     of_films = f"{films.n_films} {run.units}"
@@ -811,7 +811,8 @@ def ranks_nothing(model: str, cell: CellRows) -> str:
 def why_this_model(run: Run, cells: Sequence[CellRows]) -> list[str]:
     """Return why the answer is about its model, if another one has a higher value.
 
-    The other one was trained for the same task, and has the higher value on the same clips.
+    The other one was trained for the same task, and has the higher value on the same clips, of
+    which none leaked.
     """
     asked = asked_cell(run, cells)
     if asked is None:
@@ -821,6 +822,8 @@ def why_this_model(run: Run, cells: Sequence[CellRows]) -> list[str]:
     others = []
     for cell in cells:
         if not cell.is_model or (cell.train, cell.test) != tasks:
+            continue
+        if cell.basis == LEAKED:
             continue
         shared = on_same_clips(run, [asked, cell])
         if not shared or shared[0].n_clips != asked.n_clips:

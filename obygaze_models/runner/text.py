@@ -182,14 +182,13 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
         return f"{how}."
     # Tasks may have other films, and other films with positive clips.
     films = f"{number_range([cell.n_films for cell in with_interval])} {run.units}"
+    text = (
+        f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}, of"
+        f" {intervals_are_of(run, with_interval)}"
+    )
     counts = [cell.film_counts(primary) for cell in with_interval]
     known = films_with_value(counts, run.unit)
-    if known:
-        films = f"{run.units}: {known}"
-    return (
-        f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}, of"
-        f" {intervals_are_of(run, with_interval)}."
-    )
+    return f"{text}; {known}." if known else f"{text}."
 
 
 def _about_clips(cells: Sequence[CellRows]) -> str:

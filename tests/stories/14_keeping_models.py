@@ -140,7 +140,7 @@ def test_clips_of_other_films_by_the_same_recipe(ws: Workspace) -> None:
     of_known_films = films != "station"
     model = logistic(X[of_known_films], y[of_known_films])
     array = og.open_store("later.descriptors", workspace=ws.folder)
-    rows = np.asarray(array.matrix("pooled")).astype(float)
+    rows = np.asarray(array.matrix("clip")).astype(float)
     expected = model.predict_proba(rows)[:, 1]
     found = probabilities(ws, "later-predicted.csv", "unseen")
     assert list(found) == [row["clip_id"] for row in later]
@@ -148,7 +148,7 @@ def test_clips_of_other_films_by_the_same_recipe(ws: Workspace) -> None:
 
     # Numbers of the same shape that were made in another way, or nobody knows how.
     np.savez(ws.path("other.npz"), clip_id=[row["clip_id"] for row in later], X=rows)
-    ws("store import npz other.npz --array pooled=X --manifest later -o other")
+    ws("store import npz other.npz --array clip=X --manifest later -o other")
     refused = ws("models predict known other -o other.csv", code=5)
     assert "recipe" in refused.text
     ws.write("means.py", MEANS)

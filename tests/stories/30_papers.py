@@ -1098,7 +1098,7 @@ def check_table_4(ws: TypingWorkspace, row: Row) -> None:
     begin_with_run(ws, "paper-table4", "X-CLIP", options)
     text = report_text(ws)
     (table,) = re.findall(
-        r"F1 weighted of each film, unseen in training: (.+?) Leaked clips", text
+        r"F1 weighted of each film, on films it has not seen: (.+?) Leaked clips", text
     )
     films = re.findall(r"([A-Z][^()]+?) \.(\d\d) \(\.(\d\d)\)", row.paper)
     assert len(films) == 10

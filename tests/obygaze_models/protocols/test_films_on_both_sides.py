@@ -1,8 +1,7 @@
-"""A column that divides the clips of each film: no interval over films, and a line says why."""
+"""A column that divides the clips of each film: a line says what an interval over films is of."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def run_divided(folder: Path, *, by_film: bool = False, strength: float = 0.4) -
     return run_on(folder, protocol, manifest, {"s": store})
 
 
-def test_clips_of_each_film_on_both_sides_have_no_interval_and_are_named(
+def test_clips_of_each_film_on_both_sides_are_named_and_their_interval_says_what_it_is_of(
     tmp_path: Path,
 ) -> None:
     run = run_divided(tmp_path)
@@ -57,20 +56,22 @@ def test_clips_of_each_film_on_both_sides_have_no_interval_and_are_named(
     assert cell.facts["same_film"] == n_clips > 30
     assert cell.leaked == 0
     for metric in ("ap", "auc"):
-        assert not cell.has_interval(metric)
-        assert 0 < cell.value(metric) <= 1
+        low, high = cell.ends(metric)
+        assert low < cell.value(metric) < high
     # The baseline of neighbours learns, too.
-    assert not the_cell(run, model="neighbour").has_interval("ap")
-    assert the_cell(run, model="random").has_interval("ap")
+    assert the_cell(run, model="neighbour").basis == cell.basis == "film-seen"
+    assert the_cell(run, model="random").basis == "unseen"
     assert len(differences(run)) == 2
     for row in differences(run):
-        assert math.isnan(row["low"]) and math.isnan(row["p"])
+        assert row["basis"] == "film-seen"
+        assert row["low"] < row["value"] < row["high"] and 0 < row["p"] <= 1
     (said,) = [w.text for w in warnings_of(run) if w.about == BOTH_SIDES]
     assert f"{n_clips} of the {n_clips} test clips of EN_S" in said
     assert "the column part divides films" in said
     text = result_text(run)
     assert said in text
-    assert "clips of one film are on both sides of a split" in text
+    assert "of the same experiment with other films on both sides" in said
+    assert "have no interval" not in text
 
 
 def test_films_of_clips_without_scene_or_time_are_named_too(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def test_an_interval_is_of_the_films_that_have_a_value(
             "1 of 1 cells have no interval: 2 films of EN_S have positive clips, and 3 are needed."
         )
         return
-    assert f"intervals over films: {known}." in text
+    assert "intervals over 12 films, of other films of the same kind" in text
+    assert f"each tested unseen; {known}." in text
     assert (known in about.get("few films", "")) == (n_films < 6)
     # With folds of one film, AP is the mean of the values of films.
     of_film = [row["value"] for row in cell.by_film["ap"].values()]

@@ -102,7 +102,7 @@ def test_what_was_asked_for_has_two_p_and_a_guess_is_judged_by_the_second() -> N
     for guess, by_film_of_guess in (("random", first), ("neighbour", other)):
         row: ResultRow = {"train": "EN_S", "test": "EN_S", "store": "x", "metric": "ap"}
         row |= {"model": "ridge", "against_model": guess, "against_store": ""}
-        differences_by_hand.append(Difference(row, by_film_of_guess, 4.0))
+        differences_by_hand.append(Difference(row, by_film_of_guess, 4.0, 6))
     question = Question(first="ridge", second="random")
     asked, unasked = add_p_of_all(differences_by_hand, [question])
     signs = 1 - 2 * (np.arange(64)[:, None] >> np.arange(6) & 1)

@@ -326,6 +326,9 @@ def test_f1_has_a_difference_without_an_interval(tmp_path: Path) -> None:
     assert side.difference == pytest.approx(right[1] - right[0])
     assert math.isnan(side.difference_low)
     assert math.isnan(side.difference_p)
+    note = "In brackets: intervals over films, of other films of the same kind"
+    assert note in compare_runs(runs).tables()[-1].note
+    assert "In brackets" not in compare_runs(runs, "f1_weighted").tables()[-1].note
 
 
 def test_a_run_compared_with_itself_differs_in_nothing(tmp_path: Path) -> None:

@@ -223,6 +223,42 @@ def test_a_question_that_a_run_does_not_answer_is_no_heading(tmp_path: Path) -> 
     assert chapter.answers[0].startswith("On films it has not seen, ridge ranks clips")
 
 
+def test_leaked_clips_make_no_film_better(tmp_path: Path) -> None:
+    leaked = {"basis": "leaked"}
+    n_filled = {}
+    for name, facts in (("clean", {}), ("leaked", leaked)):
+        cell = replace(RIDGE, facts=facts, leaked=len(facts))
+        run = ReportRun.of(made_run(tmp_path / name, [cell, GUESS]))
+        figure = figure_of_pair(run, (cell.train, cell.test)).markup(1)
+        assert ("not better, or leaked" in figure) == bool(facts)
+        n_filled[name] = 0
+        for style, dots in re.findall(r'(?s)style="([^"]*)">(\s*<use.*?)</g>', figure):
+            if "fill-opacity: 0;" not in style:
+                n_filled[name] += dots.count(", guess ")
+    assert n_filled == {
+        "clean": sum(RIDGE.ap_of(film) > GUESS.ap_of(film) for film in FILMS),
+        "leaked": 0,
+    }
+
+
+def test_brackets_of_baselines_alone_say_what_they_are_of(tmp_path: Path) -> None:
+    """Beside models that leaked, the line ended with "of ."."""
+
+    class Leaked(MadeCell):
+        def results(self) -> list[dict[str, Any]]:
+            nowhere = {"low": math.nan, "high": math.nan}
+            return [{**row, **nowhere} for row in super().results()]
+
+    cells: list[MadeCell] = []
+    for test in ("EN_S", "HN_S"):
+        of_test = {"test": test, "facts": {"basis": "leaked"}}
+        cells += [Leaked("ridge", CLIPS, RIDGE.scores, **of_test)]
+        cells += [replace(GUESS, test=test)]
+    run = made_run(tmp_path / "run", cells)
+    note = sections_by_key(run)["results"].tables[0].note
+    assert "intervals over films, of other films of the same kind, each" in note
+
+
 def test_two_training_tasks_are_compared_film_by_film(tmp_path: Path) -> None:
     hard = MadeCell("ridge", CLIPS, scores_for(CLIPS, 1.0, 4), train="HN_S")
     row = {**difference_row(hard, RIDGE, math.nan, math.nan, math.nan), "leaked": 3}

@@ -216,6 +216,22 @@ def test_what_has_no_interval_says_why_and_is_not_better(
     assert ("better in" in answer(run)) == (basis != "leaked")
 
 
+def test_a_guess_that_leaked_is_no_measure_of_a_model(tmp_path: Path) -> None:
+    """What learns from no clip cannot leak, while the baseline beside it has seen the answers."""
+    values = {"ap": 0.5, "auc": 0.5, "prevalence": 0.4}
+    row = difference(math.nan, math.nan, math.nan) | {"basis": "leaked"}
+    results = [
+        *rows("ridge", values, [0.5] * 12),
+        *rows("neighbour", GUESS, [0.6] * 12),
+    ]
+    for basis, is_warned in (("unseen", True), ("leaked", False)):
+        fits = [fit("ridge"), fit("neighbour", basis=basis)]
+        run = run_of(tmp_path / basis, fits, [*results, row | {"basis": basis}])
+        assert ("guessing" in about_of(run)) == is_warned
+        assert ("better in" in answer(run)) == is_warned
+        assert "guessing without video has .54 (neighbour)" in answer(run)
+
+
 @pytest.mark.parametrize(
     ("n_films", "n_in_all", "said"),
     [
@@ -338,6 +354,18 @@ def test_few_films_are_said_without_an_interval_too(tmp_path: Path) -> None:
     assert text.startswith("In 1 of 1 cells tested films are few (2);")
 
 
+@pytest.mark.parametrize(("primary", "is_warned"), [("ap", False), ("auc", True)])
+def test_few_films_are_those_of_the_metric_that_is_compared(
+    tmp_path: Path, primary: str, is_warned: bool
+) -> None:
+    """All clips of nine films are positive: these have an AP, and no AUC."""
+    facts = fit("ridge", films_with_value={"ap": 12, "auc": 3})
+    run = run_of(tmp_path, [facts], rows("ridge", GOOD, [0.7] * 12), primary=primary)
+    text = about_of(run).get("few films", "")
+    assert ("In 1 of 1 cells 3 of 12 films have a value;" in text) == is_warned
+    assert bool(text) == is_warned
+
+
 def test_a_model_that_ranks_the_wrong_way_is_below_one_half(tmp_path: Path) -> None:
     values = {**GOOD, "auc": (0.3, 0.2, 0.4)}
     run = run_of(tmp_path, [fit("ridge")], rows("ridge", values))
@@ -356,6 +384,10 @@ def test_a_better_model_than_that_of_the_answer_is_named_with_the_reason(
         "mlp has AP .71; the highest of several values is partly luck."
     ]
     run = run_of(tmp_path / "b", fits[::-1], [*rows("ridge", GUESS), *other])
+    assert why_this_model(run, cells_of(run)) == []
+    # A value that is too high by its leaks is no better one.
+    fits[1]["basis"] = "leaked"
+    run = run_of(tmp_path / "c", fits, [*rows("ridge", GUESS), *other])
     assert why_this_model(run, cells_of(run)) == []
 
 
@@ -620,7 +652,8 @@ def test_the_films_of_brackets_are_those_of_all_tasks(tmp_path: Path) -> None:
     second = [{**row, **other} for row in rows("ridge", GOOD, some, n_films=8)]
     about = _about_values_of(tmp_path / "both", fits, [*first, *second])
     assert about.endswith(
-        "intervals over films: 5 to 12 of 8 to 12 films have a value."
+        "intervals over 8 to 12 films, of other films of the same kind, each tested unseen; 5 to 12"
+        " of 8 to 12 films have a value."
     )
     about = _about_values_of(tmp_path / "first", fits[:1], first)
     assert about.endswith(
