@@ -325,7 +325,7 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
         for command in first:
             ws(command)
             typed.append(command)
-    joined = "new.descriptors:pooled new.sound-descriptors:pooled"
+    joined = "new.descriptors:clip new.sound-descriptors:clip"
     assert typed == [
         "manifest windows new -o new --seconds 0.8",
         "extract run new -b descriptors -b sound-descriptors",
@@ -345,7 +345,7 @@ def test_a_model_of_both_senses_scores_windows_of_a_new_film(ws: Workspace) -> N
     # A model of segments reads windows, for which the films are linked first.
     ws("manifest windows videos -o cut --seconds 0.8")
     ws("extract run cut -b descriptors -b sound-descriptors", code=3)
-    parts = "cut.descriptors:pooled cut.sound-descriptors:pooled"
+    parts = "cut.descriptors cut.sound-descriptors"
     ws(f"store join {parts} -o cut.joined")
     settings = "--set data.segments=films --set report.replicates=100"
     ws(f"train ridge cut.joined films --task EN_S -o of-segments {settings}")

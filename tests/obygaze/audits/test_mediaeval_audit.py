@@ -182,7 +182,7 @@ def test_what_cannot_be_scored(annotations: Path, tmp_path: Path) -> None:
     done = call_obygaze(
         "audit", "mediaeval", "--qrels", qrels, "--run", tmp_path / "none"
     )
-    assert (done.code, "no such file" in done.stderr) == (1, True)
+    assert (done.code, "does not exist" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_an_experiment_comes_next_where_array_and_levels_allow_one(
     ]
     manifest = Manifest("m", Header("made up", {"Look": "visual"}), tuple(clips))
     store: Any = SimpleNamespace(
-        target=SimpleNamespace(store="a/s"),
+        target=SimpleNamespace(store="a/s", backbone="own"),
         path=Path("a/s"),
         seal="1",
         view=None,
