@@ -13,6 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from PIL import Image
+
 from support.browsers import FLAGS
 from support.cli import ROOT, call_obygaze, obygaze_argv
 
@@ -87,7 +89,9 @@ def picture(address: str, stem: Path) -> None:
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
         browser.get(address)
         time.sleep(5)
-        browser.save_screenshot(f"{stem}-{colours}.png")
+        path = f"{stem}-{colours}.png"
+        browser.save_screenshot(path)
+        Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
     browser.quit()
 
 
