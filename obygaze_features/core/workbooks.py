@@ -250,8 +250,8 @@ def _sheet(worksheet: Any, outlines: Mapping[str, _Outline], path: Path) -> Shee
         )
     rows = worksheet.to_python(skip_empty_area=False)
     time_formats = {} if outline is None else outline.time_formats
-    # Where other times of a column are shown as h:mm, or as h:mm:ss with seconds, those that are
-    # shown with :00 were typed so.
+    # Where other times of a column are shown as h:mm, or other times of the sheet as h:mm:ss with
+    # seconds, those that are shown with :00 were typed so: a start and an end are of one form.
     with_typed_seconds = set()
     for row, cells in enumerate(rows):
         for column, value in enumerate(cells):
@@ -259,8 +259,10 @@ def _sheet(worksheet: Any, outlines: Mapping[str, _Outline], path: Path) -> Shee
             length = _length(value, form)
             if length is None or "h" not in form:
                 continue
-            if length % _MINUTE or "s" not in form:
+            if "s" not in form:
                 with_typed_seconds.add(column)
+            elif length % _MINUTE:
+                with_typed_seconds.update(range(len(cells)))
     texts = []
     for row, cells in enumerate(rows):
         of_row = []

@@ -35,7 +35,7 @@ def test_cells_of_each_type_have_the_texts_of_a_csv_file(tmp_path: Path) -> None
         (2, "12", "3.5", "Amélie", "TRUE"),
         (3, "0012", "-3", "7,5", "FALSE"),
         (4, "a", "0:01:10", "25:00:01", "2024-05-01"),
-        (6, "=1+2", "10000000000000000", "0", "0:00"),
+        (6, "=1+2", "10000000000000000", "0", "0:00:00"),
     ]
 
 
@@ -150,6 +150,23 @@ def test_a_time_of_two_numbers_is_what_its_sheet_shows(
     tmp_path: Path, cells: list[tuple[float, str | int]], texts: list[str]
 ) -> None:
     assert times_of(tmp_path, cells) == texts
+
+
+def test_a_start_and_an_end_are_of_one_form(tmp_path: Path) -> None:
+    path = tmp_path / "t.xlsx"
+    book = xlsxwriter.Workbook(str(path))
+    sheet = book.add_worksheet("A")
+    form = book.add_format({"num_format": "h:mm:ss"})
+    sheet.write_row(0, 0, ["from", "to"])
+    # 1:27:00 to 1:28:30, and 2:01:00 to 2:02:00.
+    for row, minutes in enumerate([(87, 88.5), (121, 122)], start=1):
+        sheet.write_row(row, 0, [each / 1440 for each in minutes], form)
+    book.close()
+    rows = read_table(path, required=("from",)).rows
+    assert [(row["from"], row["to"]) for row in rows] == [
+        ("1:27:00", "1:28:30"),
+        ("2:01:00", "2:02:00"),
+    ]
 
 
 def test_names_of_cells() -> None:
