@@ -25,8 +25,9 @@ def test_every_design_counts_what_its_runs_print(design: str) -> None:
         # A world has a concept.
         assert found == {"p of a concept": 1, "truth outside the interval of ap": 1}
     else:
-        # A world has the cells of two stores and their difference, or of four and six.
-        n_stores = 4 if design == "max-t" else 2
+        # A world has the cells of two stores and their difference, of four and six, or of one store
+        # and its difference to a guess.
+        n_stores = {"max-t": 4, "guess": 1}.get(design, 2)
         n_differences = 6 if design == "max-t" else 1
         assert found == {
             "0 outside the interval": n_differences,

@@ -161,7 +161,7 @@ def test_a_clip_and_its_film_are_reached_by_keyboard_alone(
 
     begin_with_run(ws)
     scored = predictions(ws)
-    line = "search films.descriptors --like harbour-001 --array pooled --top 5 --json"
+    line = "search films.descriptors --like harbour-001 --top 5 --json"
     similar = [clip["clip_id"] for clip in ws(line).json()["clips"]]
     with viewed(ws, "films", "--run", "honest") as server:
         page = FilmPage(browser, server.address)
