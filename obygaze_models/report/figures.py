@@ -220,10 +220,10 @@ def _figure_of_cells(
                 chance = run.chance(cell)
                 axes.vlines(chance, y - 11, y + 11, color=COLORS["ink"], lw=1.2)
             top += ROW_HEIGHT
-    caption = (
-        f"A large dot is the value over all {run.units}, with its "
-        f"{100 * CONFIDENCE:g} % interval over {run.units}; each small dot is a {run.unit}."
-    )
+    caption = f"A large dot is the value over all {run.units}"
+    if any(cell.has_interval(metric) for cell in cells):
+        caption += f", with its {100 * CONFIDENCE:g} % interval over {run.units}"
+    caption += f"; each small dot is a {run.unit}."
     if metric in RANKING_METRICS:
         caption += " The short line is a guess: clips in random order."
     caption += about_intervals(run, cells, metric)

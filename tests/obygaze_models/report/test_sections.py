@@ -569,6 +569,17 @@ def test_intervals_of_few_films_and_missing_ones_are_explained(tmp_path: Path) -
         assert about_intervals(run, [without], "ap") == ""
 
 
+def test_a_figure_promises_an_interval_only_where_it_draws_one(tmp_path: Path) -> None:
+    run = ReportRun.of(made_run(tmp_path / "run", [RIDGE]))
+    pair = (RIDGE.train, RIDGE.test)
+    assert "with its 95 % interval" in figure_of_pair(run, pair).caption
+    (cell,) = run.cells
+    for row in cell.of_metric.values():
+        row |= {"low": math.nan, "high": math.nan}
+    caption = figure_of_pair(run, pair).caption
+    assert caption.startswith("A large dot is the value over all films; each small dot")
+
+
 def test_the_figure_of_the_answer_is_not_drawn_again(tmp_path: Path) -> None:
     cell = MadeCell("ridge", CLIPS, RIDGE.scores, train="HN_S", test="ENHN_S")
     run = made_run(tmp_path / "run", [cell])
