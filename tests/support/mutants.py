@@ -20,7 +20,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -31,9 +31,9 @@ PACKAGES = ("obygaze_features", "obygaze_models", "obygaze")
 N_OF_A_ROOM = 40
 SEED = 12
 # Tests of so many seconds are tried first for a mutant, then of so many more.
-FIRST_S, MORE_S = 15.0, 45.0
+FIRST_S, MORE_S = 8.0, 24.0
 # A mutant that never ends is killed.
-HANGS_AFTER_S = 150
+HANGS_AFTER_S = 300
 # They read the sources, or compare times; a planted source is another one.
 NOT_ASKED = ("tests/test_", "tests/benchmarks", "tests/golden")
 
@@ -183,17 +183,9 @@ def draw() -> list[Mutant]:
     for room, paths in rooms().items():
         candidates = []
         for path in paths:
+            file = path.relative_to(ROOT).as_posix()
             for place in places(ast.parse(path.read_text("utf-8"))):
-                candidates.append(
-                    Mutant(
-                        room,
-                        path.relative_to(ROOT).as_posix(),
-                        place.function,
-                        place.before.lineno,
-                        ast.unparse(place.before),
-                        ast.unparse(ast.fix_missing_locations(place.after)),
-                    )
-                )
+                candidates.append(Mutant(room, file, *_texts(place)))
         random.Random(SEED).shuffle(candidates)
         mutants += sorted(
             candidates[:N_OF_A_ROOM], key=lambda one: (one.file, one.line)
@@ -225,22 +217,28 @@ def plant() -> None:
     for name, mutants in of_file.items():
         path = ROOT / name
         tree = ast.parse(path.read_text("utf-8"))
-        there = list(places(tree))
-        for number, mutant in mutants:
-            wanted = (mutant.function, mutant.line, mutant.before, mutant.after)
-            for place in there:
-                after = ast.unparse(ast.fix_missing_locations(place.after))
-                before = ast.unparse(place.before)
-                if (place.function, place.before.lineno, before, after) == wanted:
-                    _plant(place, number)
-                    break
-            else:
-                raise LookupError(f"{name}: {wanted} is not there")
+        there = defaultdict(list)
+        for place in places(tree):
+            there[_texts(place)].append(place)
+        planted = [
+            (
+                number,
+                there[mutant.function, mutant.line, mutant.before, mutant.after].pop(0),
+            )
+            for number, mutant in mutants
+        ]
+        for number, place in planted:
+            _plant(place, number)
         text = ast.unparse(ast.fix_missing_locations(tree))
         path.write_text(text + "\n", "utf-8")
     packages = Path(site.getsitepackages()[0])
     (packages / "_mutants.py").write_text(SWITCH, "utf-8")
     (packages / "_mutants.pth").write_text("import _mutants\n", "utf-8")
+
+
+def _texts(place: Place) -> tuple[str, int, str, str]:
+    after = ast.unparse(ast.fix_missing_locations(place.after))
+    return place.function, place.before.lineno, ast.unparse(place.before), after
 
 
 def _plant(place: Place, number: int) -> None:
@@ -291,19 +289,25 @@ def tests_of_mutants() -> dict[int, dict[str, float]]:
     return found
 
 
-def kill(n_processes: int = 2) -> None:
-    """Run tests for each mutant until one fails, and write what was found into the list."""
+def kill() -> None:
+    """Run tests for each mutant until one fails, and write what was found into the list.
+
+    Mutants that were tried before are left out, so that a stopped search goes on.
+    """
     mutants = read_list()
     tests = tests_of_mutants()
+    n_processes = int(os.environ.get("JOBS", "2"))
     with ThreadPoolExecutor(n_processes) as pool:
-        jobs = []
+        jobs = {}
         for number, mutant in enumerate(mutants):
-            jobs.append(pool.submit(_killer, number, mutant, tests.get(number, {})))
-        for number, job in enumerate(jobs):
+            if not mutant.n_tests:
+                job = pool.submit(_killer, number, mutant, tests.get(number, {}))
+                jobs[job] = number
+        for job in as_completed(jobs):
+            number = jobs[job]
             n_tests = str(len(tests.get(number, {})))
-            mutants[number] = replace(
-                mutants[number], n_tests=n_tests, killed_by=job.result()
-            )
+            found = replace(mutants[number], n_tests=n_tests, killed_by=job.result())
+            mutants[number] = found
             write_list(mutants)
 
 
