@@ -13,8 +13,8 @@ from golden.tolerances import EXACT, tolerance_of
 TABLES = sorted(path.relative_to(RECORDED) for path in RECORDED.glob("*/*.csv"))
 SHOWN = 20
 PLANTED = 1e-9
-# These take longer than ten seconds of a processor.
-LONG = ("honest", "models")
+# These take longer than five seconds of a processor.
+LONG = ("honest", "models", "papers", "other-data", "abilities")
 
 
 def parts() -> list[object]:

@@ -20,6 +20,8 @@ from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 
+pytestmark = pytest.mark.check("a run for each number of films")
+
 ONE_TASK = (
     'grid.train=["EN_S"]',
     'grid.test=["EN_S"]',
