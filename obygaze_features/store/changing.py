@@ -675,7 +675,10 @@ def _check_kinds(stores: Sequence[Store]) -> None:
 
 
 def _kinds_of(store: Store) -> set[Kind]:
-    """Return what made the rows of a store; an earlier program listed makers without a row."""
+    """Return what made the rows of a store.
+
+    A maker whose rows were all made anew elsewhere stays in the list of the store.
+    """
     makers = store.record.makers
     numbers = {row.maker for row in store.rows} if len(makers) > 1 else {0}
     return {maker.kind for number, maker in enumerate(makers) if number in numbers}

@@ -325,8 +325,7 @@ def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
     """Return the films of each test task and fold that some model or store tested or left out."""
     films: dict[tuple[str, str], set[str]] = {}
     for facts in run.about["fits"]:
-        # An earlier program did not write the films of folds that are left out.
-        for fold, names in facts.get("skipped_films", {}).items():
+        for fold, names in facts["skipped_films"].items():
             films.setdefault((facts["test"], fold), set()).update(names)
     for row in run.predictions:
         film = run.group_of_film.get(row["movie_id"], row["movie_id"])

@@ -726,9 +726,10 @@ def gain_of(run: Run, cells: Sequence[CellRows]) -> Gain | None:
     row = difference_row(run.shown_results, joined, chosen)
     single = [same_model[name] for name in same_model if name not in joined_stores(run)]
     names = run.about["stores"][joined.store]["parts"]
-    # An earlier program named parts by their titles.
-    parts = [cell for cell in single if cell.store in names] or single
-    return None if row is None else Gain(joined, chosen, parts, row, run.units)
+    parts = [cell for cell in single if cell.store in names]
+    if row is None or not parts:
+        return None
+    return Gain(joined, chosen, parts, row, run.units)
 
 
 def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:

@@ -343,8 +343,7 @@ class Run:
     @cached_property
     def group_of_film(self) -> Mapping[str, str]:
         """The group of each film; none where films are held out."""
-        # An earlier program did not write it.
-        groups: Mapping[str, str] = self.about.get("group_of_film", {})
+        groups: Mapping[str, str] = self.about["group_of_film"]
         return groups
 
     @cached_property

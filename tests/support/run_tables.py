@@ -144,6 +144,7 @@ class MadeCell:
             "copies": 0,
             "same_film": 0,
             "skipped": {},
+            "skipped_films": {},
             "folds": folds,
             **self.facts,
         }
@@ -239,6 +240,7 @@ def made_run(
         "manifest": MANIFEST,
         "stores": {"x": STORE},
         "texts": {},
+        "group_of_film": {},
         "remarks": {},
         "rare_concepts": {},
         "fits": [cell.fit() for cell in cells],

@@ -861,7 +861,7 @@ def test_a_part_has_the_makers_of_its_rows_alone(tmp_path: Path) -> None:
     new = [Row("new", "film-x", maker=0)]
     write(tmp_path / "new", new)
     merge([tmp_path / "cpu", tmp_path / "new"], tmp_path / "more")
-    # A part that an earlier program made lists both.
+    # A maker whose rows were all made anew elsewhere is still listed.
     old = write(tmp_path / "old", [Row("old", "film-x", maker=1)], makers=[gpu, MAKER])
     merge([old, tmp_path / "new"], tmp_path / "most")
     assert open_store(tmp_path / "most").record.makers == (MAKER,)

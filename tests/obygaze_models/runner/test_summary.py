@@ -53,6 +53,7 @@ def fit(model: str, **facts: Any) -> dict[str, Any]:
         "copies": 0,
         "same_film": 0,
         "skipped": {},
+        "skipped_films": {},
         "folds": [],
         **facts,
     }
@@ -110,6 +111,7 @@ def run_of(
             "fit": {"choose_store": False},
         },
         "stores": {"s": {"missing": {}}},
+        "group_of_film": {},
         "remarks": {},
         "rare_concepts": {},
         "fits": list(fits),
