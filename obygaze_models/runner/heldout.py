@@ -207,11 +207,10 @@ def _held_out(
         file_folds=file_folds,
     )
     if not has_own_folds:
-        may_train = trains & held.may_learn
         return replace(
             held,
-            train=whole.train[may_train[whole.train]],
-            validation=whole.validation[may_train[whole.validation]],
+            train=whole.train[trains[whole.train]],
+            validation=whole.validation[trains[whole.validation]],
         )
     # The training sets are those of the paper, whatever another file tests.
     if file_folds is None:
