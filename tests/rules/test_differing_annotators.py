@@ -24,6 +24,7 @@ from obygaze_models.protocols.clips import (
     clip_table,
     differing_annotators,
     empty_labels,
+    labels_sha256,
     task_labels,
 )
 from obygaze_models.protocols.reading import load_protocol
@@ -243,3 +244,12 @@ def test_no_clip_of_a_tested_film_trains_whatever_annotators_said(
             ):
                 if "level" in clip.extra.get("differs", "").split("|"):
                     assert (of_train, of_test) == (-1, -1)
+
+
+def test_a_run_knows_its_labels_by_what_annotators_differ_on() -> None:
+    hashes = []
+    for left_open in (set[str](), {"Body"}, {"Look"}):
+        rows = [*CERTAIN, ("S", set[str](), "joy", "1", left_open)]
+        table = clip_table(manifest_of(rows), Data(view="raw"))
+        hashes.append(labels_sha256(table, {})["levels"])
+    assert len(set(hashes)) == 3
