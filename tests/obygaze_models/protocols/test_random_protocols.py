@@ -22,16 +22,17 @@ from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run
 
-# Few clips, of every kind of split; a choice of C, re-trainings, published folds.
+# Few clips, of every kind of split; a choice of C, re-trainings, published folds, and clips on which
+# annotators differ (all but 159).
 QUICK = (
-    *(0, 7, 35, 56, 138),
+    *(0, 7, 97, 133, 159, 168),
     *(pytest.param(seed, marks=pytest.mark.check("many fits")) for seed in (189, 198)),
 )
 SEEDS = amount(QUICK, tuple(range(200)))
 
 
 # Draws of which each is refused, for a reason of its own.
-REFUSED = (6, 12, 21, 24, 43)
+REFUSED = (12, 23, 43, 98, 103, 156, 195)
 
 
 def run_drawn(one: Experiment, folder: Path) -> Run:
