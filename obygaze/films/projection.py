@@ -212,8 +212,11 @@ def project(
             levels.append(level)
             by_annotator[annotator].append(level)
             if level.labelled:
-                said = level.level, level.concepts, {}
-                annotations.append(Annotation(span.clip_id, annotator, *said))
+                annotations.append(
+                    Annotation(
+                        span.clip_id, annotator, level.level, level.concepts, own={}
+                    )
+                )
             if level.ratio is None and level.labelled and track.watched is None:
                 assumed.add((span.movie_id, annotator))
         if levels:
