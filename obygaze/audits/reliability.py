@@ -214,66 +214,74 @@ def _cells(clip: Clip) -> dict[str, str]:
 def _rated_clips(manifest: Manifest, column: str) -> _Records:
     """Return a row for each clip with a column for each annotator."""
     if not manifest.annotations:
+        name = shell_word(manifest.name)
         raise FixInput(
             "--column is for clips that several people annotated, and here nobody or one did",
             where=manifest.name,
-            hint="import a table with the labels of each annotator (--rule); of marks in films,"
-            f" first obygaze manifest project {shell_word(manifest.name)} --every 10 -o labels.csv."
-            f" {IN_COLUMNS}",
+            hint="import a table with the labels of each annotator, with --rule. Of marks in films,"
+            f" obygaze manifest agree {name} --every 10 compares the levels, and obygaze manifest"
+            f" project {name} --every 10 -o labels.csv makes clips. {IN_COLUMNS}",
         )
-    columns: set[str] = set()
-    answers_of: dict[str, Mapping[str, str]] = {}
-    for annotator in manifest.annotators:
-        answered = _answers(manifest.of_annotator(annotator), column)
-        answers_of[annotator] = answered.of_clip
-        columns.update(answered.columns)
+    answers, columns = _answers(manifest, column)
     own = {name for one in manifest.annotations for name in one.own}
-    if columns.isdisjoint({*SEEN_IN_VIEW, *own}):
+    if set(columns).isdisjoint({*SEEN_IN_VIEW, *own}):
         raise FixInput(
             f"--column {column} says something of clips, and not of annotators",
             where=manifest.name,
             hint=f"a column of annotators: {few(['level', 'concepts', *sorted(own)])}",
         )
+    no_answers = dict.fromkeys(manifest.annotators, "")
     rows = []
     for clip in manifest:
-        answers = {
-            annotator: of_clip.get(clip.clip_id, "")
-            for annotator, of_clip in answers_of.items()
-        }
         cells = _cells(clip)
-        also_columns = cells.keys() & answers
+        also_columns = cells.keys() & no_answers
         if also_columns:
             raise FixInput(
                 f"{also_columns.pop()!r} is an annotator, and a column too",
                 where=manifest.name,
                 hint="rename the column",
             )
-        if any(answers.values()):
-            rows.append({**cells, **answers})
+        answers_of_clip = answers.get(clip.clip_id, {})
+        if any(answers_of_clip.values()):
+            rows.append({**cells, **no_answers, **answers_of_clip})
     title = f"{manifest.name}, {column}"
-    if manifest.header.view != "raw" and not columns.isdisjoint(SEEN_IN_VIEW):
+    if manifest.header.view != "raw" and not set(columns).isdisjoint(SEEN_IN_VIEW):
         title += f", {view_words(manifest.header.view)}"
     return _Records(rows, title, manifest.annotators)
 
 
-class _Answers(NamedTuple):
-    """What a person answered, by clip, and the columns that the answers are made of."""
+def _answers(
+    manifest: Manifest, column: str
+) -> tuple[dict[str, dict[str, str]], Collection[str]]:
+    """Return the answers to each clip by annotator, and the columns that they are made of."""
+    of_all: list[tuple[str, str]] = []
+    clips: list[Clip] = []
+    columns: tuple[str, ...] = ()
+    for annotator in manifest.annotators:
+        of_annotator = manifest.of_annotator(annotator)
+        columns = of_annotator.columns
+        for clip in of_annotator:
+            of_all.append((clip.clip_id, annotator))
+            clips.append(replace(clip, clip_id=f"answer-{len(of_all)}"))
+    answered = replace(manifest, clips=tuple(clips), columns=columns, annotations=())
+    words, compared = _words(answered, column)
+    answers: dict[str, dict[str, str]] = {}
+    for (clip_id, annotator), word in zip(of_all, words, strict=True):
+        answers.setdefault(clip_id, {})[annotator] = word
+    return answers, compared
 
-    of_clip: Mapping[str, str]
-    columns: Collection[str]
 
-
-def _answers(manifest: Manifest, column: str) -> _Answers:
-    """Return the answer to each clip: its cell, or yes and no of what `--task` takes."""
-    if column in (*CLIP_COLUMNS, *CONCEPTS, *manifest.columns):
-        answer_of = {}
-        for clip in manifest:
+def _words(answered: Manifest, column: str) -> tuple[list[str], Collection[str]]:
+    """Return each answer: its cell, or yes and no of what `--task` takes; and its columns."""
+    if column in (*CLIP_COLUMNS, *CONCEPTS, *answered.columns):
+        words = []
+        for clip in answered:
             # Several values are one answer, in whatever order they were written.
-            answer = "|".join(sorted(set(clip.plain_values(column))))
+            word = "|".join(sorted(set(clip.plain_values(column))))
             if is_labelled(column, clip.values):
-                answer = answer or NO_CONCEPT
-            answer_of[clip.clip_id] = answer
-        return _Answers(answer_of, [column])
+                word = word or NO_CONCEPT
+            words.append(word)
+        return words, [column]
     # Late: it loads what experiments need.
     from obygaze_models.protocols.clips import (
         clip_table,
@@ -285,17 +293,15 @@ def _answers(manifest: Manifest, column: str) -> _Answers:
 
     honest = load_protocol("honest")
     # Annotators are compared by what they said, whatever a picture shows.
-    data = replace(honest.data, view=manifest.header.view)
+    data = replace(honest.data, view=answered.header.view)
     protocol = replace(honest, data=data)
-    name, asked = one_task(column, protocol, manifest, option="--column")
-    table = clip_table(manifest, data)
+    name, asked = one_task(column, protocol, answered, option="--column")
+    table = clip_table(answered, data)
+    word_of = {1: "yes", 0: "no"}
     labels = task_labels(name, asked.task, table).tolist()
-    words = {1: "yes", 0: "no"}
-    yes_or_no = {
-        clip: words.get(label, "")
-        for clip, label in zip(table.ids, labels, strict=True)
-    }
-    return _Answers(yes_or_no, columns_of_task(name, asked.task, table))
+    label_of = dict(zip(table.ids, labels, strict=True))
+    words = [word_of.get(label_of.get(clip.clip_id), "") for clip in answered]
+    return words, columns_of_task(name, asked.task, table)
 
 
 def _are_numbers(
