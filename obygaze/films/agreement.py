@@ -48,7 +48,6 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.annotators import COMMENT
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.model import LEVELS, own_columns
 from obygaze_features.manifest.own_labels import label_columns
@@ -421,8 +420,13 @@ def _refuse_ratings(manifest: Manifest) -> None:
     own = label_columns(manifest.clips) or own_columns(manifest.columns)
     options = f"--raters COLUMN,COLUMN, of the columns {few(own)}"
     if annotations:
-        own = [column for column in annotations[0].own if column != COMMENT]
-        options = f"--column COLUMN --cluster movie_id, of the columns {few(own)}"
+        said = annotations[0].own
+        clips = manifest.of_annotator(annotations[0].annotator).clips
+        own = [column for column in label_columns(clips) if column in said]
+        column = shell_word(next(iter(own), "COLUMN"))
+        options = f"--column {column} --cluster movie_id"
+        if own[1:]:
+            options += f", or another column: {few(own[1:])}"
     if own and not has_levels:
         raise FixInput(
             "agree measures levels, and no clip has a level; of words or ratings of your own, audit"
