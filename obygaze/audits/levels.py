@@ -192,7 +192,7 @@ def audit_levels(
     workspace: str | Path | None = None,
 ) -> LevelAudit:
     """Test whether clips of a higher level have more concepts, for each annotator."""
-    manifest = in_view(manifest, view, workspace)
+    manifest = in_view(manifest, view, workspace).without_watched()
     clips_of = _clips_by(manifest, by)
     clips = list(manifest)
     if by is None and manifest.annotations:
