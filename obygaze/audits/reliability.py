@@ -297,10 +297,13 @@ def _words(answered: Manifest, column: str) -> tuple[list[str], Collection[str]]
     protocol = replace(honest, data=data)
     name, asked = one_task(column, protocol, answered, option="--column")
     table = clip_table(answered, data)
-    word_of = {1: "yes", 0: "no"}
+    word_of_class = {1: "yes", 0: "no"}
     labels = task_labels(name, asked.task, table).tolist()
-    label_of = dict(zip(table.ids, labels, strict=True))
-    words = [word_of.get(label_of.get(clip.clip_id), "") for clip in answered]
+    word_of = {
+        clip_id: word_of_class.get(label, "")
+        for clip_id, label in zip(table.ids, labels, strict=True)
+    }
+    words = [word_of.get(clip.clip_id, "") for clip in answered]
     return words, columns_of_task(name, asked.task, table)
 
 
