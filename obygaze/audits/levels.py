@@ -6,7 +6,7 @@ and a step from one level to the next is tested by the signs of the differences 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -193,10 +193,10 @@ def audit_levels(
 ) -> LevelAudit:
     """Test whether clips of a higher level have more concepts, for each annotator."""
     manifest = in_view(manifest, view, workspace).without_watched()
-    clips_of = _clips_by(manifest, by)
     clips = list(manifest)
+    clips_of = _clips_by(manifest, by)
     if by is None and manifest.annotations:
-        clips = [clip for of_annotator in clips_of.values() for clip in of_annotator]
+        clips = [*chain.from_iterable(clips_of.values())]
     require_films(
         [clip.movie_id for clip in clips if clip.level in LEVELS[1:]], manifest.name
     )

@@ -223,12 +223,12 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
             f" project {name} --every 10 -o labels.csv makes clips. {IN_COLUMNS}",
         )
     answers, columns = _answers(manifest, column)
-    own = {name for one in manifest.annotations for name in one.own}
+    own = manifest.annotations[0].own
     if set(columns).isdisjoint({*SEEN_IN_VIEW, *own}):
         raise FixInput(
             f"--column {column} says something of clips, and not of annotators",
             where=manifest.name,
-            hint=f"a column of annotators: {few(['level', 'concepts', *sorted(own)])}",
+            hint=f"a column of annotators: {few(['level', 'concepts', *own])}",
         )
     no_answers = dict.fromkeys(manifest.annotators, "")
     rows = []

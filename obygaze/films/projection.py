@@ -265,7 +265,9 @@ def highest_level(rows: Sequence[ClipLevel]) -> ClipLevel:
     """Return one level from those of the segments of a clip: the highest, with its concepts."""
     level = max((row.level for row in rows), key=LEVELS.index)
     winners = [row for row in rows if row.level == level]
-    concepts = {concept for row in winners for concept in row.concepts}
+    concepts: set[str] = set()
+    for row in winners:
+        concepts.update(row.concepts)
     ratio = max(row.ratio for row in winners if row.ratio)
     return ClipLevel(rows[0].clip_id, level, tuple(sorted(concepts)), ratio)
 

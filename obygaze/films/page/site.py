@@ -444,7 +444,9 @@ class Site:
     def _said(self) -> dict[str, list[JsonObject]]:
         """What each annotator said of each clip; nothing in the blind arm."""
         said: dict[str, list[JsonObject]] = {}
-        for one in () if self.blind else self._seen.annotations:
+        if self.blind:
+            return said
+        for one in self._seen.annotations:
             facts = {
                 "annotator": one.annotator,
                 "level": one.level,
