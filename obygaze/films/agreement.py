@@ -185,14 +185,11 @@ def _pairs(levels: Levels) -> list[AnnotatorPair]:
     pairs = []
     for film, level_of in sorted(levels.items()):
         for names in combinations(sorted(level_of), 2):
-            first, second = (level_of[name] for name in names)
-            both = [clip_id for clip_id in first if clip_id in second]
-            pair = annotator_pair(
-                [first[clip_id] for clip_id in both],
-                [second[clip_id] for clip_id in both],
-                movie_id=film,
-                annotators=names,
-            )
+            one, other = (level_of[name] for name in names)
+            both = [clip_id for clip_id in one if clip_id in other]
+            first = [one[clip_id] for clip_id in both]
+            second = [other[clip_id] for clip_id in both]
+            pair = annotator_pair(first, second, movie_id=film, annotators=names)
             pairs.append(pair)
     return pairs
 
@@ -408,7 +405,6 @@ def _refuse_ratings(manifest: Manifest) -> None:
     annotations = manifest.annotations
     has_levels = any(one.level for one in annotations or manifest.clips)
     has_times = any(clip.start_s is not None for clip in manifest)
-    audit = f"obygaze audit reliability {shell_word(manifest.name)}"
     if has_levels and not annotations and not has_times:
         raise FixInput(
             "agreement is measured on what several annotators said of clips, or on times of films:"
@@ -420,19 +416,16 @@ def _refuse_ratings(manifest: Manifest) -> None:
     own = label_columns(manifest.clips) or own_columns(manifest.columns)
     options = f"--raters COLUMN,COLUMN, of the columns {few(own)}"
     if annotations:
-        said = annotations[0].own
         clips = manifest.of_annotator(annotations[0].annotator).clips
-        own = [column for column in label_columns(clips) if column in said]
-        column = shell_word(next(iter(own), "COLUMN"))
-        options = f"--column {column} --cluster movie_id"
-        if own[1:]:
-            options += f", or another column: {few(own[1:])}"
+        own = [name for name in label_columns(clips) if name in annotations[0].own]
+        first = " ".join(map(shell_word, own[:1]))
+        options = f"--column {first} --cluster movie_id"
     if own and not has_levels:
         raise FixInput(
             "agree measures levels, and no clip has a level; of words or ratings of your own, audit"
             " reliability measures the agreement",
             where=manifest.name,
-            hint=f"{audit} {options}",
+            hint=f"obygaze audit reliability {shell_word(manifest.name)} {options}",
         )
 
 
