@@ -412,17 +412,17 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
                 problem = "the file exists and is not part of an obygaze manifest"
                 hint = "choose another name with -o, or move this file"
                 raise AlreadyThere(problem, where=str(file), hint=hint)
-    _remove_annotations(files, path, force=force)
+    remove_annotations(files, path, force=force)
     write_all_new(files, force=force)
 
 
-def _remove_annotations(files: Collection[Path], path: Path, *, force: bool) -> None:
-    """Remove the table of annotators of a manifest that is replaced by one without annotators."""
+def remove_annotations(files: Collection[Path], path: Path, *, force: bool) -> None:
+    """Remove the table of annotators beside a table that is replaced by one without annotators."""
     beside = annotators_of(path)
     if beside in files or not beside.is_file():
         return
     if not force:
-        raise taken("this table of annotators is of another manifest", beside)
+        raise taken("this table of annotators is of other clips", beside)
     beside.unlink()
 
 
@@ -442,7 +442,7 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
                 where=str(path),
                 hint="run the same command again",
             )
-        _remove_annotations(files, path, force=True)
+        remove_annotations(files, path, force=True)
         write_together(files)
 
 

@@ -365,8 +365,13 @@ class Manifest:
                 clips.append(
                     replace(clip, level=one.level, concepts=one.concepts, extra=extra)
                 )
-        columns = tuple(column for column in self.columns if column != DIFFERS)
-        return replace(self, clips=tuple(clips), columns=columns, annotations=())
+        columns = [column for column in self.columns if column != DIFFERS]
+        return replace(
+            self,
+            clips=tuple(clips),
+            columns=with_columns_of(clips, columns),
+            annotations=(),
+        )
 
     def with_clips(self, clips: Iterable[Clip]) -> Self:
         """Return a manifest with the same header and other clips."""

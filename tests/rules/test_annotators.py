@@ -36,10 +36,7 @@ from obygaze.audits.levels import audit_levels
 from obygaze.audits.reliability import audit_reliability
 from obygaze.films.agreement import measure_agreement
 from obygaze.films.clip_spans import read_clip_spans
-from obygaze.films.decisions import scores_of_table
-from obygaze.films.exchange import export_segments
 from obygaze.films.mark_tables import Marks, Segment
-from obygaze.films.predictions import read_predictions
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.planning import ChosenBackbone, plan_stores
@@ -186,38 +183,6 @@ def test_rows_are_of_one_clip_if_the_comparison_says_so(rows: list[Identity]) ->
                 of_one |= of_other
                 groups.remove(of_other)
     assert rows_of_clips(rows) == sorted(sorted(group) for group in groups)
-
-
-@pytest.mark.usefixtures("no_intervals")
-@settings(max_examples=25, deadline=None)
-@given(CLIPS)
-def test_audits_of_a_manifest_count_clips(labelled: list[Labelled]) -> None:
-    single = manifest_of(labelled, by_annotator=False)
-    several = manifest_of(labelled, by_annotator=True)
-    levels = [row.level for row in single.view()]
-    if {"EN", "S"} <= set(levels) and any(
-        row.mood for row in labelled if row.level != "HN"
-    ):
-        groups: dict[str, Any] = {
-            "column": "mood",
-            "x": "level == S",
-            "y": "level == EN",
-        }
-        expected: Any = None
-        try:
-            expected = audit_annotations(single, **groups).to_json()
-        except FixInput as error:
-            with pytest.raises(FixInput, match=error.message[:20]):
-                audit_annotations(several, **groups)
-        else:
-            assert audit_annotations(several, **groups).to_json() == expected
-    if {"HN", "S"} & set(levels):
-        of_all, *_ = audit_levels(several).annotators
-        assert [level.n_clips for level in of_all.levels] == [
-            levels.count(level) for level in LEVELS[1:]
-        ]
-        assert of_all == audit_levels(single).annotators[0]
-    assert compute_stats(several).different_clips == len(labelled)
 
 
 @pytest.mark.parametrize(
@@ -395,52 +360,10 @@ def texts_in(folder: Path) -> Path:
     return texts
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=NO_FIXTURES)
-@given(labelled=CLIPS, with_manifest=st.booleans(), has_films=st.booleans())
-def test_an_association_is_of_clips(
-    labelled: list[Labelled],
-    with_manifest: bool,
-    has_films: bool,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    """A store that does not say the films has them from the manifest."""
-    path = tmp_path_factory.mktemp("eat")
-    texts = texts_in(path)
-    results = []
-    for by_annotator in (False, True):
-        manifest = manifest_of(labelled, by_annotator=by_annotator)
-        is_said = has_films or not (with_manifest and by_annotator)
-        store = store_of(path / f"s{by_annotator}", manifest, has_films=is_said)
-        x = [clip.clip_id for clip in manifest if clip.level == "S"]
-        y = [clip.clip_id for clip in manifest if clip.level == "EN"]
-        if not x or not y:
-            return
-        used = manifest if with_manifest else None
-        results.append(audit_eat(store, used, x=x, y=y, text=texts).to_json())
-    assert results[0] == {**results[1], "source": results[0]["source"]}
-
-
 LABELLED = [
     Labelled("alba", "S", ("Look",), "joy", ("ada", "ben")),
     Labelled("brug", "EN", (), "fear", ("ada",)),
 ]
-
-
-@pytest.mark.parametrize("with_manifest", [False, True])
-def test_an_association_counts_whole_files_once(
-    tmp_path: Path, with_manifest: bool
-) -> None:
-    """Rows of annotators with ids of their own were counted each."""
-    rows = manifest_of(LABELLED, by_annotator=True)
-    renamed = [
-        replace(clip, clip_id=f"row-{i}", extra={}) for i, clip in enumerate(rows)
-    ]
-    manifest = rows.with_clips(renamed)
-    store = store_of(tmp_path / "s", manifest, (None, None))
-    groups: dict[str, Any] = {"x": ["row-0", "row-1"], "y": ["row-2"]}
-    used = manifest if with_manifest else None
-    audit = audit_eat(store, used, **groups, text=texts_in(tmp_path))
-    assert [len(audit.tests[0].s_x), len(audit.tests[0].s_y)] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -491,83 +414,6 @@ def test_a_table_chooses_no_other_clip_of_its_ids(
     with pytest.raises(FixInput) as caught:
         audit_annotations(manifest, **groups)
     assert caught.value.details[0].endswith(problem)
-
-
-def test_an_association_reads_the_clip_of_which_a_manifest_has_annotators(
-    tmp_path: Path,
-) -> None:
-    store = store_of(tmp_path / "s", manifest_of(LABELLED, by_annotator=False))
-    manifest = manifest_of(LABELLED, by_annotator=True)
-    groups: dict[str, Any] = {"x": "level == S", "y": "level == EN"}
-    audit = audit_eat(store, manifest, **groups, text=texts_in(tmp_path))
-    assert [len(audit.tests[0].s_x), len(audit.tests[0].s_y)] == [1, 1]
-
-
-def test_clips_that_annotators_put_into_both_groups_are_left_out() -> None:
-    labelled = [
-        Labelled("alba", "S", ("Look",), "joy", ("ada", "ben")),
-        Labelled("alba", "EN", (), "fear", ("ada", "ben")),
-        Labelled("alba", "S", ("Look",), "joy", ("ada", "ben")),
-        Labelled("brug", "EN", (), "", ("ada",)),
-    ]
-    manifest = manifest_of(labelled, by_annotator=True)
-    clips = [
-        replace(clip, level="EN", concepts=())
-        if clip.clip_id == "alba-02.ben"
-        else clip
-        for clip in manifest
-    ]
-    audit = audit_annotations(
-        manifest.with_clips(clips), column="mood", x="level == S", y="level == EN"
-    )
-    document = audit.to_json()
-    assert (document["n_x"], document["n_y"], document["n_in_both"]) == (1, 2, 1)
-    assert "1 clip that annotators put into both groups is left out" in str(audit)
-    with pytest.raises(FixInput, match="each clip of the group"):
-        audit_annotations(
-            manifest,
-            column="mood",
-            x="level == S and annotator == ada",
-            y="level == S and annotator == ben",
-        )
-
-
-@settings(max_examples=12, deadline=None, suppress_health_check=NO_FIXTURES)
-@given(
-    levels=st.lists(
-        st.tuples(st.sampled_from(LEVELS[1:]), st.sampled_from(LEVELS[1:])),
-        min_size=2,
-        max_size=8,
-    ),
-    n_rows=st.lists(st.integers(1, 3), min_size=8, max_size=8),
-)
-def test_agreement_is_of_clips(
-    levels: list[tuple[str, str]], n_rows: list[int], tmp_path: Path
-) -> None:
-    marks = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
-    single = ["clip_id,movie_id,start_frame,end_frame"]
-    several = ["clip_id,movie_id,start_frame,end_frame,annotator"]
-    # Each lab rounds in its own way: to other pictures, but to the same times.
-    rounded = ["clip_id,movie_id,start_s,end_s,annotator"]
-    for number, pair in enumerate(levels):
-        first, last = 100 * number, 100 * number + 99
-        for name, level in zip(ANNOTATORS, pair, strict=False):
-            marks.append(f"alba,{name},{first},{last},{level},,25")
-        single.append(f"alba-{number},alba,{first},{last}")
-        for place, name in enumerate(ANNOTATORS[: n_rows[number]]):
-            several.append(f"alba-{number}.{name},alba,{first},{last},{name}")
-            start_s = first / 25 + (0.015, 0.025, 0.015)[place]
-            end_s = start_s + 4
-            rounded.append(f"alba-{number}.{name},alba,{start_s},{end_s},{name}")
-    measured = []
-    for rows in (single, several, rounded):
-        (tmp_path / "marks.csv").write_text("\n".join(marks) + "\n", encoding="utf-8")
-        (tmp_path / "clips.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-        agreement = measure_agreement(
-            tmp_path / "marks.csv", clips=tmp_path / "clips.csv", permutations=99
-        )
-        measured.append(agreement.to_json())
-    assert measured[0] == measured[1] == measured[2]
 
 
 @settings(max_examples=40, deadline=None)
@@ -739,45 +585,6 @@ def test_a_clip_whose_id_ends_like_the_name_of_its_annotator_is_no_other_clip(
     clips = read(table).manifest.clips
     # As an export writes the rows of all annotators of the clip `juno`.
     assert len(clips_of_rows(clips)) == (1 if n_named else len(rows))
-
-
-def test_a_prediction_is_of_a_clip_whoever_labelled_it(tmp_path: Path) -> None:
-    """Of a store, which has a clip once, and of a run, which has all rows.
-
-    It is one cue of a subtitle. On the page, where each row is shown, each has the score: that of
-    the first annotator alone had it.
-    """
-    rows = [
-        Clip(
-            f"alba-{i}.{name}",
-            "alba",
-            start_s=2.0 * i,
-            end_s=2.0 * i + 2,
-            extra={"annotator": name, "framerate": "25"},
-        )
-        for i, name in product(range(2), ("ada", "ben"))
-    ]
-    columns = ("annotator", "framerate")
-    manifest = Manifest("films", Header("made up"), tuple(rows), columns)
-    of_store = [f"alba-{i}" for i in range(2)]
-    table = tmp_path / "scores.csv"
-    texts = []
-    for ids in (of_store, [row.clip_id for row in rows]):
-        lines = [f"{clip_id},alba,unseen,S,0.{clip_id[5]}" for clip_id in ids]
-        header = "clip_id,movie_id,basis,decision,score:S"
-        table.write_text("\n".join([header, *lines]), "utf-8")
-        (path,) = export_segments(
-            "vtt", manifest, predictions=table, folder=tmp_path, force=True
-        ).files
-        texts.append(path.read_text("utf-8"))
-        on_page = scores_of_table(read_predictions(manifest, table), manifest)
-        scores = {row: one["score"] for row, one in on_page["scores"].items()}
-        assert scores == {row.clip_id: float(f"0.{row.clip_id[5]}") for row in rows}
-        assert (
-            on_page["text"] == f"Scores of a saved model, by basis: {len(ids)} unseen."
-        )
-    assert texts[0] == texts[1]
-    assert texts[0].count("-->") == 2
 
 
 def test_a_table_with_rows_of_annotators_is_not_joined(tmp_path: Path) -> None:
