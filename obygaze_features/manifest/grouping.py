@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +29,6 @@ from obygaze_features.manifest.model import (
     concept_name,
     view_words,
 )
-from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.vocabulary import VOCABULARY, packaged, subconstructs
 
 NOTE = (
@@ -48,7 +46,7 @@ class ConceptVocabulary:
 
     Only visual concepts have instances, the forms in which they are seen. `clips` has, for each
     concept and sub-construct, the number of clips, and of those of each annotation level and
-    without a level. A clip to which annotators give several levels counts for each of them.
+    without a level.
     """
 
     subconstructs: tuple[Mapping[str, Any], ...]
@@ -112,28 +110,23 @@ def _vocabulary(manifest: Manifest | None) -> ConceptVocabulary:
     if manifest is None:
         return whole
     counted = manifest.view()
-    of_clips = clips_of_rows(counted.clips)
     clips = {}
     for name, names in members.items():
-        clips[name] = _clips_with(of_clips, names)
+        clips[name] = _clips_with(counted.clips, names)
     for concept in concepts:
-        clips[concept["name"]] = _clips_with(of_clips, [concept["name"]])
+        clips[concept["name"]] = _clips_with(counted.clips, [concept["name"]])
     title = f"{counted.name}, {view_words(counted.header.view)},"
     return replace(whole, manifest=title, clips=clips)
 
 
-def _clips_with(
-    of_clips: Iterable[Sequence[Clip]], names: Sequence[str]
-) -> dict[str, int]:
-    """Return how many clips have one of these concepts, also by level, given their rows."""
+def _clips_with(clips: Iterable[Clip], names: Sequence[str]) -> dict[str, int]:
+    """Return how many clips have one of these concepts, also by level."""
     wanted = set(names)
-    counts: Counter[str] = Counter()
-    for rows in of_clips:
-        levels = {row.level for row in rows if not wanted.isdisjoint(row.concepts)}
-        counts.update(levels)
-        counts[ALL] += bool(levels)
+    counts = Counter(
+        clip.level for clip in clips if not wanted.isdisjoint(clip.concepts)
+    )
     by_level = {level: counts[level] for level in LEVELS}
-    return {**by_level, NO_LEVEL: counts[""], ALL: counts[ALL]}
+    return {**by_level, NO_LEVEL: counts[""], ALL: counts.total()}
 
 
 class GroupsFile(Record, frozen=True):
@@ -154,7 +147,7 @@ class GroupedManifest:
         """Return the groups, and the facts of the manifest."""
         return {
             **facts_of_saved(self.manifest, self.path),
-            "clips": len(self._of_clips),
+            "clips": len(self.manifest.without_watched()),
             "groups": {name: list(names) for name, names in self.groups.items()},
             "clips_of_group": {name: self._n_clips(name) for name in self.groups},
         }
@@ -164,7 +157,7 @@ class GroupedManifest:
             (name, ", ".join(names), self._n_clips(name))
             for name, names in self.groups.items()
         ]
-        size = count(len(self._of_clips), self.manifest.header.unit)
+        size = count(len(self.manifest.without_watched()), self.manifest.header.unit)
         groups = table(("group", "concepts", f"{self.manifest.header.unit}s"), rows)
         return f"{self.path}: {size}\n{groups}"
 
@@ -178,15 +171,8 @@ class GroupedManifest:
             return []
         return [f"in no group, and kept as concepts: {', '.join(others)}"]
 
-    @cached_property
-    def _of_clips(self) -> list[list[Clip]]:
-        return clips_of_rows(self.manifest.clips)
-
     def _n_clips(self, group: str) -> int:
-        n_clips = 0
-        for rows in self._of_clips:
-            n_clips += any(group in row.concepts for row in rows)
-        return n_clips
+        return sum(group in clip.concepts for clip in self.manifest)
 
 
 def group(

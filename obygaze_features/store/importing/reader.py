@@ -223,8 +223,7 @@ class ArrayColumn:
             rows: ClipArrays = self.values[first:after]
         except FOREIGN_DAMAGE:
             return self._one_by_one(places)
-        # Rows of several annotators have one place.
-        if np.array_equal(places, np.arange(first, after)):
+        if len(places) == len(rows):
             return rows
         if isinstance(rows, list):
             return [rows[place - first] for place in places.tolist()]
