@@ -1,6 +1,7 @@
 """Read and write manifests: `NAME.toml`, the header, and `NAME.csv`, one row a clip.
 
-Both files are checked against the schema when they are read, and before they are written.
+Where several people annotated, `NAME.annotators.csv` has a row for each person and clip. All files
+are checked against the schema when they are read, and before they are written.
 """
 
 import json
@@ -10,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -22,6 +23,7 @@ from obygaze_features.core.files import (
     leads_out,
     locked,
     sha256_bytes,
+    taken,
     write_all_new,
     write_together,
 )
@@ -36,6 +38,7 @@ from obygaze_features.manifest.model import (
     FOLD_PREFIX,
     LEVELS,
     NO_MANIFESTS,
+    Annotation,
     Clip,
     Header,
     Manifest,
@@ -55,6 +58,8 @@ from obygaze_features.manifest.windows import CUT_COLUMNS, CutFilm
 
 SCHEMA = "obygaze-manifest/1"
 MAX_HEADER = 1 << 26
+ANNOTATORS = ".annotators"
+ANNOTATION_COLUMNS = ("clip_id", "annotator", "level", "concepts")
 STRINGS = ("dataset", "unit", "view", "licence", "citation", "video_root")
 # An id becomes a key in HDF5 files and a file name: no separators, no leading dot.
 # It may begin with `-`, as ids of YouTube do.
@@ -102,7 +107,7 @@ def read_manifest(
         return manifest
     path = manifest_path(manifest, workspace=workspace)
     try:
-        return _parse(path, path.read_bytes(), None)
+        return _parse(path, path.read_bytes(), None, None)
     except NotAManifest as error:
         named = Workspace.of(workspace).manifest(path.stem)
         if named.is_file() and named != path:
@@ -164,8 +169,13 @@ def manifest_path(
     return path
 
 
-def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
-    """Return the manifest of two files; `rows` are the bytes of the CSV file if not on disk."""
+def annotators_of(path: Path) -> Path:
+    """Return the table beside a manifest, or beside a table, with what each annotator said."""
+    return path.with_suffix(f"{ANNOTATORS}.csv")
+
+
+def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> Manifest:
+    """Return the manifest of its files; `rows` and `said` are the tables that are not on disk."""
     document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
     document.require_schema(SCHEMA, "manifest", error=NotAManifest)
     if path.stem in NO_MANIFESTS:
@@ -174,6 +184,12 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
             " clips are of no manifest",
             where=str(path),
             hint="choose another name for its two files",
+        )
+    if path.stem.endswith(ANNOTATORS):
+        raise FixInput(
+            f"the name of a manifest cannot end with {ANNOTATORS}: a table beside it is called so",
+            where=str(path),
+            hint="choose another name",
         )
     header = record_of(document, Header, "the header of the manifest is not valid")
     violations = Violations(path.with_suffix(".csv"))
@@ -191,7 +207,54 @@ def _parse(path: Path, toml: bytes, rows: bytes | None) -> Manifest:
         ((row, row.cells) for row in table.rows), header.concepts, columns
     )
     violations.raise_if_any("the manifest is not valid")
-    return Manifest(path.stem, header, clips, columns)
+    annotations: tuple[Annotation, ...] = ()
+    beside = annotators_of(path)
+    if said is not None or (rows is None and beside.is_file()):
+        ids = {clip.clip_id for clip in clips}
+        annotations = read_annotations(beside, ids, header.concepts, data=said)
+    return Manifest(path.stem, header, clips, columns, annotations)
+
+
+def read_annotations(
+    path: Path,
+    clip_ids: Collection[str],
+    concepts: Collection[str],
+    *,
+    data: bytes | None = None,
+) -> tuple[Annotation, ...]:
+    """Return what each annotator said of clips, from the table beside them.
+
+    Args:
+        path: The table.
+        clip_ids: The clips that it may name.
+        concepts: The concepts that it may name.
+        data: Its bytes, if they are not on the disk.
+    """
+    violations = Violations(path)
+    table = read_table(
+        path,
+        required=ANNOTATION_COLUMNS,
+        is_strict=True,
+        violations=violations,
+        data=data,
+    )
+    own_columns = [name for name in table.columns if name not in ANNOTATION_COLUMNS]
+    annotations = []
+    lines: dict[tuple[str, str], int] = {}
+    for row in table.rows:
+        who = row["clip_id"], row["annotator"]
+        if row["clip_id"] not in clip_ids:
+            row.add("clip_id", f"no clip has the id {row['clip_id']!r}")
+        if not row["annotator"]:
+            row.add("annotator", "is empty, and each row needs one")
+        if lines.setdefault(who, row.line) != row.line:
+            row.add("annotator", f"said something of this clip on line {lines[who]}")
+        level = row.one_of("level", LEVELS) if row["level"] else ""
+        names = _concepts(row, concepts)
+        own = {column: row[column] for column in own_columns}
+        annotations.append(Annotation(*who, level, names, own))
+    violations.raise_if_any("the table of annotators is not valid")
+    return tuple(annotations)
 
 
 def _windows(
@@ -304,9 +367,25 @@ def _cells(clip: Clip) -> tuple[str, ...]:
     return (*ids, *numbers, clip.level, "|".join(clip.concepts))
 
 
+def annotations_to_csv(annotations: Iterable[Annotation]) -> bytes:
+    """Return what annotators said as the CSV beside a manifest; no bytes where nobody did."""
+    said = sorted(annotations, key=lambda one: (one.clip_id, one.annotator))
+    if not said:
+        return b""
+    columns = dict.fromkeys(column for one in said for column in one.own)
+    rows = []
+    for one in said:
+        own = (one.own.get(column, "") for column in columns)
+        label = one.clip_id, one.annotator, one.level, "|".join(one.concepts)
+        rows.append((*label, *own))
+    return csv_bytes((*ANNOTATION_COLUMNS, *columns), rows)
+
+
 def manifest_sha256(manifest: Manifest) -> str:
-    """Return the sha256 of the rows as CSV, by which runs and models identify a manifest."""
-    return sha256_bytes(rows_to_csv(manifest))
+    """Return the sha256 of the tables as CSV, by which runs and models identify a manifest."""
+    return sha256_bytes(
+        rows_to_csv(manifest) + annotations_to_csv(manifest.annotations)
+    )
 
 
 def facts_of_saved(manifest: Manifest, path: Path) -> dict[str, Any]:
@@ -316,18 +395,16 @@ def facts_of_saved(manifest: Manifest, path: Path) -> dict[str, Any]:
 
 
 def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> None:
-    """Write both files of a manifest, after a check that they can be read back.
+    """Write the files of a manifest, after a check that they can be read back.
 
     Args:
         manifest: The manifest to write.
-        path: The TOML file to write; the CSV file gets the same name.
+        path: The TOML file to write; the tables get the same name.
         force: Replace files that exist.
     """
-    toml, rows = check_manifest(manifest)
-    # The TOML file comes last: readers look for it, so half a manifest is never found.
-    files = {path.with_suffix(".csv"): rows, path: toml}
+    files = check_manifest(manifest).files(path)
     if force and not (path.is_file() and b"obygaze-manifest/" in path.read_bytes()):
-        # One of the two may be the table or the mapping that is being imported.
+        # One of them may be the table or the mapping that is being imported.
         for file, data in files.items():
             if os.path.lexists(file) and not (
                 file.is_file() and file.read_bytes() == data
@@ -335,7 +412,18 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
                 problem = "the file exists and is not part of an obygaze manifest"
                 hint = "choose another name with -o, or move this file"
                 raise AlreadyThere(problem, where=str(file), hint=hint)
+    _remove_annotations(files, path, force=force)
     write_all_new(files, force=force)
+
+
+def _remove_annotations(files: Collection[Path], path: Path, *, force: bool) -> None:
+    """Remove the table of annotators of a manifest that is replaced by one without annotators."""
+    beside = annotators_of(path)
+    if beside in files or not beside.is_file():
+        return
+    if not force:
+        raise taken("this table of annotators is of another manifest", beside)
+    beside.unlink()
 
 
 def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
@@ -346,7 +434,7 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
         after: The manifest to write.
         path: The TOML file of the manifest.
     """
-    toml, rows = check_manifest(after)
+    files = check_manifest(after).files(path)
     with locked(path.parent):
         if read_manifest(path) != before:
             raise AlreadyThere(
@@ -354,22 +442,42 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
                 where=str(path),
                 hint="run the same command again",
             )
-        write_together({path.with_suffix(".csv"): rows, path: toml})
+        _remove_annotations(files, path, force=True)
+        write_together(files)
 
 
-def check_manifest(manifest: Manifest) -> tuple[bytes, bytes]:
-    """Return the TOML and CSV files of a manifest; an error where they could not be read back."""
+class ManifestBytes(NamedTuple):
+    """The files of a manifest; `annotations` is empty where there are none."""
+
+    toml: bytes
+    rows: bytes
+    annotations: bytes
+
+    def files(self, path: Path) -> dict[Path, bytes]:
+        """Return the bytes of each file, given the path of the TOML file.
+
+        It comes last: readers look for it, so half a manifest is never found.
+        """
+        files = {path.with_suffix(".csv"): self.rows}
+        if self.annotations:
+            files[annotators_of(path)] = self.annotations
+        return {**files, path: self.toml}
+
+
+def check_manifest(manifest: Manifest) -> ManifestBytes:
+    """Return the files of a manifest; an error where they could not be read back."""
     try:
         toml = header_to_toml(manifest.header).encode("utf-8")
         rows = rows_to_csv(manifest)
+        said = annotations_to_csv(manifest.annotations)
     except UnicodeEncodeError as error:
         character = error.object[error.start : error.end]
         raise FixInput(
             f"UTF-8 cannot encode {character!r}", where=manifest.name
         ) from error
     _check_columns(manifest)
-    _parse(Path(f"{manifest.name}.toml"), toml, rows)
-    return toml, rows
+    _parse(Path(f"{manifest.name}.toml"), toml, rows, said or None)
+    return ManifestBytes(toml, rows, said)
 
 
 def _check_columns(manifest: Manifest) -> None:

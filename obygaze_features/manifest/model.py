@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from msgspec import Meta, structs
 
@@ -65,10 +65,12 @@ FOLD_PREFIX = "fold:"
 NAME_COLUMN = "video_name"
 # What `manifest sample` says of a clip: how probable its draw was, and of how many in its film.
 DRAW_COLUMNS = ("draw_probability", "draw_clips")
+# The columns and concepts of a clip that its annotators left open, joined with '|'.
+DIFFERS = "differs"
 # The columns of a manifest that another command reads, beside fold:NAME.
 TARGETS = (
     *CLIP_COLUMNS,
-    *("annotator", "movie_title", "comment", "framerate"),
+    *("annotator", DIFFERS, "movie_title", "comment", "framerate"),
     *("start_frame", "end_frame", "film_start_s", "film_end_s"),
 )
 PUBLISHED_SPLIT = "02_EN_HN_S"
@@ -197,6 +199,16 @@ class Clip:
         return int(text) if text else None
 
 
+class Annotation(NamedTuple):
+    """What one of several people said of a clip; `own` has the further columns."""
+
+    clip_id: str
+    annotator: str
+    level: str
+    concepts: tuple[str, ...]
+    own: Mapping[str, str]
+
+
 class SourceFile(Record, frozen=True):
     """A file that a manifest was made from."""
 
@@ -266,13 +278,15 @@ class Manifest:
         manifest["tt0108160-001"].level
         manifest.view("visual").to_frame()
 
-    Iterating yields the clips. `columns` are the extra columns of the CSV file.
+    Iterating yields the clips. `columns` are the extra columns of the CSV file. `annotations` has
+    what each person said of a clip, where several people did; the clips have one label each.
     """
 
     name: str
     header: Header
     clips: Sequence[Clip]
     columns: tuple[str, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
 
     def __len__(self) -> int:
         return len(self.clips)
@@ -333,9 +347,33 @@ class Manifest:
             if name.startswith(FOLD_PREFIX)
         )
 
+    @cached_property
+    def annotators(self) -> tuple[str, ...]:
+        """The names of the people of whom the manifest has annotations, sorted."""
+        return tuple(sorted({one.annotator for one in self.annotations}))
+
+    def of_annotator(self, name: str) -> Self:
+        """Return a manifest of the clips that a person annotated, with this person's labels."""
+        if name not in self.annotators:
+            raise unknown_name("annotator", name, self.annotators, where=self.name)
+        clips = []
+        for one in self.annotations:
+            if one.annotator == name:
+                clip = self[one.clip_id]
+                extra = {**clip.extra, **one.own}
+                extra.pop(DIFFERS, None)
+                clips.append(
+                    replace(clip, level=one.level, concepts=one.concepts, extra=extra)
+                )
+        columns = tuple(column for column in self.columns if column != DIFFERS)
+        return replace(self, clips=tuple(clips), columns=columns, annotations=())
+
     def with_clips(self, clips: Iterable[Clip]) -> Self:
         """Return a manifest with the same header and other clips."""
-        return replace(self, clips=tuple(clips))
+        kept = tuple(clips)
+        ids = {clip.clip_id for clip in kept} if self.annotations else ()
+        annotations = tuple(one for one in self.annotations if one.clip_id in ids)
+        return replace(self, clips=kept, annotations=annotations)
 
     def without_watched(self) -> Self:
         """Return the manifest without rows that say only what was watched: they are no clips."""
@@ -440,9 +478,8 @@ class Manifest:
         listed = [
             f"{n_of_level[level]} {level}" for level in LEVELS if n_of_level[level]
         ]
-        noun = "row" if "annotator" in self.columns else self.header.unit
         return (
-            f"{count(len(clips), noun)} {problem} "
+            f"{count(len(clips), self.header.unit)} {problem} "
             f"({', '.join(listed)}; {few(sorted(names), 3)}): EN in the visual view"
         )
 
@@ -475,6 +512,8 @@ class Manifest:
         if not isinstance(self.clips, Windows):
             for clip in self.clips:
                 names.update(clip.concepts)
+        for one in self.annotations:
+            names.update(one.concepts)
         return frozenset(names)
 
     @property
@@ -538,7 +577,14 @@ class Manifest:
                 f" the {name!r} view cannot be made from it",
                 where=self.name,
             )
-        manifest = self.with_clips(_visual(self.clips, self._visible_concepts()))
+        visible = self._visible_concepts()
+        annotations = tuple(
+            one._replace(**_visual_label(one.level, one.concepts, visible))
+            for one in self.annotations
+        )
+        manifest = replace(
+            self.with_clips(_visual(self.clips, visible)), annotations=annotations
+        )
         if name == "as_published":
             if PUBLISHED_SPLIT not in self.folds:
                 problem = (
@@ -591,12 +637,33 @@ def view_words(view: str) -> str:
     return f"{view.replace('_', ' ')} view"
 
 
-def _visual(clips: Iterable[Clip], visible: Collection[str]) -> Iterator[Clip]:
-    """Yield the clips with visible concepts only; without one the level becomes EN."""
+def _visual(clips: Iterable[Clip], visible: frozenset[str]) -> Iterator[Clip]:
+    """Yield the clips with visible concepts only; without one the level becomes EN.
+
+    Where annotators left a visible concept open, it stays open whether the level is EN.
+    """
     for clip in clips:
-        concepts = tuple(name for name in clip.concepts if name in visible)
-        level = clip.level if concepts or not clip.level else "EN"
-        yield replace(clip, concepts=concepts, level=level)
+        label = _visual_label(clip.level, clip.concepts, visible)
+        extra = clip.extra
+        is_open = not label["concepts"] and not visible.isdisjoint(disputed(clip))
+        if is_open and clip.level:
+            label["level"] = ""
+            extra = {**extra, DIFFERS: f"level|{extra[DIFFERS]}"}
+        yield replace(clip, extra=extra, **label)
+
+
+def _visual_label(
+    level: str, concepts: Iterable[str], visible: frozenset[str]
+) -> dict[str, Any]:
+    """Return the level and the concepts of a clip as they are in the visual view."""
+    kept = tuple(name for name in concepts if name in visible)
+    return {"level": level if kept or not level else "EN", "concepts": kept}
+
+
+def disputed(clip: Clip) -> frozenset[str]:
+    """Return the columns and concepts of a clip that its annotators left open."""
+    cell = clip.extra.get(DIFFERS, "")
+    return frozenset(cell.split("|")) if cell else frozenset()
 
 
 def by_film(clips: Iterable[Clip]) -> dict[str, list[Clip]]:
