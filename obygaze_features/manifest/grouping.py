@@ -21,6 +21,7 @@ from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.model import (
+    DIFFERS,
     LEVELS,
     NO_LEVEL,
     Clip,
@@ -290,16 +291,35 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
                 f"group {group!r} has the name of a concept that is in no group",
                 where=manifest.name,
             )
+
+    def grouped(concepts: Iterable[str]) -> tuple[str, ...]:
+        names = dict.fromkeys(concepts)
+        of_groups = [g for g, n in groups.items() if not names.keys().isdisjoint(n)]
+        return (*of_groups, *(name for name in names if name in left))
+
     clips = []
     for clip in manifest:
-        names_of_clip = set(clip.concepts)
-        of_groups = [g for g, n in groups.items() if not names_of_clip.isdisjoint(n)]
-        others = [concept for concept in clip.concepts if concept in left]
-        clips.append(replace(clip, concepts=(*of_groups, *others)))
+        concepts = grouped(clip.concepts)
+        extra = clip.extra
+        if extra.get(DIFFERS):
+            # A group is left open with its concepts, unless the clip has another one of them.
+            left_open = extra[DIFFERS].split("|")
+            names = [name for name in left_open if name not in known]
+            names += [name for name in grouped(left_open) if name not in concepts]
+            extra = {**extra, DIFFERS: "|".join(names)}
+        clips.append(replace(clip, concepts=concepts, extra=extra))
+    annotations = [
+        one._replace(concepts=grouped(one.concepts)) for one in manifest.annotations
+    ]
     listed = "; ".join(f"{group}: {', '.join(n)}" for group, n in groups.items())
     header = structs.replace(
         manifest.header,
         concepts={**modality_of_group, **left},
         notes=(*manifest.header.notes, f"Concepts are groups. {listed}."),
     )
-    return replace(manifest, header=header, clips=tuple(clips))
+    return replace(
+        manifest,
+        header=header,
+        clips=tuple(clips),
+        annotations=tuple(annotations),
+    )

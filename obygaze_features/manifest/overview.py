@@ -312,6 +312,8 @@ def _describe(manifest: Manifest) -> str:
     if header.citation:
         lines.append(f"  cite: {safe_text(header.citation, 'terminal')}")
     lines += [f"  note: {safe_text(note, 'terminal')}" for note in header.notes]
+    if manifest.annotators:
+        lines.append(f"  annotators: {', '.join(manifest.annotators)}")
     if manifest.folds:
         lines.append(f"  folds: {', '.join(manifest.folds)}")
     return "\n".join([*lines, ""])

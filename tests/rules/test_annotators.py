@@ -8,7 +8,6 @@ from fractions import Fraction
 from importlib import import_module
 from itertools import combinations, permutations, product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -18,18 +17,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 from support import experiments
-from support.cli import call_obygaze
 from support.experiments import (
     ONE_PAIR,
     films,
-    planted,
     quick,
     run_on,
     without_models,
 )
 from support.stores import a_recipe, made_store
 
-import obygaze as og
 from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.eat import audit_eat
 from obygaze.audits.levels import audit_levels
@@ -57,16 +53,10 @@ from obygaze_features.manifest.same_clip import (
     rows_of_clips,
 )
 from obygaze_features.manifest.stats import compute_stats
-from obygaze_features.manifest.times import film_times, long_clips
+from obygaze_features.manifest.times import long_clips
 from obygaze_features.manifest.vocabulary import LEVELS
-from obygaze_features.store import Row, open_store
-from obygaze_features.store.changing import merge, subset
-from obygaze_features.store.copying import push
-from obygaze_features.store.describing import describe_store
-from obygaze_features.store.exporting import export_features
+from obygaze_features.store import Row
 from obygaze_features.store.recipe import space_id_of
-from obygaze_features.store.records import ManifestMark
-from obygaze_features.store.verifying import verify
 from obygaze_models.evaluation.error_analysis import analyse_success
 from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import Predictions
@@ -75,13 +65,10 @@ from obygaze_models.models.concept_report import concept_quality, shift_test
 from obygaze_models.models.erasure import fit_eraser
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
-from obygaze_models.report.lookup import ReportRun
-from obygaze_models.report.page import chapter_of
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.scores import expected_random
 from obygaze_models.runner.store_run import store_runs
-from obygaze_models.runner.summary import cells_of
 from obygaze_models.runner.tables import ClipNumbers
 
 ANNOTATORS = ("ada", "ben", "cleo")
@@ -188,64 +175,6 @@ def test_rows_are_of_one_clip_if_the_comparison_says_so(rows: list[Identity]) ->
     assert rows_of_clips(rows) == sorted(sorted(group) for group in groups)
 
 
-@pytest.mark.usefixtures("no_intervals")
-@settings(max_examples=25, deadline=None)
-@given(CLIPS)
-def test_audits_of_a_manifest_count_clips(labelled: list[Labelled]) -> None:
-    single = manifest_of(labelled, by_annotator=False)
-    several = manifest_of(labelled, by_annotator=True)
-    levels = [row.level for row in single.view()]
-    if {"EN", "S"} <= set(levels) and any(
-        row.mood for row in labelled if row.level != "HN"
-    ):
-        groups: dict[str, Any] = {
-            "column": "mood",
-            "x": "level == S",
-            "y": "level == EN",
-        }
-        expected: Any = None
-        try:
-            expected = audit_annotations(single, **groups).to_json()
-        except FixInput as error:
-            with pytest.raises(FixInput, match=error.message[:20]):
-                audit_annotations(several, **groups)
-        else:
-            assert audit_annotations(several, **groups).to_json() == expected
-    if {"HN", "S"} & set(levels):
-        of_all, *_ = audit_levels(several).annotators
-        assert [level.n_clips for level in of_all.levels] == [
-            levels.count(level) for level in LEVELS[1:]
-        ]
-        assert of_all == audit_levels(single).annotators[0]
-    assert compute_stats(several).different_clips == len(labelled)
-
-
-@pytest.mark.parametrize(
-    ("ids", "names", "n_clips"),
-    [
-        ("lake-1.A lake-2.A lake-1.B lake-2.B", "A A B B", 2),
-        # The annotators were given other names, and their ids kept those of before.
-        ("lake-1.ada lake-2.ada lake-1.ben lake-2.ben", "A A B B", 4),
-        ("1 2 3 4", "A A B B", 4),
-        ("1 2 3 4", "A A A A", 4),
-    ],
-)
-def test_an_import_says_that_no_clip_has_rows_of_two_annotators(
-    tmp_path: Path, ids: str, names: str, n_clips: int
-) -> None:
-    """Each of two people's rows was a clip, and nothing said that they are about the same ones."""
-    lines = ["clip_id,movie_id,annotator,rating"]
-    for clip_id, name in zip(ids.split(), names.split(), strict=True):
-        lines.append(f"{clip_id},lake,{name},1")
-    table = tmp_path / "t.csv"
-    table.write_text("\n".join(lines) + "\n", "utf-8")
-    saved = read(table).save("films", workspace=tmp_path)
-    assert compute_stats(saved.manifest).different_clips == n_clips
-    are_apart = n_clips == 4 and len(set(names.split())) == 2
-    said = [note for note in saved.notes if "no clip has rows of two of the 2" in note]
-    assert len(said) == are_apart
-
-
 def with_watched(manifest: Manifest, names: tuple[str, ...] = ANNOTATORS) -> Manifest:
     """The manifest with rows that say which films its annotators watched, all of each."""
     rows = []
@@ -317,8 +246,7 @@ def test_what_was_watched_is_no_clip(tmp_path: Path, labelled: list[Labelled]) -
         path = here.new_manifest("films")
         write_manifest(manifest, path, force=True)
         report = str(assign_folds(path, kind="grouped", k=2))
-        has_more_rows = len(clips_of_rows(several.clips)) < len(several)
-        assert f"fold  {'rows' if has_more_rows else 'clips'}" in report
+        assert "fold  clips" in report
         fold_of_clip = {}
         for clip in read_manifest(path):
             if clip.fold("grouped") is not None:
@@ -493,16 +421,6 @@ def test_a_table_chooses_no_other_clip_of_its_ids(
     assert caught.value.details[0].endswith(problem)
 
 
-def test_an_association_reads_the_clip_of_which_a_manifest_has_annotators(
-    tmp_path: Path,
-) -> None:
-    store = store_of(tmp_path / "s", manifest_of(LABELLED, by_annotator=False))
-    manifest = manifest_of(LABELLED, by_annotator=True)
-    groups: dict[str, Any] = {"x": "level == S", "y": "level == EN"}
-    audit = audit_eat(store, manifest, **groups, text=texts_in(tmp_path))
-    assert [len(audit.tests[0].s_x), len(audit.tests[0].s_y)] == [1, 1]
-
-
 def test_clips_that_annotators_put_into_both_groups_are_left_out() -> None:
     labelled = [
         Labelled("alba", "S", ("Look",), "joy", ("ada", "ben")),
@@ -568,36 +486,6 @@ def test_agreement_is_of_clips(
         )
         measured.append(agreement.to_json())
     assert measured[0] == measured[1] == measured[2]
-
-
-@settings(max_examples=40, deadline=None)
-@given(CLIPS, st.sampled_from((0.0, LENGTH_S)))
-def test_a_film_is_as_long_as_its_clips_whoever_labelled_them(
-    labelled: list[Labelled], length_s: float
-) -> None:
-    single = manifest_of(labelled, by_annotator=False, own_file=True)
-    several = manifest_of(labelled, by_annotator=True, own_file=True)
-    for film in single.films:
-        expected = film_times(
-            [clip for clip in single if clip.movie_id == film],
-            rate=Fraction(25),
-            length_of=lambda _: length_s,
-        )
-        found = film_times(
-            [clip for clip in several if clip.movie_id == film],
-            rate=Fraction(25),
-            length_of=lambda _: length_s,
-        )
-        assert (found.axis, found.end_s, found.n_frames) == (
-            expected.axis,
-            expected.end_s,
-            expected.n_frames,
-        )
-        assert found.pieces == expected.pieces
-        assert found.unknown == expected.unknown
-        for clip_id, span in found.spans.items():
-            assert span == expected.spans[clip_id.partition(".")[0]]
-    assert bool(long_clips(several)) == bool(long_clips(single))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=NO_FIXTURES)
@@ -688,27 +576,6 @@ def test_no_row_gets_another_annotator(tmp_path: Path) -> None:
     table.write_text("clip_id,who\nalba-1,ben\n", encoding="utf-8")
     with pytest.raises(FixInput, match="have a column annotator"):
         join(manifest, table, {"annotator": "who"}, force=True)
-
-
-@pytest.mark.parametrize("form", ["lake-{}", "lake:{:06d}"])
-def test_a_table_of_clips_or_windows_has_rows_of_annotators(
-    tmp_path: Path, form: str
-) -> None:
-    """Two people label a sample of windows in one table."""
-    rows = ["clip_id,movie_id,start_s,end_s,annotator,level"]
-    for name in ("ada", "Ben Ö"):
-        for number in range(3):
-            start = 2 * number
-            rows.append(f"{form.format(number)},lake,{start},{start + 2},{name},S")
-    table = tmp_path / "table.csv"
-    table.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    manifest = read(table).manifest
-    write_manifest(manifest, tmp_path / "labelled.toml")
-    again = read_manifest(tmp_path / "labelled.toml")
-    assert again.clips == manifest.clips
-    stats = compute_stats(again)
-    assert (stats.clips, stats.different_clips) == (6, 3)
-    assert {unannotated_id(row) for row in again} == {form.format(n) for n in range(3)}
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=NO_FIXTURES)
@@ -855,22 +722,6 @@ def test_annotators_who_gave_a_label_together_are_no_third_one(tmp_path: Path) -
     assert f"--where '{tests}'" in (caught.value.hint or "")
 
 
-def test_annotators_who_place_a_clip_apart_are_refused_at_import(
-    tmp_path: Path,
-) -> None:
-    table = tmp_path / "t.csv"
-    table.write_text(
-        "clip_id,movie_id,annotator,start_s,end_s\n"
-        "alba-1,alba,ada,0,2\n"
-        "alba-1,alba,ben,5,9\n",
-        encoding="utf-8",
-    )
-    imported = read(table)
-    with pytest.raises(FixInput, match="times: 0 s to 2 s and 5 s to 9 s"):
-        imported.save(tmp_path / "films.toml")
-    assert not (tmp_path / "films.toml").exists()
-
-
 @given(
     st.integers(1, 3).flatmap(
         lambda n_rows: st.lists(
@@ -900,80 +751,6 @@ def test_an_order_is_of_clips_whatever_their_annotators_say(
         one_unit = np.zeros(y.size, dtype=np.intp)
         at_random = expected_random(y.ravel(), one_unit, 1, 0.5, clips=numbers.ravel())
         assert at_random(np.ones((1, 1)))["ap"] == pytest.approx(np.mean(found))
-
-
-def test_values_are_the_same_since_annotators_agree(tmp_path: Path) -> None:
-    """Of a nearly perfect AUC the interval is that of the number of clips."""
-    single = films(8, 20)
-    rows = []
-    for clip in single:
-        for name in ANNOTATORS:
-            extra = {"annotator": name}
-            rows.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra))
-    several = Manifest(single.name, single.header, tuple(rows), ("annotator",))
-    X = planted(single, strength=2)
-    store = experiments.store_of(tmp_path / "store", single, X)
-    one_pair = (*ONE_PAIR, 'grid.models=["ridge"]', 'grid.baselines=["random"]')
-    intervals = []
-    precisions = []
-    for manifest, most in ((single, "1"), (several, "at most 1")):
-        run = run_on(tmp_path, quick("honest", *one_pair), manifest, {"x": store})
-        limits = " ".join(chapter_of(ReportRun.of(run)).limits)
-        assert f"; in perfect order they have {most}." in limits
-        for row in run.results:
-            is_asked = (row["model"], row["metric"]) == ("ridge", "auc")
-            if is_asked and not row["film"] and not row["against_model"]:
-                intervals.append((row["value"], row["low"], row["high"]))
-        of_run = {}
-        for (*_, model), cell in run.tested_cells.items():
-            (rows,) = [rows for rows in cells_of(run) if rows.model == model]
-            assert cell.value["ap"] == pytest.approx(rows.value("ap"), nan_ok=True)
-            of_run[model] = rows.value("ap")
-        precisions.append(of_run)
-    of_clips, of_rows = intervals
-    assert of_clips[0] > 0.95 and of_rows == pytest.approx(of_clips)
-    assert {"ridge", "random"} <= precisions[0].keys()
-    assert precisions[1] == pytest.approx(precisions[0])
-
-
-def test_runs_are_compared_on_clips_whoever_labelled_them(tmp_path: Path) -> None:
-    """No clip was in both: an annotator's rows have ids of their own."""
-    single = films(6, 12)
-    rng = np.random.default_rng(4)
-    rows = []
-    for clip in single:
-        rows.append((clip, "ada", clip.level))
-        level = "S" if rng.random() < 0.5 else "EN"
-        rows.append((clip, "ben", level))
-    several = []
-    for clip, name, level in rows:
-        extra = {"annotator": name}
-        named = replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra)
-        several.append(replace(named, level=level))
-    of_all = Manifest("all", single.header, tuple(several), ("annotator",))
-    experiments.store_of(tmp_path / "stores" / "x", single, planted(single))
-    changes = (*ONE_PAIR, 'grid.models=["ridge"]', "data.view=raw")
-    runs = {}
-    for name, manifest in {"one": single, "ada": of_all, "ben": of_all}.items():
-        manifest = replace(manifest, name=name)
-        write_manifest(manifest, tmp_path / "manifests" / f"{name}.toml")
-        where = [] if name == "one" else [f"data.where=annotator == {name}"]
-        options: Any = {"changes": [*changes, *where], "output": name}
-        runs[name] = og.run("honest", "x", name, workspace=tmp_path, **options)
-    tested = [clip for clip in single if clip.level != "NS"]
-    level_of = {(clip.clip_id, name): level for clip, name, level in rows}
-    n_same = 0
-    for clip in tested:
-        is_sure = level_of[clip.clip_id, "ben"] == "S"
-        n_same += is_sure == (clip.level == "S")
-    assert 0 < n_same < len(tested)
-    for name, n_clips in {"ada": len(tested), "ben": n_same}.items():
-        (cell,) = og.compare(runs["one"], runs[name]).cells
-        of_one, of_other = cell.sides
-        assert of_one is not None and of_other is not None
-        assert (of_one.n_clips, of_other.n_clips) == (n_clips, n_clips)
-        if name == "ada":
-            assert (of_other.value, of_other.difference) == (of_one.value, 0)
 
 
 @settings(max_examples=40, deadline=None)
@@ -1130,29 +907,6 @@ def test_a_guess_from_scenes_is_as_good_however_many_annotators_agree(
         assert model == other and value.expected == several
 
 
-def test_what_is_chosen_inside_a_film_has_not_seen_the_clip(tmp_path: Path) -> None:
-    """Features of noise ask for a strong penalty, and for vectors that promise nothing.
-
-    A fit without one row of a clip, but with another one, would know its class by heart.
-    """
-    single, several = one_and_several(Layout(1, True, False, 3))
-    X = np.random.default_rng(0).normal(size=(len(single), 200)).astype(np.float32)
-    store = experiments.store_of(tmp_path / "store", single, X)
-    changes = ("splits.kind=kfold", "splits.folds=3", 'grid.models=["ridge","pcbm-lr"]')
-    protocol = quick("honest", *ONE_PAIR, *changes, replicates=2)
-    alphas = []
-    errors = []
-    for manifest in (single, several):
-        run = run_on(tmp_path, protocol, manifest, {"x": store})
-        ridge, bottleneck = cells_of(run)
-        alphas.append([fold["chosen"]["alpha"] for fold in ridge.facts["folds"]])
-        errors.append(bottleneck.value("brier"))
-    of_clips, of_rows = np.log10(alphas)
-    # Three equal rows are one with a third of the penalty: at most a step of the search.
-    assert np.abs(of_clips - of_rows).max() < 0.51
-    assert errors[1] < errors[0] + 0.04
-
-
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 5), st.booleans()), min_size=6
@@ -1220,175 +974,6 @@ def test_too_few_clips_are_too_few_however_many_annotators_agree(n_rows: int) ->
     X = np.random.default_rng(0).normal(size=(52, 4))[clips]
     with pytest.raises(FixTraining, match="got 2 and 50"):
         fit_eraser(X, (clips < 2)[:, None].astype(int), ["Look"], clips)
-
-
-@pytest.mark.parametrize("has_times", [True, False])
-@pytest.mark.parametrize(
-    ("withdrawn", "other", "is_withdrawn"),
-    [
-        ("lake-1", "lake-1.ada", True),
-        ("lake-1.ada", "lake-1", True),
-        ("lake-1.ada", "lake-1.ada", True),
-        ("lake-1", "lake-10.ada", False),
-        # Other clips, whose ids only begin with the same word.
-        ("lake.1", "lake.2", False),
-    ],
-)
-def test_a_withdrawn_clip_is_known_in_stores_of_annotators(
-    tmp_path: Path, withdrawn: str, other: str, is_withdrawn: bool, has_times: bool
-) -> None:
-    """Each place that asks whether it was withdrawn gets the same answer."""
-    workspace = Workspace(tmp_path)
-    places = []
-    for number, name in enumerate((withdrawn, other)):
-        start_s = 10.0 if has_times else None
-        if has_times and not is_withdrawn:
-            start_s = 10.0 + number
-        end_s = None if start_s is None else start_s + 2
-        rows = [Row(name, "lake", start_s, end_s), Row(f"{number}", "pier")]
-        values = {"clip": np.ones((2, 4), np.float32)}
-        place = tmp_path / "stores" / str(number)
-        made_store(place, rows, values)
-        places.append(place)
-    made = subset(places[0], without=[withdrawn], reason="asked", workspace=workspace)
-    assert [copy.path.name for copy in made.copies[1:]] == ["1"] * is_withdrawn
-    shown = describe_store(places[1], workspace=workspace)
-    assert len(shown.warnings) == is_withdrawn
-    sent = push(places[1], tmp_path / "sent", no_licence=True, workspace=workspace)
-    assert any("withdrawn from" in note for note in sent.notes) == is_withdrawn
-    merge(places, tmp_path / "stores" / "both", workspace=workspace)
-    status_of = {
-        row.clip_id: row.status for row in open_store("both", workspace=workspace).rows
-    }
-    assert (status_of[other] == "withdrawn") == is_withdrawn
-    assert status_of["1"] == "ok"
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=NO_FIXTURES)
-@given(
-    rows_of_clips=st.lists(
-        st.lists(st.sampled_from(("", *ANNOTATORS)), min_size=1, unique=True),
-        min_size=1,
-        max_size=3,
-    ),
-    has_times=st.booleans(),
-    has_manifest=st.booleans(),
-    place=st.integers(0, 99),
-)
-def test_what_a_withdrawal_leaves_was_not_withdrawn(
-    rows_of_clips: list[list[str]], has_times: bool, has_manifest: bool, place: int
-) -> None:
-    """A store may have a clip beside rows of annotators about it, as a merger does.
-
-    Where nobody knows whose rows they are, `lake-1.ada` and `lake-1.ben` are one clip if the store
-    has `lake-1`. What stays is not said to be withdrawn from this store.
-    """
-    with TemporaryDirectory() as folder:
-        workspace = Workspace(Path(folder))
-        clips = []
-        for number, names in enumerate(rows_of_clips):
-            span = (2.0 * number, 2.0 * number + 2) if has_times else (None, None)
-            for name in names:
-                clip_id = f"lake-{number}.{name}" if name else f"lake-{number}"
-                extra = {"annotator": name} if name else {}
-                clips.append(Clip(clip_id, "lake", None, "", *span, extra=extra))
-        if has_manifest:
-            manifest = Manifest("films", Header("f"), tuple(clips), ("annotator",))
-            write_manifest(manifest, workspace.manifest("films"))
-        rows = [Row(c.clip_id, c.movie_id, c.start_s, c.end_s) for c in clips]
-        store = workspace.folder("stores") / "films"
-        values = {"clip": np.ones((len(rows), 4), np.float32)}
-        made_store(store, rows, values, manifest=ManifestMark("films", "0" * 64))
-        chosen = clips[place % len(clips)].clip_id
-        made = subset(store, without=[chosen], reason="asked", workspace=workspace)
-        about, _, name = chosen.partition(".")
-        rows_about = [row for row in rows if row.clip_id.partition(".")[0] == about]
-        is_one_clip = has_manifest or about in {row.clip_id for row in rows_about}
-        expected = {row.clip_id for row in rows_about} if is_one_clip else {chosen}
-        assert set(made.clips) == expected
-        assert verify(store, workspace=workspace).warnings == []
-
-
-# Whose rows of a clip the manifest and the store have; "" is a row of nobody.
-OWNERS = st.sampled_from([("",), ("ada",), ("ada", "ben"), ()])
-STORED = st.sampled_from([("",), ("ada",), ("ada", "ben"), ("",)])
-
-
-@given(st.lists(st.tuples(OWNERS, STORED), min_size=1, max_size=4))
-@settings(max_examples=15, suppress_health_check=NO_FIXTURES, deadline=None)
-def test_the_labels_in_an_export_are_those_of_the_clip(
-    tmp_path_factory: pytest.TempPathFactory,
-    owners_of_clips: list[tuple[tuple[str, ...], tuple[str, ...]]],
-) -> None:
-    """A row has the level of its own row of the manifest, or of the only one about its clip."""
-    parquet = pytest.importorskip("pyarrow.parquet")
-    folder = tmp_path_factory.mktemp("labels")
-    clips = []
-    rows = []
-    expected: dict[str, str | None] = {}
-    is_several = False
-    for number, (owners, stored) in enumerate(owners_of_clips):
-        clip_id = f"lake-{number}"
-        span = (float(number), float(number + 1))
-        level_of: dict[str, str] = {}
-        for owner, level in zip(owners, ("S", "EN"), strict=False):
-            level_of[owner] = level
-            name = f"{clip_id}.{owner}".rstrip(".")
-            extra = {"annotator": owner} if owner else {}
-            clips.append(Clip(name, "lake", None, "", *span, level=level, extra=extra))
-        for owner in stored:
-            name = f"{clip_id}.{owner}".rstrip(".")
-            rows.append(Row(name, "lake", *span))
-            # Those whose annotators have rows in the store are about these.
-            about = [one for one in owners if not owner and one not in stored]
-            found = [owner] if owner in owners else about
-            is_several |= len(found) > 1
-            expected[name] = level_of[found[0]] if len(found) == 1 else None
-    manifest = Manifest("labels", Header("labels", {}), tuple(clips), ("annotator",))
-    store = made_store(folder / "s", rows, {"clip": np.ones((len(rows), 4), "f4")})
-    if is_several or not any(expected.values()):
-        sentence = "rows of several annotators about" if is_several else "has none of"
-        with pytest.raises(FixInput, match=sentence):
-            export_features(store, folder / "out", "parquet", labels=manifest)
-        assert not (folder / "out").exists()
-        return
-    done = export_features(store, folder / "out", "parquet", labels=manifest)
-    table = parquet.read_table(folder / "out" / "data" / "features.parquet")
-    levels = {row["clip_id"]: row["level"] for row in table.to_pylist()}
-    assert levels == expected
-    n_missing = [*expected.values()].count(None)
-    assert len(done.warnings) == bool(n_missing)
-    assert all(text.startswith(f"{n_missing} clip") for text in done.warnings)
-
-
-def test_rows_of_one_clip_have_one_score(tmp_path: Path) -> None:
-    """A product of matrices rounds equal rows in other ways; their order is no order."""
-    random = np.random.default_rng(0)
-    rows = []
-    vectors = {}
-    for film, number in product(range(6), range(9)):
-        clip = f"f{film}-{number}"
-        vectors[clip] = random.normal(size=257).astype(np.float32)
-        for annotator in ANNOTATORS:
-            own = "yes" if vectors[clip][0] + random.normal() > 0 else "no"
-            rows.append(f"{clip},f{film},{annotator},{own}")
-    table = tmp_path / "t.csv"
-    table.write_text("\n".join(["clip_id,movie_id,annotator,own", *rows]))
-    np.savez(tmp_path / "x.npz", clip_id=[*vectors], X=list(vectors.values()))
-    call_obygaze("manifest", "import", "csv", table, "-o", "t", cwd=tmp_path).ok()
-    store = ("store", "import", "npz", "x.npz", "--array", "clip=X", "-o", "x")
-    call_obygaze(*store, "--manifest", "t", cwd=tmp_path).ok()
-    changes = ["grid.models=['ridge']", "report.replicates=50"]
-    run = og.run(
-        "honest", "x", "t", tasks=["own"], changes=changes, workspace=tmp_path, n_jobs=1
-    )
-    scores_of: dict[str, set[float]] = {}
-    for row in run.predictions:
-        if row["model"] == "ridge":
-            clip = row["clip_id"].rpartition(".")[0]
-            scores_of.setdefault(clip, set()).add(row["score"])
-    assert scores_of.keys() == vectors.keys()
-    assert {len(scores) for scores in scores_of.values()} == {1}
 
 
 def test_rows_of_one_clip_have_one_margin_of_each_concept(
