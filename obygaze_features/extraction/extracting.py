@@ -387,7 +387,7 @@ def _fill(
     """
     resources = run.resources
     rows = together[0].filling.rows
-    clips = _clips_of_rows(rows, plan.clips)
+    clips = _planned_clips(rows, plan.clips)
     uploads = Uploads(resources.device)
     with (
         DecodePool(resources.workers, timeout_s=run.timeout_s) as pool,
@@ -437,7 +437,7 @@ def _files_read_before(
     return files
 
 
-def _clips_of_rows(
+def _planned_clips(
     rows: Sequence[Row], clips: Sequence[PlannedClip]
 ) -> Sequence[PlannedClip]:
     """Return the clip of each row: with the times of the plan, and the video of the manifest."""

@@ -24,7 +24,6 @@ from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.model import (
     UNKNOWN_FILM,
     Clip,
-    Manifest,
     ascii_id,
     is_only_watched,
     unannotated_id,
@@ -495,13 +494,6 @@ def require_a_row_for_each(clips: Sequence[Clip], where: str, hint: str) -> None
             where=where,
             hint=hint,
         )
-
-
-def noun_of_rows(manifest: Manifest) -> str:
-    """Return what rows are: `clip`, or `row` where several annotators have rows about one."""
-    if "annotator" not in manifest.columns:
-        return "clip"
-    return "row" if len(clips_of_rows(manifest.clips)) < len(manifest) else "clip"
 
 
 def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:

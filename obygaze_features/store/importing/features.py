@@ -24,7 +24,7 @@ from obygaze_features.store.importing.arrays import (
 )
 from obygaze_features.store.importing.clips import check_some_known, matched_clips
 from obygaze_features.store.importing.formats import open_features
-from obygaze_features.store.importing.reader import Reader, with_rows_of_clips
+from obygaze_features.store.importing.reader import Reader, with_frames_of_clips
 from obygaze_features.store.importing.rows import ImportedRows
 from obygaze_features.store.joining import JOINED
 from obygaze_features.store.layout import Array, has_vector
@@ -150,7 +150,7 @@ def import_features(
         _check_facts(facts or {}, backbone, reader)
         _refuse_joined(reader)
         if pool not in (None, "none") and reader.export is None:
-            reader = with_rows_of_clips(reader)
+            reader = with_frames_of_clips(reader)
         if pool is None:
             is_of_tokens = features_of(reader) == ["tokens"] and reader.export is None
             pool = "also" if is_of_tokens else "none"

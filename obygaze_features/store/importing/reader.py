@@ -348,7 +348,7 @@ class RowsOfClips:
         return np.arange(self.starts[place], self.starts[place + 1])
 
 
-def with_rows_of_clips(reader: Reader) -> Reader:
+def with_frames_of_clips(reader: Reader) -> Reader:
     """Return a reader in which the rows with one id, one below the other, are one clip.
 
     Rows of one id that lie apart, or are of several films or times, may be of several clips.
