@@ -365,8 +365,13 @@ class Manifest:
                 clips.append(
                     replace(clip, level=one.level, concepts=one.concepts, extra=extra)
                 )
-        columns = tuple(column for column in self.columns if column != DIFFERS)
-        return replace(self, clips=tuple(clips), columns=columns, annotations=())
+        columns = [column for column in self.columns if column != DIFFERS]
+        return replace(
+            self,
+            clips=tuple(clips),
+            columns=with_columns_of(clips, columns),
+            annotations=(),
+        )
 
     def with_clips(self, clips: Iterable[Clip]) -> Self:
         """Return a manifest with the same header and other clips."""
@@ -646,7 +651,7 @@ def _visual(clips: Iterable[Clip], visible: frozenset[str]) -> Iterator[Clip]:
         label = _visual_label(clip.level, clip.concepts, visible)
         extra = clip.extra
         is_open = not label["concepts"] and not visible.isdisjoint(disputed(clip))
-        if is_open and clip.level:
+        if is_open and clip.level not in ("", "EN"):
             label["level"] = ""
             extra = {**extra, DIFFERS: f"level|{extra[DIFFERS]}"}
         yield replace(clip, extra=extra, **label)
