@@ -17,6 +17,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from msgspec import structs
+
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.shell import shell_word
@@ -40,6 +42,8 @@ EACH = "each"
 BY = "by:"
 RULES = (AGREED, MAJORITY, HIGHEST, MEAN, f"{BY}NAME", EACH)
 COMMENT = "comment"
+# Begins the note of a manifest that says how its labels were made.
+NOTE = "one label a clip by the rule "
 
 
 def said_columns(columns: Collection[str]) -> tuple[str, ...]:
@@ -106,12 +110,10 @@ def labelled(
     used = _Rule(rule or AGREED, orders or {}, tuple(manifest.header.concepts))
     of_each = columns_of_each(manifest.annotators, columns)
     made_before = {*columns, *of_each, DIFFERS}
-    of_clip: dict[str, list[Annotation]] = {}
-    for one in manifest.annotations:
-        of_clip.setdefault(one.clip_id, []).append(one)
+    of_clip = manifest.annotations_by_clip
     clips = []
     for clip in manifest.clips:
-        said = of_clip.get(clip.clip_id, [])
+        said = of_clip.get(clip.clip_id, ())
         facts = {n: cell for n, cell in clip.extra.items() if n not in made_before}
         own = {column: clip.extra.get(column, "") for column in columns}
         if said:
@@ -134,7 +136,33 @@ def labelled(
     for clip in clips:
         cells = {name: clip.extra.get(name, "") for name in kept}
         with_all.append(replace(clip, extra=cells))
-    return replace(manifest, clips=tuple(with_all), columns=tuple(kept))
+    names = manifest.annotators
+    note = f"{NOTE}{rule or AGREED} of {count(len(names), 'annotator')}: {', '.join(names)}"
+    notes = [one for one in manifest.header.notes if not one.startswith(NOTE)]
+    return replace(
+        manifest,
+        header=structs.replace(manifest.header, notes=(*notes, note)),
+        clips=tuple(with_all),
+        columns=tuple(kept),
+        # What one person alone says is the label.
+        annotations=manifest.annotations if len(names) > 1 else (),
+    )
+
+
+def notes_of(manifest: Manifest) -> list[str]:
+    """Return how the labels were made, and in how many clips annotators differ."""
+    notes = [note for note in manifest.header.notes if note.startswith(NOTE)]
+    differing = [clip for clip in manifest if disputed(clip)]
+    if differing:
+        notes.append(
+            f"annotators differ in {len(differing)} of {count(len(manifest), 'clip')}, which have"
+            f" no label there: {what_differs(differing)}"
+        )
+    if manifest.annotations:
+        notes.append(
+            f"how far they agree: obygaze manifest agree {shell_word(manifest.name)}"
+        )
+    return notes
 
 
 def in_order(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:

@@ -6,7 +6,7 @@ sub-construct that one of its concepts has an instance of.
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,12 +22,14 @@ from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.model import (
+    DIFFERS,
     LEVELS,
     NO_LEVEL,
     Clip,
     ConceptName,
     Manifest,
     concept_name,
+    disputed,
     view_words,
 )
 from obygaze_features.manifest.same_clip import clips_of_rows
@@ -306,14 +308,33 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
             )
     clips = []
     for clip in manifest:
-        names_of_clip = set(clip.concepts)
-        of_groups = [g for g, n in groups.items() if not names_of_clip.isdisjoint(n)]
-        others = [concept for concept in clip.concepts if concept in left]
-        clips.append(replace(clip, concepts=(*of_groups, *others)))
+        grouped = _grouped(clip.concepts, groups, left)
+        extra = dict(clip.extra)
+        if DIFFERS in extra:
+            # Whether a clip has a group is open unless another concept of it is certain.
+            columns = [name for name in disputed(clip) if name not in known]
+            open_now = _grouped(sorted(disputed(clip) & known.keys()), groups, left)
+            left_open = [name for name in open_now if name not in grouped]
+            extra[DIFFERS] = "|".join([*sorted(columns), *left_open])
+        clips.append(replace(clip, concepts=grouped, extra=extra))
+    annotations = tuple(
+        one._replace(concepts=_grouped(one.concepts, groups, left))
+        for one in manifest.annotations
+    )
     listed = "; ".join(f"{group}: {', '.join(n)}" for group, n in groups.items())
     header = structs.replace(
         manifest.header,
         concepts={**modality_of_group, **left},
         notes=(*manifest.header.notes, f"Concepts are groups. {listed}."),
     )
-    return replace(manifest, header=header, clips=tuple(clips))
+    return replace(manifest, header=header, clips=tuple(clips), annotations=annotations)
+
+
+def _grouped(
+    concepts: Collection[str], groups: Groups, others: Collection[str]
+) -> tuple[str, ...]:
+    """Return the groups of some concepts, and those of them that are in no group."""
+    of_groups = [
+        group for group, names in groups.items() if not set(concepts).isdisjoint(names)
+    ]
+    return (*of_groups, *(concept for concept in concepts if concept in others))

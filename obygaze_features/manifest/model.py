@@ -352,6 +352,14 @@ class Manifest:
         """The names of the people of whom the manifest has annotations, sorted."""
         return tuple(sorted({one.annotator for one in self.annotations}))
 
+    @cached_property
+    def annotations_by_clip(self) -> Mapping[str, tuple[Annotation, ...]]:
+        """What each person said of a clip, by its id."""
+        said: dict[str, tuple[Annotation, ...]] = {}
+        for one in self.annotations:
+            said[one.clip_id] = (*said.get(one.clip_id, ()), one)
+        return said
+
     def of_annotator(self, name: str) -> Self:
         """Return a manifest of the clips that a person annotated, with this person's labels."""
         if name not in self.annotators:

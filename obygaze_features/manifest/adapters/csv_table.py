@@ -133,12 +133,12 @@ def read(
     movie_title; fold:NAME, the fold of a split; film_start_s and film_end_s, the times in the film;
     and start_frame, end_frame and framerate of segments.
 
-    Several people may have a row of each clip, with their name in the column annotator, or a column
-    each: coder:ada=COLUMN is the level of ada, coder:ada:concepts=COLUMN and coder:ada:OWN=COLUMN are
-    other columns. A manifest has one row a clip, and a table of annotators beside it; where people
-    differ, --rule says what the label is: agreed, what all say; majority, what most say; highest, of
-    levels and columns with an order; mean, of numbers; by:ada, what ada says; each, a column for each
-    person and no label. A table X.annotators.csv beside X.csv is read with it.
+    Several people may have a row of each clip, with their name in the column annotator, or columns
+    of their own: coder:ada=COLUMN is the level of ada, and coder:ada:concepts=COLUMN and
+    coder:ada:OWN=COLUMN are others. The manifest has one row a clip, and a table of annotators
+    beside it. Where people differ, a rule makes the label: agreed, what all say; majority, what
+    most say; highest, of levels and columns with an order; mean, of numbers; by:ada, what ada says;
+    each, a column for each person and no label. X.annotators.csv beside X.csv is read with it.
 
     Args:
         csv: The table.
@@ -256,8 +256,8 @@ def _read(
     said = _read_beside(path, clips, modality_of)
     if said and is_of_people:
         raise FixInput(
-            f"what annotators say is in {annotators_of(path).name} beside this table, and in several"
-            " rows of a clip",
+            f"what annotators say is in {annotators_of(path).name} beside this table, and in the"
+            " table itself",
             where=str(path),
             hint="move one of the two tables to another folder",
         )

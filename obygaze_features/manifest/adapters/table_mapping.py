@@ -417,7 +417,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
         "# clip_id, start_s, end_s (or start_frame, end_frame and framerate), level, concepts,",
         '# annotator, comment, scene, video, fold:NAME. One film for all is movie_id = "=Juno".',
         "# A column whose ? stays is kept under its own name, for `obygaze run --task COLUMN`.",
-        '# Where people have columns: [coders], ada = "COLUMN" for levels, "ada:concepts" = "COLUMN".',
+        '# Of columns of people: [coders], ada = "COLUMN" of levels, "ada:concepts" = "COLUMN".',
     ]
     target_of = {}
     for target, source in mapping.columns.items():
