@@ -104,7 +104,7 @@ def labelled(
     _check_rule(rule or AGREED, manifest)
     if not manifest.annotations:
         return manifest
-    manifest = replace(manifest, annotations=in_order(manifest.annotations))
+    manifest = replace(manifest, annotations=sorted_annotations(manifest.annotations))
     columns = tuple(manifest.annotations[0].own)
     _check_orders(orders or {}, manifest)
     used = _Rule(rule or AGREED, orders or {}, tuple(manifest.header.concepts))
@@ -165,7 +165,7 @@ def notes_of(manifest: Manifest) -> list[str]:
     return notes
 
 
-def in_order(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:
+def sorted_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:
     """Return annotations as the table beside a manifest has them: sorted, with all columns."""
     said = sorted(annotations, key=lambda one: (one.clip_id, one.annotator))
     blank = dict.fromkeys((column for one in said for column in one.own), "")

@@ -15,10 +15,10 @@ from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
 from obygaze_features.manifest.annotators import (
     annotations_of,
     columns_of_each,
-    in_order,
     labelled,
     orders_of,
     said_columns,
+    sorted_annotations,
 )
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.link import original
@@ -238,7 +238,7 @@ def _annotations(
                     where=manifest.name,
                     hint="correct one of them, or give the two people other names",
                 )
-    return in_order(one for one, _ in said.values())
+    return sorted_annotations(one for one, _ in said.values())
 
 
 def _annotations_of_clip(

@@ -512,12 +512,16 @@ class Manifest:
         for clip_id, cell in values.items():
             # An id that no clip has is an error that names similar ones.
             require_text(self[clip_id], column, cell)
-        clips = tuple(
-            replace(clip, extra={**clip.extra, column: values.get(clip.clip_id, "")})
-            for clip in self.clips
-        )
+        clips = []
+        for clip in self.clips:
+            extra = {**clip.extra, column: values.get(clip.clip_id, "")}
+            if column in disputed(clip):
+                # The new value takes the place of those of the annotators.
+                others = [name for name in extra[DIFFERS].split("|") if name != column]
+                extra[DIFFERS] = "|".join(others)
+            clips.append(replace(clip, extra=extra))
         columns = self.columns if column in self.columns else (*self.columns, column)
-        return replace(self, clips=clips, columns=columns)
+        return replace(self, clips=tuple(clips), columns=columns)
 
     @cached_property
     def _concepts_of_clips(self) -> frozenset[str]:

@@ -62,7 +62,7 @@ from obygaze_features.manifest.adapters.table_times import (
     in_seconds,
     is_short,
 )
-from obygaze_features.manifest.annotators import in_order, labelled, orders_of
+from obygaze_features.manifest.annotators import labelled, orders_of, sorted_annotations
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.io import (
@@ -314,7 +314,7 @@ def _read_beside(
     if not beside.is_file():
         return ()
     ids = {clip.clip_id for clip in clips}
-    return in_order(read_annotations(beside, ids, concepts_of_table))
+    return sorted_annotations(read_annotations(beside, ids, concepts_of_table))
 
 
 def _notes_of_times(cells: Sequence[str], short: str) -> list[str]:
