@@ -298,7 +298,7 @@ def _read(
     if chosen.rule or not said:
         manifest = labelled(manifest, chosen.rule or None, orders_of(chosen.orders))
     in_ids = columns_of_form(chosen.id)
-    kept = [column for column in own_columns(extra) if column not in in_ids]
+    kept = [name for name in own_columns(manifest.columns) if name not in in_ids]
     facts = {"level_words": words_of_levels(chosen.levels)} if chosen.levels else {}
     notes = list(_notes(manifest.clips, kept))
     if is_workbook(path) and chosen.times:
