@@ -6,9 +6,8 @@ sub-construct that one of its concepts has an instance of.
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,10 +28,8 @@ from obygaze_features.manifest.model import (
     ConceptName,
     Manifest,
     concept_name,
-    disputed,
     view_words,
 )
-from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.vocabulary import VOCABULARY, packaged, subconstructs
 
 NOTE = (
@@ -50,7 +47,7 @@ class ConceptVocabulary:
 
     Only visual concepts have instances, the forms in which they are seen. `clips` has, for each
     concept and sub-construct, the number of clips, and of those of each annotation level and
-    without a level. A clip to which annotators give several levels counts for each of them.
+    without a level.
     """
 
     subconstructs: tuple[Mapping[str, Any], ...]
@@ -114,28 +111,23 @@ def _vocabulary(manifest: Manifest | None) -> ConceptVocabulary:
     if manifest is None:
         return whole
     counted = manifest.view()
-    of_clips = clips_of_rows(counted.clips)
     clips = {}
     for name, names in members.items():
-        clips[name] = _clips_with(of_clips, names)
+        clips[name] = _clips_with(counted.clips, names)
     for concept in concepts:
-        clips[concept["name"]] = _clips_with(of_clips, [concept["name"]])
+        clips[concept["name"]] = _clips_with(counted.clips, [concept["name"]])
     title = f"{counted.name}, {view_words(counted.header.view)},"
     return replace(whole, manifest=title, clips=clips)
 
 
-def _clips_with(
-    of_clips: Iterable[Sequence[Clip]], names: Sequence[str]
-) -> dict[str, int]:
-    """Return how many clips have one of these concepts, also by level, given their rows."""
+def _clips_with(clips: Iterable[Clip], names: Sequence[str]) -> dict[str, int]:
+    """Return how many clips have one of these concepts, also by level."""
     wanted = set(names)
-    counts: Counter[str] = Counter()
-    for rows in of_clips:
-        levels = {row.level for row in rows if not wanted.isdisjoint(row.concepts)}
-        counts.update(levels)
-        counts[ALL] += bool(levels)
+    counts = Counter(
+        clip.level for clip in clips if not wanted.isdisjoint(clip.concepts)
+    )
     by_level = {level: counts[level] for level in LEVELS}
-    return {**by_level, NO_LEVEL: counts[""], ALL: counts[ALL]}
+    return {**by_level, NO_LEVEL: counts[""], ALL: counts.total()}
 
 
 class GroupsFile(Record, frozen=True):
@@ -156,7 +148,7 @@ class GroupedManifest:
         """Return the groups, and the facts of the manifest."""
         return {
             **facts_of_saved(self.manifest, self.path),
-            "clips": len(self._of_clips),
+            "clips": len(self.manifest.without_watched()),
             "groups": {name: list(names) for name, names in self.groups.items()},
             "clips_of_group": {name: self._n_clips(name) for name in self.groups},
         }
@@ -166,7 +158,7 @@ class GroupedManifest:
             (name, ", ".join(names), self._n_clips(name))
             for name, names in self.groups.items()
         ]
-        size = count(len(self._of_clips), self.manifest.header.unit)
+        size = count(len(self.manifest.without_watched()), self.manifest.header.unit)
         groups = table(("group", "concepts", f"{self.manifest.header.unit}s"), rows)
         return f"{self.path}: {size}\n{groups}"
 
@@ -180,15 +172,8 @@ class GroupedManifest:
             return []
         return [f"in no group, and kept as concepts: {', '.join(others)}"]
 
-    @cached_property
-    def _of_clips(self) -> list[list[Clip]]:
-        return clips_of_rows(self.manifest.clips)
-
     def _n_clips(self, group: str) -> int:
-        n_clips = 0
-        for rows in self._of_clips:
-            n_clips += any(group in row.concepts for row in rows)
-        return n_clips
+        return sum(group in clip.concepts for clip in self.manifest)
 
 
 def group(
@@ -306,35 +291,35 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
                 f"group {group!r} has the name of a concept that is in no group",
                 where=manifest.name,
             )
+
+    def grouped(concepts: Iterable[str]) -> tuple[str, ...]:
+        names = dict.fromkeys(concepts)
+        of_groups = [g for g, n in groups.items() if not names.keys().isdisjoint(n)]
+        return (*of_groups, *(name for name in names if name in left))
+
     clips = []
     for clip in manifest:
-        grouped = _grouped(clip.concepts, groups, left)
-        extra = dict(clip.extra)
-        if DIFFERS in extra:
-            # Whether a clip has a group is open unless another concept of it is certain.
-            columns = [name for name in disputed(clip) if name not in known]
-            open_now = _grouped(sorted(disputed(clip) & known.keys()), groups, left)
-            left_open = [name for name in open_now if name not in grouped]
-            extra[DIFFERS] = "|".join([*sorted(columns), *left_open])
-        clips.append(replace(clip, concepts=grouped, extra=extra))
-    annotations = tuple(
-        one._replace(concepts=_grouped(one.concepts, groups, left))
-        for one in manifest.annotations
-    )
+        concepts = grouped(clip.concepts)
+        extra = clip.extra
+        if extra.get(DIFFERS):
+            # A group is left open with its concepts, unless the clip has another one of them.
+            left_open = extra[DIFFERS].split("|")
+            names = [name for name in left_open if name not in known]
+            names += [name for name in grouped(left_open) if name not in concepts]
+            extra = {**extra, DIFFERS: "|".join(names)}
+        clips.append(replace(clip, concepts=concepts, extra=extra))
+    annotations = [
+        one._replace(concepts=grouped(one.concepts)) for one in manifest.annotations
+    ]
     listed = "; ".join(f"{group}: {', '.join(n)}" for group, n in groups.items())
     header = structs.replace(
         manifest.header,
         concepts={**modality_of_group, **left},
         notes=(*manifest.header.notes, f"Concepts are groups. {listed}."),
     )
-    return replace(manifest, header=header, clips=tuple(clips), annotations=annotations)
-
-
-def _grouped(
-    concepts: Collection[str], groups: Groups, others: Collection[str]
-) -> tuple[str, ...]:
-    """Return the groups of some concepts, and those of them that are in no group."""
-    of_groups = [
-        group for group, names in groups.items() if not set(concepts).isdisjoint(names)
-    ]
-    return (*of_groups, *(concept for concept in concepts if concept in others))
+    return replace(
+        manifest,
+        header=header,
+        clips=tuple(clips),
+        annotations=tuple(annotations),
+    )

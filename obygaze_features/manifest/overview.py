@@ -317,9 +317,6 @@ def _describe(manifest: Manifest) -> str:
     lines += [f"  note: {safe_text(note, 'terminal')}" for note in header.notes]
     if manifest.folds:
         lines.append(f"  folds: {', '.join(manifest.folds)}")
-    if manifest.annotations:
-        names = safe_text(", ".join(manifest.annotators), "terminal")
-        lines.append(f"  annotators: {names} (obygaze manifest agree {manifest.name})")
     return "\n".join([*lines, ""])
 
 
