@@ -43,7 +43,6 @@ from obygaze.films.predictions import read_predictions
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.planning import ChosenBackbone, plan_stores
-from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.folds import assign_folds
 from obygaze_features.manifest.io import read_manifest, rows_to_csv, write_manifest
@@ -218,32 +217,6 @@ def test_audits_of_a_manifest_count_clips(labelled: list[Labelled]) -> None:
         ]
         assert of_all == audit_levels(single).annotators[0]
     assert compute_stats(several).different_clips == len(labelled)
-
-
-@pytest.mark.parametrize(
-    ("ids", "names", "n_clips"),
-    [
-        ("lake-1.A lake-2.A lake-1.B lake-2.B", "A A B B", 2),
-        # The annotators were given other names, and their ids kept those of before.
-        ("lake-1.ada lake-2.ada lake-1.ben lake-2.ben", "A A B B", 4),
-        ("1 2 3 4", "A A B B", 4),
-        ("1 2 3 4", "A A A A", 4),
-    ],
-)
-def test_an_import_says_that_no_clip_has_rows_of_two_annotators(
-    tmp_path: Path, ids: str, names: str, n_clips: int
-) -> None:
-    """Each of two people's rows was a clip, and nothing said that they are about the same ones."""
-    lines = ["clip_id,movie_id,annotator,rating"]
-    for clip_id, name in zip(ids.split(), names.split(), strict=True):
-        lines.append(f"{clip_id},lake,{name},1")
-    table = tmp_path / "t.csv"
-    table.write_text("\n".join(lines) + "\n", "utf-8")
-    saved = read(table).save("films", workspace=tmp_path)
-    assert compute_stats(saved.manifest).different_clips == n_clips
-    are_apart = n_clips == 4 and len(set(names.split())) == 2
-    said = [note for note in saved.notes if "no clip has rows of two of the 2" in note]
-    assert len(said) == are_apart
 
 
 def with_watched(manifest: Manifest, names: tuple[str, ...] = ANNOTATORS) -> Manifest:
@@ -600,32 +573,6 @@ def test_a_film_is_as_long_as_its_clips_whoever_labelled_them(
     assert bool(long_clips(several)) == bool(long_clips(single))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=NO_FIXTURES)
-@given(labelled=CLIPS, values=st.lists(st.sampled_from(("", "a", "b")), min_size=9))
-def test_a_table_is_joined_with_every_row_of_its_clips(
-    labelled: list[Labelled], values: list[str], tmp_path: Path
-) -> None:
-    single = manifest_of(labelled, by_annotator=False)
-    several = manifest_of(labelled, by_annotator=True)
-    lines = ["clip_id,movie_id,light"]
-    for clip, value in zip(single, values, strict=False):
-        lines.append(f"{clip.clip_id},{clip.movie_id},{value}")
-    table = tmp_path / "light.csv"
-    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    of_clips = {
-        clip.clip_id: clip.extra["light"] for clip in join(single, table).manifest
-    }
-    joined = join(several, table)
-    for clip in joined.manifest:
-        assert clip.extra["light"] == of_clips[clip.clip_id.partition(".")[0]]
-    assert joined.n_by_id == 0
-    table.write_text(
-        table.read_text("utf-8").replace(",alba,", ",,").replace(",brug,", ",,"),
-        "utf-8",
-    )
-    assert join(several, table).n_by_id == len(several)
-
-
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
@@ -676,69 +623,6 @@ def test_rows_with_times_are_not_joined_to_all_clips_of_a_film(tmp_path: Path) -
     with pytest.raises(FixInput) as caught:
         join(Manifest("films", Header("made up"), clips), table)
     assert "rows with times are of clips, not of films" in caught.value.details[0]
-
-
-def test_no_row_gets_another_annotator(tmp_path: Path) -> None:
-    rows = [
-        Clip(f"alba-1.{name}", "alba", extra={"annotator": name})
-        for name in ("ada", "ben")
-    ]
-    manifest = Manifest("films", Header("made up"), tuple(rows), ("annotator",))
-    table = tmp_path / "t.csv"
-    table.write_text("clip_id,who\nalba-1,ben\n", encoding="utf-8")
-    with pytest.raises(FixInput, match="have a column annotator"):
-        join(manifest, table, {"annotator": "who"}, force=True)
-
-
-@pytest.mark.parametrize("form", ["lake-{}", "lake:{:06d}"])
-def test_a_table_of_clips_or_windows_has_rows_of_annotators(
-    tmp_path: Path, form: str
-) -> None:
-    """Two people label a sample of windows in one table."""
-    rows = ["clip_id,movie_id,start_s,end_s,annotator,level"]
-    for name in ("ada", "Ben Ö"):
-        for number in range(3):
-            start = 2 * number
-            rows.append(f"{form.format(number)},lake,{start},{start + 2},{name},S")
-    table = tmp_path / "table.csv"
-    table.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    manifest = read(table).manifest
-    write_manifest(manifest, tmp_path / "labelled.toml")
-    again = read_manifest(tmp_path / "labelled.toml")
-    assert again.clips == manifest.clips
-    stats = compute_stats(again)
-    assert (stats.clips, stats.different_clips) == (6, 3)
-    assert {unannotated_id(row) for row in again} == {form.format(n) for n in range(3)}
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=NO_FIXTURES)
-@given(
-    rows=st.lists(
-        st.tuples(st.integers(1, 4), st.integers(1, 3)),
-        min_size=2,
-        max_size=6,
-        unique_by=lambda row: row[0],
-    )
-)
-def test_a_clip_whose_id_ends_like_the_name_of_its_annotator_is_no_other_clip(
-    rows: list[tuple[int, int]], tmp_path: Path
-) -> None:
-    """`juno.1` of the annotator 1 and `juno.2` of 2 were the clip `juno` of both."""
-    table = tmp_path / "t.csv"
-    lines = ["clip_id,movie_id,annotator"]
-    lines += [f"juno.{clip},juno,{annotator}" for clip, annotator in rows]
-    table.write_text("\n".join(lines), "utf-8")
-    n_named = sum(clip == annotator for clip, annotator in rows)
-    if 0 < n_named < len(rows):
-        with pytest.raises(FixInput, match="cannot be imported") as caught:
-            read(table)
-        assert "some ids end with the name of their annotator" in str(
-            caught.value.details
-        )
-        return
-    clips = read(table).manifest.clips
-    # As an export writes the rows of all annotators of the clip `juno`.
-    assert len(clips_of_rows(clips)) == (1 if n_named else len(rows))
 
 
 def test_a_prediction_is_of_a_clip_whoever_labelled_it(tmp_path: Path) -> None:
@@ -801,47 +685,6 @@ def test_a_level_that_two_annotators_gave_together_is_one_of_each() -> None:
     assert [one.annotator for one in audit.single] == ["ada", "ben"]
 
 
-NAMES = {"Zoë B": ("Zoe\u0308 B", "Zoë  B", "Zoe\u0308\u00a0B"), "ben": ("ben",)}
-
-
-@settings(max_examples=15, deadline=None, suppress_health_check=NO_FIXTURES)
-@given(
-    levels=st.lists(
-        st.tuples(st.sampled_from(LEVELS), st.sampled_from(LEVELS)),
-        min_size=4,
-        max_size=8,
-    ),
-    data=st.data(),
-)
-def test_an_annotator_is_one_however_the_name_is_written(
-    levels: list[tuple[str, str]], data: st.DataObject, tmp_path: Path
-) -> None:
-    """Who typed on a Mac and under Windows was two people, who agreed with nobody."""
-    found = []
-    for is_plain in (True, False):
-        lines = ["clip_id,movie_id,annotator,level,concepts,framerate,start_s,end_s"]
-        for number, pair in enumerate(levels):
-            # The name of the film, too.
-            film = "Amélie" if is_plain or number % 2 else "Ame\u0301lie"
-            for name, level in zip(NAMES, pair, strict=True):
-                written = name if is_plain else data.draw(st.sampled_from(NAMES[name]))
-                times = f"{number},{number + 1}"
-                lines.append(f"c{number},{film},{written},{level},Look,25,{times}")
-        table = tmp_path / "typed.csv"
-        table.write_text("\n".join(lines), "utf-8")
-        manifest = read(table).manifest
-        write_manifest(manifest, tmp_path / "rows.toml", force=True)
-        agreed = measure_agreement(
-            tmp_path / "rows.toml", clips=tmp_path / "rows.toml", permutations=9
-        )
-        reliability = audit_reliability(manifest, column="level").to_json()
-        audited = None
-        if any(clip.level != "EN" for clip in manifest):
-            audited = audit_levels(manifest).to_json()
-        found.append((agreed.to_json(), reliability, audited, manifest.films))
-    assert found[0] == found[1]
-
-
 def test_annotators_who_gave_a_label_together_are_no_third_one(tmp_path: Path) -> None:
     """`ada|ben` was compared with `ada`, and alpha of two who agree was near 0."""
     table = tmp_path / "rows.csv"
@@ -853,22 +696,6 @@ def test_annotators_who_gave_a_label_together_are_no_third_one(tmp_path: Path) -
         measure_agreement(table, clips=table)
     tests = "not (annotator == ada and annotator == ben)"
     assert f"--where '{tests}'" in (caught.value.hint or "")
-
-
-def test_annotators_who_place_a_clip_apart_are_refused_at_import(
-    tmp_path: Path,
-) -> None:
-    table = tmp_path / "t.csv"
-    table.write_text(
-        "clip_id,movie_id,annotator,start_s,end_s\n"
-        "alba-1,alba,ada,0,2\n"
-        "alba-1,alba,ben,5,9\n",
-        encoding="utf-8",
-    )
-    imported = read(table)
-    with pytest.raises(FixInput, match="times: 0 s to 2 s and 5 s to 9 s"):
-        imported.save(tmp_path / "films.toml")
-    assert not (tmp_path / "films.toml").exists()
 
 
 @given(
