@@ -352,6 +352,14 @@ class Manifest:
         """The names of the people of whom the manifest has annotations, sorted."""
         return tuple(sorted({one.annotator for one in self.annotations}))
 
+    @cached_property
+    def annotations_by_clip(self) -> Mapping[str, tuple[Annotation, ...]]:
+        """What each person said of a clip, by its id."""
+        said: dict[str, tuple[Annotation, ...]] = {}
+        for one in self.annotations:
+            said[one.clip_id] = (*said.get(one.clip_id, ()), one)
+        return said
+
     def of_annotator(self, name: str) -> Self:
         """Return a manifest of the clips that a person annotated, with this person's labels."""
         if name not in self.annotators:
@@ -365,8 +373,13 @@ class Manifest:
                 clips.append(
                     replace(clip, level=one.level, concepts=one.concepts, extra=extra)
                 )
-        columns = tuple(column for column in self.columns if column != DIFFERS)
-        return replace(self, clips=tuple(clips), columns=columns, annotations=())
+        columns = [column for column in self.columns if column != DIFFERS]
+        return replace(
+            self,
+            clips=tuple(clips),
+            columns=with_columns_of(clips, columns),
+            annotations=(),
+        )
 
     def with_clips(self, clips: Iterable[Clip]) -> Self:
         """Return a manifest with the same header and other clips."""
@@ -499,12 +512,16 @@ class Manifest:
         for clip_id, cell in values.items():
             # An id that no clip has is an error that names similar ones.
             require_text(self[clip_id], column, cell)
-        clips = tuple(
-            replace(clip, extra={**clip.extra, column: values.get(clip.clip_id, "")})
-            for clip in self.clips
-        )
+        clips = []
+        for clip in self.clips:
+            extra = {**clip.extra, column: values.get(clip.clip_id, "")}
+            if column in disputed(clip):
+                # The new value takes the place of those of the annotators.
+                others = [name for name in extra[DIFFERS].split("|") if name != column]
+                extra[DIFFERS] = "|".join(others)
+            clips.append(replace(clip, extra=extra))
         columns = self.columns if column in self.columns else (*self.columns, column)
-        return replace(self, clips=clips, columns=columns)
+        return replace(self, clips=tuple(clips), columns=columns)
 
     @cached_property
     def _concepts_of_clips(self) -> frozenset[str]:
@@ -646,7 +663,7 @@ def _visual(clips: Iterable[Clip], visible: frozenset[str]) -> Iterator[Clip]:
         label = _visual_label(clip.level, clip.concepts, visible)
         extra = clip.extra
         is_open = not label["concepts"] and not visible.isdisjoint(disputed(clip))
-        if is_open and clip.level:
+        if is_open and clip.level not in ("", "EN"):
             label["level"] = ""
             extra = {**extra, DIFFERS: f"level|{extra[DIFFERS]}"}
         yield replace(clip, extra=extra, **label)

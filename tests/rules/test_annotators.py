@@ -1,29 +1,18 @@
 """Rule (a): what is counted, tested and followed in time is the clip, not the annotators' rows."""
 
-import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
-from itertools import combinations, permutations, product
+from itertools import combinations, product
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score
-from support import experiments
-from support.experiments import (
-    ONE_PAIR,
-    films,
-    quick,
-    run_on,
-    without_models,
-)
 from support.stores import a_recipe, made_store
 
 from obygaze.audits.annotations import audit_annotations
@@ -32,44 +21,27 @@ from obygaze.audits.levels import audit_levels
 from obygaze.audits.reliability import audit_reliability
 from obygaze.films.agreement import measure_agreement
 from obygaze.films.clip_spans import read_clip_spans
-from obygaze.films.decisions import scores_of_table
-from obygaze.films.exchange import export_segments
 from obygaze.films.mark_tables import Marks, Segment
-from obygaze.films.predictions import read_predictions
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.planning import ChosenBackbone, plan_stores
-from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.folds import assign_folds
 from obygaze_features.manifest.io import read_manifest, rows_to_csv, write_manifest
 from obygaze_features.manifest.merging import merged_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest, unannotated_id
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.overview import summarize
 from obygaze_features.manifest.same_clip import (
     Identity,
-    clips_of_rows,
     compare_clips,
     rows_of_clips,
 )
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.times import long_clips
-from obygaze_features.manifest.vocabulary import LEVELS
 from obygaze_features.store import Row
 from obygaze_features.store.recipe import space_id_of
-from obygaze_models.evaluation.error_analysis import analyse_success
-from obygaze_models.evaluation.metrics import average_precision
-from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.common import FixTraining
-from obygaze_models.models.concept_report import concept_quality, shift_test
-from obygaze_models.models.erasure import fit_eraser
 from obygaze_models.protocols.clips import clip_table
 from obygaze_models.protocols.schema import Data
-from obygaze_models.runner.features import Features
-from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.scores import expected_random
-from obygaze_models.runner.store_run import store_runs
-from obygaze_models.runner.tables import ClipNumbers
 
 ANNOTATORS = ("ada", "ben", "cleo")
 LENGTH_S = 6.0
@@ -323,52 +295,10 @@ def texts_in(folder: Path) -> Path:
     return texts
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=NO_FIXTURES)
-@given(labelled=CLIPS, with_manifest=st.booleans(), has_films=st.booleans())
-def test_an_association_is_of_clips(
-    labelled: list[Labelled],
-    with_manifest: bool,
-    has_films: bool,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    """A store that does not say the films has them from the manifest."""
-    path = tmp_path_factory.mktemp("eat")
-    texts = texts_in(path)
-    results = []
-    for by_annotator in (False, True):
-        manifest = manifest_of(labelled, by_annotator=by_annotator)
-        is_said = has_films or not (with_manifest and by_annotator)
-        store = store_of(path / f"s{by_annotator}", manifest, has_films=is_said)
-        x = [clip.clip_id for clip in manifest if clip.level == "S"]
-        y = [clip.clip_id for clip in manifest if clip.level == "EN"]
-        if not x or not y:
-            return
-        used = manifest if with_manifest else None
-        results.append(audit_eat(store, used, x=x, y=y, text=texts).to_json())
-    assert results[0] == {**results[1], "source": results[0]["source"]}
-
-
 LABELLED = [
     Labelled("alba", "S", ("Look",), "joy", ("ada", "ben")),
     Labelled("brug", "EN", (), "fear", ("ada",)),
 ]
-
-
-@pytest.mark.parametrize("with_manifest", [False, True])
-def test_an_association_counts_whole_files_once(
-    tmp_path: Path, with_manifest: bool
-) -> None:
-    """Rows of annotators with ids of their own were counted each."""
-    rows = manifest_of(LABELLED, by_annotator=True)
-    renamed = [
-        replace(clip, clip_id=f"row-{i}", extra={}) for i, clip in enumerate(rows)
-    ]
-    manifest = rows.with_clips(renamed)
-    store = store_of(tmp_path / "s", manifest, (None, None))
-    groups: dict[str, Any] = {"x": ["row-0", "row-1"], "y": ["row-2"]}
-    used = manifest if with_manifest else None
-    audit = audit_eat(store, used, **groups, text=texts_in(tmp_path))
-    assert [len(audit.tests[0].s_x), len(audit.tests[0].s_y)] == [1, 1]
 
 
 @pytest.mark.parametrize(
@@ -419,99 +349,6 @@ def test_a_table_chooses_no_other_clip_of_its_ids(
     with pytest.raises(FixInput) as caught:
         audit_annotations(manifest, **groups)
     assert caught.value.details[0].endswith(problem)
-
-
-def test_clips_that_annotators_put_into_both_groups_are_left_out() -> None:
-    labelled = [
-        Labelled("alba", "S", ("Look",), "joy", ("ada", "ben")),
-        Labelled("alba", "EN", (), "fear", ("ada", "ben")),
-        Labelled("alba", "S", ("Look",), "joy", ("ada", "ben")),
-        Labelled("brug", "EN", (), "", ("ada",)),
-    ]
-    manifest = manifest_of(labelled, by_annotator=True)
-    clips = [
-        replace(clip, level="EN", concepts=())
-        if clip.clip_id == "alba-02.ben"
-        else clip
-        for clip in manifest
-    ]
-    audit = audit_annotations(
-        manifest.with_clips(clips), column="mood", x="level == S", y="level == EN"
-    )
-    document = audit.to_json()
-    assert (document["n_x"], document["n_y"], document["n_in_both"]) == (1, 2, 1)
-    assert "1 clip that annotators put into both groups is left out" in str(audit)
-    with pytest.raises(FixInput, match="each clip of the group"):
-        audit_annotations(
-            manifest,
-            column="mood",
-            x="level == S and annotator == ada",
-            y="level == S and annotator == ben",
-        )
-
-
-@settings(max_examples=12, deadline=None, suppress_health_check=NO_FIXTURES)
-@given(
-    levels=st.lists(
-        st.tuples(st.sampled_from(LEVELS[1:]), st.sampled_from(LEVELS[1:])),
-        min_size=2,
-        max_size=8,
-    ),
-    n_rows=st.lists(st.integers(1, 3), min_size=8, max_size=8),
-)
-def test_agreement_is_of_clips(
-    levels: list[tuple[str, str]], n_rows: list[int], tmp_path: Path
-) -> None:
-    marks = ["movie_id,annotator,start_frame,end_frame,level,concepts,framerate"]
-    single = ["clip_id,movie_id,start_frame,end_frame"]
-    several = ["clip_id,movie_id,start_frame,end_frame,annotator"]
-    # Each lab rounds in its own way: to other pictures, but to the same times.
-    rounded = ["clip_id,movie_id,start_s,end_s,annotator"]
-    for number, pair in enumerate(levels):
-        first, last = 100 * number, 100 * number + 99
-        for name, level in zip(ANNOTATORS, pair, strict=False):
-            marks.append(f"alba,{name},{first},{last},{level},,25")
-        single.append(f"alba-{number},alba,{first},{last}")
-        for place, name in enumerate(ANNOTATORS[: n_rows[number]]):
-            several.append(f"alba-{number}.{name},alba,{first},{last},{name}")
-            start_s = first / 25 + (0.015, 0.025, 0.015)[place]
-            end_s = start_s + 4
-            rounded.append(f"alba-{number}.{name},alba,{start_s},{end_s},{name}")
-    measured = []
-    for rows in (single, several, rounded):
-        (tmp_path / "marks.csv").write_text("\n".join(marks) + "\n", encoding="utf-8")
-        (tmp_path / "clips.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-        agreement = measure_agreement(
-            tmp_path / "marks.csv", clips=tmp_path / "clips.csv", permutations=99
-        )
-        measured.append(agreement.to_json())
-    assert measured[0] == measured[1] == measured[2]
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=NO_FIXTURES)
-@given(labelled=CLIPS, values=st.lists(st.sampled_from(("", "a", "b")), min_size=9))
-def test_a_table_is_joined_with_every_row_of_its_clips(
-    labelled: list[Labelled], values: list[str], tmp_path: Path
-) -> None:
-    single = manifest_of(labelled, by_annotator=False)
-    several = manifest_of(labelled, by_annotator=True)
-    lines = ["clip_id,movie_id,light"]
-    for clip, value in zip(single, values, strict=False):
-        lines.append(f"{clip.clip_id},{clip.movie_id},{value}")
-    table = tmp_path / "light.csv"
-    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    of_clips = {
-        clip.clip_id: clip.extra["light"] for clip in join(single, table).manifest
-    }
-    joined = join(several, table)
-    for clip in joined.manifest:
-        assert clip.extra["light"] == of_clips[clip.clip_id.partition(".")[0]]
-    assert joined.n_by_id == 0
-    table.write_text(
-        table.read_text("utf-8").replace(",alba,", ",,").replace(",brug,", ",,"),
-        "utf-8",
-    )
-    assert join(several, table).n_by_id == len(several)
 
 
 @pytest.mark.parametrize(
@@ -566,87 +403,6 @@ def test_rows_with_times_are_not_joined_to_all_clips_of_a_film(tmp_path: Path) -
     assert "rows with times are of clips, not of films" in caught.value.details[0]
 
 
-def test_no_row_gets_another_annotator(tmp_path: Path) -> None:
-    rows = [
-        Clip(f"alba-1.{name}", "alba", extra={"annotator": name})
-        for name in ("ada", "ben")
-    ]
-    manifest = Manifest("films", Header("made up"), tuple(rows), ("annotator",))
-    table = tmp_path / "t.csv"
-    table.write_text("clip_id,who\nalba-1,ben\n", encoding="utf-8")
-    with pytest.raises(FixInput, match="have a column annotator"):
-        join(manifest, table, {"annotator": "who"}, force=True)
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=NO_FIXTURES)
-@given(
-    rows=st.lists(
-        st.tuples(st.integers(1, 4), st.integers(1, 3)),
-        min_size=2,
-        max_size=6,
-        unique_by=lambda row: row[0],
-    )
-)
-def test_a_clip_whose_id_ends_like_the_name_of_its_annotator_is_no_other_clip(
-    rows: list[tuple[int, int]], tmp_path: Path
-) -> None:
-    """`juno.1` of the annotator 1 and `juno.2` of 2 were the clip `juno` of both."""
-    table = tmp_path / "t.csv"
-    lines = ["clip_id,movie_id,annotator"]
-    lines += [f"juno.{clip},juno,{annotator}" for clip, annotator in rows]
-    table.write_text("\n".join(lines), "utf-8")
-    n_named = sum(clip == annotator for clip, annotator in rows)
-    if 0 < n_named < len(rows):
-        with pytest.raises(FixInput, match="cannot be imported") as caught:
-            read(table)
-        assert "some ids end with the name of their annotator" in str(
-            caught.value.details
-        )
-        return
-    clips = read(table).manifest.clips
-    # As an export writes the rows of all annotators of the clip `juno`.
-    assert len(clips_of_rows(clips)) == (1 if n_named else len(rows))
-
-
-def test_a_prediction_is_of_a_clip_whoever_labelled_it(tmp_path: Path) -> None:
-    """Of a store, which has a clip once, and of a run, which has all rows.
-
-    It is one cue of a subtitle. On the page, where each row is shown, each has the score: that of
-    the first annotator alone had it.
-    """
-    rows = [
-        Clip(
-            f"alba-{i}.{name}",
-            "alba",
-            start_s=2.0 * i,
-            end_s=2.0 * i + 2,
-            extra={"annotator": name, "framerate": "25"},
-        )
-        for i, name in product(range(2), ("ada", "ben"))
-    ]
-    columns = ("annotator", "framerate")
-    manifest = Manifest("films", Header("made up"), tuple(rows), columns)
-    of_store = [f"alba-{i}" for i in range(2)]
-    table = tmp_path / "scores.csv"
-    texts = []
-    for ids in (of_store, [row.clip_id for row in rows]):
-        lines = [f"{clip_id},alba,unseen,S,0.{clip_id[5]}" for clip_id in ids]
-        header = "clip_id,movie_id,basis,decision,score:S"
-        table.write_text("\n".join([header, *lines]), "utf-8")
-        (path,) = export_segments(
-            "vtt", manifest, predictions=table, folder=tmp_path, force=True
-        ).files
-        texts.append(path.read_text("utf-8"))
-        on_page = scores_of_table(read_predictions(manifest, table), manifest)
-        scores = {row: one["score"] for row, one in on_page["scores"].items()}
-        assert scores == {row.clip_id: float(f"0.{row.clip_id[5]}") for row in rows}
-        assert (
-            on_page["text"] == f"Scores of a saved model, by basis: {len(ids)} unseen."
-        )
-    assert texts[0] == texts[1]
-    assert texts[0].count("-->") == 2
-
-
 def test_a_table_with_rows_of_annotators_is_not_joined(tmp_path: Path) -> None:
     """It wrote `ada|ben`, of whom an audit then spoke as of one annotator."""
     manifest = Manifest("films", Header("made up"), (Clip("alba-1", "alba"),))
@@ -668,47 +424,6 @@ def test_a_level_that_two_annotators_gave_together_is_one_of_each() -> None:
     assert [one.annotator for one in audit.single] == ["ada", "ben"]
 
 
-NAMES = {"Zoë B": ("Zoe\u0308 B", "Zoë  B", "Zoe\u0308\u00a0B"), "ben": ("ben",)}
-
-
-@settings(max_examples=15, deadline=None, suppress_health_check=NO_FIXTURES)
-@given(
-    levels=st.lists(
-        st.tuples(st.sampled_from(LEVELS), st.sampled_from(LEVELS)),
-        min_size=4,
-        max_size=8,
-    ),
-    data=st.data(),
-)
-def test_an_annotator_is_one_however_the_name_is_written(
-    levels: list[tuple[str, str]], data: st.DataObject, tmp_path: Path
-) -> None:
-    """Who typed on a Mac and under Windows was two people, who agreed with nobody."""
-    found = []
-    for is_plain in (True, False):
-        lines = ["clip_id,movie_id,annotator,level,concepts,framerate,start_s,end_s"]
-        for number, pair in enumerate(levels):
-            # The name of the film, too.
-            film = "Amélie" if is_plain or number % 2 else "Ame\u0301lie"
-            for name, level in zip(NAMES, pair, strict=True):
-                written = name if is_plain else data.draw(st.sampled_from(NAMES[name]))
-                times = f"{number},{number + 1}"
-                lines.append(f"c{number},{film},{written},{level},Look,25,{times}")
-        table = tmp_path / "typed.csv"
-        table.write_text("\n".join(lines), "utf-8")
-        manifest = read(table).manifest
-        write_manifest(manifest, tmp_path / "rows.toml", force=True)
-        agreed = measure_agreement(
-            tmp_path / "rows.toml", clips=tmp_path / "rows.toml", permutations=9
-        )
-        reliability = audit_reliability(manifest, column="level").to_json()
-        audited = None
-        if any(clip.level != "EN" for clip in manifest):
-            audited = audit_levels(manifest).to_json()
-        found.append((agreed.to_json(), reliability, audited, manifest.films))
-    assert found[0] == found[1]
-
-
 def test_annotators_who_gave_a_label_together_are_no_third_one(tmp_path: Path) -> None:
     """`ada|ben` was compared with `ada`, and alpha of two who agree was near 0."""
     table = tmp_path / "rows.csv"
@@ -720,292 +435,3 @@ def test_annotators_who_gave_a_label_together_are_no_third_one(tmp_path: Path) -
         measure_agreement(table, clips=table)
     tests = "not (annotator == ada and annotator == ben)"
     assert f"--where '{tests}'" in (caught.value.hint or "")
-
-
-@given(
-    st.integers(1, 3).flatmap(
-        lambda n_rows: st.lists(
-            st.tuples(st.integers(0, 2), st.tuples(*[st.booleans()] * n_rows)),
-            min_size=1,
-            max_size=5,
-        )
-    )
-)
-def test_an_order_is_of_clips_whatever_their_annotators_say(
-    clips: list[tuple[int, tuple[bool, ...]]],
-) -> None:
-    """Average precision is that of each order of the clips, and its mean over all orders."""
-    y = np.array([labels for _, labels in clips])
-    scores = np.array([float(score) for score, _ in clips])
-    numbers = np.broadcast_to(np.arange(len(y))[:, None], y.shape)
-    assume(y.any())
-    found = []
-    for order in permutations(range(len(y))):
-        in_order = 10 * scores + np.array(order)
-        of_rows = np.broadcast_to(in_order[:, None], y.shape)
-        found.append(average_precision_score(y.ravel(), of_rows.ravel()))
-    of_rows = np.broadcast_to(scores[:, None], y.shape)
-    predictions = Predictions.of(y.ravel(), of_rows.ravel(), clips=numbers.ravel())
-    assert average_precision(predictions) == pytest.approx(np.mean(found))
-    if len(set(scores.tolist())) == 1:
-        one_unit = np.zeros(y.size, dtype=np.intp)
-        at_random = expected_random(y.ravel(), one_unit, 1, 0.5, clips=numbers.ravel())
-        assert at_random(np.ones((1, 1)))["ap"] == pytest.approx(np.mean(found))
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    CLIPS,
-    st.lists(
-        st.lists(st.sampled_from(ANNOTATORS), unique=True, min_size=1),
-        min_size=1,
-        max_size=4,
-    ),
-)
-def test_a_clip_has_one_place_in_runs_of_some_of_its_annotators(
-    labelled: list[Labelled], annotators_of_runs: list[list[str]]
-) -> None:
-    """`c.ben` was the first row of its clip in one run, and `c.ada` in another one.
-
-    Together they had two places in the order of a comparison, and in turn two values.
-    """
-    several = manifest_of(labelled, by_annotator=True)
-    runs: Any = []
-    # For each clip, the annotators that a run says are about one clip.
-    together: dict[str, list[set[str]]] = {}
-    for annotators in annotators_of_runs:
-        rows = [
-            clip
-            for name in annotators
-            for clip in several
-            if clip.extra["annotator"] == name
-        ]
-        if not rows:
-            continue
-        table = clip_table(several.with_clips(rows), Data(view="raw"))
-        predictions = [
-            {"movie_id": clip.movie_id, "clip_id": clip.clip_id} for clip in rows
-        ]
-        about = {"clip_of_row": dict(table.clip_of)}
-        run = SimpleNamespace(predictions=predictions, about=about, group_of_film={})
-        runs.append(run)
-        for clip_id in {unannotated_id(clip) for clip in rows}:
-            names = {
-                clip.extra["annotator"]
-                for clip in rows
-                if unannotated_id(clip) == clip_id
-            }
-            groups = together.setdefault(clip_id, [])
-            for group in [group for group in groups if group & names]:
-                groups.remove(group)
-                names |= group
-            groups.append(names)
-    assume(runs)
-    found = ClipNumbers.of(runs)
-    rows_of_place: dict[int, set[str]] = {}
-    for (_, row_id), number in found.number_of.items():
-        rows_of_place.setdefault(int(found.clips[number]), set()).add(row_id)
-    expected = []
-    for clip_id, groups in together.items():
-        for names in groups:
-            expected.append({f"{clip_id}.{name}" for name in names})
-    assert sorted(map(sorted, rows_of_place.values())) == sorted(map(sorted, expected))
-
-
-class Layout(NamedTuple):
-    """How many films there are, whether scenes are known, and whose rows come first."""
-
-    n_films: int
-    has_scenes: bool
-    is_by_annotator: bool
-    seed: int
-
-
-LAYOUTS = st.builds(
-    Layout,
-    st.integers(1, 5),
-    st.booleans(),
-    st.booleans(),
-    st.integers(0, 99),
-)
-
-
-def one_and_several(layout: Layout) -> tuple[Manifest, Manifest]:
-    """Clips with one row each, and with a row of each annotator; all say the same."""
-    single = films(layout.n_films, 60 // layout.n_films, layout.seed)
-    clips = []
-    for number, clip in enumerate(single):
-        scene = clip.scene if layout.has_scenes else None
-        part = ("train", "train", "test")[number % 3]
-        clips.append(replace(clip, scene=scene, extra={"part": part}))
-    columns = ("part",)
-    single = Manifest(single.name, single.header, tuple(clips), columns)
-    pairs = [*product(clips, ANNOTATORS)]
-    if layout.is_by_annotator:
-        pairs.sort(key=lambda pair: pair[1])
-    rows = []
-    for clip, name in pairs:
-        extra = {**clip.extra, "annotator": name}
-        rows.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra))
-    header = single.header
-    return single, Manifest(single.name, header, tuple(rows), (*columns, "annotator"))
-
-
-FIXED = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
-CLIP_SPLITS = {
-    "drawn": ("splits.kind=kfold", "splits.folds=4"),
-    "fixed": FIXED,
-}
-
-
-@given(LAYOUTS, st.sampled_from([*CLIP_SPLITS]))
-@settings(max_examples=12, suppress_health_check=NO_FIXTURES)
-def test_rows_about_one_clip_are_on_one_side_of_a_split(
-    layout: Layout, splits: str
-) -> None:
-    """Each side has every row of as many clips as if each clip had one row."""
-    single, several = one_and_several(layout)
-    changes = (*CLIP_SPLITS[splits], 'grid.models=["ridge"]', "leakage=warn")
-    protocol = without_models(quick("honest", *ONE_PAIR, *changes), "random")
-    sides = []
-    for manifest in (single, several):
-        inputs = gather(protocol, manifest, "made-up", {})
-        (run,) = store_runs(inputs)
-        n_rows = len(manifest) // len(single)
-        for _, _, held in run.every_fold:
-            of_sides = []
-            for rows in (held.train, held.validation, held.test):
-                found = np.unique(inputs.table.clip_numbers[rows], return_counts=True)
-                assert set(found[1].tolist()) <= {n_rows}
-                of_sides.append(len(found[0]))
-            sides.append(of_sides)
-    n_folds = len(sides) // 2
-    assert sides[:n_folds] == sides[n_folds:]
-    assert all(n_train and n_test for n_train, _, n_test in sides)
-
-
-@given(LAYOUTS.filter(lambda layout: layout.n_films > 1))
-@settings(max_examples=4, deadline=None, suppress_health_check=NO_FIXTURES)
-def test_a_guess_from_scenes_is_as_good_however_many_annotators_agree(
-    tmp_path: Path, layout: Layout
-) -> None:
-    """The scene of a row is that of its clip: rows of others do not move scenes apart."""
-    changes = ("splits.kind=kfold", "splits.folds=4", *ONE_PAIR)
-    guesses = ("film_prior", "neighbour")
-    protocol = without_models(quick("honest", *changes, replicates=2), *guesses)
-    found = []
-    for manifest in one_and_several(layout):
-        run = run_on(tmp_path, protocol, manifest, {})
-        for row in run.results:
-            if row["metric"] == "auc" and not row["film"]:
-                # Sums of more rows are rounded in other ways, which parts a tie or two, and the one
-                # row that film_prior adds weighs less: films of nearly one share change places.
-                value = pytest.approx(row["value"], abs=0.05, nan_ok=True)
-                found.append((row["model"], value))
-    assert len(found) == 4
-    for (model, value), (other, several) in zip(found[:2], found[2:], strict=True):
-        assert model == other and value.expected == several
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 5), st.booleans()), min_size=6
-    ),
-    st.integers(2, 4),
-)
-def test_a_concept_is_as_sure_however_many_annotators_agree(
-    clips: list[tuple[int, int, bool]], n_rows: int
-) -> None:
-    """Labels are shifted from clip to clip, not from row to row of one clip."""
-    film, score, positive = (np.array(column) for column in zip(*clips, strict=True))
-    if positive.all() or not positive.any():
-        return
-    rows = np.repeat(np.arange(len(clips)), n_rows)
-    one = shift_test(score.astype(float), positive, film, 3)
-    several = shift_test(score[rows].astype(float), positive[rows], film[rows], 3, rows)
-    assert several == pytest.approx(one)
-    numbers: dict[str, Any] = {"n_replicates": 20}
-    perfect = [
-        concept_quality(margins, margins > 0, films, ["Look"], clips=of_rows, **numbers)
-        for margins, films, of_rows in (
-            (positive[:, None] * 2.0 - 1, film, None),
-            (positive[rows][:, None] * 2.0 - 1, film[rows], rows),
-        )
-    ]
-    intervals = [quality.metrics["auc"].by_film for (quality,) in perfect]
-    assert intervals[1] == intervals[0] or math.isnan(intervals[0].low)
-
-
-@given(st.integers(2, 4), st.integers(0, 99))
-@settings(max_examples=5, deadline=None)
-def test_what_makes_clips_easy_is_as_sure_however_many_annotators_agree(
-    n_rows: int, seed: int
-) -> None:
-    """Standard errors of a film are over clips: rows of one clip tell it once."""
-    random = np.random.default_rng(seed)
-    factor = random.random(60) < 0.5
-    is_right = random.random(60) < 0.3 + 0.4 * factor
-    film = np.repeat(["alba", "brug"], 30)
-    found = []
-    for clips in (np.arange(60), np.repeat(np.arange(60), n_rows)):
-        factors = {"dark": factor[clips]}
-        of_rows = is_right[clips], factors, film[clips]
-        for of_film in analyse_success(*of_rows, clips=clips)[1:]:
-            assert of_film.errors == "clips"
-            (dark,) = of_film.factors
-            if of_film.method == "ml":  # a penalised fit has no standard error
-                found.append((dark.log_odds, dark.se, dark.p))
-    half = len(found) // 2
-    expected = [pytest.approx(numbers, rel=1e-6) for numbers in found[:half]]
-    assert found[half:] == expected
-
-
-@pytest.mark.parametrize("n_rows", [1, 4])
-def test_too_few_clips_are_too_few_however_many_annotators_agree(n_rows: int) -> None:
-    clips = np.repeat(np.arange(52), n_rows)
-    film = np.where(clips < 24, "alba", np.where(clips < 48, "brug", "cove"))
-    is_right = clips % 3 > 0
-    factors = {"dark": clips % 24 < 2}
-    of_all, alba, _, cove = analyse_success(is_right, factors, film, clips=clips)
-    # By hand: clips 0 and 1, 24 and 25, 48 and 49.
-    assert [factor.name for factor in of_all.factors] == ["dark"]
-    assert alba.left_out == {"dark": "2 of 24 clips are with it"}
-    assert cove.note == "4 clips, 5 are needed for 1 factors"
-    X = np.random.default_rng(0).normal(size=(52, 4))[clips]
-    with pytest.raises(FixTraining, match="got 2 and 50"):
-        fit_eraser(X, (clips < 2)[:, None].astype(int), ["Look"], clips)
-
-
-def test_rows_of_one_clip_have_one_margin_of_each_concept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, several = one_and_several(Layout(4, True, False, 0))
-    # The last rows of a product are rounded in another way, if their number is odd.
-    several = several.with_clips(several.clips[:-1])
-    random = np.random.default_rng(0)
-    X = np.repeat(random.normal(size=(60, 257)), 3, axis=0).astype(np.float32)[:-1]
-    store = experiments.store_of(tmp_path / "store", several, X)
-    ranked: list[tuple[Any, Any]] = []
-
-    def quality(margins: Any, *args: Any, clips: Any, **options: Any) -> Any:
-        ranked.append((margins, clips))
-        return concept_quality(margins, *args, clips=clips, **options)
-
-    monkeypatch.setattr("obygaze_models.models.concept_report.concept_quality", quality)
-    changes = ('grid.models=["pcbm-lr"]', "models.pcbm-lr.tolerance=0.1")
-    protocol = quick("honest", *ONE_PAIR, *changes, replicates=2)
-    run_on(tmp_path, protocol, several, {"x": store})
-    ((margins, clips),) = ranked
-    assert len(np.unique(clips)) == 60
-    for clip in np.unique(clips):
-        assert len(np.unique(margins[clips == clip], axis=0)) == 1
-
-
-def test_equal_features_are_tied_whatever_their_scores_were_rounded_to() -> None:
-    equal = np.array([0, 1, 0, -1, 1])
-    features = Features(
-        "x", np.zeros((4, 1)), np.array([0, 1, 2, -1, 3]), {}, equal=equal
-    )
-    scores = np.array([0.3, 0.1 + 0.2, 0.2])
-    tied = features.tied(np.array([4, 0, 1]), scores)
-    assert tied.tolist() == [0.3, 0.1 + 0.2, 0.3]
