@@ -529,6 +529,7 @@ class Manifest:
         if not isinstance(self.clips, Windows):
             for clip in self.clips:
                 names.update(clip.concepts)
+                names.update(disputed(clip).intersection(self.header.concepts))
         for one in self.annotations:
             names.update(one.concepts)
         return frozenset(names)
@@ -657,7 +658,7 @@ def view_words(view: str) -> str:
 def _visual(clips: Iterable[Clip], visible: frozenset[str]) -> Iterator[Clip]:
     """Yield the clips with visible concepts only; without one the level becomes EN.
 
-    Where annotators left a visible concept open, it stays open whether the level is EN.
+    Where annotators left a visible concept open, it stays open whether another level is EN.
     """
     for clip in clips:
         label = _visual_label(clip.level, clip.concepts, visible)
