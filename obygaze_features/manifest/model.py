@@ -782,14 +782,3 @@ def is_only_watched(clip: Clip) -> bool:
 def watched_text(verb: str, n_rows: int) -> str:
     """Return that rows are left out because they say only what was watched."""
     return f"not {verb}: {count(n_rows, 'row')} of what was watched"
-
-
-def unannotated_id(clip: Clip) -> str:
-    """Return the id of the clip that a row is about: `lake-001` of the annotator's `lake-001.ann`.
-
-    A table with rows of several annotators for one clip is read with the annotator in each id.
-    """
-    annotator = ascii_id(clip.extra.get("annotator", ""))
-    if not annotator:
-        return clip.clip_id
-    return clip.clip_id.removesuffix(f".{annotator}")

@@ -97,11 +97,6 @@ class Stats:
         return document
 
     @property
-    def different_clips(self) -> int:
-        """How many clips."""
-        return self.clips
-
-    @property
     def size(self) -> str:
         """How many clips of how many films."""
         clips = count(self.clips, self.unit)

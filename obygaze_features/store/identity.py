@@ -120,12 +120,10 @@ class Matched(NamedTuple):
 
     Args:
         rows: The row of each clip; -1 for one that the store does not have.
-        ids: The id of each clip.
         n_by_ids: How many of them are known by their ids alone.
     """
 
     rows: Rows
-    ids: list[str]
     n_by_ids: int
 
 
@@ -134,8 +132,7 @@ def match(clips: Sequence[Clip], store: "Store") -> Matched:
 
     A clip that has the id of another clip in the store is an error: their films or times differ.
     """
-    ids = [clip.clip_id for clip in clips]
-    rows = store.table.find(ids)
+    rows = store.table.find([clip.clip_id for clip in clips])
     known = np.flatnonzero(rows >= 0)
     n_by_ids = 0
     contradictions = {}
@@ -150,7 +147,7 @@ def match(clips: Sequence[Clip], store: "Store") -> Matched:
         if store.recipe.is_unknown:
             again = IMPORT_AGAIN
         raise another_clip(contradictions, "store", store.location, again)
-    return Matched(rows, ids, n_by_ids)
+    return Matched(rows, n_by_ids)
 
 
 def _identities_in_store(clips: Sequence[Clip], store: "Store") -> list[Identity]:

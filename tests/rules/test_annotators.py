@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
-from itertools import combinations, product
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +33,6 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.overview import summarize
 from obygaze_features.manifest.same_clip import (
     Identity,
-    compare_clips,
-    rows_of_clips,
 )
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.times import long_clips
@@ -121,30 +119,6 @@ IDENTITIES = st.lists(
     ),
     max_size=6,
 )
-
-
-@settings(max_examples=200, deadline=None)
-@given(IDENTITIES)
-def test_rows_are_of_one_clip_if_the_comparison_says_so(rows: list[Identity]) -> None:
-    contradictions = [
-        pair for pair in combinations(rows, 2) if compare_clips(*pair).contradiction
-    ]
-    if contradictions:
-        with pytest.raises(
-            FixInput, match=r"contradict each other: (film|times): .* and "
-        ):
-            rows_of_clips(rows)
-        return
-    # The closure of "the same clip", by the naive way.
-    groups = [{number} for number in range(len(rows))]
-    for one, other in combinations(range(len(rows)), 2):
-        if compare_clips(rows[one], rows[other]).sameness.is_same:
-            (of_one,) = [group for group in groups if one in group]
-            (of_other,) = [group for group in groups if other in group]
-            if of_one is not of_other:
-                of_one |= of_other
-                groups.remove(of_other)
-    assert rows_of_clips(rows) == sorted(sorted(group) for group in groups)
 
 
 def with_watched(manifest: Manifest, names: tuple[str, ...] = ANNOTATORS) -> Manifest:
