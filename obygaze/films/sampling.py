@@ -149,7 +149,9 @@ def sample_clips(
     # Windows become clips, as a grid cannot leave out any.
     header = structs.replace(source.header, unit="clip", grid=Grid())
     columns = with_columns_of(drawn, source.columns)
-    made = Manifest(path.stem, header, tuple(drawn), columns)
+    made = replace(
+        source.with_clips(drawn), name=path.stem, header=header, columns=columns
+    )
     before = None
     if path.is_file() and not force:
         before = read_manifest(path)
@@ -340,4 +342,10 @@ def _added_to(before: Manifest, made: Manifest, workspace: Workspace) -> Manifes
             clip = replace(earlier, extra={**earlier.extra, **plan})
         clips.append(clip)
     columns = tuple(dict.fromkeys((*before.columns, *made.columns)))
-    return replace(before, clips=tuple(clips), columns=columns)
+    said = [one for one in made.annotations if one.clip_id not in before]
+    return replace(
+        before,
+        clips=tuple(clips),
+        columns=columns,
+        annotations=(*before.annotations, *said),
+    )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features import __version__
-from obygaze_features.core.console import count, few, listed, plural
+from obygaze_features.core.console import count, few, listed
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import (
@@ -48,9 +48,9 @@ from obygaze_models.models.sentences import Sentences
 from obygaze_models.protocols.clips import (
     ClipTable,
     clip_table,
+    differing_annotators,
     empty_labels,
     labels_sha256,
-    rows_of_annotators,
     task_labels,
     unknown_films,
     unknown_words,
@@ -178,7 +178,7 @@ def gather(
         "no vector": _without_vector(protocol, table, manifest),
         "one file": _films_of_one_file(table, features, stores),
         "unknown films": unknown_films(table),
-        "annotators": rows_of_annotators(_of_features(labels, features), table),
+        "annotators differ": differing_annotators(protocol.tasks, labels, table),
         "models of concepts": left_out,
         "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
         "without label": without_label,
@@ -222,18 +222,7 @@ def _classes_with_features(
             of_stores.append(f"{few(counts)} have features in {where}")
     if not of_stores:
         return ""
-    return f"Of the {plural(table.counted_as)} with a class, {few(of_stores, 3)}."
-
-
-def _of_features(labels: Labels, features: Sequence[Features]) -> Labels:
-    """Return the classes of the clips that a store has features of, as only these are tested."""
-    if not features:
-        return labels
-    is_present = np.any([store.present for store in features], axis=0)
-    return {
-        task: np.where(is_present, of_task, np.int8(-1))
-        for task, of_task in labels.items()
-    }
+    return f"Of the clips with a class, {few(of_stores, 3)}."
 
 
 def _shares_left_out(

@@ -461,15 +461,6 @@ class Site:
         return title_of(self.films[film][0]) or film
 
     @cached_property
-    def ids_in_store(self) -> dict[str, str]:
-        """The id in the store of each clip."""
-        if self.store is None:
-            return {}
-        clips = list(self.manifest)
-        ids = self.store.match(clips).ids
-        return {clip.clip_id: own for clip, own in zip(clips, ids, strict=True)}
-
-    @cached_property
     def features(self) -> tuple[list[str], NDArray[np.floating[Any]]]:
         """The clips with features, of words those with words, and a row of length 1 for each.
 
@@ -503,16 +494,14 @@ class Site:
     def _nearest(self, clip_id: str) -> list[tuple[str, Any]]:
         """Return the other clips whose features have the largest cosine to those of a clip."""
         clips, vectors = self.features
-        own_id = self.ids_in_store.get(clip_id)
-        if own_id not in clips:
+        if clip_id not in clips:
             return []
-        cosines = vectors @ vectors[clips.index(own_id)]
-        here = {stored: clip for clip, stored in self.ids_in_store.items()}
+        cosines = vectors @ vectors[clips.index(clip_id)]
         nearest: list[tuple[str, Any]] = []
         for place in np.argsort(-cosines, kind="stable").tolist():
             other = clips[place]
-            if other != own_id:
-                nearest.append((here.get(other, other), cosines[place]))
+            if other != clip_id:
+                nearest.append((other, cosines[place]))
         return nearest[:N_NEAREST]
 
     def _marks_of_others(
