@@ -147,7 +147,7 @@ def test_how_far_two_coders_agree(ws: Workspace) -> None:
         if len(said) == 2:
             pairs.append((said["Ada"][1], said["Ben"][1]))
     line = "audit reliability films --column tense=yes --cluster movie_id --json"
-    document = ws(line).json
+    document = ws(line).json()
     assert document["n_items"] == len(pairs)
     assert document["krippendorff"] == pytest.approx(nominal_alpha(pairs), abs=1e-12)
     assert "Ada and Ben" in ws("manifest agree films").text
