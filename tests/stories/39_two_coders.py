@@ -8,7 +8,6 @@ has each clip once.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -97,13 +96,16 @@ def labels_of(ws: Workspace, name: str) -> dict[str, tuple[str, str]]:
     return {row["clip_id"]: (row["level"], row["tense"]) for row in rows}
 
 
-def nominal_alpha(pairs: list[tuple[str, str]]) -> float:
-    """Return Krippendorff's alpha of words that two people gave to all items, by its formula."""
-    n_of = Counter(itertools.chain(*pairs))
-    n = n_of.total()
-    observed = sum(one != other for one, other in pairs) / len(pairs)
-    equal = sum(k * (k - 1) for k in n_of.values())
-    return 1 - observed / (1 - equal / (n * (n - 1)))
+def alpha(pairs: list[tuple[float, float]]) -> float:
+    """Return Krippendorff's alpha of numbers that two people gave to all items, by its formula.
+
+    The distance is the absolute difference; for numbers 0 and 1 it is that of words.
+    """
+    observed = np.mean([abs(one - other) for one, other in pairs])
+    values = [value for pair in pairs for value in pair]
+    of_two = itertools.combinations(values, 2)
+    expected = np.mean([abs(one - other) for one, other in of_two])
+    return float(1 - observed / expected)
 
 
 def test_two_coders_become_one_label(ws: Workspace) -> None:
@@ -142,12 +144,13 @@ def test_how_far_two_coders_agree(ws: Workspace) -> None:
     coded = coded_clips()
     write_tables(ws, coded)
     ws(f"manifest import csv rows.csv {ROWS} --rule agreed -o films")
-    pairs = []
-    for said in coded.values():
-        if len(said) == 2:
-            pairs.append((said["Ada"][1], said["Ben"][1]))
+    pairs = [tuple(said.values()) for said in coded.values() if len(said) == 2]
     line = "audit reliability films --column tense=yes --cluster movie_id --json"
     document = ws(line).json()
     assert document["n_items"] == len(pairs)
-    assert document["krippendorff"] == pytest.approx(nominal_alpha(pairs), abs=1e-12)
-    assert "Ada and Ben" in ws("manifest agree films").text
+    answers = [(float(a[1] == "yes"), float(b[1] == "yes")) for a, b in pairs]
+    assert document["krippendorff"] == pytest.approx(alpha(answers), abs=1e-12)
+    points = dict(zip(LEVELS, (0, 0.3, 0.7, 1), strict=True))
+    levels = [(points[a[0]], points[b[0]]) for a, b in pairs]
+    said = ws("manifest agree films").text
+    assert f"Krippendorff's alpha (absolute differences) is {alpha(levels):.3f}" in said

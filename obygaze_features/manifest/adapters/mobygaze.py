@@ -50,7 +50,7 @@ _WORD = re.compile(r"[^\W_]+")
 def read(
     csv: str | Path, *, name: Annotated[str, PYTHON_ONLY] = "mobygaze"
 ) -> ImportedManifest:
-    """Read the segments of MObyGaze: each is a clip of its own, of the annotator who marked it.
+    """Read the segments of MObyGaze, one row for each annotator.
 
     Args:
         csv: The released file, `mobygaze_dataframe.csv`.
