@@ -217,7 +217,7 @@ def _check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> No
             raise FixInput(
                 f"the order of {column} does not have {few(named, 3)}",
                 where=manifest.name,
-                hint=f"--order {column}=WORD,WORD names all words, from the lowest to the highest",
+                hint=f"--order {shell_word(f'{column}=WORD,WORD')} names all words, from the lowest",
             )
 
 

@@ -528,7 +528,10 @@ def _hint(
             " --id '{movie_id}-{count:03d}' counts the clips of each film"
         )
         if "annotator" not in (*table.columns, *mapping.columns):
-            ways.append("--map annotator=COLUMN, if people have rows of the same clips")
+            ways.append(
+                "--map annotator=COLUMN, if people have rows of the same clips, or"
+                " --map coder:NAME=COLUMN, if they have columns"
+            )
     columns = f"the columns of the table: {few([*filter(None, table.columns)])}"
     return "; ".join(filter(None, [draft, *ways, table.doubt, columns]))
 

@@ -48,8 +48,8 @@ def columns_of_coders(coders: Mapping[str, str]) -> dict[str, dict[str, str]]:
         ):
             raise FixUsage(
                 f"not a column of a person: {CODER}{key}",
-                hint=f"--map {CODER}NAME=COLUMN is the level of a person;"
-                f" {CODER}NAME:concepts=COLUMN and {CODER}NAME:OWN=COLUMN are other columns",
+                hint="--map coder:NAME=COLUMN is the level of a person;"
+                " coder:NAME:concepts=COLUMN and coder:NAME:OWN=COLUMN are other columns",
             )
         columns.setdefault(name, {})[target] = column
     return columns
@@ -117,7 +117,7 @@ def are_of_people(
             # One sentence for all of them, as they mostly have one reason.
             problem = problem or (
                 f"{clip_id!r} is already on line {first}; if rows are of several annotators,"
-                f" --map {ANNOTATOR}=COLUMN"
+                " --map annotator=COLUMN"
             )
             row.add("clip_id", problem)
         elif has_names and not name:
