@@ -145,8 +145,9 @@ def clips_and_annotations(
     first_of: dict[str, tuple[TableRow, Clip]] = {}
     for row, clip in zip(rows, clips, strict=True):
         first_row, first = first_of.setdefault(clip.clip_id, (row, clip))
-        # Rows without a person are a violation already.
-        for column in (*OF_CLIPS, *facts) if clip.extra[ANNOTATOR] else ():
+        if not clip.extra[ANNOTATOR]:
+            continue  # a violation already
+        for column in (*OF_CLIPS, *facts):
             ours = _fact(clip, column)
             theirs = _fact(first, column)
             if ours != theirs:
