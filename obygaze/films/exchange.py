@@ -398,8 +398,8 @@ def export_segments(
         if marked.header.unit != "clip":
             left_out += (f"that the rows are {marked.header.unit}s",)
         mapping = _mapping_of_header(marked.header)
-        files = (path, *beside)
-        return ExportedSegments(files, left_out=left_out, mapping=mapping)
+        written = (path, *beside)
+        return ExportedSegments(written, left_out=left_out, mapping=mapping)
     without_times: list[str] = []
     left_out = ()
     changed = ""

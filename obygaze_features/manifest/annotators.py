@@ -129,7 +129,9 @@ def labelled(
         )
     kept = [name for name in manifest.columns if name not in made_before]
     kept += columns if rule != EACH else ()
-    filled = {name for clip in clips for name, cell in clip.extra.items() if cell}
+    filled: set[str] = set()
+    for clip in clips:
+        filled.update(name for name, cell in clip.extra.items() if cell)
     made = (*columns, *of_each, DIFFERS)
     kept += [name for name in made if name in filled and name not in kept]
     with_all = []
@@ -168,14 +170,19 @@ def notes_of(manifest: Manifest) -> list[str]:
 def sorted_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:
     """Return annotations as the table beside a manifest has them: sorted, with all columns."""
     said = sorted(annotations, key=lambda one: (one.clip_id, one.annotator))
-    blank = dict.fromkeys((column for one in said for column in one.own), "")
+    blank: dict[str, str] = {}
+    for one in said:
+        blank.update(dict.fromkeys(one.own, ""))
     return tuple(one._replace(own={**blank, **one.own}) for one in said)
 
 
 def columns_of_each(annotators: Iterable[str], columns: Iterable[str]) -> list[str]:
     """Return the columns that the rule `each` makes, such as `level.ada`."""
     labels = ("level", "concepts", *columns)
-    return [f"{column}.{name}" for name in annotators for column in labels]
+    columns_of_all = []
+    for name in annotators:
+        columns_of_all += [f"{column}.{name}" for column in labels]
+    return columns_of_all
 
 
 def what_differs(clips: Iterable[Clip]) -> str:
@@ -217,7 +224,7 @@ def _check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> No
             raise FixInput(
                 f"the order of {column} does not have {few(named, 3)}",
                 where=manifest.name,
-                hint=f"--order {column}=WORD,WORD names all words, from the lowest to the highest",
+                hint=f"--order {shell_word(f'{column}=WORD,WORD')} with all words, from the lowest",
             )
 
 

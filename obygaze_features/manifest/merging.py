@@ -299,7 +299,8 @@ def _difference(one: Clip, other: Clip, facts: Iterable[str]) -> str:
     for column in ("scene", *facts):
         # Films and times are compared above, with what they mean together.
         if column not in PLACE:
-            ours, theirs = _plain(one, column), _plain(other, column)
+            ours = _plain(one, column)
+            theirs = _plain(other, column)
             if ours and theirs and ours != theirs:
                 return f"{column}: {ours} and {theirs}"
     return ""

@@ -89,10 +89,19 @@ class Place:
         return self.read_rows(f"manifests/{name}.csv")
 
 
-def import_clips(place: Place, rows: Sequence[Row], manifest: str) -> None:
-    """Make a manifest of a table of clips."""
+def import_clips(
+    place: Place, rows: Sequence[Row], manifest: str, rule: str = ""
+) -> None:
+    """Make a manifest of a table of clips; a rule makes one label of those of several people."""
     place.write_rows(f"{manifest}.csv", rows)
-    place(f"manifest import csv {manifest}.csv -o {manifest}")
+    by_rule = f"--rule {rule}" if rule else ""
+    place(f"manifest import csv {manifest}.csv {by_rule} -o {manifest}")
+
+
+def make_labels(place: Place, source: str, rule: str, manifest: str) -> None:
+    """Make a manifest whose labels are those of another rule."""
+    order = "--order mood=calm,odd,tense" if rule == "highest" else ""
+    place(f"manifest labels {source} --rule {rule} {order} -o {manifest}")
 
 
 def import_features(

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from golden import worlds
-from golden.doors import Place, import_clips, project
+from golden.doors import Place, import_clips, make_labels, project
 from golden.tables import Row, Table
 
 NULLS = ("uniform", "own", "pooled")
+RULES = ("agreed", "majority", "highest", "mean", "by:ben", "each")
 
 
 def record_labels(place: Place) -> dict[str, Table]:
@@ -17,6 +18,7 @@ def record_labels(place: Place) -> dict[str, Table]:
     return {
         **record_agreement(place),
         **record_projection(place),
+        **record_rules(place),
         **record_alphas(place),
         **record_shares(place),
         **record_concepts(place),
@@ -111,6 +113,21 @@ def record_projection(place: Place) -> dict[str, Table]:
     return tables
 
 
+# ---- one label of several people -----------------------------------------------------------------
+
+
+def record_rules(place: Place) -> dict[str, Table]:
+    """The labels that each rule makes of what three people said, and what they said."""
+    import_clips(place, worlds.coded_clips(), "coded", RULES[0])
+    tables: dict[str, Table] = {}
+    for rule in RULES:
+        name = f"coded-{rule.replace(':', '-')}"
+        make_labels(place, "coded", rule, name)
+        tables[f"rules.{name}"] = place.read_manifest(name)
+    tables["rules.said"] = place.read_manifest("coded.annotators")
+    return tables
+
+
 # ---- answers of several people -------------------------------------------------------------------
 
 
@@ -124,7 +141,7 @@ def record_alphas(place: Place) -> dict[str, Table]:
         "ratings, two": f"ratings.csv --raters ada,cleo {clustered}",
         "words": f"ratings.csv --raters word1,word2 {clustered}",
     }
-    import_clips(place, worlds.annotated_clips(), "annotated")
+    import_clips(place, worlds.annotated_clips(), "annotated", "agreed")
     for column in ("rating", "mood", "level=S", "rating>=2"):
         name = f"annotators, {column}"
         lines[name] = f"annotated --column '{column}' --cluster movie_id"

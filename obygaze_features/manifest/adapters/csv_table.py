@@ -193,7 +193,6 @@ def _read(
     """
     required = _required(chosen)
     violations = Violations(path, _names_in_table(chosen))
-    source = source_of(path)
     table = read_table(
         path,
         required=required,
@@ -266,13 +265,14 @@ def _read(
     missing = sorted(name for name in names_of_videos if not _is_file(folder / name))
     # Names of which none is a path wait for `manifest link`.
     is_linked = len(missing) < len(names_of_videos)
+    files = [path, annotators_of(path)] if said else [path]
     header = Header(
         chosen.dataset or path.stem,
         modality_of,
         licence=chosen.licence,
         citation=chosen.citation,
         video_root=folder.resolve().as_posix() if is_linked else "",
-        sources=(source, source_of(annotators_of(path))) if said else (source,),
+        sources=tuple(source_of(file) for file in files),
     )
     warnings = table.unnamed
     targets = {**dict.fromkeys(of_coders, ""), **chosen.columns}
@@ -528,7 +528,10 @@ def _hint(
             " --id '{movie_id}-{count:03d}' counts the clips of each film"
         )
         if "annotator" not in (*table.columns, *mapping.columns):
-            ways.append("--map annotator=COLUMN, if people have rows of the same clips")
+            ways.append(
+                "--map annotator=COLUMN, if people have rows of the same clips, or"
+                " --map coder:NAME=COLUMN, if they have columns"
+            )
     columns = f"the columns of the table: {few([*filter(None, table.columns)])}"
     return "; ".join(filter(None, [draft, *ways, table.doubt, columns]))
 

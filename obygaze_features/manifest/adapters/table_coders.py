@@ -48,8 +48,8 @@ def columns_of_coders(coders: Mapping[str, str]) -> dict[str, dict[str, str]]:
         ):
             raise FixUsage(
                 f"not a column of a person: {CODER}{key}",
-                hint=f"--map {CODER}NAME=COLUMN is the level of a person;"
-                f" {CODER}NAME:concepts=COLUMN and {CODER}NAME:OWN=COLUMN are other columns",
+                hint="--map coder:NAME=COLUMN is the level of a person;"
+                " coder:NAME:concepts=COLUMN and coder:NAME:OWN=COLUMN are other columns",
             )
         columns.setdefault(name, {})[target] = column
     return columns
@@ -82,7 +82,7 @@ def rows_of_coders(
     if not coders:
         return [*rows], [*cells]
     targets = targets_of_coders(coders)
-    expanded = []
+    expanded: list[TableRow] = []
     cells_of_expanded = []
     for row, values in zip(rows, cells, strict=True):
         for name, columns in columns_of_coders(coders).items():
@@ -97,7 +97,7 @@ def rows_of_coders(
 def are_of_people(
     rows: Sequence[TableRow], cells: Sequence[Cells], coders: Mapping[str, str]
 ) -> bool:
-    """Return whether a clip has rows of several people, each of which needs the name of one.
+    """Return whether a clip has rows of several people; each needs a name, else it has none after.
 
     A name is one however its capitals, accents and blanks were typed.
     """
@@ -117,7 +117,7 @@ def are_of_people(
             # One sentence for all of them, as they mostly have one reason.
             problem = problem or (
                 f"{clip_id!r} is already on line {first}; if rows are of several annotators,"
-                f" --map {ANNOTATOR}=COLUMN"
+                " --map annotator=COLUMN"
             )
             row.add("clip_id", problem)
         elif has_names and not name:
@@ -128,8 +128,8 @@ def are_of_people(
         elif has_names:
             line = line_of_person.setdefault((clip_id, name), row.line)
             if line != row.line:
-                problem_of_row = f"{name!r} has a row of {clip_id!r} on line {line}"
-                row.add(ANNOTATOR, problem_of_row)
+                row.add(ANNOTATOR, f"{name!r} has a row of {clip_id!r} on line {line}")
+                values[ANNOTATOR] = ""
     return True
 
 
@@ -145,16 +145,18 @@ def clips_and_annotations(
     first_of: dict[str, tuple[TableRow, Clip]] = {}
     for row, clip in zip(rows, clips, strict=True):
         first_row, first = first_of.setdefault(clip.clip_id, (row, clip))
+        if not clip.extra[ANNOTATOR]:
+            continue  # a violation already
         for column in (*OF_CLIPS, *facts):
             ours = _fact(clip, column)
             theirs = _fact(first, column)
-            # Rows without a person are a violation already.
-            if ours != theirs and clip.extra[ANNOTATOR]:
+            if ours != theirs:
                 row.add(
                     column,
                     f"expected {theirs or 'nothing'!r} as on line {first_row.line}, which is also"
                     f" of the clip {clip.clip_id!r}, got {ours or 'nothing'!r}",
                 )
+                break
     once = []
     for _, clip in first_of.values():
         extra = {name: cell for name, cell in clip.extra.items() if name != ANNOTATOR}

@@ -114,7 +114,9 @@ def test_a_table_without_ids_is_also_asked_for_its_annotators(tmp_path: Path) ->
     rows = "name,film,codeur,note\na,noir,ana,1\na,noir,ben,2\n"
     options = ("--map", "movie_id=film")
     refused = imported(tmp_path, rows.encode(), *options)[-1]
-    assert "; --map annotator=COLUMN, if people have rows of the same clips;" in refused
+    assert (
+        "; --map annotator=COLUMN, if people have rows of the same clips, or" in refused
+    )
     options += ("--map", "clip_id=name", "--map", "annotator=codeur")
     options += ("--rule", "mean")
     assert imported(tmp_path, rows.encode(), *options)[0].startswith("manifests/t.toml")
