@@ -351,14 +351,17 @@ def _levels_are(table: ClipTable) -> str:
 def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
     """Return hashes of what a run reads: clips, levels and concepts, and the classes of each task.
 
-    A clip is a film and a span: an id that stands for another one is another clip.
+    A clip is a film and a span: an id that stands for another one is another clip. What annotators
+    differ on is among levels and concepts.
     """
     places = []
-    levels = []
+    levels: list[list[Any]] = []
     for clip in table.clips:
         span = span_in_film(clip) or (clip.start_s, clip.end_s)
         places.append([clip.clip_id, clip.movie_id, *span])
         levels.append([clip.clip_id, clip.level, *clip.concepts])
+        if disputed(clip):
+            levels[-1].append(sorted(disputed(clip)))
     return {
         "clips": sha256_bytes(canonical_json(places)),
         "levels": sha256_bytes(canonical_json(levels)),

@@ -152,8 +152,7 @@ class Experiment:
 def seen_clip(clip: Clip) -> Clip:
     """A clip as the visual view shows it: what is only heard is left out.
 
-    Without a concept that is seen it is EN. Where annotators differ on one, it may be another level,
-    and has none.
+    Without a concept that is seen it is EN; where annotators differ on one, it has no level.
     """
     shown = tuple(name for name in clip.concepts if name in VISUAL)
     level = clip.level if shown or not clip.level else "EN"
