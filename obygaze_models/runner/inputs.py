@@ -193,9 +193,9 @@ def _check_any_present(features: Sequence[Features], table: ClipTable) -> None:
     for of_store in features:
         if not of_store.present.any():
             store = of_store.origin["location"]
-            clips = plural(table.counted_as)
+            n_clips = int(np.sum(table.has_video))
             raise FixInput(
-                f"none of the {int(np.sum(table.has_video))} {clips} with a video has features",
+                f"none of the {n_clips} clips with a video has features",
                 where=store,
                 hint=f"obygaze store info {shell_word(store)} --clips",
             )
