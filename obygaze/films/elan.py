@@ -23,7 +23,7 @@ from obygaze.films.mark_tables import (
     concept_of,
     plain,
 )
-from obygaze.films.tiers import OWN_TYPES, UNUSED, Annotation, Tier, TierMapping
+from obygaze.films.tiers import OWN_TYPES, UNUSED, Tier, TierAnnotation, TierMapping
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.lazy import need
@@ -339,9 +339,9 @@ class ElanDocument:
         for name, (aligned, referring, facts, _) in self.document.tiers.items():
             annotations = {}
             for key, (start, end, text, _) in aligned.items():
-                annotations[key] = Annotation(plain(text), (start, end), "")
+                annotations[key] = TierAnnotation(plain(text), (start, end), "")
             for key, (refers_to, text, *_) in referring.items():
-                annotations[key] = Annotation(plain(text), None, refers_to)
+                annotations[key] = TierAnnotation(plain(text), None, refers_to)
             annotator = self.mapping.annotators.get(name) or facts.get("ANNOTATOR")
             # Where a file has no annotator, its tiers are often told apart by this.
             annotator = annotator or facts.get("PARTICIPANT")
@@ -394,7 +394,7 @@ class ElanDocument:
                 texts_of_mark.setdefault(mark, []).append((tier, annotation.text))
         return texts_of_mark, n_lost
 
-    def _exact_ms(self, annotation: Annotation) -> tuple[int, int] | None:
+    def _exact_ms(self, annotation: TierAnnotation) -> tuple[int, int] | None:
         """Return the times of an annotation, None where a slot has none."""
         if annotation.slots is None:
             return None

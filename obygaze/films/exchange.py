@@ -64,7 +64,13 @@ from obygaze_features.manifest.adapters.table_mapping import (
     write_mapping_file,
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text
-from obygaze_features.manifest.io import as_id, toml_lines
+from obygaze_features.manifest.io import (
+    annotations_to_csv,
+    annotators_of,
+    as_id,
+    remove_annotations,
+    toml_lines,
+)
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     LEVELS,
@@ -352,7 +358,8 @@ def export_segments(
     film becomes a file; ELAN also gets the time that was watched, as a tier, vtt has no place for
     it. Of csv it is one table of all clips, which `manifest import csv` reads: -o names it, .csv or
     .xlsx. --predictions takes what `models predict` and `search` write with -o, and the
-    predictions.csv of a run, of which guesses are left out if it has models.
+    predictions.csv of a run, of which guesses are left out if it has models. What annotators say is
+    in a table beside that of csv, films.annotators.csv.
 
     Args:
         kind: The format.
@@ -381,12 +388,18 @@ def export_segments(
         # Windows have the rate of their film, which is no column of their manifest.
         columns = with_columns_of(marked.clips, marked.columns)
         cells = replace(marked, columns=columns).cells_by_column()
-        path = write_table(folder, cells, force=force)
+        path = Path(folder)
+        said = annotations_to_csv(marked.annotations)
+        beside = {annotators_of(path): said} if said else {}
+        remove_annotations(beside, path, force=force)
+        path = write_table(path, cells, force=force)
+        write_all_new(beside, force=force)
         left_out = _header_left_out(marked.header)
         if marked.header.unit != "clip":
             left_out += (f"that the rows are {marked.header.unit}s",)
         mapping = _mapping_of_header(marked.header)
-        return ExportedSegments((path,), left_out=left_out, mapping=mapping)
+        written = (path, *beside)
+        return ExportedSegments(written, left_out=left_out, mapping=mapping)
     without_times: list[str] = []
     left_out = ()
     changed = ""

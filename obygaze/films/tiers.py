@@ -65,7 +65,7 @@ def read_tier_mapping(path: Path) -> TierMapping:
     return checked_mapping(read_toml(b"\n".join(lines), str(path)), TierMapping)
 
 
-class Annotation(NamedTuple):
+class TierAnnotation(NamedTuple):
     """An annotation with its text: with two time slots, or with the one that it refers to."""
 
     text: str
@@ -83,7 +83,7 @@ class Tier:
 
     name: str
     annotator: str
-    annotations: Mapping[str, Annotation]
+    annotations: Mapping[str, TierAnnotation]
     role: str
     is_own: bool
     parent: "Tier | None" = None

@@ -346,6 +346,9 @@ def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
     stream.seek(0)
     hint = import_of_features(path)
     ending = path.suffix.lower()
+    if ending == ".parquet":
+        csv_path = str(path.with_suffix(".csv"))
+        hint += f"; of clips, pandas.read_parquet({str(path)!r}).to_csv({csv_path!r}) makes a table"
     if ending in MARKS:
         hint = f"obygaze manifest import segments {shell_word(path)} -o NAME"
     elif ending in SUBTITLES:

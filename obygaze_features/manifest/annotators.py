@@ -4,6 +4,12 @@ The rules are `agreed`, the value that all who gave one gave; `majority`, the mo
 `highest`, of columns with an order; `mean`, of numbers; `by:NAME`, what one person said; and
 `each`, a column for each person and no label. What a rule leaves open stands in the column
 `differs` of the clip. Rules act on raw labels; views come after.
+
+>>> from obygaze_features.manifest.model import Header
+>>> said = [Annotation("lake-1", "ada", "S", (), {}), Annotation("lake-1", "ben", "HN", (), {})]
+>>> films = Manifest("films", Header("made up"), (Clip("lake-1", "lake"),), (), tuple(said))
+>>> labelled(films, "highest")["lake-1"].level
+'S'
 """
 
 from collections import Counter
@@ -11,8 +17,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from msgspec import structs
+
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.model import (
@@ -21,8 +30,8 @@ from obygaze_features.manifest.model import (
     Annotation,
     Clip,
     Manifest,
+    disputed,
     own_columns,
-    with_columns_of,
 )
 
 AGREED = "agreed"
@@ -33,6 +42,8 @@ EACH = "each"
 BY = "by:"
 RULES = (AGREED, MAJORITY, HIGHEST, MEAN, f"{BY}NAME", EACH)
 COMMENT = "comment"
+# Begins the note of a manifest that says how its labels were made.
+NOTE = "one label a clip by the rule "
 
 
 def said_columns(columns: Collection[str]) -> tuple[str, ...]:
@@ -42,16 +53,37 @@ def said_columns(columns: Collection[str]) -> tuple[str, ...]:
 
 
 def annotations_of(
-    manifest: Manifest, annotator: str, columns: Sequence[str]
+    clips: Iterable[Clip], columns: Sequence[str], annotator: str = ""
 ) -> tuple[Annotation, ...]:
-    """Return the labels of a manifest as those of one person; clips without any are left out."""
+    """Return the labels of clips as those of a person; clips without any are left out.
+
+    Args:
+        clips: The clips.
+        columns: The columns of their own that people have.
+        annotator: The person; by default the one in the column `annotator` of each clip.
+    """
     annotations = []
-    for clip in manifest:
+    for clip in clips:
         own = {column: clip.extra.get(column, "") for column in columns}
         if clip.level or clip.concepts or any(own.values()):
-            one = Annotation(clip.clip_id, annotator, clip.level, clip.concepts, own)
+            name = annotator or clip.extra["annotator"]
+            one = Annotation(clip.clip_id, name, clip.level, clip.concepts, own)
             annotations.append(one)
     return tuple(annotations)
+
+
+def orders_of(typed: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the words of each column with an order, from `weak,strong`."""
+    orders = {}
+    for column, words in typed.items():
+        order = [plain_value(word, column) for word in words.split(",")]
+        if len(set(order)) < max(2, len(order)) or "" in order:
+            raise FixUsage(
+                f"expected the words of {column} from the lowest to the highest, got {words!r}",
+                hint=f"--order {shell_word(f'{column}=weak,strong')}",
+            )
+        orders[column] = order
+    return orders
 
 
 def labelled(
@@ -70,31 +102,95 @@ def labelled(
         option: What the hint of this error says to type.
     """
     _check_rule(rule or AGREED, manifest)
+    if not manifest.annotations:
+        return manifest
+    manifest = replace(manifest, annotations=sorted_annotations(manifest.annotations))
+    columns = tuple(manifest.annotations[0].own)
+    _check_orders(orders or {}, manifest)
     used = _Rule(rule or AGREED, orders or {}, tuple(manifest.header.concepts))
-    of_clip: dict[str, list[Annotation]] = {}
-    for one in manifest.annotations:
-        of_clip.setdefault(one.clip_id, []).append(one)
+    of_each = columns_of_each(manifest.annotators, columns)
+    made_before = {*columns, *of_each, DIFFERS}
+    of_clip = manifest.annotations_by_clip
     clips = []
-    differing = []
     for clip in manifest.clips:
-        said = of_clip.get(clip.clip_id, [])
-        cells = {name: cell for name, cell in clip.extra.items() if name != DIFFERS}
-        made = replace(clip, extra=cells)
+        said = of_clip.get(clip.clip_id, ())
+        facts = {n: cell for n, cell in clip.extra.items() if n not in made_before}
+        own = {column: clip.extra.get(column, "") for column in columns}
         if said:
-            made = used.label(made, said)
-        if DIFFERS in made.extra:
-            differing.append(clip.clip_id)
-        clips.append(made)
+            clip, own = used.label(clip, said)
+        clips.append(replace(clip, extra={**facts, **own}))
+    differing = [clip for clip in clips if clip.extra.get(DIFFERS)]
     if differing and rule is None:
         raise FixInput(
             f"annotators differ in {len(differing)} of {count(len(of_clip), 'clip')}:"
-            f" {few(differing, 3)}",
+            f" {what_differs(differing)}",
             where=manifest.name,
             hint=f"{option} {'|'.join(RULES)} makes one label a clip",
         )
-    blank = dict.fromkeys(with_columns_of(clips, ()), "")
-    clips = [replace(clip, extra={**blank, **clip.extra}) for clip in clips]
-    return replace(manifest, clips=tuple(clips), columns=tuple(blank))
+    kept = [name for name in manifest.columns if name not in made_before]
+    kept += columns if rule != EACH else ()
+    filled: set[str] = set()
+    for clip in clips:
+        filled.update(name for name, cell in clip.extra.items() if cell)
+    made = (*columns, *of_each, DIFFERS)
+    kept += [name for name in made if name in filled and name not in kept]
+    with_all = []
+    for clip in clips:
+        cells = {name: clip.extra.get(name, "") for name in kept}
+        with_all.append(replace(clip, extra=cells))
+    names = manifest.annotators
+    note = f"{NOTE}{rule or AGREED} of {count(len(names), 'annotator')}: {', '.join(names)}"
+    notes = [one for one in manifest.header.notes if not one.startswith(NOTE)]
+    return replace(
+        manifest,
+        header=structs.replace(manifest.header, notes=(*notes, note)),
+        clips=tuple(with_all),
+        columns=tuple(kept),
+        # What one person alone says is the label.
+        annotations=manifest.annotations if len(names) > 1 else (),
+    )
+
+
+def notes_of(manifest: Manifest) -> list[str]:
+    """Return how the labels were made, and in how many clips annotators differ."""
+    notes = [note for note in manifest.header.notes if note.startswith(NOTE)]
+    differing = [clip for clip in manifest if disputed(clip)]
+    if differing:
+        notes.append(
+            f"annotators differ in {len(differing)} of {count(len(manifest), 'clip')}, which have"
+            f" no label there: {what_differs(differing)}"
+        )
+    if manifest.annotations:
+        notes.append(
+            f"how far they agree: obygaze manifest agree {shell_word(manifest.name)}"
+        )
+    return notes
+
+
+def sorted_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, ...]:
+    """Return annotations as the table beside a manifest has them: sorted, with all columns."""
+    said = sorted(annotations, key=lambda one: (one.clip_id, one.annotator))
+    blank: dict[str, str] = {}
+    for one in said:
+        blank.update(dict.fromkeys(one.own, ""))
+    return tuple(one._replace(own={**blank, **one.own}) for one in said)
+
+
+def columns_of_each(annotators: Iterable[str], columns: Iterable[str]) -> list[str]:
+    """Return the columns that the rule `each` makes, such as `level.ada`."""
+    labels = ("level", "concepts", *columns)
+    columns_of_all = []
+    for name in annotators:
+        columns_of_all += [f"{column}.{name}" for column in labels]
+    return columns_of_all
+
+
+def what_differs(clips: Iterable[Clip]) -> str:
+    """Return in how many clips annotators differ on each column and concept: `level 10, Look 3`."""
+    n_clips: Counter[str] = Counter()
+    for clip in clips:
+        n_clips.update(sorted(disputed(clip)))
+    return few([f"{name} {n}" for name, n in n_clips.most_common()], 6)
 
 
 def _check_rule(rule: str, manifest: Manifest) -> None:
@@ -109,6 +205,29 @@ def _check_rule(rule: str, manifest: Manifest) -> None:
         )
 
 
+def _check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> None:
+    """Raise an error for an order of no column, and for words that an order does not have."""
+    columns = manifest.annotations[0].own
+    for column, order in orders.items():
+        if column not in columns:
+            raise FixUsage(
+                f"--order names the column {column!r}, which no annotator has"
+                f"{near(column, columns)}",
+                where=manifest.name,
+                hint="levels have an order; the other columns: "
+                + (", ".join(columns) or "none"),
+            )
+        words = [plain_value(one.own[column], column) for one in manifest.annotations]
+        others = Counter(word for word in words if word and word not in order)
+        if others:
+            named = [f"{word!r} ({count(n, 'time')})" for word, n in others.items()]
+            raise FixInput(
+                f"the order of {column} does not have {few(named, 3)}",
+                where=manifest.name,
+                hint=f"--order {shell_word(f'{column}=WORD,WORD')} with all words, from the lowest",
+            )
+
+
 @dataclass(frozen=True)
 class _Rule:
     """A rule that makes one label of what people said of a clip."""
@@ -117,28 +236,27 @@ class _Rule:
     orders: Mapping[str, Sequence[str]]
     concepts: Sequence[str]
 
-    def label(self, clip: Clip, said: Sequence[Annotation]) -> Clip:
-        """Return a clip with its label."""
+    def label(
+        self, clip: Clip, said: Sequence[Annotation]
+    ) -> tuple[Clip, dict[str, str]]:
+        """Return a clip with its level and concepts, and its cells in the other columns."""
         if self.name == EACH:
-            return _with_columns_of_each(clip, said)
+            return replace(clip, level="", concepts=()), _cells_of_each(said)
+        columns = said[0].own
         if self.name.startswith(BY):
             said = [one for one in said if BY + one.annotator == self.name]
-            if not said:
-                return replace(clip, level="", concepts=())
         cells = {"level": [one.level for one in said]}
-        for column in said[0].own:
+        for column in columns:
             cells[column] = [one.own[column] for one in said]
         values = {column: self._value(column, cells[column]) for column in cells}
         left_open = [column for column, value in values.items() if value is None]
-        label = {column: value or "" for column, value in values.items()}
-        level = label.pop("level")
-        concepts, disputed = self._concepts(said, level)
-        left_open += disputed
-        extra = {**clip.extra, **label}
+        own = {column: value or "" for column, value in values.items()}
+        level = own.pop("level")
+        concepts, disputed_concepts = self._concepts(said, level)
+        # People always write different comments.
         left_open = [name for name in left_open if name != COMMENT]
-        if left_open:
-            extra[DIFFERS] = "|".join(left_open)
-        return replace(clip, level=level, concepts=concepts, extra=extra)
+        own[DIFFERS] = "|".join(left_open + disputed_concepts)
+        return replace(clip, level=level, concepts=concepts), own
 
     def _value(self, column: str, cells: Iterable[str]) -> str | None:
         """Return the value of a column, "" where nobody gave one; None where people differ."""
@@ -186,13 +304,11 @@ class _Rule:
         return tuple(kept), left_open
 
 
-def _with_columns_of_each(clip: Clip, said: Sequence[Annotation]) -> Clip:
-    """Return a clip without a label, and with columns such as `level.ada` for each person."""
-    extra = dict(clip.extra)
-    for column in said[0].own:
-        extra.pop(column, None)
+def _cells_of_each(said: Iterable[Annotation]) -> dict[str, str]:
+    """Return the cells of columns such as `level.ada` for each person."""
+    cells = {}
     for one in said:
-        cells = {"level": one.level, "concepts": "|".join(one.concepts), **one.own}
-        for column, cell in cells.items():
-            extra[f"{column}.{one.annotator}"] = cell
-    return replace(clip, level="", concepts=(), extra=extra)
+        label = {"level": one.level, "concepts": "|".join(one.concepts), **one.own}
+        for column, cell in label.items():
+            cells[f"{column}.{one.annotator}"] = cell
+    return cells

@@ -9,6 +9,7 @@ COMMANDS = {
     "import": f"{_HERE}.commands_import:import_",
     "join": f"{_HERE}.adapters.join_table:join_columns",
     "merge": f"{_HERE}.merging:merge_manifests",
+    "labels": f"{_HERE}.merging:make_labels",
     "windows": "obygaze_features.extraction.cut_films:write_windows",
     "ls": f"{_HERE}.overview:list_manifests",
     "show": f"{_HERE}.overview:show_command",

@@ -8,7 +8,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +19,10 @@ from obygaze_features.core.files import require_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.expression import without_spelling
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.model import (
+    DIFFERS,
     LEVELS,
     NO_LEVEL,
     Clip,
@@ -30,7 +31,6 @@ from obygaze_features.manifest.model import (
     concept_name,
     view_words,
 )
-from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.vocabulary import VOCABULARY, packaged, subconstructs
 
 NOTE = (
@@ -48,7 +48,7 @@ class ConceptVocabulary:
 
     Only visual concepts have instances, the forms in which they are seen. `clips` has, for each
     concept and sub-construct, the number of clips, and of those of each annotation level and
-    without a level. A clip to which annotators give several levels counts for each of them.
+    without a level.
     """
 
     subconstructs: tuple[Mapping[str, Any], ...]
@@ -112,28 +112,23 @@ def _vocabulary(manifest: Manifest | None) -> ConceptVocabulary:
     if manifest is None:
         return whole
     counted = manifest.view()
-    of_clips = clips_of_rows(counted.clips)
     clips = {}
     for name, names in members.items():
-        clips[name] = _clips_with(of_clips, names)
+        clips[name] = _clips_with(counted.clips, names)
     for concept in concepts:
-        clips[concept["name"]] = _clips_with(of_clips, [concept["name"]])
+        clips[concept["name"]] = _clips_with(counted.clips, [concept["name"]])
     title = f"{counted.name}, {view_words(counted.header.view)},"
     return replace(whole, manifest=title, clips=clips)
 
 
-def _clips_with(
-    of_clips: Iterable[Sequence[Clip]], names: Sequence[str]
-) -> dict[str, int]:
-    """Return how many clips have one of these concepts, also by level, given their rows."""
+def _clips_with(clips: Iterable[Clip], names: Sequence[str]) -> dict[str, int]:
+    """Return how many clips have one of these concepts, also by level."""
     wanted = set(names)
-    counts: Counter[str] = Counter()
-    for rows in of_clips:
-        levels = {row.level for row in rows if not wanted.isdisjoint(row.concepts)}
-        counts.update(levels)
-        counts[ALL] += bool(levels)
+    counts = Counter(
+        clip.level for clip in clips if not wanted.isdisjoint(clip.concepts)
+    )
     by_level = {level: counts[level] for level in LEVELS}
-    return {**by_level, NO_LEVEL: counts[""], ALL: counts[ALL]}
+    return {**by_level, NO_LEVEL: counts[""], ALL: counts.total()}
 
 
 class GroupsFile(Record, frozen=True):
@@ -154,7 +149,7 @@ class GroupedManifest:
         """Return the groups, and the facts of the manifest."""
         return {
             **facts_of_saved(self.manifest, self.path),
-            "clips": len(self._of_clips),
+            "clips": len(self.manifest.without_watched()),
             "groups": {name: list(names) for name, names in self.groups.items()},
             "clips_of_group": {name: self._n_clips(name) for name in self.groups},
         }
@@ -164,7 +159,7 @@ class GroupedManifest:
             (name, ", ".join(names), self._n_clips(name))
             for name, names in self.groups.items()
         ]
-        size = count(len(self._of_clips), self.manifest.header.unit)
+        size = count(len(self.manifest.without_watched()), self.manifest.header.unit)
         groups = table(("group", "concepts", f"{self.manifest.header.unit}s"), rows)
         return f"{self.path}: {size}\n{groups}"
 
@@ -178,15 +173,8 @@ class GroupedManifest:
             return []
         return [f"in no group, and kept as concepts: {', '.join(others)}"]
 
-    @cached_property
-    def _of_clips(self) -> list[list[Clip]]:
-        return clips_of_rows(self.manifest.clips)
-
     def _n_clips(self, group: str) -> int:
-        n_clips = 0
-        for rows in self._of_clips:
-            n_clips += any(group in row.concepts for row in rows)
-        return n_clips
+        return sum(group in clip.concepts for clip in self.manifest)
 
 
 def group(
@@ -298,22 +286,50 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
         modality_of_group[group] = modalities[0]
         in_a_group.update(names)
     left = {name: kind for name, kind in known.items() if name not in in_a_group}
+    # An expression reads several blanks as one, so that it would take both for one name.
+    spelled = {without_spelling(name): name for name in left}
     for group in groups:
-        if group in left:
+        other = spelled.setdefault(without_spelling(group), group)
+        if other in left:
             raise FixInput(
-                f"group {group!r} has the name of a concept that is in no group",
+                f"group {group!r} has the name of a concept that is in no group: {other}",
                 where=manifest.name,
             )
+        if other != group:
+            raise FixInput(
+                f"the groups {other!r} and {group!r} differ by spelling alone",
+                where=manifest.name,
+                hint="one name for each group, or one group for both",
+            )
+
+    def grouped(concepts: Iterable[str]) -> tuple[str, ...]:
+        names = dict.fromkeys(concepts)
+        of_groups = [g for g, n in groups.items() if not names.keys().isdisjoint(n)]
+        return (*of_groups, *(name for name in names if name in left))
+
     clips = []
     for clip in manifest:
-        names_of_clip = set(clip.concepts)
-        of_groups = [g for g, n in groups.items() if not names_of_clip.isdisjoint(n)]
-        others = [concept for concept in clip.concepts if concept in left]
-        clips.append(replace(clip, concepts=(*of_groups, *others)))
+        concepts = grouped(clip.concepts)
+        extra = clip.extra
+        if extra.get(DIFFERS):
+            # A group is left open with its concepts, unless the clip has another one of them.
+            left_open = extra[DIFFERS].split("|")
+            names = [name for name in left_open if name not in known]
+            names += [name for name in grouped(left_open) if name not in concepts]
+            extra = {**extra, DIFFERS: "|".join(names)}
+        clips.append(replace(clip, concepts=concepts, extra=extra))
+    annotations = [
+        one._replace(concepts=grouped(one.concepts)) for one in manifest.annotations
+    ]
     listed = "; ".join(f"{group}: {', '.join(n)}" for group, n in groups.items())
     header = structs.replace(
         manifest.header,
         concepts={**modality_of_group, **left},
         notes=(*manifest.header.notes, f"Concepts are groups. {listed}."),
     )
-    return replace(manifest, header=header, clips=tuple(clips))
+    return replace(
+        manifest,
+        header=header,
+        clips=tuple(clips),
+        annotations=tuple(annotations),
+    )

@@ -31,6 +31,7 @@ from obygaze_features.core.schema_check import Violations, read_toml, record_of
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.core.workspace import Workspace, toml_of
+from obygaze_features.manifest.annotators import said_columns
 from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.model import (
@@ -63,12 +64,8 @@ ANNOTATION_COLUMNS = ("clip_id", "annotator", "level", "concepts")
 STRINGS = ("dataset", "unit", "view", "licence", "citation", "video_root")
 # An id becomes a key in HDF5 files and a file name: no separators, no leading dot.
 # It may begin with `-`, as ids of YouTube do.
-# The id of a window ends with its number, and an annotator's row of it with the name of the
-# annotator, as that of any other clip: `lake:000012`, `lake:000012.ada`.
-ID = re.compile(
-    r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}"
-    r"(:[0-9]{6,9}(\.[A-Za-z0-9._+-]{1,199})?)?"
-)
+# The id of a window ends with its number: `lake:000012`.
+ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
 ID_FORM = "an id (letters, digits, . _ + -)"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
@@ -238,7 +235,10 @@ def read_annotations(
         violations=violations,
         data=data,
     )
-    own_columns = [name for name in table.columns if name not in ANNOTATION_COLUMNS]
+    own = [name for name in table.columns if name not in ANNOTATION_COLUMNS]
+    facts = [name for name in own if name not in said_columns(own)]
+    for name in facts:
+        violations.add(1, name, "says something of clips, and people do not say it")
     annotations = []
     lines: dict[tuple[str, str], int] = {}
     for row in table.rows:
@@ -251,8 +251,8 @@ def read_annotations(
             row.add("annotator", f"said something of this clip on line {lines[who]}")
         level = row.one_of("level", LEVELS) if row["level"] else ""
         names = _concepts(row, concepts)
-        own = {column: row[column] for column in own_columns}
-        annotations.append(Annotation(*who, level, names, own))
+        cells = {column: row[column] for column in own}
+        annotations.append(Annotation(*who, level, names, cells))
     violations.raise_if_any("the table of annotators is not valid")
     return tuple(annotations)
 
@@ -412,17 +412,17 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
                 problem = "the file exists and is not part of an obygaze manifest"
                 hint = "choose another name with -o, or move this file"
                 raise AlreadyThere(problem, where=str(file), hint=hint)
-    _remove_annotations(files, path, force=force)
+    remove_annotations(files, path, force=force)
     write_all_new(files, force=force)
 
 
-def _remove_annotations(files: Collection[Path], path: Path, *, force: bool) -> None:
-    """Remove the table of annotators of a manifest that is replaced by one without annotators."""
+def remove_annotations(files: Collection[Path], path: Path, *, force: bool) -> None:
+    """Remove the table of annotators beside a table that is replaced by one without annotators."""
     beside = annotators_of(path)
     if beside in files or not beside.is_file():
         return
     if not force:
-        raise taken("this table of annotators is of another manifest", beside)
+        raise taken("this table of annotators is of other clips", beside)
     beside.unlink()
 
 
@@ -442,7 +442,7 @@ def update_manifest(before: Manifest, after: Manifest, path: Path) -> None:
                 where=str(path),
                 hint="run the same command again",
             )
-        _remove_annotations(files, path, force=True)
+        remove_annotations(files, path, force=True)
         write_together(files)
 
 
@@ -476,6 +476,8 @@ def check_manifest(manifest: Manifest) -> ManifestBytes:
             f"UTF-8 cannot encode {character!r}", where=manifest.name
         ) from error
     _check_columns(manifest)
+    if said and isinstance(manifest.clips, Windows):
+        raise FixInput("windows have no annotators", where=manifest.name)
     _parse(Path(f"{manifest.name}.toml"), toml, rows, said or None)
     return ManifestBytes(toml, rows, said)
 
@@ -515,6 +517,8 @@ def clips_of_table(
     rows: Iterable[tuple[TableRow, Mapping[str, str]]],
     concepts: Iterable[str] = (),
     columns: tuple[str, ...] = (),
+    *,
+    is_of_people: bool = False,
 ) -> tuple[Clip, ...]:
     """Return the clips of rows; they must not be used where a row has violations.
 
@@ -522,6 +526,7 @@ def clips_of_table(
         rows: Each row with the cells of its clip; cells that are left out are empty.
         concepts: The concepts that a clip may have.
         columns: The extra columns to keep.
+        is_of_people: Whether rows may be of one clip, by several people.
     """
     blank = dict.fromkeys((*CLIP_COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
     known_concepts = frozenset(concepts)
@@ -537,7 +542,8 @@ def clips_of_table(
                 of_merged = MERGED if column == "movie_id" and has_film else ""
                 row.add(column, f"is empty, and each row needs one{of_merged}")
         has_film = has_film or bool(row["movie_id"])
-        row.unique("clip_id", line_of)
+        if not is_of_people:
+            row.unique("clip_id", line_of)
         scene = row.whole("scene") if row["scene"] else None
         video = _video(row)
         start_s, end_s = _span(row, "start_s", "end_s")

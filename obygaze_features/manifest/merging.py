@@ -1,9 +1,9 @@
-"""`obygaze manifest merge`: the clips of several manifests, each row with its annotator."""
+"""`obygaze manifest merge`: the clips of several manifests; and `labels`, one label a clip."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import structs
 
@@ -12,28 +12,35 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
-from obygaze_features.manifest.io import read_manifest
+from obygaze_features.manifest.annotators import (
+    annotations_of,
+    columns_of_each,
+    labelled,
+    orders_of,
+    said_columns,
+    sorted_annotations,
+)
+from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.link import original
 from obygaze_features.manifest.model import (
+    DIFFERS,
     FOLD_PREFIX,
+    Annotation,
     Clip,
     Header,
     Manifest,
     SourceFile,
     Windows,
-    ascii_id,
-    is_only_watched,
-    unannotated_id,
 )
 from obygaze_features.manifest.own_labels import label_columns, spellings_of
-from obygaze_features.manifest.same_clip import (
-    UNKNOWN,
-    Identity,
-    compare_clips,
-    known_film,
-    rows_of_clips,
+from obygaze_features.manifest.same_clip import Identity, compare_clips, known_film
+from obygaze_features.manifest.spans import (
+    FILM_TIMES,
+    FRAMES,
+    NAME_COLUMN,
+    RATE_COLUMN,
+    named_file,
 )
-from obygaze_features.manifest.spans import NAME_COLUMN, named_file
 
 ANNOTATOR = "annotator"
 UNKNOWN_MODALITY = "unknown"
@@ -43,50 +50,108 @@ SHARED = {
     "view": "manifests of one view",
 }
 
+# Where a clip is, which is taken whole from one manifest.
+PLACE = (NAME_COLUMN, *FILM_TIMES, *FRAMES, RATE_COLUMN)
+LABELS = ("level", "concepts")
+Orders = Annotated[Mapping[str, str] | None, Option("--order", metavar="COLUMN=WORDS")]
+
 
 def merge_manifests(
     manifests: Sequence[str | os.PathLike[str]],
     name: Annotated[str, Option("-o --output", metavar="NAME")],
     *,
+    rule: Annotated[str | None, Option(metavar="RULE")] = None,
+    orders: Orders = None,
     force: bool = False,
     workspace: str | os.PathLike[str] | None = None,
 ) -> SavedManifest:
-    """Merge manifests: clips that two labs annotated become rows of two annotators.
+    """Merge manifests: a clip that several of them have is one clip.
 
-    A row without an annotator gets the name of its manifest as annotator, and each id ends with
-    it: lake-001.paris. Rows of one clip must agree on film and times.
+    The films and times of such a clip must be equal. If its labels differ, a rule makes one of
+    them: agreed, what all say; majority, what most say; highest, of levels and columns with an
+    order; mean, of numbers; by:NAME, what one says; each, a column for each and no label. What each
+    says is kept: its annotators, or its own labels under the name of the manifest.
 
     Args:
         manifests: Two manifests or more, which are not changed.
         name: Name of the new manifest.
+        rule: Where labels differ: agreed, majority, highest, mean, by:NAME or each.
+        orders: The words of a column from the lowest, for the rule highest: mood=calm,tense.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest merge paris nice -o both
-        obygaze manifest merge theirs/manifests/clips.toml films -o all-annotators
+        obygaze manifest merge paris nice --rule agreed -o both
+        obygaze manifest merge theirs/manifests/clips.toml films --rule by:films -o all-clips
     """
     sources = [read_manifest(manifest, workspace=workspace) for manifest in manifests]
     path = Workspace.of(workspace).new_manifest(name)
-    return merged_manifest(sources, path.stem).save(path, force=force)
+    merged = merged_manifest(sources, path.stem, rule, orders)
+    return merged.save(path, force=force)
 
 
-def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifest:
+def make_labels(
+    manifest: str | os.PathLike[str],
+    name: Annotated[str, Option("-o --output", metavar="NAME")],
+    *,
+    rule: Annotated[str, Option(metavar="RULE")],
+    orders: Orders = None,
+    force: bool = False,
+    workspace: str | os.PathLike[str] | None = None,
+) -> SavedManifest:
+    """Make the labels of clips anew, by another rule, of what each annotator says.
+
+    The rules are agreed, what all say; majority, what most say; highest, of levels and columns with
+    an order; mean, of numbers; by:NAME, what one says; each, a column for each and no label.
+
+    Args:
+        manifest: A manifest with several annotators, which is not changed.
+        name: Name of the new manifest.
+        rule: agreed, majority, highest, mean, by:NAME or each.
+        orders: The words of a column from the lowest, for the rule highest: mood=calm,tense.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze manifest labels films --rule majority -o films-majority
+        obygaze manifest labels films --rule highest --order mood=calm,tense -o films-highest
+        obygaze manifest labels films --rule by:ada -o films-ada
+    """
+    before = read_manifest(manifest, workspace=workspace)
+    if not before.annotations:
+        raise FixInput(
+            "there is no table of annotators beside this manifest",
+            where=before.name,
+            hint="a table with a row or a column for each: obygaze manifest import csv --help",
+        )
+    path = Workspace.of(workspace).new_manifest(name)
+    after = labelled(replace(before, name=path.stem), rule, orders_of(orders or {}))
+    write_manifest(after, path, force=force)
+    return SavedManifest(path, after, [], ImportedManifest(after), 0)
+
+
+def merged_manifest(
+    manifests: Sequence[Manifest],
+    name: str,
+    rule: str | None = None,
+    orders: Mapping[str, str] | None = None,
+) -> ImportedManifest:
     """Return the manifest that `merge_manifests` writes."""
     names = [manifest.name for manifest in manifests]
-    where = ", ".join(names)
     if len(manifests) < 2:
         raise FixUsage("expected two manifests or more", hint="obygaze manifest ls")
     if len(set(names)) < len(names):
         raise FixUsage(
-            "two manifests have the same name, which becomes the annotator of their rows",
-            where=where,
+            "two manifests have the same name, which becomes the annotator of their labels",
+            where=", ".join(names),
             hint="import one of them again under another name",
         )
     header = _merged_header(manifests, name)
-    columns = dict.fromkeys((ANNOTATOR,))
+    columns: dict[str, None] = {}
     for manifest in manifests:
-        columns.update(dict.fromkeys(manifest.columns))
+        made = (DIFFERS, *columns_of_each(manifest.annotators, manifest.columns))
+        columns.update(dict.fromkeys(c for c in manifest.columns if c not in made))
     warnings = [*_of_one_source(manifests), *_of_other_concepts(manifests, header)]
     splits = [name for name in columns if name.startswith(FOLD_PREFIX)]
     for split in splits:
@@ -109,71 +174,188 @@ def merged_manifest(manifests: Sequence[Manifest], name: str) -> ImportedManifes
         )
     else:
         header = structs.replace(header, video_root="".join(roots))
-    rows: dict[str, tuple[Clip, Manifest]] = {}
-    all_rows = []
-    renamed = []
+    rows = []
     for manifest in manifests:
         for clip in manifest:
             row = original(clip) if is_unlinked else clip
-            row = _annotated(row, manifest, columns)
-            if not is_only_watched(row):
-                all_rows.append((row, manifest))
-                if row.clip_id != clip.clip_id:
-                    renamed.append(row.clip_id)
-            earlier, of_manifest = rows.setdefault(row.clip_id, (row, manifest))
-            if of_manifest is not manifest:
-                _require_equal(earlier, row, f"{of_manifest.name}, {manifest.name}")
-            elif earlier is not row:
-                raise FixInput(
-                    f"two rows would have the id {row.clip_id!r}", where=manifest.name
-                )
-    _require_one_film_of_videos(all_rows)
-    clips = [clip for clip, _ in rows.values()]
-    try:
-        sentences = _shared_clips(all_rows)
-    except FixInput as error:
-        error.where = where
-        raise
-    if renamed:
-        n_rows = count(len(renamed), "row")
-        sentences.append(
-            f"{n_rows} with a new id, which ends with the annotator: {renamed[0]}"
-        )
-    manifest = Manifest(name, header, tuple(clips), tuple(columns))
-    warnings += _words_in_several_spellings(clips)
-    return ImportedManifest(manifest, tuple(warnings), tuple(sentences))
+            rows.append((_with_cells(row, manifest, columns), manifest))
+    _require_one_film_of_videos(rows)
+    # Each mark in a film is of one person; clips may be of several.
+    are_marks = header.unit == "segment"
+    said = [] if are_marks else said_columns(columns)
+    facts = [column for column in columns if column not in (*said, ANNOTATOR)]
+    clips, n_shared = _one_of_each(rows, [*facts, *LABELS] if are_marks else facts)
+    merged = Manifest(name, header, clips, tuple(columns))
+    is_annotated = any(manifest.annotations for manifest in manifests)
+    if is_annotated or (n_shared and not are_marks):
+        annotations = _annotations(rows, said)
+        merged = replace(_without_annotator(merged), annotations=annotations)
+        merged = labelled(merged, rule, orders_of(orders or {}))
+    warnings += _words_in_several_spellings(merged.clips)
+    sentence = f"{count(n_shared, merged.header.unit)} in several of the manifests"
+    return ImportedManifest(merged, tuple(warnings), (sentence,))
 
 
-def _annotated(clip: Clip, manifest: Manifest, columns: Mapping[str, None]) -> Clip:
-    """Return a row with its annotator, in its id too, and with a cell in each column."""
-    annotator = clip.extra.get(ANNOTATOR) or manifest.name
+def _with_cells(clip: Clip, manifest: Manifest, columns: Mapping[str, None]) -> Clip:
+    """Return a clip with a cell in each column."""
     cells = {name: clip.extra.get(name, "") for name in columns}
-    cells[ANNOTATOR] = annotator
+    if ANNOTATOR in columns:
+        cells[ANNOTATOR] = cells[ANNOTATOR] or manifest.name
     if NAME_COLUMN in columns:
         cells[NAME_COLUMN] = named_file(clip)
-    clip_id = f"{unannotated_id(clip)}.{ascii_id(annotator)}"
-    return replace(clip, clip_id=clip_id, extra=cells)
+    return replace(clip, extra=cells)
+
+
+def _without_annotator(manifest: Manifest) -> Manifest:
+    """Return a manifest whose clips are nobody's."""
+    clips = []
+    for clip in manifest:
+        extra = {name: cell for name, cell in clip.extra.items() if name != ANNOTATOR}
+        clips.append(replace(clip, extra=extra))
+    columns = tuple(name for name in manifest.columns if name != ANNOTATOR)
+    return replace(manifest, clips=tuple(clips), columns=columns)
+
+
+def _annotations(
+    rows: Iterable[tuple[Clip, Manifest]], columns: Sequence[str]
+) -> tuple[Annotation, ...]:
+    """Return what each person says of each clip, once; contradictions are an error.
+
+    Where a manifest has several annotators, what is in a column for all of them is said by each.
+    """
+    said: dict[tuple[str, str], tuple[Annotation, str]] = {}
+    spelling: dict[str, str] = {}
+    for clip, manifest in rows:
+        of_clip = _annotations_of_clip(clip, manifest, columns)
+        for one in of_clip:
+            name = spelling.setdefault(one.annotator.casefold(), one.annotator)
+            named = one._replace(annotator=name)
+            first, where = said.setdefault((clip.clip_id, name), (named, manifest.name))
+            if first != named:
+                raise FixInput(
+                    f"{name!r} says of the clip {clip.clip_id!r} {_label(first)} in {where} and"
+                    f" {_label(named)} in {manifest.name}",
+                    where=manifest.name,
+                    hint="correct one of them, or give the two people other names",
+                )
+    return sorted_annotations(one for one, _ in said.values())
+
+
+def _annotations_of_clip(
+    clip: Clip, manifest: Manifest, columns: Sequence[str]
+) -> Sequence[Annotation]:
+    """Return what people say of a clip in a manifest; without annotators, its label is its own."""
+    if not manifest.annotations:
+        name = clip.extra.get(ANNOTATOR) or manifest.name
+        return annotations_of([clip], columns, name)
+    of_all = {column: clip.extra[column] for column in columns}
+    annotations = []
+    for one in manifest.annotations_by_clip.get(clip.clip_id, ()):
+        annotations.append(one._replace(own={**of_all, **one.own}))
+    return annotations
+
+
+def _label(one: Annotation) -> str:
+    """Return what a person says in a few words."""
+    cells = [one.level, "|".join(one.concepts), *one.own.values()]
+    return " ".join(filter(None, cells)) or "nothing"
+
+
+def _one_of_each(
+    rows: Sequence[tuple[Clip, Manifest]], facts: Sequence[str]
+) -> tuple[tuple[Clip, ...], int]:
+    """Return each clip once, and how many are in several manifests.
+
+    Facts must be equal wherever two manifests state them; else it is an error of all such clips.
+    """
+    first_of: dict[str, tuple[Clip, Manifest]] = {}
+    shared: set[str] = set()
+    problems = []
+    for clip, manifest in rows:
+        first, of_manifest = first_of.setdefault(clip.clip_id, (clip, manifest))
+        if first is clip:
+            continue
+        shared.add(clip.clip_id)
+        difference = _difference(first, clip, facts)
+        if difference:
+            names = f"{of_manifest.name} and {manifest.name}"
+            problems.append(f"{clip.clip_id} in {names}: {difference}")
+        first_of[clip.clip_id] = _completed(first, clip, facts), of_manifest
+    if problems:
+        raise FixInput(
+            f"{count(len(problems), 'clip')} with other facts in two manifests: {problems[0]}",
+            where=", ".join(dict.fromkeys(manifest.name for _, manifest in rows)),
+            hint="correct one of the manifests, or the ids if these are two clips",
+            details=problems[1:],
+        )
+    return tuple(clip for clip, _ in first_of.values()), len(shared)
+
+
+def _difference(one: Clip, other: Clip, facts: Iterable[str]) -> str:
+    """Return the first fact that two rows of a clip do not say alike, with both values."""
+    compared = compare_clips(Identity.of_clip(one), Identity.of_clip(other))
+    if compared.contradiction:
+        return compared.contradiction
+    for column in ("scene", *facts):
+        # Films and times are compared above, with what they mean together.
+        if column not in PLACE:
+            ours = _plain(one, column)
+            theirs = _plain(other, column)
+            if ours and theirs and ours != theirs:
+                return f"{column}: {ours} and {theirs}"
+    return ""
+
+
+def _plain(clip: Clip, column: str) -> str:
+    return "|".join(clip.plain_values(column))
+
+
+def _completed(one: Clip, other: Clip, facts: Iterable[str]) -> Clip:
+    """Return a clip with the facts that another row of it states alone; its place is one fact."""
+    extra = dict(one.extra)
+    for column in facts:
+        if column not in PLACE and column in extra:
+            extra[column] = extra[column] or other.extra[column]
+    scene = other.scene if one.scene is None else one.scene
+    movie_id = known_film(one.movie_id) or other.movie_id
+    completed = replace(one, movie_id=movie_id, scene=scene, extra=extra)
+    if _has_place(one):
+        return completed
+    places = {column: other.extra[column] for column in PLACE if column in extra}
+    return replace(
+        completed,
+        video=other.video,
+        start_s=other.start_s,
+        end_s=other.end_s,
+        extra={**extra, **places},
+    )
+
+
+def _has_place(clip: Clip) -> bool:
+    """Return whether a row says where its clip is: in a film, or in a file."""
+    of_film = [clip.extra.get(column) for column in PLACE]
+    return bool(clip.video) or clip.start_s is not None or any(of_film)
 
 
 def _of_one_source(manifests: Sequence[Manifest]) -> list[str]:
-    """Return a sentence on each file whose rows without annotators would be of two people."""
+    """Return a sentence on each file whose labels without annotators would be of two people."""
     name_of: dict[SourceFile, str] = {}
     sentences = []
     for manifest in manifests:
-        if all(clip.extra.get(ANNOTATOR) for clip in manifest):
+        if manifest.annotations or all(c.extra.get(ANNOTATOR) for c in manifest):
             continue
         for source in manifest.header.sources:
             first = name_of.setdefault(source, manifest.name)
             if first != manifest.name:
                 sentences.append(
                     f"{first} and {manifest.name} were both made of {source.file}, and their"
-                    " rows count as those of two annotators"
+                    " labels count as those of two annotators"
                 )
     return sentences
 
 
 def _of_other_concepts(manifests: Sequence[Manifest], merged: Header) -> list[str]:
-    """Return a sentence on each manifest whose labelled rows were not asked for all concepts."""
+    """Return a sentence on each manifest whose labelled clips were not asked for all concepts."""
     sentences = []
     for manifest in manifests:
         missing = [
@@ -183,7 +365,7 @@ def _of_other_concepts(manifests: Sequence[Manifest], merged: Header) -> list[st
         if missing and n_labelled:
             sentences.append(
                 f"{manifest.name} does not have the concepts {few(missing, 3)}, so that its labels"
-                f" say that no clip has them: {count(n_labelled, 'row')}"
+                f" say that no clip has them: {count(n_labelled, 'clip')}"
             )
     return sentences
 
@@ -212,27 +394,6 @@ def _require_one_film_of_videos(rows: Iterable[tuple[Clip, Manifest]]) -> None:
         if clip.video and of_manifest is not manifest and all(map(known_film, films)):
             said = [(films[0], of_manifest.name), (films[1], manifest.name)]
             _require_one(f"the film of the video {clip.video}", said, "one of the ids")
-
-
-def _require_equal(one: Clip, other: Clip, where: str) -> None:
-    """Raise an error unless an annotator has said the same of a clip in two manifests."""
-    before = _cells(one)
-    after = _cells(other)
-    for column in before:
-        if before[column] != after[column]:
-            said = (before[column], after[column])
-            values = ["nothing" if cell in (None, "", ()) else cell for cell in said]
-            raise FixInput(
-                f"two rows of {one.extra[ANNOTATOR]!r} about the clip"
-                f" {unannotated_id(one)!r} differ: {column}: {values[0]} and {values[1]}",
-                where=where,
-                hint="correct one of them, or give the two people other names",
-            )
-
-
-def _cells(clip: Clip) -> dict[str, Any]:
-    facts = {name: value for name, value in vars(clip).items() if name != "extra"}
-    return {**facts, **clip.extra}
 
 
 def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
@@ -294,32 +455,3 @@ def _require_one(fact: str, said: Sequence[tuple[str, str]], hint: str) -> None:
                 where=name,
                 hint=hint,
             )
-
-
-def _shared_clips(rows: Sequence[tuple[Clip, Manifest]]) -> list[str]:
-    """Return sentences on the clips of several manifests; contradicting rows are an error."""
-    identities = [Identity.of_clip(clip) for clip, _ in rows]
-    n_shared = 0
-    n_by_id = 0
-    other_ids = []
-    for numbers in rows_of_clips(identities):
-        names = {rows[number][1].name for number in numbers}
-        if len(names) < 2:
-            continue
-        n_shared += 1
-        first = identities[numbers[0]]
-        compared = [compare_clips(first, identities[number]) for number in numbers[1:]]
-        n_by_id += any(one.sameness is UNKNOWN for one in compared)
-        ids = {identities[number].clip_id for number in numbers}
-        if len(ids) > 1:
-            other_ids.append(" and ".join(sorted(ids)))
-    sentences = [f"{count(n_shared, 'clip')} in several of the manifests"]
-    if n_by_id:
-        n_clips = count(n_by_id, "clip")
-        sentences.append(f"{n_clips} of them by the id alone: neither films nor times")
-    if other_ids:
-        n_clips = count(len(other_ids), "clip")
-        sentences.append(
-            f"{n_clips} of them by film and times, with other ids: {other_ids[0]}"
-        )
-    return sentences

@@ -352,6 +352,14 @@ class Manifest:
         """The names of the people of whom the manifest has annotations, sorted."""
         return tuple(sorted({one.annotator for one in self.annotations}))
 
+    @cached_property
+    def annotations_by_clip(self) -> Mapping[str, tuple[Annotation, ...]]:
+        """What each person said of a clip, by its id."""
+        said: dict[str, tuple[Annotation, ...]] = {}
+        for one in self.annotations:
+            said[one.clip_id] = (*said.get(one.clip_id, ()), one)
+        return said
+
     def of_annotator(self, name: str) -> Self:
         """Return a manifest of the clips that a person annotated, with this person's labels."""
         if name not in self.annotators:
@@ -365,8 +373,13 @@ class Manifest:
                 clips.append(
                     replace(clip, level=one.level, concepts=one.concepts, extra=extra)
                 )
-        columns = tuple(column for column in self.columns if column != DIFFERS)
-        return replace(self, clips=tuple(clips), columns=columns, annotations=())
+        columns = [column for column in self.columns if column != DIFFERS]
+        return replace(
+            self,
+            clips=tuple(clips),
+            columns=with_columns_of(clips, columns),
+            annotations=(),
+        )
 
     def with_clips(self, clips: Iterable[Clip]) -> Self:
         """Return a manifest with the same header and other clips."""
@@ -499,12 +512,16 @@ class Manifest:
         for clip_id, cell in values.items():
             # An id that no clip has is an error that names similar ones.
             require_text(self[clip_id], column, cell)
-        clips = tuple(
-            replace(clip, extra={**clip.extra, column: values.get(clip.clip_id, "")})
-            for clip in self.clips
-        )
+        clips = []
+        for clip in self.clips:
+            extra = {**clip.extra, column: values.get(clip.clip_id, "")}
+            if column in disputed(clip):
+                # The new value takes the place of those of the annotators.
+                others = [name for name in extra[DIFFERS].split("|") if name != column]
+                extra[DIFFERS] = "|".join(others)
+            clips.append(replace(clip, extra=extra))
         columns = self.columns if column in self.columns else (*self.columns, column)
-        return replace(self, clips=clips, columns=columns)
+        return replace(self, clips=tuple(clips), columns=columns)
 
     @cached_property
     def _concepts_of_clips(self) -> frozenset[str]:
@@ -765,14 +782,3 @@ def is_only_watched(clip: Clip) -> bool:
 def watched_text(verb: str, n_rows: int) -> str:
     """Return that rows are left out because they say only what was watched."""
     return f"not {verb}: {count(n_rows, 'row')} of what was watched"
-
-
-def unannotated_id(clip: Clip) -> str:
-    """Return the id of the clip that a row is about: `lake-001` of the annotator's `lake-001.ann`.
-
-    A table with rows of several annotators for one clip is read with the annotator in each id.
-    """
-    annotator = ascii_id(clip.extra.get("annotator", ""))
-    if not annotator:
-        return clip.clip_id
-    return clip.clip_id.removesuffix(f".{annotator}")

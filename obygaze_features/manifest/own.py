@@ -11,7 +11,7 @@ from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import Part
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.io import check_manifest
-from obygaze_features.manifest.model import Header, Manifest, with_columns_of
+from obygaze_features.manifest.model import Header, with_columns_of
 
 READ_BY = "read by "  # begins the note of a manifest that own code read
 
@@ -53,7 +53,9 @@ def _checked(returned: ImportedManifest, note: str, name: str) -> ImportedManife
     clips = []
     for clip in returned.manifest.clips:
         clips.append(replace(clip, extra={**blank, **clip.extra}))
-    manifest = Manifest(name, noted, tuple(clips), columns)
+    manifest = replace(
+        returned.manifest, name=name, header=noted, clips=tuple(clips), columns=columns
+    )
     check_manifest(manifest)
     return returned._replace(
         manifest=manifest,

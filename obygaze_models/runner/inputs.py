@@ -165,6 +165,7 @@ def gather(
     if protocol.splits.follow_scheme and table.has_video.any():
         # The paper leaves out clips without a video before anything else.
         features = [of_store.only(table.has_video) for of_store in features]
+        _check_any_present(features, table)
     labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     without_label = empty_labels(protocol.tasks, labels, table)
     if without_label:
@@ -186,6 +187,18 @@ def gather(
     table = replace(table, remarks=shown)
     texts = _texts_of_models(protocol, stores, features)
     return Inputs(protocol, manifest, manifest_path, table, labels, features, texts)
+
+
+def _check_any_present(features: Sequence[Features], table: ClipTable) -> None:
+    for of_store in features:
+        if not of_store.present.any():
+            store = of_store.origin["location"]
+            n_clips = int(np.sum(table.has_video))
+            raise FixInput(
+                f"none of the {n_clips} clips with a video has features",
+                where=store,
+                hint=f"obygaze store info {shell_word(store)} --clips",
+            )
 
 
 def _classes_with_features(

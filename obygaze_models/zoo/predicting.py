@@ -631,10 +631,13 @@ def _refuse_other_capitals(
 ) -> None:
     """Raise an error for a clip or a film that differs by capitals alone from one of the training.
 
-    Nothing says whether it is the same, and so whether the model has seen it.
+    Nothing says whether it is the same, and so whether the model has seen it. A film of which the
+    store has training clips is one that it has seen, however it is spelled there.
     """
     trained_clips = model.clips.clip_ids if model.clips else ()
-    films = [asked.film_of[clip] for clip in ids]
+    films = {asked.film_of[clip]: None for clip in ids}
+    for film in asked.trained_films:
+        films.pop(film, None)
     for noun, names, trained in (
         ("film", films, model.info.training.films),
         ("clip", ids, trained_clips),

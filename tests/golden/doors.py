@@ -89,10 +89,19 @@ class Place:
         return self.read_rows(f"manifests/{name}.csv")
 
 
-def import_clips(place: Place, rows: Sequence[Row], manifest: str) -> None:
-    """Make a manifest of a table of clips."""
+def import_clips(
+    place: Place, rows: Sequence[Row], manifest: str, rule: str = ""
+) -> None:
+    """Make a manifest of a table of clips; a rule makes one label of those of several people."""
     place.write_rows(f"{manifest}.csv", rows)
-    place(f"manifest import csv {manifest}.csv -o {manifest}")
+    by_rule = f"--rule {rule}" if rule else ""
+    place(f"manifest import csv {manifest}.csv {by_rule} -o {manifest}")
+
+
+def make_labels(place: Place, source: str, rule: str, manifest: str) -> None:
+    """Make a manifest whose labels are those of another rule."""
+    order = "--order mood=calm,odd,tense" if rule == "highest" else ""
+    place(f"manifest labels {source} --rule {rule} {order} -o {manifest}")
 
 
 def import_features(
@@ -175,26 +184,28 @@ def project(
     place: Place, marks: str, clips: str, threshold: str, *, each: bool = False
 ) -> list[Row]:
     """Return the labels of clips from marks: one a clip, or one for each person."""
-    more = "--each-annotator" if each else ""
     place(
-        f"manifest project {marks} {clips} --threshold {threshold} {more}"
+        f"manifest project {marks} {clips} --threshold {threshold}"
         " -o projected.csv --force"
     )
+    projected = place.read_rows("projected.csv")
+    clip_of = {row["clip_id"]: row for row in projected}
     rows = []
-    for row in place.read_rows("projected.csv"):
-        covered = row["overlap_frames"]
-        share = int(covered) / int(row["clip_frames"]) if covered else None
-        person = {"person": row["annotator"]} if each else {}
-        projected = {
-            "film": row["movie_id"],
-            "start": number(row["start_s"]),
-            "end": number(row["end_s"]),
-            **person,
-            "level": row["level"],
-            "concepts": row["concepts"],
-            "share": share,
+    for row in place.read_rows("projected.annotators.csv") if each else projected:
+        clip = clip_of[row["clip_id"]]
+        label = {
+            "film": clip["movie_id"],
+            "start": number(clip["start_s"]),
+            "end": number(clip["end_s"]),
         }
-        rows.append(projected)
+        if each:
+            label["person"] = row["annotator"]
+        label |= {"level": row["level"], "concepts": row["concepts"]}
+        if not each:
+            covered = row["overlap_frames"]
+            share = int(covered) / int(row["clip_frames"]) if covered else None
+            label["share"] = share
+        rows.append(label)
     return rows
 
 

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from golden import worlds
-from golden.doors import Place, import_clips, project
+from golden.doors import Place, import_clips, make_labels, project
 from golden.tables import Row, Table
 
 NULLS = ("uniform", "own", "pooled")
+RULES = ("agreed", "majority", "highest", "mean", "by:ben", "each")
 
 
 def record_labels(place: Place) -> dict[str, Table]:
@@ -17,6 +18,7 @@ def record_labels(place: Place) -> dict[str, Table]:
     return {
         **record_agreement(place),
         **record_projection(place),
+        **record_rules(place),
         **record_alphas(place),
         **record_shares(place),
         **record_concepts(place),
@@ -111,6 +113,21 @@ def record_projection(place: Place) -> dict[str, Table]:
     return tables
 
 
+# ---- one label of several people -----------------------------------------------------------------
+
+
+def record_rules(place: Place) -> dict[str, Table]:
+    """The labels that each rule makes of what three people said, and what they said."""
+    import_clips(place, worlds.coded_clips(), "coded", RULES[0])
+    tables: dict[str, Table] = {}
+    for rule in RULES:
+        name = f"coded-{rule.replace(':', '-')}"
+        make_labels(place, "coded", rule, name)
+        tables[f"rules.{name}"] = place.read_manifest(name)
+    tables["rules.said"] = place.read_manifest("coded.annotators")
+    return tables
+
+
 # ---- answers of several people -------------------------------------------------------------------
 
 
@@ -124,7 +141,7 @@ def record_alphas(place: Place) -> dict[str, Table]:
         "ratings, two": f"ratings.csv --raters ada,cleo {clustered}",
         "words": f"ratings.csv --raters word1,word2 {clustered}",
     }
-    import_clips(place, worlds.annotated_clips(), "annotated")
+    import_clips(place, worlds.annotated_clips(), "annotated", "agreed")
     for column in ("rating", "mood", "level=S", "rating>=2"):
         name = f"annotators, {column}"
         lines[name] = f"annotated --column '{column}' --cluster movie_id"
@@ -163,6 +180,10 @@ def rater_rows(name: str, document: Mapping[str, Any]) -> list[Row]:
                 "sd": rater["sd"],
             }
         )
+    raters = [rater["name"] for rater in document["raters"]]
+    for word, counts in document["words"].items():
+        for rater, n_times in zip(raters, counts, strict=True):
+            rows.append({"of": name, "rater": rater, "word": word, "times": n_times})
     return rows
 
 
@@ -224,6 +245,7 @@ def share_difference(name: str, pair: Row) -> Row:
         "difference": pair["difference"],
         "p": pair["p"],
         "p_holm": pair["p_holm"],
+        "method": pair["method"],
         "in both": pair["n_in_both"],
     }
 
@@ -244,10 +266,14 @@ def record_concepts(place: Place) -> dict[str, Table]:
     for manifest in ("labelled", "annotated"):
         for view in ("raw", "visual"):
             line = f"audit levels {manifest} --view {view} --json"
-            for person in place(line).json()["annotators"]:
+            document = place(line).json()
+            for person in document["annotators"]:
                 of = {"manifest": manifest, "person": person["annotator"], "view": view}
                 rows += [{**of, **level_row(level)} for level in person["levels"]]
                 rows += [{**of, **step_row(step)} for step in person["steps"]]
+            whole = {"manifest": manifest, "person": "", "view": view}
+            rises = "yes" if document["rises"] else "no"
+            rows.append({**whole, "level": "all", "p": document["p"], "rises": rises})
     tables["concepts by level"] = rows
     return tables
 
@@ -266,6 +292,7 @@ def annotation_rows(values: Iterable[Row]) -> Iterable[Row]:
             "p within films": value["p_blocked"]["two_sided"],
             "p within films greater": value["p_blocked"]["greater"],
             "p_holm": value["p_holm"],
+            "p_holm of": value["verdict"],
         }
 
 
@@ -285,6 +312,7 @@ def step_row(step: Row) -> Row:
     return {
         "level": f"{step['lower']} to {step['higher']}",
         "films": step["n_films"],
+        "films that rise": step["n_rising"],
         "value": step["difference"],
         **ends("value", step["interval"]),
         "p": step["p"],

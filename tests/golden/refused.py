@@ -57,12 +57,15 @@ def record_refused(place: Place) -> dict[str, Table]:
 
 
 def files_of(place: Place) -> dict[str, tuple[int, int]]:
-    """Return size and time of each file of a workspace."""
+    """Return size and time of each file of a workspace, and its folders."""
     found = {}
     for path in place.folder.rglob("*"):
-        if path.is_file() and "__pycache__" not in path.parts:
+        if "__pycache__" in path.parts:
+            continue
+        name = path.relative_to(place.folder).as_posix()
+        found[name] = (0, 0)
+        if path.is_file():
             facts = path.stat()
-            name = path.relative_to(place.folder).as_posix()
             found[name] = (facts.st_size, facts.st_mtime_ns)
     return found
 
@@ -122,11 +125,13 @@ def make_contradictions(place: Place, rows: Sequence[Row], X: Any) -> None:
     import_clips(place, [row for row in rows if row["movie_id"] == first], "one-film")
     import_clips(place, [row for row in rows if row["level"] == "S"], "only-sure")
     import_clips(place, [{**row, "level": "", "concepts": ""} for row in rows], "bare")
-    annotated = []
-    for row in rows:
-        for person in ("ada", "ben"):
-            annotated.append({**row, "annotator": person})
-    import_clips(place, annotated, "annotated")
+    people = worlds.coded_clips()
+    import_clips(place, people, "coded", "majority")
+    first = [{**row, "annotator": ""} for row in people if row["annotator"] == "ada"]
+    other = [row for row in people if row["annotator"] == "ben"]
+    for name, table in {"coded-paris": first, "coded-nice": other}.items():
+        without = [{k: v for k, v in row.items() if k != "annotator"} for row in table]
+        import_clips(place, without, name)
 
 
 def make_tables(place: Place, rows: Sequence[Row]) -> None:
@@ -155,6 +160,24 @@ def make_tables(place: Place, rows: Sequence[Row]) -> None:
         columns = dict.fromkeys(key for row in table for key in row)
         filled = [{column: row.get(column, "") for column in columns} for row in table]
         place.write_rows(f"tables/{name}.csv", filled)
+    people = worlds.coded_clips()[:2]
+    ada, ben = people
+    coders = {
+        "time": [ada, {**ben, "start_s": 11}],
+        "film": [ada, {**ben, "movie_id": "alba"}],
+        "nobody": [ada, {**ben, "annotator": ""}],
+        "twice": [ada, {**ben, "annotator": "Ada"}],
+        "no-names": [
+            {k: v for k, v in row.items() if k != "annotator"} for row in people
+        ],
+    }
+    for name, table in coders.items():
+        place.write_rows(f"coders/{name}.csv", table)
+    place.write_rows("coders/beside.csv", [ada])
+    said = {"clip_id": "nobody-1", "annotator": "ada", "level": "S", "concepts": ""}
+    place.write_rows("coders/beside.annotators.csv", [said])
+    columns = {k: v for k, v in ada.items() if k not in ("annotator", "level")}
+    place.write_rows("coders/columns.csv", [{**columns, "Ada": "S", "Ben": "Maybe"}])
     ids = [row["clip_id"] for row in rows]
     joined = {
         "unknown-clips": [{"clip_id": "nobody-1", "word": "x"}],

@@ -389,6 +389,32 @@ def scores_of(clips: list[Row], seed: int = 14) -> list[Row]:
     return rows
 
 
+def coded_clips(seed: int = 85) -> list[Row]:
+    """Return rows of three people, who differ in levels, concepts, moods and ratings of clips."""
+    draws = np.random.default_rng(seed)
+    rows: list[Row] = []
+    for film in FILMS[:3]:
+        for scene in range(1, 9):
+            for name in ("ada", "ben", "cleo"):
+                level = str(draws.choice(list(LEVELS), p=list(LEVELS.values())))
+                says = draws.random(3) < (0.9, 0.8, 0.8)
+                row = {
+                    "clip_id": f"{film}-{scene:03d}",
+                    "movie_id": film,
+                    "start_s": 10 * scene,
+                    "end_s": 10 * scene + 8,
+                    "annotator": name,
+                    "level": level if says[0] else "",
+                    "concepts": "|".join(drawn_concepts(draws, level)),
+                    "mood": str(draws.choice(["calm", "odd", "tense"]))
+                    if says[1]
+                    else "",
+                    "rating": str(draws.integers(0, 4)) if says[2] else "",
+                }
+                rows.append(row)
+    return rows
+
+
 def annotated_clips(seed: int = 18) -> list[Row]:
     """Return clips that two people annotated, who differ in some."""
     draws = np.random.default_rng(seed)

@@ -566,9 +566,7 @@ def test_a_clip_whose_marks_are_all_too_short_is_a_negative(ws: Workspace) -> No
 # ---- labels of two labs --------------------------------------------------------------------------
 
 
-def test_clips_that_two_labs_annotated_become_rows_of_two_annotators(
-    ws: Workspace,
-) -> None:
+def test_clips_that_two_labs_annotated_get_one_label_by_a_rule(ws: Workspace) -> None:
     spans = {f"lake-{n}": (2 * n, 2 * n + 2) for n in range(4)}
     labels = {"paris": ["EN", "EN", "S", "S"], "nice": ["EN", "S", "S", "HN"]}
     for lab, levels in labels.items():
@@ -579,19 +577,22 @@ def test_clips_that_two_labs_annotated_become_rows_of_two_annotators(
         # Nice did not see the first clip.
         ws.write_table(f"{lab}.csv", rows[lab == "nice" :])
         ws(f"manifest import csv {lab}.csv -o {lab}")
-    said = ws("manifest merge paris nice -o both").text
-    assert (
-        "manifests/both.toml: 7 rows of annotators on 4 clips of 1 film (EN 2, HN 1, S 4)"
-        in said
-    )
+    said = ws("manifest merge paris nice -o both", code=1).text
+    assert "annotators differ in 2 of 4 clips: level 2" in said
+    said = ws("manifest merge paris nice --rule agreed -o both").text
+    assert "manifests/both.toml: 4 clips of 1 film (EN 1, S 1, no level 2)" in said
     assert "3 clips in several of the manifests" in said
     ws("manifest export csv both -o both.csv")
     found = {}
     for row in ws.read_table("both.csv"):
-        clip = row["clip_id"].removesuffix(f".{row['annotator']}")
+        clip = row["clip_id"]
         assert (float(row["start_s"]), float(row["end_s"])) == spans[clip]
-        found[clip, row["annotator"]] = row["level"]
-    assert found == {
+        found[clip] = row["level"], row["differs"]
+    assert list(found.values()) == [("EN", ""), ("", "level"), ("S", ""), ("", "level")]
+    by_lab = {}
+    for row in ws.read_table("both.annotators.csv"):
+        by_lab[row["clip_id"], row["annotator"]] = row["level"]
+    assert by_lab == {
         **{(f"lake-{n}", "paris"): labels["paris"][n] for n in range(4)},
         **{(f"lake-{n}", "nice"): labels["nice"][n] for n in range(1, 4)},
     }
@@ -599,7 +600,6 @@ def test_clips_that_two_labs_annotated_become_rows_of_two_annotators(
     row = {"clip_id": "lake-1", "movie_id": "lake", "start_s": 50, "end_s": 52}
     ws.write_table("oslo.csv", [{**row, "level": "S"}])
     ws("manifest import csv oslo.csv -o oslo")
-    said = ws("manifest merge both oslo -o all", code=1).text
-    assert "rows of the clip 'lake-1' contradict each other" in said
+    said = ws("manifest merge both oslo --rule agreed -o all", code=1).text
+    assert "1 clip with other facts in two manifests: lake-1 in both and oslo" in said
     assert "times: 2 s to 4 s and 50 s to 52 s" in said
-    assert "in: both, oslo" in said

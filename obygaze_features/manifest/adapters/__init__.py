@@ -20,6 +20,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.annotators import notes_of
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.link import is_linked
 from obygaze_features.manifest.model import (
@@ -30,7 +31,6 @@ from obygaze_features.manifest.model import (
     is_only_watched,
 )
 from obygaze_features.manifest.own_labels import own_tasks
-from obygaze_features.manifest.same_clip import overlaps_of_annotators, respelled_ids
 from obygaze_features.manifest.stats import Stats, compute_stats
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.manifest.vocabulary import (
@@ -158,14 +158,7 @@ class SavedManifest:
         stats = self._stats
         notes += stats.level_notes(self.imported.facts.get("level_words"))
         notes += stats.watched_notes
-        overlaps = overlaps_of_annotators(self.manifest.clips)
-        respelled = respelled_ids(self.manifest.clips)
-        if respelled:
-            notes.append(respelled)
-        if overlaps:
-            notes.append(overlaps)
-        elif stats.different_clips == stats.clips:
-            notes += _without_shared_clips(self.manifest)
+        notes += notes_of(self.manifest)
         quoted = shell_word(name)
         if stats.unit == "segment" and any(stats.levels.values()):
             labels = shell_word(f"{self.path.stem}-levels.csv")
@@ -189,25 +182,6 @@ class SavedManifest:
                 f" alone obygaze extract words {quoted} -b minilm --subtitles FOLDER"
             )
         return notes
-
-
-def _without_shared_clips(manifest: Manifest) -> list[str]:
-    """Return a sentence on annotators of whom no two have rows about one clip, if there are some.
-
-    Ids may end with names that the annotators had before, or may be numbers of rows.
-    """
-    row_of: dict[str, str] = {}
-    for clip in manifest:
-        annotator = clip.extra.get("annotator", "")
-        if annotator:
-            row_of.setdefault(annotator, clip.clip_id)
-    if len(row_of) < 2:
-        return []
-    (annotator, row), *_ = row_of.items()
-    return [
-        f"no clip has rows of two of the {len(row_of)} annotators: each row, such as {row} of"
-        f" {annotator}, counts as a clip of its own"
-    ]
 
 
 def _n_links(path: Path) -> int:

@@ -27,6 +27,12 @@ from obygaze_features.manifest.adapters import (
     source_of,
     unknown_level,
 )
+from obygaze_features.manifest.adapters.table_coders import (
+    are_of_people,
+    clips_and_annotations,
+    rows_of_coders,
+    targets_of_coders,
+)
 from obygaze_features.manifest.adapters.table_ids import (
     COUNT,
     add_ids,
@@ -34,7 +40,6 @@ from obygaze_features.manifest.adapters.table_ids import (
     check_clip_ids,
     columns_of_form,
     hidden_columns,
-    name_by_annotator,
 )
 from obygaze_features.manifest.adapters.table_mapping import (
     CONSTANT,
@@ -57,15 +62,23 @@ from obygaze_features.manifest.adapters.table_times import (
     in_seconds,
     is_short,
 )
+from obygaze_features.manifest.annotators import labelled, orders_of, sorted_annotations
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
-from obygaze_features.manifest.io import as_id, clips_of_table, toml_string
+from obygaze_features.manifest.io import (
+    annotators_of,
+    as_id,
+    clips_of_table,
+    read_annotations,
+    toml_string,
+)
 from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
     NAME_COLUMN,
     TARGETS,
+    Annotation,
     Clip,
     Header,
     Manifest,
@@ -97,6 +110,10 @@ def read(
     mapping: Annotated[TableMapping | str | Path | None, Option(metavar="PATH")] = None,
     form: Annotated[str, Option("--id", metavar="FORM")] = "",
     sheet: Annotated[str, Option(metavar="NAME")] = "",
+    rule: Annotated[str, Option(metavar="RULE")] = "",
+    orders: Annotated[
+        Mapping[str, str] | None, Option("--order", metavar="COLUMN=WORDS")
+    ] = None,
     write_mapping: Annotated[str | Path | None, Option(metavar="PATH")] = None,
     name: Annotated[str | None, PYTHON_ONLY] = None,
 ) -> ImportedManifest:
@@ -116,6 +133,13 @@ def read(
     movie_title; fold:NAME, the fold of a split; film_start_s and film_end_s, the times in the film;
     and start_frame, end_frame and framerate of segments.
 
+    Several people may have a row of each clip, with their name in the column annotator, or columns
+    of their own: coder:ada=COLUMN is the level of ada, and coder:ada:concepts=COLUMN and
+    coder:ada:OWN=COLUMN are others. The manifest has one row a clip, and a table of annotators
+    beside it. Where people differ, a rule makes the label: agreed, what all say; majority, what
+    most say; highest, of levels and columns with an order; mean, of numbers; by:ada, what ada says;
+    each, a column for each person and no label. X.annotators.csv beside X.csv is read with it.
+
     Args:
         csv: The table.
         columns: Map a column; it takes precedence over the mapping.
@@ -125,6 +149,8 @@ def read(
             film, and the number in the column n with three digits. Where the table has no column
             count, {count} counts the clips of each film.
         sheet: The name of the sheet of a spreadsheet. [default: the only one with data]
+        rule: Where people differ: agreed, majority, highest, mean, by:NAME or each.
+        orders: The words of a column from the lowest, for the rule highest: mood=calm,tense.
         write_mapping: Write the mapping that was used to this file, which --mapping reads again; of
             a table that does not fit, a draft, with a ? for all that is to be said.
         name: The name of the manifest. By default that of the file.
@@ -134,6 +160,8 @@ def read(
         obygaze manifest import csv mine.csv --map movie_id=film --id '{film}-{n:03d}' -o mine
         obygaze manifest import csv mine.csv --mapping mine.toml -o mine
         obygaze manifest import csv mine.csv --write-mapping mine.toml -o mine
+        obygaze manifest import csv mine.csv --map annotator=coder --rule majority -o mine
+        obygaze manifest import xlsx mine.xlsx --map coder:ada=Ada --map coder:ben=Ben -o mine
         obygaze manifest import xlsx mine.xlsx --sheet Clips --mapping mine.toml -o mine
     """
     path = Path(csv)
@@ -143,6 +171,8 @@ def read(
         columns=columns or {},
         sheet=sheet,
         id=form,
+        rule=rule,
+        orders=orders,
     )
     try:
         imported, used = _read(path, chosen, name or path.stem, mapping)
@@ -163,7 +193,6 @@ def _read(
     """
     required = _required(chosen)
     violations = Violations(path, _names_in_table(chosen))
-    source = source_of(path)
     table = read_table(
         path,
         required=required,
@@ -175,6 +204,7 @@ def _read(
     )
     _check_targets(chosen, table.columns)
     sources = _sources(table, chosen)
+    of_coders = targets_of_coders(chosen.coders)
     given_ids: list[dict[str, str]] = []
     cells = []
     written_times = []
@@ -182,9 +212,7 @@ def _read(
         as_written = _cells_by_target(row, sources)
         written_times += [as_written.get(name, "") for name in ALL_TIMES]
         cells.append(
-            _values_of_clip(
-                row, as_written, chosen, has_decimal_comma=table.delimiter != ","
-            )
+            _with_seconds(as_written, chosen, has_decimal_comma=table.delimiter != ",")
         )
     _check_times(table.rows, cells)
     check_clocks(table.rows, cells)
@@ -199,32 +227,56 @@ def _read(
     _check_totals(table.rows, cells, chosen)
     check_clip_ids(table.rows, cells, given_ids, chosen.columns)
     one_clip_a_film = _one_clip_a_film(cells, chosen)
-    name_by_annotator(table.rows, cells)
     extra = dict.fromkeys(name for name in sources if name not in CLIP_COLUMNS)
     if TITLE not in sources:
         extra |= _add_titles(cells, given_ids)
+    extra |= dict.fromkeys(name for name in of_coders if name not in CLIP_COLUMNS)
+    rows, cells_of_rows = rows_of_coders(table.rows, cells, chosen.coders)
+    for row, values in zip(rows, cells_of_rows, strict=True):
+        _read_words(row, values, chosen)
+    is_of_people = are_of_people(rows, cells_of_rows, chosen.coders)
+    if is_of_people:
+        extra["annotator"] = None
     modality_of = {**concepts(), **chosen.modalities}
-    rows = zip(table.rows, cells, strict=True)
-    clips = clips_of_table(rows, modality_of, tuple(extra))
+    clips = clips_of_table(
+        zip(rows, cells_of_rows, strict=True),
+        modality_of,
+        tuple(extra),
+        is_of_people=is_of_people,
+    )
+    annotations: tuple[Annotation, ...] = ()
+    if is_of_people:
+        del extra["annotator"]
+        clips, annotations = clips_and_annotations(rows, clips, extra)
     if violations:
         draft = draft_hint(f"{path.stem}-mapping.toml", given)
         hint = _hint(table, path, required, chosen, draft)
         violations.raise_if_any("the table cannot be imported", hint)
+    said = _read_beside(path, clips, modality_of)
+    if said and is_of_people:
+        raise FixInput(
+            f"what annotators say is in {annotators_of(path).name} beside this table, and in the"
+            " table itself",
+            where=str(path),
+            hint="move one of the two tables to another folder",
+        )
     folder = path.parent
     names_of_videos = {clip.video for clip in clips if clip.video}
     missing = sorted(name for name in names_of_videos if not _is_file(folder / name))
     # Names of which none is a path wait for `manifest link`.
     is_linked = len(missing) < len(names_of_videos)
+    files = [path, annotators_of(path)] if said else [path]
     header = Header(
         chosen.dataset or path.stem,
         modality_of,
         licence=chosen.licence,
         citation=chosen.citation,
         video_root=folder.resolve().as_posix() if is_linked else "",
-        sources=(source,),
+        sources=tuple(source_of(file) for file in files),
     )
     warnings = table.unnamed
-    for hidden in hidden_columns(table, chosen.columns, chosen.id):
+    targets = {**dict.fromkeys(of_coders, ""), **chosen.columns}
+    for hidden in hidden_columns(table, targets, chosen.id):
         warnings.append(
             f"the column {hidden!r} of the table is left out, because {hidden} is something else"
         )
@@ -241,14 +293,28 @@ def _read(
     warnings += one_clip_a_film
     used = used_mapping(chosen, table.rows)
     warnings += _words_read_as_others(used, chosen)
-    manifest = Manifest(name, header, clips, tuple(extra))
+    manifest = Manifest(name, header, clips, tuple(extra), said or annotations)
+    # The clips of a table with what annotators say beside it have labels.
+    if chosen.rule or not said:
+        manifest = labelled(manifest, chosen.rule or None, orders_of(chosen.orders))
     in_ids = columns_of_form(chosen.id)
-    kept = [column for column in own_columns(extra) if column not in in_ids]
+    kept = [name for name in own_columns(manifest.columns) if name not in in_ids]
     facts = {"level_words": words_of_levels(chosen.levels)} if chosen.levels else {}
-    notes = list(_notes(clips, kept))
+    notes = list(_notes(manifest.clips, kept))
     if is_workbook(path) and chosen.times:
         notes += _notes_of_times(written_times, chosen.times)
     return ImportedManifest(manifest, tuple(warnings), tuple(notes), facts), used
+
+
+def _read_beside(
+    path: Path, clips: Iterable[Clip], concepts_of_table: Collection[str]
+) -> tuple[Annotation, ...]:
+    """Return what annotators say in the table beside a table, as an export writes it."""
+    beside = annotators_of(path)
+    if not beside.is_file():
+        return ()
+    ids = {clip.clip_id for clip in clips}
+    return sorted_annotations(read_annotations(beside, ids, concepts_of_table))
 
 
 def _notes_of_times(cells: Sequence[str], short: str) -> list[str]:
@@ -298,7 +364,7 @@ def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
 
 def _texts(chosen: TableMapping) -> list[str]:
     """Return the columns of a table whose commas are no decimal ones: 1,2 are two concepts."""
-    return [chosen.columns.get(target, target) for target in ("concepts", TITLE)]
+    return [*chosen.columns_of("concepts"), *chosen.columns_of(TITLE)]
 
 
 def _write_draft(
@@ -346,7 +412,7 @@ def _is_file(path: Path) -> bool:
 
 def _required(mapping: TableMapping) -> list[str]:
     """Return the columns that the table must have."""
-    sources = [*_names_in_table(mapping).values()]
+    sources = [*_names_in_table(mapping).values(), *mapping.coders.values()]
     needed = [*NEEDED, *columns_of_form(mapping.id)]
     if mapping.id:
         needed.remove("clip_id")
@@ -394,6 +460,7 @@ def _sources(table: CsvTable, mapping: TableMapping) -> dict[str, str]:
     # A column of ids stays under its own name, also where another column is made of it. The
     # unnamed first column that some programs write is a row number, not data.
     used = set(mapping.columns.values()) - set(NEEDED) | {"", *mapping.columns}
+    used |= {*mapping.coders.values(), *targets_of_coders(mapping.coders)}
     unmapped = {name: name for name in table.columns if name not in used}
     return {**mapping.columns, **unmapped}
 
@@ -421,7 +488,7 @@ def _hint(
         return "save the table as CSV (UTF-8) or as .xlsx"
     column = mapping.columns.get("level", "level")
     words = {row.cells.get(column, "").strip() for row in table.rows} - {""}
-    if words and not any(map(mapping.level, words)):
+    if words and not mapping.coders and not any(map(mapping.level, words)):
         none = f"as its words are none of {', '.join(LEVELS)}"
         if column == "level":
             return (
@@ -461,19 +528,18 @@ def _hint(
             " --id '{movie_id}-{count:03d}' counts the clips of each film"
         )
         if "annotator" not in (*table.columns, *mapping.columns):
-            ways.append("--map annotator=COLUMN, if people have rows of the same clips")
+            ways.append(
+                "--map annotator=COLUMN, if people have rows of the same clips, or"
+                " --map coder:NAME=COLUMN, if they have columns"
+            )
     columns = f"the columns of the table: {few([*filter(None, table.columns)])}"
     return "; ".join(filter(None, [draft, *ways, table.doubt, columns]))
 
 
-def _values_of_clip(
-    row: TableRow,
-    given: Mapping[str, str],
-    mapping: TableMapping,
-    *,
-    has_decimal_comma: bool,
+def _with_seconds(
+    given: Mapping[str, str], mapping: TableMapping, *, has_decimal_comma: bool
 ) -> dict[str, str]:
-    """Return the cells of one row with seconds and canonical words."""
+    """Return the cells of one row with times in seconds."""
     cells = dict(given)
     for column in SPAN_COLUMNS:
         cells.setdefault(column, "")
@@ -484,12 +550,16 @@ def _values_of_clip(
                 has_decimal_comma=has_decimal_comma,
                 short=mapping.times,
             )
+    return cells
+
+
+def _read_words(row: TableRow, cells: dict[str, str], mapping: TableMapping) -> None:
+    """Put canonical words in place of those of one row."""
     word = cells.get("level", "").strip()
     cells["level"] = mapping.level(word) or ""
     if word and not cells["level"]:
         row.add("level", unknown_level(word))
     cells["concepts"] = _concepts_of(row, cells.get("concepts", ""), mapping)
-    return cells
 
 
 def _check_times(rows: Sequence[TableRow], cells: Sequence[dict[str, str]]) -> None:

@@ -47,12 +47,7 @@ from obygaze_features.manifest.io import (
     read_manifest,
     update_manifest,
 )
-from obygaze_features.manifest.model import (
-    CLIP_COLUMNS,
-    NAME_COLUMN,
-    Manifest,
-    unannotated_id,
-)
+from obygaze_features.manifest.model import CLIP_COLUMNS, NAME_COLUMN, Manifest
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.same_clip import (
     UNKNOWN,
@@ -122,8 +117,7 @@ def join_columns(
     """Add the columns of a table to the clips of a manifest.
 
     CSV has a column clip_id, or one that --map names. Several values of a clip, in one cell or in
-    several rows, are joined with '|', and an expression tests each: joy in emotions. A row of
-    lake-001 is also one of the clips that annotators made of it, such as lake-001.ada. Where the
+    several rows, are joined with '|', and an expression tests each: joy in emotions. Where the
     table has films or times, too, they must be those of the clip.
 
     A table of films has movie_id in place of clip_id, or --map movie_id=COLUMN: all clips of a film
@@ -169,12 +163,6 @@ def join(
     chosen = chosen_mapping(csv, mapping, columns=short, id=form)
     read, mapped, key = _read_table(csv, typed, chosen)
     form = chosen.id
-    if ANNOTATOR in manifest.columns and ANNOTATOR in (*mapped, *read.columns):
-        raise FixInput(
-            "the manifest and the table have a column annotator, and rows are joined by clip alone",
-            where=str(csv),
-            hint="leave out this column, if its values are the same for each annotator",
-        )
     targets = {key: key, **mapped}
     if form:
         targets[CLIP] = CLIP
@@ -189,7 +177,11 @@ def join(
             rows.setdefault(table_id, []).append(row)
         else:
             n_without_id += 1
-    id_in_table = _ids_in_table(manifest, rows, key)
+    # The table has the ids of clips, or with the key movie_id those of their films.
+    id_in_table = {
+        clip.clip_id: clip.movie_id if key == FILM else clip.clip_id
+        for clip in manifest
+    }
     _check_annotators(rows, targets.get(ANNOTATOR, ANNOTATOR), csv)
     n_by_id = 0
     if key == CLIP:
@@ -296,22 +288,6 @@ def _with_id(row: TableRow, form: str, columns: Mapping[str, str]) -> TableRow:
     return replace(row, cells={**row.cells, CLIP: clip_id})
 
 
-def _ids_in_table(
-    manifest: Manifest, rows: Mapping[str, object], key: str
-) -> dict[str, str]:
-    """Return, for each clip, its id if the table has it, else the one without the annotator.
-
-    With movie_id as `key`, it is the id of its film.
-    """
-    id_in_table: dict[str, str] = {}
-    for clip in manifest:
-        id_of_row = clip.movie_id if key == FILM else clip.clip_id
-        if key == CLIP and id_of_row not in rows:
-            id_of_row = unannotated_id(clip)
-        id_in_table[clip.clip_id] = id_of_row
-    return id_in_table
-
-
 def _check_annotators(
     rows: Mapping[str, Sequence[TableRow]], column: str, path: Path
 ) -> None:
@@ -322,7 +298,7 @@ def _check_annotators(
             raise FixInput(
                 f"the column {column} has several annotators of one clip: {few(sorted(names))}",
                 where=str(path),
-                hint="obygaze manifest import csv makes a row for each annotator; or join a table"
+                hint="obygaze manifest import csv reads what each annotator says; or join a table"
                 " of one of them",
             )
 

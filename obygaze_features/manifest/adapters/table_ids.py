@@ -15,7 +15,6 @@ from obygaze_features.core.tables import CsvTable, TableRow, whole_number
 from obygaze_features.manifest.adapters.table_mapping import NEEDED
 from obygaze_features.manifest.adapters.table_times import SPAN_COLUMNS
 from obygaze_features.manifest.expression import plain_value
-from obygaze_features.manifest.model import ascii_id
 from obygaze_features.manifest.spans import FILM_TIMES, FRAMES
 
 COUNT = "count"
@@ -160,62 +159,6 @@ def check_clip_ids(
     for row, values in repeated:
         row.add("clip_id", problem)
         values["clip_id"] = f"{values['movie_id']}-{values['clip_id']}"
-
-
-def name_by_annotator(
-    rows: Sequence[TableRow], cells: Sequence[dict[str, str]]
-) -> None:
-    """Where several annotators have rows of the same clips, add the annotator to each id.
-
-    Rows of the same clips without an annotator are a violation, which names the column that tells
-    them apart.
-    """
-    ids = [values["clip_id"] for values in cells]
-    if len(set(ids)) == len(ids):
-        _refuse_some_named(rows, cells)
-        return
-    if all(values.get("annotator") for values in cells):
-        for values in cells:
-            values["clip_id"] += "." + ascii_id(values["annotator"].strip())
-        return
-    if any(values.get("annotator") for values in cells):
-        way = "each of these rows needs an annotator"
-    else:
-        way = "--map annotator=COLUMN"
-    line_of_id: dict[str, int] = {}
-    problem = ""
-    for row, values in zip(rows, cells, strict=True):
-        clip_id = values["clip_id"]
-        line = line_of_id.setdefault(clip_id, row.line)
-        if clip_id and line != row.line:
-            # One sentence for all of them, as they mostly have one reason.
-            already = f"{clip_id!r} is already on line {line}"
-            problem = problem or f"{already}; if rows are of several annotators, {way}"
-            row.add("clip_id", problem)
-            values["clip_id"] += f".{row.line}"
-
-
-def _refuse_some_named(
-    rows: Sequence[TableRow], cells: Sequence[Mapping[str, str]]
-) -> None:
-    """Add violations where only some ids end with their annotators: they are ids of clips.
-
-    The clips `juno.1` of the annotator 1 and `juno.2` of 2 would be the clip `juno` of both.
-    """
-    named: list[TableRow] = []
-    others: list[TableRow] = []
-    for row, values in zip(rows, cells, strict=True):
-        annotator = ascii_id(values.get("annotator", ""))
-        if annotator:
-            is_named = values["clip_id"].endswith(f".{annotator}")
-            (named if is_named else others).append(row)
-    if others:
-        for row in named:
-            row.add(
-                "clip_id",
-                "some ids end with the name of their annotator, and others do not: write all in one"
-                " way, or give the annotators other names",
-            )
 
 
 def changed_ids(

@@ -26,6 +26,11 @@ from obygaze_features.core.schema_check import (
 )
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import CsvTable, TableRow
+from obygaze_features.manifest.adapters.table_coders import (
+    CODER,
+    check_coders,
+    targets_of_coders,
+)
 from obygaze_features.manifest.adapters.table_times import (
     SHORT_TIMES,
     SPAN_COLUMNS,
@@ -97,6 +102,8 @@ class TableMapping(WordMapping):
 
     `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
     `id` is the form of clip ids, where they are made of columns. `times` says what 1:05 is.
+    `coders` has the columns of each person: `ada` that of the level, `ada:concepts` another one.
+    `rule` makes one label a clip, and `orders` has the words of columns from the lowest.
     """
 
     columns: Mapping[str, Filled] = field(default_factory=dict)
@@ -104,9 +111,17 @@ class TableMapping(WordMapping):
     header_row: Annotated[int, Meta(ge=1)] | None = None
     id: Filled = ""
     times: Annotated[str, one_of(SHORT_TIMES)] = ""
+    coders: Mapping[str, Filled] = field(default_factory=dict)
+    rule: Filled = ""
+    orders: Mapping[str, Filled] = field(default_factory=dict)
     dataset: Filled = ""
     licence: Filled = ""
     citation: Filled = ""
+
+    def columns_of(self, target: str) -> list[str]:
+        """Return the columns of the table for one of the manifest: several if people have each."""
+        default = [self.columns.get(target, target)]
+        return targets_of_coders(self.coders).get(target, default)
 
 
 M = TypeVar("M", bound=WordMapping)
@@ -173,8 +188,14 @@ def chosen_mapping(
         mapping = replace(mapping, sheet="")
     given = {name: value for name, value in options.items() if value}
     joined = {}
+    coders = dict(mapping.coders)
     for target, column in {**mapping.columns, **columns}.items():
-        joined[target] = composed(column)
+        if target.startswith(CODER):
+            coders[target.removeprefix(CODER)] = composed(column)
+        else:
+            joined[target] = composed(column)
+    check_coders(coders, joined)
+    given["orders"] = {**mapping.orders, **given.get("orders", {})}
     # No column of a manifest, but typed as one.
     times = columns.get("times", "times")
     if times != "times":
@@ -185,23 +206,25 @@ def chosen_mapping(
             )
         del joined["times"]
         given["times"] = times
-    return replace(mapping, columns=joined, **given)
+    return replace(mapping, columns=joined, coders=coders, **given)
 
 
 def used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMapping:
     """Return a mapping with all columns and words of a table that it, or the program, reads."""
     named = rows[0].cells if rows else {}
     columns = dict(mapping.columns)
+    of_coders = targets_of_coders(mapping.coders)
     for target in (*CLIP_COLUMNS, "annotator", "movie_title"):
-        if target in named and not (target == "clip_id" and mapping.id):
+        is_made = target in of_coders or (target == "clip_id" and mapping.id)
+        if target in named and not is_made:
             columns.setdefault(target, target)
     levels = dict(mapping.levels)
-    for word in _words(rows, columns.get("level", "")):
+    for word in _words(rows, *mapping.columns_of("level")):
         level = mapping.level(word)
         if level is not None and level != word:
             levels[word] = level
     meanings = dict(mapping.concepts)
-    for cell in _words(rows, columns.get("concepts", "")):
+    for cell in _words(rows, *mapping.columns_of("concepts")):
         for word in map(str.strip, cell.split(mapping.separator)):
             concept = mapping.concept(word)
             if concept is not None and concept != word:
@@ -209,9 +232,9 @@ def used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMappin
     return replace(mapping, columns=columns, levels=levels, concepts=meanings)
 
 
-def _words(rows: Sequence[TableRow], column: str) -> list[str]:
-    """Return the different cells of a column that are not empty."""
-    return list(_counts(rows, column))
+def _words(rows: Sequence[TableRow], *columns: str) -> list[str]:
+    """Return the different cells of columns that are not empty."""
+    return list(_counts(rows, *columns))
 
 
 def words_of_levels(level_of: Mapping[str, str]) -> dict[str, list[str]]:
@@ -290,7 +313,7 @@ def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:
     lines = [f"# Write something in place of each ? behind a =, then: {reread}"]
     if table.doubt:
         lines.append(f"# Of the first lines, some have more cells: {table.doubt}")
-    for name in ("sheet", "header_row", "dataset", "licence", "citation"):
+    for name in ("sheet", "header_row", "rule", "dataset", "licence", "citation"):
         value = getattr(mapping, name)
         if value:
             lines += toml_lines({name: value})
@@ -300,8 +323,10 @@ def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:
     lines += _draft_of_columns(table, mapping)
     lines += _draft_of_levels(table, mapping)
     lines += _draft_of_concepts(table, mapping)
-    if mapping.modalities:
-        lines += ["", "[modalities]", *toml_lines(mapping.modalities)]
+    for name in ("modalities", "coders", "orders"):
+        known = getattr(mapping, name)
+        if known:
+            lines += ["", f"[{name}]", *toml_lines(known)]
     return "\n".join([*lines, ""])
 
 
@@ -362,8 +387,7 @@ def has_times(cells: Sequence[str]) -> bool:
 
 def _draft_of_separator(table: CsvTable, mapping: TableMapping) -> list[str]:
     """Return the line on what stands between the concepts of a cell."""
-    column = mapping.columns.get("concepts", "concepts")
-    cells = _words(table.rows, column)
+    cells = _words(table.rows, *mapping.columns_of("concepts"))
     unknown = [cell for cell in cells if mapping.concept(cell) is None]
     sign = separator_of(unknown, mapping)
     if sign == mapping.separator:
@@ -393,6 +417,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
         "# clip_id, start_s, end_s (or start_frame, end_frame and framerate), level, concepts,",
         '# annotator, comment, scene, video, fold:NAME. One film for all is movie_id = "=Juno".',
         "# A column whose ? stays is kept under its own name, for `obygaze run --task COLUMN`.",
+        '# Of columns of people: [coders], ada = "COLUMN" of levels, "ada:concepts" = "COLUMN".',
     ]
     target_of = {}
     for target, source in mapping.columns.items():
@@ -421,7 +446,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
                     )
         if column in target_of:
             lines += toml_lines({target_of[column]: column})
-        else:
+        elif column not in mapping.coders.values():
             first = ", ".join(words[:3])
             shown = " ".join(first.split())
             if len(shown) > 40:
@@ -433,14 +458,14 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
 def _draft_of_levels(table: CsvTable, mapping: TableMapping) -> list[str]:
     """Return a line for each word of the column of levels, or of columns that may be one."""
     lines = toml_lines(mapping.levels)
-    column = mapping.columns.get("level", "level")
-    if column in table.columns:
-        n_rows = _counts(table.rows, column)
+    columns = mapping.columns_of("level")
+    if set(columns).issubset(table.columns):
+        n_rows = _counts(table.rows, *columns)
         unknown = {word: n for word, n in n_rows.items() if mapping.level(word) is None}
         if unknown:
             lines += [
                 f"# One of {', '.join(LEVELS)}. Where these words are no levels, write a name of",
-                f"# your own for the column {toml_string(column)} above, in place of level.",
+                f"# your own for the column {toml_string(columns[0])}, in place of level.",
             ]
         lines += _asked(unknown)
     else:
@@ -466,16 +491,16 @@ def meanings_of_words() -> list[str]:
 def _draft_of_concepts(table: CsvTable, mapping: TableMapping) -> list[str]:
     """Return a line for each unknown word of the column of concepts, or of one that may be it."""
     lines = toml_lines(mapping.concepts)
-    column = mapping.columns.get("concepts", "concepts")
+    columns = mapping.columns_of("concepts")
     known = meanings_of_words()
-    if column in table.columns:
-        unknown = _parts(table, column, mapping)
+    if set(columns).issubset(table.columns):
+        unknown = _parts(table, columns, mapping)
         lines += known if unknown else []
         lines += _asked(unknown)
         return ["", "[concepts]", *lines] if lines else []
     for name in _unmapped(table, mapping):
         sign = separator_of(_words(table.rows, name), mapping)
-        unknown = _parts(table, name, mapping)
+        unknown = _parts(table, [name], mapping)
         if _has_several(table, name, mapping) and len(unknown) <= MOST_CONCEPTS:
             shown = f"separator = {toml_string(sign)}"
             has = f"{toml_string(name)} has the concepts"
@@ -492,9 +517,11 @@ def _asked(words: Mapping[str, int], start: str = "") -> list[str]:
     ]
 
 
-def _parts(table: CsvTable, column: str, mapping: TableMapping) -> Counter[str]:
+def _parts(
+    table: CsvTable, columns: Sequence[str], mapping: TableMapping
+) -> Counter[str]:
     """Return the words between separators that are no concepts, each with its number of rows."""
-    cells = _counts(table.rows, column)
+    cells = _counts(table.rows, *columns)
     sign = separator_of(
         [cell for cell in cells if mapping.concept(cell) is None], mapping
     )
@@ -508,7 +535,7 @@ def _parts(table: CsvTable, column: str, mapping: TableMapping) -> Counter[str]:
 
 def _unmapped(table: CsvTable, mapping: TableMapping) -> Iterator[str]:
     """Yield the columns without a target that have neither numbers nor times."""
-    mapped = {*mapping.columns.values(), *TARGETS, ""}
+    mapped = {*mapping.columns.values(), *mapping.coders.values(), *TARGETS, ""}
     for column in table.filled_columns:
         if column not in mapped and not any(map(is_time, _words(table.rows, column))):
             yield column
@@ -559,7 +586,10 @@ def _is_in_all_of(table: CsvTable, column: str) -> bool:
     return False
 
 
-def _counts(rows: Sequence[TableRow], column: str) -> Counter[str]:
-    """Return the cells of a column that are not empty, each with its number of rows."""
-    cells = (row.cells.get(column, "").strip() for row in rows)
-    return Counter(filter(None, cells))
+def _counts(rows: Sequence[TableRow], *columns: str) -> Counter[str]:
+    """Return the cells of columns that are not empty, each with its number of rows."""
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update(row.cells.get(column, "").strip() for column in columns)
+    del counts[""]
+    return counts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +22,7 @@ from obygaze_features.manifest.grouping import (
     grouped_concepts,
 )
 from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concept_meaning, subconstructs
 from obygaze_models.protocols.reading import load_protocol
 
@@ -127,29 +126,29 @@ def test_a_clip_has_every_group_of_its_concepts_and_the_concepts_of_none() -> No
     )
 
 
-def test_clips_are_counted_and_not_the_rows_of_annotators(tmp_path: Path) -> None:
-    rows = []
-    for annotator, level in (("ada", "S"), ("ben", "HN")):
-        row = Clip(
-            f"1.{annotator}",
-            "lake",
-            level=level,
-            concepts=("Look",),
-            extra={"annotator": annotator},
-        )
-        rows.append(row)
-    rows.append(replace(rows[0], clip_id="2.ada"))
-    manifest = Manifest("toy", Header("toy", VISUAL), tuple(rows), ("annotator",))
-    counted = group(manifest)
-    assert isinstance(counted, ConceptVocabulary) and counted.clips is not None
-    by_level = counted.clips["Look"]
-    assert (by_level["S"], by_level["HN"], by_level["all"]) == (2, 1, 2)
-    grouped = group(
-        manifest, name="seen", groups={"seen": ["Look"]}, workspace=tmp_path
+def test_what_annotators_said_is_grouped_too(tmp_path: Path) -> None:
+    """A group is left open with its concepts, unless the clip has another of its concepts."""
+    concepts = dict.fromkeys(("Look", "Body", "Voice"), "visual")
+    differs = {"1": "level|Look|Body", "2": "Body|Voice", "3": ""}
+    agreed: dict[str, tuple[str, ...]] = {"1": (), "2": ("Look",), "3": ("Voice",)}
+    clips = []
+    annotations = []
+    for clip_id, names in agreed.items():
+        extra = {"differs": differs[clip_id]}
+        clips.append(Clip(clip_id, "lake", level="S", concepts=names, extra=extra))
+        annotations.append(Annotation(clip_id, "ada", "S", (*names, "Body"), {}))
+    header = Header("toy", concepts)
+    manifest = Manifest(
+        "toy", header, tuple(clips), ("differs",), annotations=tuple(annotations)
     )
-    assert isinstance(grouped, GroupedManifest)
-    assert grouped.to_json()["clips_of_group"] == {"seen": 2}
-    assert "seen.toml: 2 clips" in str(grouped)
+    groups = {"seen": ["Look", "Body"]}
+    done = group(manifest, name="seen", groups=groups, workspace=tmp_path)
+    assert isinstance(done, GroupedManifest)
+    after = read_manifest("seen", workspace=tmp_path)
+    assert [clip.extra["differs"] for clip in after] == ["level|seen", "Voice", ""]
+    assert [clip.concepts for clip in after] == [(), ("seen",), ("Voice",)]
+    said = [one.concepts for one in after.annotations]
+    assert said == [("seen",), ("seen",), ("seen", "Voice")]
 
 
 @pytest.mark.parametrize(
@@ -158,6 +157,10 @@ def test_clips_are_counted_and_not_the_rows_of_annotators(tmp_path: Path) -> Non
         ({"seen": ["Loook"]}, "unknown concept 'Loook'"),
         ({"all": ["Look", "Voice"]}, "several modalities: audio, visual"),
         ({"Voice": ["Look"]}, "the name of a concept that is in no group"),
+        ({"voice": ["Look"]}, "the name of a concept that is in no group: Voice"),
+        # `"A B" in concept` would select the clips of both.
+        ({"A B": ["Look"], "A  B": ["Body"]}, "differ by spelling alone"),
+        ({"A B": ["Look"], "A\tb": ["Body"]}, "differ by spelling alone"),
         ({"none": []}, "group 'none' has no concepts"),
         (
             {"a|b": ["Look"]},

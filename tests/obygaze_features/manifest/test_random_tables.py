@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.core.file_names import composed
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import Manifest, unannotated_id
+from obygaze_features.manifest.model import Clip, Manifest
 
 N_TABLES = amount(100, 5000)
 FOUND = [364]  # seeds that found something once
@@ -96,14 +97,19 @@ def draw_rows(random: Random) -> tuple[list[str], list[dict[str, str]]]:
     ]
     columns += ["start_s", "end_s"] if random.random() < 0.6 else []
     has_annotators = random.random() < 0.3
-    columns += ["annotator"] if has_annotators else []
+    columns += ["annotator", "row"] if has_annotators else []
     rows = []
+    starts: dict[int, float] = {}
     for number in range(n_rows):
         film = pick(random, films)
         start = round(
             float(random.integers(0, 9000)) / pick(random, [1, 2, 10, 1000]), 3
         )
+        if has_annotators:
+            # Rows of one clip have its times.
+            start = starts.setdefault(number // 2, start)
         drawn = {
+            "row": f"{number}",
             "clip_id": form.format(film, number // 2 if has_annotators else number),
             "movie_id": film,
             "level": pick(random, LEVELS),
@@ -162,12 +168,25 @@ def same_classes(first: list[str], second: list[str]) -> bool:
     return len(pairs) == len(set(first)) == len(set(second))
 
 
+def rows_of(manifest: Manifest) -> list[Clip]:
+    """Return what was said of clips, in the order of the rows of their table."""
+    if not manifest.annotations:
+        return list(manifest)
+    rows = []
+    for one in manifest.annotations:
+        clip = manifest.of_annotator(one.annotator)[one.clip_id]
+        extra = {**clip.extra, "annotator": one.annotator}
+        rows.append(replace(clip, extra=extra))
+    return sorted(rows, key=lambda row: int(row.extra["row"]))
+
+
 def lost(rows: list[dict[str, str]], manifest: Manifest) -> list[str]:
     """Everything in which a manifest differs from the rows of its table."""
     found = []
-    if len(manifest) != len(rows):
-        return [f"{len(manifest)} clips of {len(rows)} rows"]
-    for row, clip in zip(rows, manifest, strict=True):
+    said = rows_of(manifest)
+    if len(said) != len(rows):
+        return [f"{len(said)} clips of {len(rows)} rows"]
+    for row, clip in zip(rows, said, strict=True):
         film = composed(row["movie_id"].strip())
         name_of_clip = row["clip_id"].strip()
         title = composed(clip.extra.get("movie_title", ""))
@@ -175,7 +194,7 @@ def lost(rows: list[dict[str, str]], manifest: Manifest) -> list[str]:
         got: dict[str, Any] = {"movie_id": title or clip.movie_id}
         if re.fullmatch(r"\w[\w.+-]*", name_of_clip, re.ASCII):
             expected["clip_id"] = name_of_clip
-            got["clip_id"] = unannotated_id(clip)
+            got["clip_id"] = clip.clip_id
         for name in ("remark", "my col", "annotator"):
             if name in row:
                 # A column of numbers with decimal commas has points.
@@ -205,12 +224,12 @@ def lost(rows: list[dict[str, str]], manifest: Manifest) -> list[str]:
         ]
     # A film is one film however its accents were typed.
     films = [composed(row["movie_id"].strip()) for row in rows]
-    if not same_classes(films, [clip.movie_id for clip in manifest]):
-        found.append(f"films {films} became {[clip.movie_id for clip in manifest]}")
+    if not same_classes(films, [clip.movie_id for clip in said]):
+        found.append(f"films {films} became {[clip.movie_id for clip in said]}")
     clips = []
     for film, row in zip(films, rows, strict=True):
         clips.append(f"{film}\0{composed(row['clip_id'].strip())}")
-    units = [f"{clip.movie_id}\0{unannotated_id(clip)}" for clip in manifest]
+    units = [f"{clip.movie_id}\0{clip.clip_id}" for clip in said]
     if not same_classes(clips, units):
         found.append(f"clips {clips} became {units}")
     return found
@@ -227,7 +246,7 @@ def test_a_table_of_any_form_is_read_as_it_is_meant_or_refused_with_the_line(
         path = tmp_path / f"t{seed}.csv"
         path.write_bytes(data)
         try:
-            imported = csv_table.read(path, name=f"m{seed}").manifest
+            imported = csv_table.read(path, name=f"m{seed}", rule="agreed").manifest
             write_manifest(imported, tmp_path / f"m{seed}.toml")
         except FixInput as error:
             lines = [line for line in error.details if re.search(r"\.csv:\d+: ", line)]

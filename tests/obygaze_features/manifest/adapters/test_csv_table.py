@@ -28,7 +28,7 @@ from obygaze_features.manifest.io import (
     update_manifest,
 )
 from obygaze_features.manifest.link import link
-from obygaze_features.manifest.model import CLIP_COLUMNS, unannotated_id
+from obygaze_features.manifest.model import CLIP_COLUMNS
 from obygaze_features.manifest.vocabulary import concepts
 
 MAPPING = """
@@ -345,26 +345,6 @@ def test_an_id_of_moviegraphs_form_names_its_scene(tmp_path: Path) -> None:
         read(path)
 
 
-def test_clips_of_several_annotators_have_ids_of_their_own(tmp_path: Path) -> None:
-    text = "annotator,clip_id,movie_id,level\nx,a-001,a,EN\nDr. y,a-001,a,S\nx,a-002,a,HN\n"
-    table, _ = write(tmp_path, text)
-    imported = read(table)
-    found = [
-        (clip.clip_id, clip.scene, unannotated_id(clip)) for clip in imported.manifest
-    ]
-    assert found == [
-        ("a-001.x", 1, "a-001"),
-        ("a-001.Dr._y", 1, "a-001"),
-        ("a-002.x", 2, "a-002"),
-    ]
-    assert "'a-002' is now 'a-002.x'" in imported.warnings[0]
-    # The same annotator twice is an error, as are equal ids without annotators.
-    for other in (text.replace("Dr. y", "x"), text.replace("Dr. y", "")):
-        table.write_text(other, encoding="utf-8")
-        with pytest.raises(FixInput):
-            read(table)
-
-
 def test_films_whose_names_have_the_same_ascii_letters_stay_different(
     tmp_path: Path,
 ) -> None:
@@ -597,7 +577,8 @@ def test_a_file_of_a_clip_of_several_annotators_is_the_clip(tmp_path: Path) -> N
         "lake-1,lake,10,19,25,lake-1.mp4,ada\n"
         "lake-1,lake,10,19,25,lake-1.mp4,ben\n"
     )
-    assert [clip.start_s for clip in read(table).manifest] == [None, None]
+    (clip,) = read(table).manifest
+    assert clip.start_s is None
 
 
 def test_times_in_the_film_may_be_clock_times(tmp_path: Path) -> None:

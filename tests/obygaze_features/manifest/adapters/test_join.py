@@ -78,21 +78,6 @@ def test_a_table_of_other_clips(tmp_path: Path) -> None:
     assert caught.value.hint == "the manifest has tt1-001, tt1-002 and 1 more"
 
 
-def test_rows_of_a_clip_belong_to_what_each_annotator_made_of_it(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "labels.csv"
-    path.write_text(
-        "clip_id,movie_id,annotator,level\na-1,a,x,S\na-1,a,y,EN\n", encoding="utf-8"
-    )
-    labels = read(path).manifest
-    joined = join(labels, table(tmp_path, "clip_id,mood\na-1,calm\n")).manifest
-    assert {clip.clip_id: clip.extra["mood"] for clip in joined} == {
-        "a-1.x": "calm",
-        "a-1.y": "calm",
-    }
-
-
 def test_the_command_changes_the_manifest(tmp_path: Path) -> None:
     rows = "clip_id,movie_id,level\ntt1-001,tt1,S\ntt1-002,tt1,EN\n"
     (tmp_path / "labels.csv").write_text(rows, encoding="utf-8")
@@ -123,11 +108,11 @@ def test_a_split_of_the_users_own_is_a_column(tmp_path: Path) -> None:
 def test_a_table_with_the_given_ids_is_joined_after_the_ids_were_cleaned(
     tmp_path: Path,
 ) -> None:
-    labels = "clip_id,movie_id,annotator,level\nAmélie 1,a,ada,S\nAmélie 1,a,ben,EN\n"
+    labels = "clip_id,movie_id,level\nAmélie 1,a,S\nAmélie 2,a,EN\n"
     manifest = read(table(tmp_path, labels)).manifest
-    assert manifest.clip_ids == ("Amelie_1.ada", "Amelie_1.ben")
-    joined = join(manifest, table(tmp_path, "clip_id,mood\nAmélie 1,calm\n")).manifest
-    assert [clip.extra["mood"] for clip in joined] == ["calm", "calm"]
+    assert manifest.clip_ids == ("Amelie_1", "Amelie_2")
+    joined = join(manifest, table(tmp_path, "clip_id,mood\nAmélie 2,calm\n")).manifest
+    assert [clip.extra["mood"] for clip in joined] == ["", "calm"]
 
 
 def test_a_mapped_column_replaces_the_tables_column_of_that_name(
@@ -237,7 +222,7 @@ def test_a_table_of_films_with_an_error_is_still_one_of_films(tmp_path: Path) ->
 def test_rows_of_annotators_are_not_mixed(tmp_path: Path) -> None:
     """Each annotator's clip got the values of all, and with --force all annotators."""
     path = table(tmp_path, "clip_id,annotator,mood\ntt1-001,A1,calm\ntt1-001,A2,wild\n")
-    with pytest.raises(FixInput, match="rows are joined by clip alone"):
+    with pytest.raises(FixInput, match="several annotators of one clip: A1, A2"):
         join(MANIFEST, path, force=True)
 
 

@@ -114,8 +114,11 @@ def test_a_table_without_ids_is_also_asked_for_its_annotators(tmp_path: Path) ->
     rows = "name,film,codeur,note\na,noir,ana,1\na,noir,ben,2\n"
     options = ("--map", "movie_id=film")
     refused = imported(tmp_path, rows.encode(), *options)[-1]
-    assert "; --map annotator=COLUMN, if people have rows of the same clips;" in refused
+    assert (
+        "; --map annotator=COLUMN, if people have rows of the same clips, or" in refused
+    )
     options += ("--map", "clip_id=name", "--map", "annotator=codeur")
+    options += ("--rule", "mean")
     assert imported(tmp_path, rows.encode(), *options)[0].startswith("manifests/t.toml")
     named = rows.replace("codeur", "annotator").encode()
     refused = imported(tmp_path, named, "--map", "movie_id=film")[-1]
@@ -566,7 +569,11 @@ def test_rows_of_several_people_are_told_the_column_that_names_them(
         " annotators, --map annotator=COLUMN (2 times)"
     )
     done = imported(tmp_path, RATERS.encode(), *mapped, "--map", "annotator=who")
-    assert "manifests/t.toml: 5 rows of annotators on 3 clips of 1 film" in done
+    assert done[0] == "Error: annotators differ in 1 of 3 clips: points 1"
+    assert "--rule agreed|majority|highest|mean|by:NAME|each makes one" in done[-1]
+    mapped += ("--map", "annotator=who", "--rule", "mean")
+    done = imported(tmp_path, RATERS.encode(), *mapped)
+    assert "manifests/t.toml: 3 clips of 1 film" in done
 
 
 def test_numbers_of_clips_are_no_label_of_several_people(tmp_path: Path) -> None:
@@ -600,14 +607,6 @@ def test_a_table_needs_no_ending_that_is_known(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("clip_id\tmovie_id\nc1\tlake\n")
     done = call_obygaze("manifest", "import", "t.txt", "-o", "t", cwd=tmp_path)
     assert done.stdout.startswith("manifests/t.toml: 1 clip of 1 film")
-
-
-def test_the_ids_of_each_annotator_are_said(tmp_path: Path) -> None:
-    """Of two annotators of a clip, only the last one's id was said."""
-    rows = "lake-1,lake,ada,S\nlake-1,lake,ben,EN\n"
-    data = f"clip_id,movie_id,annotator,level\n{rows}".encode()
-    (said,) = [line for line in imported(tmp_path, data) if "is now" in line]
-    assert "'lake-1' is now 'lake-1.ada', 'lake-1' is now 'lake-1.ben'" in said
 
 
 def test_a_cell_too_many_in_a_table_of_one_column(tmp_path: Path) -> None:

@@ -130,12 +130,17 @@ def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
 ) -> None:
     columns = {"movie_id": "film", "start_s": "from", "end_s": "to", "annotator": "who"}
     path = table_of(tmp_path, RATED)
-    manifest = read(path, columns, form="{movie_id}-{count:02d}").manifest
-    assert manifest.clip_ids == ("A_B-01.ada", "A_B-01.ben", "A_B-02.ben", "C-01.ada")
+    form = "{movie_id}-{count:02d}"
+    manifest = read(path, columns, form=form, rule="agreed").manifest
+    assert manifest.clip_ids == ("A_B-01", "A_B-02", "C-01")
+    who = [(one.clip_id, one.annotator) for one in manifest.annotations]
+    names = ["ada", "ben", "ben", "ada"]
+    ids = ["A_B-01", "A_B-01", "A_B-02", "C-01"]
+    assert who == [*zip(ids, names, strict=True)]
     # 1 s is 1.0 s, whoever writes it.
     exact = "movie_id,start_s,end_s,annotator\na,1,2.50,ada\na,1.0,2.5,ben\n"
     again = read(table_of(tmp_path, exact, "exact.csv"), form="{movie_id}-{count}")
-    assert again.manifest.clip_ids == ("a-1.ada", "a-1.ben")
+    assert again.manifest.clip_ids == ("a-1",)
     # A film is one, however its accents were typed.
     typed = "movie_id,start_s,end_s\nAm\u00e9lie,1,2\nAme\u0301lie,2,3\n"
     again = read(table_of(tmp_path, typed, "typed.csv"), form="{movie_id}-{count}")
@@ -143,7 +148,7 @@ def test_the_clips_of_a_film_are_counted_once_for_all_annotators(
     # Without times nobody knows which rows are about one clip.
     del columns["start_s"], columns["end_s"]
     with pytest.raises(FixInput) as caught:
-        read(path, columns, form="{movie_id}-{count:02d}")
+        read(path, columns, form=form)
     problem = "{count} of annotators' rows needs the times of the clips (4 times)"
     assert caught.value.details == (f"{path}:2: {problem}",)
     # A column of this name is what it says.

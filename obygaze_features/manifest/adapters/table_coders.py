@@ -1,0 +1,170 @@
+"""What several people said in one table: a row or columns for each; it becomes one clip a row.
+
+Columns of people are turned into rows of people first, so that both tables are read in one way.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from obygaze_features.core.errors import FixUsage
+from obygaze_features.core.shell import shell_word
+from obygaze_features.core.tables import TableRow
+from obygaze_features.manifest.annotators import annotations_of, said_columns
+from obygaze_features.manifest.expression import plain_value
+from obygaze_features.manifest.model import Annotation, Clip
+
+ANNOTATOR = "annotator"
+# How --map begins where it names the column of a person: coder:ada=COLUMN.
+CODER = "coder:"
+OF_CLIPS = ("scene", "video", "start_s", "end_s")
+
+Cells = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RowOfCoder(TableRow):
+    """What one person said in a row; violations name the columns of this person."""
+
+    columns: Mapping[str, str]
+
+    def add(self, column: str | None, message: str) -> None:
+        """Add a violation of this row."""
+        name = self.columns.get(column, column) if column else column
+        self.violations.add(self.line, name, message)
+
+
+def columns_of_coders(coders: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the table's columns of each person by those of the manifest.
+
+    >>> columns_of_coders({"ada": "Ada", "ada:concepts": "Why"})
+    {'ada': {'level': 'Ada', 'concepts': 'Why'}}
+    """
+    columns: dict[str, dict[str, str]] = {}
+    for key, column in coders.items():
+        name, _, target = key.partition(":")
+        target = target or "level"
+        if not name or (
+            target not in ("level", "concepts") and not said_columns([target])
+        ):
+            raise FixUsage(
+                f"not a column of a person: {CODER}{key}",
+                hint="--map coder:NAME=COLUMN is the level of a person;"
+                " coder:NAME:concepts=COLUMN and coder:NAME:OWN=COLUMN are other columns",
+            )
+        columns.setdefault(name, {})[target] = column
+    return columns
+
+
+def targets_of_coders(coders: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the table's columns of all people by those of the manifest."""
+    targets: dict[str, list[str]] = {}
+    for columns in columns_of_coders(coders).values():
+        for target, column in columns.items():
+            targets.setdefault(target, []).append(column)
+    return targets
+
+
+def check_coders(coders: Mapping[str, str], mapped: Mapping[str, str]) -> None:
+    """Raise an error if a column is mapped both for all rows and for each person."""
+    for target in (ANNOTATOR, *targets_of_coders(coders)):
+        if coders and target in mapped:
+            raise FixUsage(
+                f"{target} is mapped to {mapped[target]!r} and to columns of people",
+                hint=f"leave out {shell_word(f'{target}={mapped[target]}')}, and the column"
+                f" {mapped[target]!r} keeps its name",
+            )
+
+
+def rows_of_coders(
+    rows: Sequence[TableRow], cells: Sequence[Cells], coders: Mapping[str, str]
+) -> tuple[list[TableRow], list[Cells]]:
+    """Return a row for each person, where people have columns; else the rows as they are."""
+    if not coders:
+        return [*rows], [*cells]
+    targets = targets_of_coders(coders)
+    expanded: list[TableRow] = []
+    cells_of_expanded = []
+    for row, values in zip(rows, cells, strict=True):
+        for name, columns in columns_of_coders(coders).items():
+            said = {**dict.fromkeys(targets, ""), ANNOTATOR: name}
+            for target, column in columns.items():
+                said[target] = row[column]
+            expanded.append(RowOfCoder(row.line, row.cells, row.violations, columns))
+            cells_of_expanded.append({**values, **said})
+    return expanded, cells_of_expanded
+
+
+def are_of_people(
+    rows: Sequence[TableRow], cells: Sequence[Cells], coders: Mapping[str, str]
+) -> bool:
+    """Return whether a clip has rows of several people; each needs a name, else it has none after.
+
+    A name is one however its capitals, accents and blanks were typed.
+    """
+    ids = [values["clip_id"] for values in cells]
+    if not coders and len(set(ids)) == len(ids):
+        return False
+    has_names = any(values.get(ANNOTATOR, "").strip() for values in cells)
+    spelling: dict[str, str] = {}
+    line_of: dict[str, int] = {}
+    line_of_person: dict[tuple[str, str], int] = {}
+    problem = ""
+    for row, values, clip_id in zip(rows, cells, ids, strict=True):
+        name = plain_value(values.get(ANNOTATOR, ""), ANNOTATOR)
+        values[ANNOTATOR] = name = spelling.setdefault(name.casefold(), name)
+        first = line_of.setdefault(clip_id, row.line)
+        if not has_names and clip_id and first != row.line:
+            # One sentence for all of them, as they mostly have one reason.
+            problem = problem or (
+                f"{clip_id!r} is already on line {first}; if rows are of several annotators,"
+                " --map annotator=COLUMN"
+            )
+            row.add("clip_id", problem)
+        elif has_names and not name:
+            row.add(
+                ANNOTATOR,
+                "is empty, and each row needs one where a clip has several rows",
+            )
+        elif has_names:
+            line = line_of_person.setdefault((clip_id, name), row.line)
+            if line != row.line:
+                row.add(ANNOTATOR, f"{name!r} has a row of {clip_id!r} on line {line}")
+                values[ANNOTATOR] = ""
+    return True
+
+
+def clips_and_annotations(
+    rows: Sequence[TableRow], clips: Sequence[Clip], columns: Iterable[str]
+) -> tuple[tuple[Clip, ...], tuple[Annotation, ...]]:
+    """Return each clip once, and what each person said of it.
+
+    What is no label must be the same in all rows of a clip; else each other row is a violation.
+    """
+    said = said_columns([*columns])
+    facts = [name for name in columns if name not in (*said, ANNOTATOR)]
+    first_of: dict[str, tuple[TableRow, Clip]] = {}
+    for row, clip in zip(rows, clips, strict=True):
+        first_row, first = first_of.setdefault(clip.clip_id, (row, clip))
+        if not clip.extra[ANNOTATOR]:
+            continue  # a violation already
+        for column in (*OF_CLIPS, *facts):
+            ours = _fact(clip, column)
+            theirs = _fact(first, column)
+            if ours != theirs:
+                row.add(
+                    column,
+                    f"expected {theirs or 'nothing'!r} as on line {first_row.line}, which is also"
+                    f" of the clip {clip.clip_id!r}, got {ours or 'nothing'!r}",
+                )
+                break
+    once = []
+    for _, clip in first_of.values():
+        extra = {name: cell for name, cell in clip.extra.items() if name != ANNOTATOR}
+        once.append(replace(clip, level="", concepts=(), extra=extra))
+    return tuple(once), annotations_of(clips, said)
+
+
+def _fact(clip: Clip, column: str) -> str:
+    """Return what a row says of its clip as it is compared."""
+    value = getattr(clip, column) if column in OF_CLIPS else clip.extra.get(column)
+    return "" if value is None else plain_value(str(value), column)

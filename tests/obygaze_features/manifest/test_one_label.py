@@ -1,0 +1,621 @@
+"""Several people said something of each clip, and a rule makes one label; expected ones by hand."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.cli import call_obygaze
+
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.manifest.adapters.csv_table import read
+from obygaze_features.manifest.adapters.join_table import join
+from obygaze_features.manifest.annotators import RULES, labelled
+from obygaze_features.manifest.grouping import grouped_concepts
+from obygaze_features.manifest.io import (
+    annotators_of,
+    manifest_sha256,
+    read_manifest,
+    write_manifest,
+)
+from obygaze_features.manifest.link import link
+from obygaze_features.manifest.merging import make_labels, merged_manifest
+from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest, Windows
+from obygaze_features.manifest.windows import CutFilm, Grid
+
+COLUMNS = ("level", "concepts", "mood", "rating")
+# What three people said of six clips; nobody said anything of c5.
+SAID: dict[str, dict[str, tuple[str, str, str, str]]] = {
+    "c1": {
+        "ada": ("S", "Look|Body", "calm", "4"),
+        "ben": ("S", "Look", "calm", "4.0"),
+        "cleo": ("S", "Look", "tense", "1"),
+    },
+    "c2": {
+        "ada": ("EN", "", "calm", "1"),
+        "ben": ("HN", "Body", "tense", "3"),
+    },
+    "c3": {
+        "ada": ("S", "Look", "calm", "1"),
+        "ben": ("HN", "Body", "calm", "2"),
+        "cleo": ("EN", "", "tense", "6"),
+    },
+    "c4": {"ada": ("NS", "Voice", "", "")},
+    "c5": {},
+    "c6": {
+        "ada": ("EN", "", "tense", "high"),
+        "ben": ("EN", "", "tense", "3"),
+        "cleo": ("EN", "", "tense", "3"),
+    },
+}
+PEOPLE = ("ada", "ben", "cleo")
+NOTHING = ("", "", "", "")
+# Level, concepts, mood, rating, and what is left open, of c1 to c6.
+LABELS = {
+    "agreed": [
+        ("S", "Look", "", "", "mood|rating|Body"),
+        ("", "", "", "", "level|mood|rating|Body"),
+        ("", "", "", "", "level|mood|rating|Look|Body"),
+        ("NS", "Voice", "", "", ""),
+        ("", "", "", "", ""),
+        ("EN", "", "tense", "", "rating"),
+    ],
+    "majority": [
+        ("S", "Look", "calm", "4", ""),
+        ("", "", "", "", "level|mood|rating|Body"),
+        ("", "", "calm", "", "level|rating"),
+        ("NS", "Voice", "", "", ""),
+        ("", "", "", "", ""),
+        ("EN", "", "tense", "3", ""),
+    ],
+    "highest": [
+        ("S", "Look|Body", "tense", "", "rating"),
+        ("HN", "Body", "tense", "", "rating"),
+        ("S", "Look", "tense", "", "rating"),
+        ("NS", "Voice", "", "", ""),
+        ("", "", "", "", ""),
+        ("EN", "", "tense", "", "rating"),
+    ],
+    "mean": [
+        ("S", "Look", "", "3", "mood|Body"),
+        ("", "", "", "2", "level|mood|Body"),
+        ("", "", "", "3", "level|mood|Look|Body"),
+        ("NS", "Voice", "", "", ""),
+        ("", "", "", "", ""),
+        ("EN", "", "tense", "", "rating"),
+    ],
+    "by:ben": [
+        ("S", "Look", "calm", "4.0", ""),
+        ("HN", "Body", "tense", "3", ""),
+        ("HN", "Body", "calm", "2", ""),
+        ("", "", "", "", ""),
+        ("", "", "", "", ""),
+        ("EN", "", "tense", "3", ""),
+    ],
+}
+ORDERS = {"mood": "calm,tense"}
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, str]]) -> Path:
+    """Write a table."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    path.write_text(stream.getvalue(), encoding="utf-8")
+    return path
+
+
+def facts_of(clip: str) -> dict[str, str]:
+    """Return film, times and director of a clip."""
+    start = 2 * int(clip[1])
+    times = {"start_s": f"{start}", "end_s": f"{start + 2}"}
+    return {"clip_id": clip, "movie_id": "alba", **times, "movie_title": "Alba"}
+
+
+def by_rows(folder: Path, rule: str | None) -> Manifest:
+    """Import a table with a row for each person."""
+    rows = []
+    for clip, said in SAID.items():
+        for name in said or ("ada",):
+            cells = dict(zip(COLUMNS, said.get(name, NOTHING), strict=True))
+            rows.append({**facts_of(clip), "who": name, **cells})
+    path = write_rows(folder / "t.csv", rows)
+    columns = {"annotator": "who"}
+    return read(path, columns, rule=rule or "", orders=ORDERS).manifest
+
+
+def by_columns(folder: Path, rule: str | None) -> Manifest:
+    """Import a table with columns for each person."""
+    rows = []
+    for clip, said in SAID.items():
+        row = facts_of(clip)
+        for name in PEOPLE:
+            cells = said.get(name, NOTHING)
+            for column, cell in zip(COLUMNS, cells, strict=True):
+                row[f"{column} of {name}"] = cell
+        rows.append(row)
+    path = write_rows(folder / "t.csv", rows)
+    columns = {}
+    for name in PEOPLE:
+        columns[f"coder:{name}"] = f"level of {name}"
+        for column in COLUMNS[1:]:
+            columns[f"coder:{name}:{column}"] = f"{column} of {name}"
+    return read(path, columns, rule=rule or "", orders=ORDERS).manifest
+
+
+def by_merge(folder: Path, rule: str | None) -> Manifest:
+    """Merge a manifest of each person."""
+    manifests = []
+    for name in PEOPLE:
+        rows = []
+        for clip, said in SAID.items():
+            cells = said.get(name, NOTHING)
+            rows.append({**facts_of(clip), **dict(zip(COLUMNS, cells, strict=True))})
+        manifests.append(read(write_rows(folder / f"{name}.csv", rows)).manifest)
+    return merged_manifest(manifests, "t", rule, ORDERS).manifest
+
+
+def by_tables(folder: Path, rule: str | None) -> Manifest:
+    """Import a table with a table of annotators beside it."""
+    made = by_rows(folder, rule or "agreed")
+    inner = folder / f"exported-{len(list(folder.iterdir()))}"
+    inner.mkdir()
+    write_manifest(made, inner / "t.toml")
+    (inner / "t.toml").unlink()
+    return read(inner / "t.csv").manifest
+
+
+DOORS: dict[str, Callable[[Path, str | None], Manifest]] = {
+    "rows": by_rows,
+    "columns": by_columns,
+    "merge": by_merge,
+    "tables": by_tables,
+}
+
+
+def label_of(clip: Clip) -> tuple[str, ...]:
+    cells = (clip.extra.get(name, "") for name in ("mood", "rating", "differs"))
+    return clip.level, "|".join(clip.concepts), *cells
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("rule", LABELS)
+def test_each_rule_makes_the_labels_that_were_written_by_hand(
+    tmp_path: Path, door: str, rule: str
+) -> None:
+    made = DOORS[door](tmp_path, rule)
+    assert made.clip_ids == tuple(SAID)
+    assert [label_of(clip) for clip in made] == LABELS[rule]
+    assert made.annotators == PEOPLE
+    found = {}
+    for one in made.annotations:
+        cells = (one.level, "|".join(one.concepts), *one.own.values())
+        found[one.clip_id, one.annotator] = cells
+    expected = {}
+    for clip, said in SAID.items():
+        for name, cells in said.items():
+            expected[clip, name] = cells
+    assert found == expected
+
+
+@pytest.mark.parametrize("door", ["columns", "merge", "tables"])
+def test_all_doors_make_the_same_manifest(tmp_path: Path, door: str) -> None:
+    for rule in (*LABELS, "each"):
+        expected = by_rows(tmp_path, rule)
+        made = DOORS[door](tmp_path, rule)
+        assert replace(made, header=expected.header) == expected
+        assert manifest_sha256(made) == manifest_sha256(expected)
+        assert made.header.concepts == expected.header.concepts
+
+
+def test_a_column_for_each_person_is_no_label(tmp_path: Path) -> None:
+    made = by_rows(tmp_path, "each")
+    assert all(label_of(clip) == ("", "", "", "", "") for clip in made)
+    assert made.columns == (
+        "movie_title",
+        *(f"{column}.ada" for column in COLUMNS),
+        *(f"{column}.ben" for column in COLUMNS),
+        *(f"{column}.cleo" for column in COLUMNS),
+    )
+    assert made["c2"].extra["level.ben"] == "HN"
+    assert made["c2"].extra["concepts.ben"] == "Body"
+    assert made["c2"].extra["level.cleo"] == ""
+
+
+@pytest.mark.parametrize("door", ["rows", "columns", "merge"])
+def test_without_a_rule_people_who_differ_stop_the_import(
+    tmp_path: Path, door: str
+) -> None:
+    with pytest.raises(FixInput) as caught:
+        DOORS[door](tmp_path, None)
+    message = "annotators differ in 4 of 5 clips: "
+    assert caught.value.message.startswith(message)
+    # In c1, c2 and c3 Body; in c2 and c3 the level.
+    counts = caught.value.message.removeprefix(message).split(", ")
+    assert sorted(counts) == ["Body 3", "Look 1", "level 2", "mood 3", "rating 4"]
+    assert all(rule in (caught.value.hint or "") for rule in RULES)
+
+
+def test_people_who_agree_need_no_rule(tmp_path: Path) -> None:
+    rows = []
+    for name in ("ada", "ben"):
+        cells = {"level": "S", "concepts": "Look", "comment": f"said by {name}"}
+        rows.append({**facts_of("c1"), "annotator": name, **cells})
+    made = read(write_rows(tmp_path / "t.csv", rows)).manifest
+    assert label_of(made["c1"]) == ("S", "Look", "", "", "")
+    # Different comments are no disagreement.
+    assert made["c1"].extra == {"movie_title": "Alba", "comment": ""}
+    assert [one.own["comment"] for one in made.annotations] == [
+        "said by ada",
+        "said by ben",
+    ]
+
+
+def test_a_label_is_made_anew_by_another_rule(tmp_path: Path) -> None:
+    for first in (*LABELS, "each"):
+        path = tmp_path / "manifests" / "first.toml"
+        write_manifest(by_rows(tmp_path, first), path, force=True)
+        for second in LABELS:
+            saved = make_labels(
+                "first",
+                "second",
+                rule=second,
+                orders=ORDERS,
+                force=True,
+                workspace=tmp_path,
+            )
+            assert saved.manifest == replace(by_rows(tmp_path, second), name="second")
+            assert read_manifest("second", workspace=tmp_path) == saved.manifest
+            notes = saved.manifest.header.notes
+            assert [note.split(" of ")[0] for note in notes] == [
+                f"one label a clip by the rule {second}"
+            ]
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["", "EN", "HN", "NS", "S"]), min_size=3, max_size=3),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_levels_are_those_of_plain_loops(levels: list[list[str]]) -> None:
+    annotations = []
+    for number, of_clip in enumerate(levels):
+        for name, level in zip(PEOPLE, of_clip, strict=True):
+            annotations.append(Annotation(f"c{number}", name, level, (), {}))
+    clips = tuple(Clip(f"c{number}", "alba") for number in range(len(levels)))
+    raw = Manifest("t", Header("t"), clips, annotations=tuple(annotations))
+    for number, of_clip in enumerate(levels):
+        given_levels = [level for level in of_clip if level]
+        n_of = Counter(given_levels).most_common()
+        agreed = n_of[0][0] if len(n_of) == 1 else ""
+        is_tied = len(n_of) > 1 and n_of[0][1] == n_of[1][1]
+        majority = n_of[0][0] if n_of and not is_tied else ""
+        order = ["", "EN", "HN", "NS", "S"]
+        highest = max(of_clip, key=order.index)
+        expected = {"agreed": agreed, "majority": majority, "highest": highest}
+        for rule, level in expected.items():
+            clip = labelled(raw, rule)[f"c{number}"]
+            assert clip.level == level
+            is_open = not level and bool(given_levels)
+            assert clip.extra.get("differs", "") == ("level" if is_open else "")
+
+
+def test_a_disputed_concept_leaves_the_level_open_in_the_visual_view() -> None:
+    header = Header("t", {"Look": "visual", "Voice": "audio"})
+    said = {
+        # Whether c1 has a visual concept is open, so that S or EN is.
+        "c1": [("S", ("Look", "Voice")), ("S", ("Voice",))],
+        "c2": [("S", ("Voice",)), ("S", ())],
+        "c3": [("EN", ("Look",)), ("EN", ())],
+        "c4": [("S", ("Look",)), ("S", ("Look", "Voice"))],
+    }
+    annotations = []
+    for clip, labels in said.items():
+        for name, (level, concepts) in zip(PEOPLE, labels, strict=False):
+            annotations.append(Annotation(clip, name, level, concepts, {}))
+    clips = tuple(Clip(clip, "alba") for clip in said)
+    raw = labelled(Manifest("t", header, clips, (), tuple(annotations)), "agreed")
+    differs = [clip.extra["differs"] for clip in raw]
+    assert [clip.level for clip in raw] == ["S", "S", "EN", "S"]
+    assert differs == ["Look", "Voice", "Look", "Voice"]
+    visual = raw.view("visual")
+    assert [clip.level for clip in visual] == ["", "EN", "EN", "S"]
+    assert visual["c1"].extra["differs"] == "level|Look"
+    of_ben = visual.of_annotator("ben")
+    assert [clip.level for clip in of_ben] == ["EN", "EN", "EN", "S"]
+    assert of_ben.annotations == ()
+    assert "differs" not in of_ben.columns
+
+
+# ---- what is refused -----------------------------------------------------------------------------
+
+
+def rows_of_two(**others: Any) -> list[dict[str, str]]:
+    """Return a row of each of two people about c1; `others` are cells of the second."""
+    first = {**facts_of("c1"), "annotator": "ada", "level": "S", "concepts": "Look"}
+    return [first, {**first, "annotator": "ben", **others}]
+
+
+@pytest.mark.parametrize(
+    ("others", "problem"),
+    [
+        ({"start_s": "3"}, "'start_s': expected '2' as on line 2"),
+        ({"start_s": "3"}, "got '3'"),
+        ({"movie_title": "Brug"}, "'movie_title': expected 'Alba' as on line 2"),
+        ({"movie_title": ""}, "got 'nothing'"),
+        ({"annotator": ""}, "'annotator': is empty, and each row needs one"),
+        ({"annotator": "ADA"}, "'ada' has a row of 'c1' on line 2"),
+        ({"level": "Maybe"}, "unknown level 'Maybe'"),
+        ({"movie_id": "brug"}, "'c1' is a clip of 'alba' and of 'brug'"),
+    ],
+)
+def test_rows_of_a_clip_that_contradict_each_other_are_refused(
+    tmp_path: Path, others: dict[str, str], problem: str
+) -> None:
+    table = write_rows(tmp_path / "t.csv", rows_of_two(**others))
+    with pytest.raises(FixInput, match="the table cannot be imported: 1 problem") as it:
+        read(table)
+    assert it.value.details[0].startswith(f"{table}:3: column ")
+    assert problem in it.value.details[0]
+
+
+def test_a_violation_names_the_column_of_the_person(tmp_path: Path) -> None:
+    row = {**facts_of("c1"), "Ada": "S", "Ben": "Maybe"}
+    table = write_rows(tmp_path / "t.csv", [row])
+    with pytest.raises(FixInput) as caught:
+        read(table, {"coder:ada": "Ada", "coder:ben": "Ben"})
+    assert caught.value.details[0].startswith(f"{table}:2: column 'Ben': unknown level")
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "problem"),
+    [
+        ({"coder:ada": "Ada", "level": "Ben"}, {}, "level is mapped to 'Ben'"),
+        ({"coder:ada": "Ada", "annotator": "Ben"}, {}, "annotator is mapped to 'Ben'"),
+        ({"coder:ada:start_s": "Ada"}, {}, "not a column of a person"),
+        ({"coder:": "Ada"}, {}, "not a column of a person"),
+        ({"coder:ada": "Ada"}, {"rule": "most"}, "unknown rule 'most'"),
+        ({"coder:ada": "Ada"}, {"rule": "by:bea"}, "unknown rule 'by:bea'"),
+        ({"coder:ada": "Ada"}, {"orders": {"mood": "calm"}}, "from the lowest to the"),
+        (
+            {"coder:ada": "Ada"},
+            {"orders": {"mod": "a,b"}},
+            "the column 'mod', which no",
+        ),
+    ],
+)
+def test_wrong_columns_rules_and_orders_are_refused(
+    tmp_path: Path, columns: dict[str, str], options: Any, problem: str
+) -> None:
+    row = {**facts_of("c1"), "Ada": "S", "Ben": "S", "Mood": "calm"}
+    table = write_rows(tmp_path / "t.csv", [row])
+    with pytest.raises(FixUsage, match=problem):
+        read(table, {"coder:ben:mood": "Mood", **columns}, **options)
+
+
+def test_a_word_outside_of_an_order_is_refused(tmp_path: Path) -> None:
+    rows = rows_of_two()
+    rows[0]["mood"] = "calm"
+    rows[1]["mood"] = "wild"
+    table = write_rows(tmp_path / "t.csv", rows)
+    with pytest.raises(
+        FixInput, match=r"order of mood does not have 'wild' \(1 time\)"
+    ):
+        read(table, rule="highest", orders=ORDERS)
+
+
+def test_where_all_ids_are_different_the_annotator_is_a_column(tmp_path: Path) -> None:
+    rows = rows_of_two(clip_id="c2")
+    made = read(write_rows(tmp_path / "t.csv", rows)).manifest
+    assert made.annotations == ()
+    assert [clip.extra["annotator"] for clip in made] == ["ada", "ben"]
+
+
+def test_a_name_is_one_however_it_is_typed(tmp_path: Path) -> None:
+    rows = []
+    for clip, names in {"c1": ("Zoe\u0308 B", "ben"), "c2": ("zoë  b", "Ben")}.items():
+        for name in names:
+            rows.append({**facts_of(clip), "annotator": name, "level": "S"})
+    made = read(write_rows(tmp_path / "t.csv", rows)).manifest
+    assert made.annotators == ("Zoë B", "ben")
+
+
+def test_people_in_a_table_and_beside_it_are_refused(tmp_path: Path) -> None:
+    table = write_rows(tmp_path / "t.csv", rows_of_two())
+    beside = "clip_id,annotator,level,concepts\nc1,ada,S,Look\n"
+    annotators_of(table).write_text(beside)
+    with pytest.raises(FixInput, match=r"in t\.annotators\.csv beside this table, and"):
+        read(table)
+
+
+@pytest.mark.parametrize(
+    ("cells", "problem"),
+    [
+        ("c9,ada,S,Look,calm", "no clip has the id 'c9'"),
+        ("c1,,S,Look,calm", "is empty, and each row needs one"),
+        ("c1,ada,Maybe,Look,calm", "'Maybe' is not one of"),
+        ("c1,ada,S,Lok,calm", "unknown concept 'Lok'"),
+    ],
+)
+def test_a_table_beside_is_checked(tmp_path: Path, cells: str, problem: str) -> None:
+    table = write_rows(tmp_path / "t.csv", rows_of_two()[:1])
+    beside = annotators_of(table)
+    beside.write_text(f"clip_id,annotator,level,concepts,mood\n{cells}\n")
+    with pytest.raises(FixInput, match="the table of annotators is not valid") as it:
+        read(table)
+    assert it.value.details[0].startswith(f"{beside}:2: ")
+    assert problem in it.value.details[0]
+    beside.write_text("clip_id,annotator,level,concepts,movie_id\nc1,ada,S,,alba\n")
+    with pytest.raises(FixInput) as it:
+        read(table)
+    assert "people do not say it" in it.value.details[0]
+
+
+def test_no_manifest_is_called_as_a_table_of_annotators(tmp_path: Path) -> None:
+    made = by_rows(tmp_path, "agreed")
+    for write in (made, replace(made, annotations=())):
+        with pytest.raises(FixInput, match=r"cannot end with \.annotators"):
+            write_manifest(
+                replace(write, name="x.annotators"), tmp_path / "x.annotators.toml"
+            )
+    assert not (tmp_path / "x.annotators.toml").exists()
+
+
+def test_a_table_of_annotators_is_of_the_manifest_beside_it(tmp_path: Path) -> None:
+    made = by_rows(tmp_path, "agreed")
+    path = tmp_path / "films.toml"
+    write_manifest(made, path)
+    assert read_manifest(path) == replace(made, name="films")
+    one = replace(made, annotations=())
+    assert manifest_sha256(one) != manifest_sha256(made)
+    # Without the table it is another manifest, and the old table does not stay beside it.
+    with pytest.raises(AlreadyThere):
+        write_manifest(one, path)
+    write_manifest(one, path, force=True)
+    assert not annotators_of(path).exists()
+    annotators_of(path).write_text("clip_id,annotator,level,concepts\n")
+    path.unlink()
+    path.with_suffix(".csv").unlink()
+    with pytest.raises(AlreadyThere, match="of other clips"):
+        write_manifest(one, path)
+
+
+def test_windows_have_no_annotators() -> None:
+    grid = Grid(seconds=1, every=1)
+    header = Header("made up", {"Look": "visual"}, unit="window", grid=grid)
+    film = CutFilm("alba", "alba.mp4", 50, 25.0, 2.0)
+    said = (Annotation("alba:000000", "ada", "S", ("Look",), {}),)
+    cut = Manifest("cut", header, Windows((film,), grid), annotations=said)
+    with pytest.raises(FixInput, match="windows have no annotators"):
+        write_manifest(cut, Path("cut.toml"))
+
+
+# ---- what keeps annotations ----------------------------------------------------------------------
+
+
+def test_what_changes_a_manifest_keeps_what_people_said(tmp_path: Path) -> None:
+    """Of the clips that stay; each change is of another part of the program."""
+    made = replace(by_rows(tmp_path, "majority"), name="t")
+    moods = write_rows(tmp_path / "joined.csv", [{"clip_id": "c1", "light": "day"}])
+    (tmp_path / "alba.mp4").touch()
+    same = {
+        "join": join(made, moods).manifest,
+        "link": link(made, tmp_path).manifest,
+        "a column": made.with_column("light", {"c1": "day"}),
+    }
+    for what, changed in same.items():
+        assert changed.annotations == made.annotations, what
+    some = made.where("clip_id in {c1, c2}")
+    assert {one.clip_id for one in some.annotations} == {"c1", "c2"}
+    assert len(some.annotations) == 5
+    grouped = grouped_concepts(made, {"Gaze": ["Look", "Body"]})
+    assert grouped["c2"].extra["differs"] == "level|mood|rating|Gaze"
+    of_c1 = [one.concepts for one in grouped.annotations if one.clip_id == "c1"]
+    assert of_c1 == [("Gaze",)] * 3
+
+
+def test_a_new_value_of_a_column_takes_the_place_of_those_that_differ(
+    tmp_path: Path,
+) -> None:
+    """Two people met, and wrote down what they agreed on."""
+    made = by_rows(tmp_path, "agreed")
+    table = write_rows(tmp_path / "met.csv", [{"clip_id": "c1", "mood": "tense"}])
+    met = join(made, table, force=True).manifest
+    assert met["c1"].extra["mood"] == "tense"
+    assert met["c1"].extra["differs"] == "rating|Body"
+
+
+def test_commands_keep_what_people_said(tmp_path: Path) -> None:
+    write_manifest(by_rows(tmp_path, "majority"), tmp_path / "manifests" / "t.toml")
+    beside = (tmp_path / "manifests" / "t.annotators.csv").read_bytes()
+
+    def typed(line: str) -> str:
+        return call_obygaze(*line.split(), cwd=tmp_path).ok().stderr
+
+    typed("manifest export csv t -o out/t.csv")
+    typed("manifest export csv t -o out/sheet.xlsx")
+    assert (tmp_path / "out" / "t.annotators.csv").read_bytes() == beside
+    for table in ("out/t.csv", "out/sheet.xlsx"):
+        typed(f"manifest import csv {table} -o back --force")
+        again = read_manifest("back", workspace=tmp_path)
+        before = read_manifest("t", workspace=tmp_path)
+        assert again.clips == before.clips
+        assert again.annotations == before.annotations
+        assert again.columns == before.columns
+    typed("manifest group t -o grouped")
+    assert len(read_manifest("grouped", workspace=tmp_path).annotations) == 12
+    said = typed("manifest labels t --rule by:ada -o ada")
+    assert "one label a clip by the rule by:ada of 3 annotators: ada, ben, cleo" in said
+    typed("manifest sample t -n 2 -o drawn")
+    drawn = read_manifest("drawn", workspace=tmp_path)
+    expected = [one for one in before.annotations if one.clip_id in drawn]
+    assert list(drawn.annotations) == expected
+
+
+def test_a_mapping_has_columns_of_people_a_rule_and_an_order(tmp_path: Path) -> None:
+    """What is typed is written into a mapping, which reads the table as it was read."""
+    expected = by_columns(tmp_path, "highest")
+    mapping = tmp_path / "used.toml"
+    columns = {}
+    for name in PEOPLE:
+        columns[f"coder:{name}"] = f"level of {name}"
+        for column in COLUMNS[1:]:
+            columns[f"coder:{name}:{column}"] = f"{column} of {name}"
+    table = tmp_path / "t.csv"
+    read(table, columns, rule="highest", orders=ORDERS, write_mapping=mapping)
+    text = mapping.read_text()
+    assert 'rule = "highest"\n' in text
+    assert '\n[orders]\nmood = "calm,tense"\n' in text
+    assert '\n[coders]\nada = "level of ada"\n"ada:concepts" = ' in text
+    assert read(table, mapping=mapping).manifest == expected
+    # An option takes the place of what the mapping says.
+    by_ben = read(table, mapping=mapping, rule="by:ben").manifest
+    assert [label_of(clip) for clip in by_ben] == LABELS["by:ben"]
+
+
+def test_words_of_levels_are_those_of_each_person(tmp_path: Path) -> None:
+    rows = [
+        {**facts_of("c1"), "Ada": "ja", "Ben": "ja", "Warum": "Blick"},
+        {**facts_of("c2"), "Ada": "nein", "Ben": "ja", "Warum": ""},
+    ]
+    table = write_rows(tmp_path / "t.csv", rows)
+    columns = {"coder:ada": "Ada", "coder:ben": "Ben", "coder:ada:concepts": "Warum"}
+    draft = tmp_path / "draft.toml"
+    with pytest.raises(FixInput, match="wrote"):
+        read(table, columns, rule="agreed", write_mapping=draft)
+    text = draft.read_text()
+    assert '"ja" = "?"  # 3 times' in text
+    assert '"nein" = "?"  # 1 time' in text
+    assert '"Blick" = "?"  # 1 time' in text
+    assert 'rule = "agreed"' in text
+    filled = text.replace('"ja" = "?"', 'ja = "S"').replace(
+        '"nein" = "?"', 'nein = "EN"'
+    )
+    draft.write_text(filled.replace('"Blick" = "?"', 'Blick = "Look"'))
+    made = read(table, mapping=draft).manifest
+    assert [clip.level for clip in made] == ["S", ""]
+    assert [clip.extra["differs"] for clip in made] == ["Look", "level"]
+
+
+def test_several_rows_of_a_film_are_no_rows_of_totals(tmp_path: Path) -> None:
+    """A last film with one clip is not called total, and its ids may be made by a form."""
+    rows = []
+    for name in ("ada", "ben"):
+        for shot in (1, 2):
+            times = {"start_s": f"{shot}", "end_s": f"{shot + 1}"}
+            who = {"annotator": name, "level": "S"}
+            rows.append({"movie_id": "alba", "shot": f"{shot}", **times, **who})
+    table = write_rows(tmp_path / "t.csv", rows)
+    made = read(table, form="{movie_id}-{shot:02d}").manifest
+    assert made.clip_ids == ("alba-01", "alba-02")
+    counted = read(table, form="{movie_id}-{count}").manifest
+    assert counted.clip_ids == ("alba-1", "alba-2")

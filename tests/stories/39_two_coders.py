@@ -1,0 +1,165 @@
+"""Story 39: two coders, one label.
+
+Two people coded the same clips, in a table with a row or with columns for each. I want to know in
+how many clips they differ, and how far they agree. I choose what the label is, and the experiment
+has each clip once.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from stories.results import Row, scores_of, the_result
+from stories.workspace import Workspace
+
+FILMS = tuple(f"film{number}" for number in range(1, 7))
+PER_FILM = 10
+CODERS = ("Ada", "Ben")
+LEVELS = ("EN", "HN", "NS", "S")
+RULES = ("agreed", "majority", "highest", "mean", "by:NAME", "each")
+QUICK = (
+    """--set 'grid.models=["ridge"]' --set 'grid.baselines=["random"]'"""
+    " --set report.replicates=50 --set report.compare=false --jobs 1"
+)
+MAPPED = "--map clip_id=Shot --map movie_id=Film"
+ROWS = f"{MAPPED} --map annotator=Coder"
+COLUMNS = (
+    f"{MAPPED} --map 'coder:Ada=Level Ada' --map coder:Ada:tense=Ada"
+    " --map 'coder:Ben=Level Ben' --map coder:Ben:tense=Ben"
+)
+
+Coded = dict[str, dict[str, tuple[str, str]]]
+
+
+def coded_clips() -> Coded:
+    """Return the level of each clip and whether it is tense, as each coder says; Ben skips some."""
+    draws = np.random.default_rng(39)
+    coded: Coded = {}
+    for film, number in itertools.product(FILMS, range(PER_FILM)):
+        level = LEVELS[int(draws.integers(4))] if number > 1 else ("EN", "S")[number]
+        tense = "yes" if number % 2 else "no"
+        ada = (level, tense)
+        ben = ada
+        if number > 3 and draws.random() < 0.4:
+            other = LEVELS[int(draws.integers(4))]
+            ben = (other, "no" if tense == "yes" else "yes")
+        said = {"Ada": ada, "Ben": ben}
+        if number == PER_FILM - 1:
+            del said["Ben"]
+        coded[f"{film}-{number}"] = said
+    return coded
+
+
+def write_tables(ws: Workspace, coded: Coded) -> None:
+    """Write a table with a row for each coder, one with columns, and features of the clips."""
+    rows: list[Row] = []
+    wide: list[Row] = []
+    for clip, said in coded.items():
+        facts = {"Shot": clip, "Film": clip.partition("-")[0]}
+        columns: Row = {}
+        for name in CODERS:
+            level, tense = said.get(name, ("", ""))
+            columns |= {f"Level {name}": level, name: tense}
+            if name in said:
+                rows.append({**facts, "Coder": name, "level": level, "tense": tense})
+        wide.append({**facts, **columns})
+    ws.write_table("rows.csv", rows)
+    ws.write_table("wide.csv", wide)
+    draws = np.random.default_rng(1)
+    X = draws.normal(size=(len(coded), 3)).astype(np.float32)
+    X[:, 0] += [said["Ada"][1] == "yes" for said in coded.values()]
+    np.savez(ws.path("own.npz"), clip_id=list(coded), X=X)
+
+
+def labels_by_hand(coded: Coded, rule: str) -> dict[str, tuple[str, str]]:
+    """Return level and answer of each clip by a rule."""
+    labels = {}
+    for clip, said in coded.items():
+        levels = [level for level, _ in said.values()]
+        answers = [tense for _, tense in said.values()]
+        tense = answers[0] if len(set(answers)) == 1 else ""
+        if rule == "highest":
+            labels[clip] = max(levels, key=LEVELS.index), tense
+        elif rule == "by:Ben":
+            labels[clip] = said.get("Ben", ("", ""))
+        else:
+            labels[clip] = (levels[0] if len(set(levels)) == 1 else "", tense)
+    return labels
+
+
+def labels_of(ws: Workspace, name: str) -> dict[str, tuple[str, str]]:
+    rows = ws.read_table(f"manifests/{name}.csv")
+    assert len({row["clip_id"] for row in rows}) == len(rows), "each clip has one row"
+    return {row["clip_id"]: (row["level"], row["tense"]) for row in rows}
+
+
+def alpha(pairs: list[tuple[float, float]]) -> float:
+    """Return Krippendorff's alpha of numbers that two people gave to all items, by its formula.
+
+    The distance is the absolute difference; for numbers 0 and 1 it is that of words.
+    """
+    observed = np.mean([abs(one - other) for one, other in pairs])
+    values = [value for pair in pairs for value in pair]
+    of_two = itertools.combinations(values, 2)
+    expected = np.mean([abs(one - other) for one, other in of_two])
+    return float(1 - observed / expected)
+
+
+def test_two_coders_become_one_label(ws: Workspace) -> None:
+    coded = coded_clips()
+    write_tables(ws, coded)
+    agreed = labels_by_hand(coded, "agreed")
+    n_differing = sum("" in label for label in agreed.values())
+    assert 10 < n_differing < 30
+
+    for table, mapping in {"rows.csv": ROWS, "wide.csv": COLUMNS}.items():
+        said = ws(f"manifest import csv {table} {mapping} -o films", code=1).text
+        assert f"annotators differ in {n_differing} of {len(coded)} clips" in said
+        assert all(rule in said for rule in RULES)
+    assert not ws.path("manifests/films.csv").exists()
+
+    said = ws(f"manifest import csv rows.csv {ROWS} --rule agreed -o films").text
+    assert f"annotators differ in {n_differing} of {len(coded)} clips" in said
+    assert labels_of(ws, "films") == agreed
+    ws(f"manifest import csv wide.csv {COLUMNS} --rule agreed -o wide")
+    for ending in (".csv", ".annotators.csv"):
+        tables = [ws.read(f"manifests/{name}{ending}") for name in ("films", "wide")]
+        assert tables[0] == tables[1], "both tables are read alike"
+    for rule in ("majority", "highest", "by:Ben"):
+        name = rule.replace(":", "-")
+        ws(f"manifest labels films --rule {rule} -o {name}")
+        assert labels_of(ws, name) == labels_by_hand(coded, rule)
+
+    ws("store import npz own.npz --array clip=X --manifest films -o own")
+    ws(f"run honest --manifest films --store own --task tense -o tense {QUICK}")
+    with_label = [clip for clip, (_, tense) in agreed.items() if tense]
+    assert the_result(ws, "tense", model="ridge")["clips"] == len(with_label)
+    assert sorted(scores_of(ws, "tense", model="ridge")) == sorted(with_label)
+
+
+def test_how_far_two_coders_agree(ws: Workspace) -> None:
+    coded = coded_clips()
+    write_tables(ws, coded)
+    ws(f"manifest import csv rows.csv {ROWS} --rule agreed -o films")
+    pairs = [tuple(said.values()) for said in coded.values() if len(said) == 2]
+    line = "audit reliability films --column tense=yes --cluster movie_id --json"
+    document = ws(line).json()
+    assert document["n_items"] == len(pairs)
+    answers = [(float(a[1] == "yes"), float(b[1] == "yes")) for a, b in pairs]
+    assert document["krippendorff"] == pytest.approx(alpha(answers), abs=1e-12)
+    points = dict(zip(LEVELS, (0, 0.3, 0.7, 1), strict=True))
+    of_films = []
+    for film in FILMS:
+        levels = []
+        for clip, said in coded.items():
+            if clip.startswith(f"{film}-") and len(said) == 2:
+                levels.append((points[said["Ada"][0]], points[said["Ben"][0]]))
+        of_films.append(alpha(levels))
+    mean = f"{np.mean(of_films):.3f}"
+    said_of_all = ws("manifest agree films").text
+    assert f"Krippendorff's alpha (absolute differences) is {mean}" in said_of_all, (
+        "the mean of the films"
+    )
