@@ -22,8 +22,8 @@ from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run
 
-# Few clips, of every kind of split; a choice of C, re-trainings, published folds, and clips on which
-# annotators differ (all but 159).
+# Few clips, of every kind of split; a choice of C, re-trainings, published folds, and clips on
+# which annotators differ (all but 159).
 QUICK = (
     *(0, 7, 97, 133, 159, 168),
     *(pytest.param(seed, marks=pytest.mark.check("many fits")) for seed in (189, 198)),
