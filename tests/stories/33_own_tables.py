@@ -92,7 +92,6 @@ class OwnTable:
     delimiter: str = ","
     encoding: str = "utf-8"
     clip_id: Callable[[Shot], str] = lambda shot: f"{IDS[shot.film]}-{shot.n:02d}"
-    n_rows_of_clip: int = 1
     corrected: tuple[str, str] = ("", "")
     titles: Sequence[str] = field(default=TITLES)
 
@@ -258,10 +257,9 @@ TABLES = [
             '? = "Start"': 'start_s = "Start"',
             '? = "End"': 'end_s = "End"',
         },
-        "Rating (0: 24, 1: 24, 2: 24, 3: 24)",
+        "Rating (0: 12, 1: 12, 2: 12, 3: 12)",
         "'Rating>=2'",
         lambda shot: shot.rating >= 2,
-        n_rows_of_clip=2,
     ),
     OwnTable(
         "channels.csv",
@@ -352,8 +350,6 @@ def test_a_table_becomes_a_score_of_its_own_question(
     fill_in(ws, "own.toml", table.answers)
     done = ws(f"{typed} --mapping own.toml")
     size = f"{N_IN_ALL} clips of {len(TITLES)} films"
-    if table.n_rows_of_clip > 1:
-        size = f"{N_IN_ALL * table.n_rows_of_clip} rows of annotators on {size}"
     assert f": {size}" in done.out
     assert table.counts in done.err
     check_manifest(ws, table)
@@ -374,8 +370,8 @@ def test_a_table_becomes_a_score_of_its_own_question(
         if row["model"] == "ridge"
     ]
     assert {row["movie_id"] for row in tested} == set(manifest_films(ws))
-    assert len(tested) == n_asked * table.n_rows_of_clip
-    assert sum(int(row["y"]) for row in tested) == n_positive * table.n_rows_of_clip
+    assert len(tested) == n_asked
+    assert sum(int(row["y"]) for row in tested) == n_positive
 
 
 def manifest_films(ws: Workspace) -> set[str]:
@@ -389,7 +385,7 @@ def write_features(ws: Workspace, table: OwnTable) -> None:
     ids = [row["clip_id"] for row in ws.read_table("export.csv")]
     vectors = random.normal(size=(len(ids), 8)).astype(np.float32)
     for place in range(len(ids)):
-        vectors[place, 0] += 4.0 * bool(table.is_positive(SHOTS[place % N_IN_ALL]))
+        vectors[place, 0] += 4.0 * bool(table.is_positive(SHOTS[place]))
     np.savez(ws.path("x.npz"), clip_id=ids, clip=vectors)
 
 
@@ -399,13 +395,9 @@ def check_manifest(ws: Workspace, table: OwnTable) -> None:
     rows = ws.read_table("export.csv")
     has_times = "start_s" in rows[0] and rows[0]["end_s"]
     expected = []
-    for rater in ("Ada", "Ben")[: table.n_rows_of_clip]:
-        for shot in SHOTS:
-            clip_id = table.clip_id(shot)
-            if table.n_rows_of_clip > 1:
-                clip_id += f".{rater}"
-            span = (float(shot.start_s), float(shot.end_s)) if has_times else ("", "")
-            expected.append((clip_id, table.titles[shot.film], *span))
+    for shot in SHOTS:
+        span = (float(shot.start_s), float(shot.end_s)) if has_times else ("", "")
+        expected.append((table.clip_id(shot), table.titles[shot.film], *span))
     found = []
     for row in rows:
         title = row.get("movie_title") or row["movie_id"]
@@ -535,13 +527,13 @@ def test_times_of_hours_are_told_by_films_that_are_shorter(ws: Workspace) -> Non
 
 
 def test_words_of_two_people_with_features_alone(ws: Workspace) -> None:
-    """Rows are counted as rows, and a model of some words says which clips it was trained on."""
+    """Clips are counted, and a model of some words says which clips it was trained on."""
     lines = ["clip_id,movie_id,annotator,réponse"]
     said = {"Amélie": ("oui", "non", "peut-être"), "Benoît": ("oui", "non", "non")}
     for who, words in said.items():
         lines += [f"{s.film}-{s.n},{s.title},{who},{s.word(*words)}" for s in SHOTS]
     ws.write("desir.csv", "\n".join(lines) + "\n")
-    ws("manifest import csv desir.csv -o desir")
+    ws("manifest import csv desir.csv --rule by:Amélie -o desir")
     vectors = np.random.default_rng(0).normal(size=(N_IN_ALL, 4)).astype(np.float32)
     vectors[:, 0] += [2 * (s.word("oui", "non", "non") == "oui") for s in SHOTS]
     ids = [f"{s.film}-{s.n}" for s in SHOTS]
@@ -561,22 +553,16 @@ def test_words_of_two_people_with_features_alone(ws: Workspace) -> None:
     asked = "--task 'réponse=oui' --jobs 1"
     ridge = "--set 'grid.models=[\"ridge\"]'"
     run = ws(f"run honest --manifest desir --store x {asked} {ridge} -o all")
-    assert f"{2 * N_IN_ALL} rows of {len(TITLES)} films (desir)" in run.out
-    assert "! 96 rows of 2 annotators about 48 clips." in run.out
-    assert "AP           rows  positive" in run.out
+    assert f"{N_IN_ALL} clips of {len(TITLES)} films (desir)" in run.out
     ws("report all")
-    page = ws.path("runs/all/report.html").read_text()
-    assert "96 rows of 2 annotators about 48 clips." in page
-    assert "96 clips" not in page
     assert ws.path("runs/all/figures/films-reponse-oui.svg").is_file()
     alone = "réponse in {oui, non}"
     where = f"--set \"data.where='{alone}'\""
     trained = ws(f"train ridge x desir {asked} {where} -o keep")
-    assert f"80 rows of {len(TITLES)} films (desir) with {alone}" in trained.out
+    assert f"32 clips of {len(TITLES)} films (desir) with {alone}" in trained.out
     card = ws.path("models/keep/README.md").read_text()
     assert f"(non against oui) with {alone}." in card
-    assert f"48 clips of {len(TITLES)} films" in card
-    assert "- 80 rows of 2 annotators about 48 clips." in card
+    assert f"32 clips of {len(TITLES)} films" in card
     predicted = ws("models predict keep x -o p.csv")
     assert f"the model was trained on clips with {alone}" in predicted.err
 
@@ -600,8 +586,11 @@ def test_how_far_two_people_agree_on_a_rating(ws: Workspace) -> None:
     typed += " --map end_s=End --map annotator=Rater --id '{Film}-{count}'"
     failed = ws(typed, code=1)
     assert "s with --map times=m:ss, " in failed.err
-    ws(f"{typed} --map times=m:ss")
-    counts = "Rating 0: 18, 1: 24, 2: 24, 3: 30"
+    failed = ws(f"{typed} --map times=m:ss", code=1)
+    n_differing = sum(s.rating != ben(s) for s in SHOTS)
+    assert f"annotators differ in {n_differing} of {N_IN_ALL} clips" in failed.err
+    ws(f"{typed} --map times=m:ss --rule by:Ada")
+    counts = "Rating 0: 12, 1: 12, 2: 12, 3: 12"
     assert counts in ws("manifest stats long").text
     failed = ws("manifest agree long", code=1)
     line = "audit reliability long --column Rating"

@@ -30,8 +30,8 @@ from obygaze_features.manifest.adapters import (
 from obygaze_features.manifest.adapters.table_coders import (
     are_of_people,
     clips_and_annotations,
+    made_of_coders,
     rows_of_coders,
-    targets_of_coders,
 )
 from obygaze_features.manifest.adapters.table_ids import (
     COUNT,
@@ -204,7 +204,7 @@ def _read(
     )
     _check_targets(chosen, table.columns)
     sources = _sources(table, chosen)
-    of_coders = targets_of_coders(chosen.coders)
+    of_coders = made_of_coders(chosen.coders)
     given_ids: list[dict[str, str]] = []
     cells = []
     written_times = []
@@ -460,7 +460,7 @@ def _sources(table: CsvTable, mapping: TableMapping) -> dict[str, str]:
     # A column of ids stays under its own name, also where another column is made of it. The
     # unnamed first column that some programs write is a row number, not data.
     used = set(mapping.columns.values()) - set(NEEDED) | {"", *mapping.columns}
-    used |= {*mapping.coders.values(), *targets_of_coders(mapping.coders)}
+    used |= {*mapping.coders.values(), *made_of_coders(mapping.coders)}
     unmapped = {name: name for name in table.columns if name not in used}
     return {**mapping.columns, **unmapped}
 

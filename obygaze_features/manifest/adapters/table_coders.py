@@ -64,10 +64,15 @@ def targets_of_coders(coders: Mapping[str, str]) -> dict[str, list[str]]:
     return targets
 
 
+def made_of_coders(coders: Mapping[str, str]) -> list[str]:
+    """Return the columns of the manifest that are made of those of people."""
+    return [ANNOTATOR, *targets_of_coders(coders)] if coders else []
+
+
 def check_coders(coders: Mapping[str, str], mapped: Mapping[str, str]) -> None:
     """Raise an error if a column is mapped both for all rows and for each person."""
-    for target in (ANNOTATOR, *targets_of_coders(coders)):
-        if coders and target in mapped:
+    for target in made_of_coders(coders):
+        if target in mapped:
             raise FixUsage(
                 f"{target} is mapped to {mapped[target]!r} and to columns of people",
                 hint=f"leave out {shell_word(f'{target}={mapped[target]}')}, and the column"

@@ -29,6 +29,7 @@ from obygaze_features.core.tables import CsvTable, TableRow
 from obygaze_features.manifest.adapters.table_coders import (
     CODER,
     check_coders,
+    made_of_coders,
     targets_of_coders,
 )
 from obygaze_features.manifest.adapters.table_times import (
@@ -213,7 +214,7 @@ def used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMappin
     """Return a mapping with all columns and words of a table that it, or the program, reads."""
     named = rows[0].cells if rows else {}
     columns = dict(mapping.columns)
-    of_coders = targets_of_coders(mapping.coders)
+    of_coders = made_of_coders(mapping.coders)
     for target in (*CLIP_COLUMNS, "annotator", "movie_title"):
         is_made = target in of_coders or (target == "clip_id" and mapping.id)
         if target in named and not is_made:

@@ -582,6 +582,30 @@ def test_a_mapping_has_columns_of_people_a_rule_and_an_order(tmp_path: Path) -> 
     assert [label_of(clip) for clip in by_ben] == LABELS["by:ben"]
 
 
+def test_columns_of_people_take_the_place_of_those_for_all(tmp_path: Path) -> None:
+    """Ids are counted by rows, and a person who skips a clip says nothing of it."""
+    cells = [("S", "S"), ("", "EN"), ("", "")]
+    rows = []
+    for ada, ben in cells:
+        of_all = {"movie_id": "alba", "annotator": "zoe", "level": "HN"}
+        rows.append({**of_all, "Ada": ada, "Ben": ben})
+    table = write_rows(tmp_path / "t.csv", rows)
+    columns = {"coder:ada": "Ada", "coder:ben": "Ben"}
+    imported = read(table, columns, form="{movie_id}-{count}")
+    made = imported.manifest
+    assert {clip.clip_id: clip.level for clip in made} == {
+        "alba-1": "S",
+        "alba-2": "EN",
+        "alba-3": "",
+    }
+    said = [(one.clip_id, one.annotator, one.level) for one in made.annotations]
+    expected = [("alba-1", "ada", "S"), ("alba-1", "ben", "S"), ("alba-2", "ben", "EN")]
+    assert said == expected
+    for column in ("annotator", "level"):
+        left_out = f"the column {column!r} of the table is left out"
+        assert any(text.startswith(left_out) for text in imported.warnings)
+
+
 def test_words_of_levels_are_those_of_each_person(tmp_path: Path) -> None:
     rows = [
         {**facts_of("c1"), "Ada": "ja", "Ben": "ja", "Warum": "Blick"},
