@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze_features.core.console import count, few
+from obygaze_features.core.console import few
 from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
@@ -24,14 +24,11 @@ from obygaze_features.core.tables import read_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.model import is_only_watched
 from obygaze_features.manifest.same_clip import (
-    Identity,
     known_film,
     other_clip,
     require_films,
-    rows_of_clips,
 )
 from obygaze_features.store import Store, TextTable, open_store, read_texts
-from obygaze_features.store.identity import identities_of
 from obygaze_features.store.importing.npz import read_arrays
 from obygaze_features.store.joining import refuse_joined
 from obygaze_features.store.recipe import same_space, space_of_array
@@ -57,10 +54,10 @@ class VectorGroup:
 
 
 class ClipGroup(NamedTuple):
-    """A group of clips, each with the ids of its rows: annotators may have several rows of one."""
+    """A group of clips, by their ids."""
 
     name: str
-    clips: list[list[str]]
+    clips: list[str]
 
 
 Pairs = list[tuple[VectorGroup, VectorGroup]]
@@ -103,19 +100,18 @@ def read_store_vectors(
     attributes: Sequence[tuple[str, str]],
     *,
     text: str | Path,
-) -> tuple[Groups, int, int]:
+) -> tuple[Groups, int]:
     """Return the vectors of two selections of clips and of pairs of attributes of the texts.
 
-    The numbers beside them are those of clips that are left out: which annotators put into both
-    selections, and in which nothing is said, where the vectors are of words.
+    The number beside them is that of clips that are left out: nothing is said in them, where the
+    vectors are of words.
     """
     store = open_store(store)
     texts = read_texts(text)
     check_spaces(store, ARRAY, texts)
-    *selected, n_in_both = select_groups((x, y), manifest, store)
     groups: list[VectorGroup] = []
     n_silent = 0
-    for group in selected:
+    for group in select_groups((x, y), manifest):
         ids = _stored_ids(group.clips, manifest, store)
         try:
             found = store.matrix(ARRAY, clips=ids)
@@ -138,36 +134,30 @@ def read_store_vectors(
         said = VectorGroup(group.name, values[has_words], np.array(films)[has_words])
         groups.append(said)
     pairs = text_pairs(texts, attributes)
-    return (groups[0], groups[1], pairs), n_in_both, n_silent
+    return (groups[0], groups[1], pairs), n_silent
 
 
 def _films_of(
-    clips: Sequence[Sequence[str]], stored: Sequence[str], manifest: Manifest
+    clips: Sequence[str], stored: Sequence[str], manifest: Manifest
 ) -> list[str]:
     """Return the film of each clip: that of the manifest, or of the store where it says none."""
     films = []
-    for ids_of_clip, film_of_store in zip(clips, stored, strict=True):
-        clip = manifest.by_id.get(ids_of_clip[0])
+    for clip_id, film_of_store in zip(clips, stored, strict=True):
+        clip = manifest.by_id.get(clip_id)
         film = "" if clip is None else known_film(clip.movie_id)
         films.append(film or film_of_store)
     return films
 
 
 def _stored_ids(
-    clips: Sequence[Sequence[str]], manifest: Manifest | None, store: Store
+    clips: Sequence[str], manifest: Manifest | None, store: Store
 ) -> list[str]:
-    """Return an id of each clip in a store; a clip of the manifest must be the one that has it.
-
-    The rows of several annotators have the same vector: the first that is there is read.
-    """
-    ids = list(itertools.chain.from_iterable(clips))
+    """Return the id of each clip in a store; a clip of the manifest must be the one that has it."""
     known = {} if manifest is None else manifest.by_id
-    rows = store.select([known.get(clip_id, clip_id) for clip_id in ids]).rows
-    row_of = dict(zip(ids, rows.tolist(), strict=True))
+    rows = store.select([known.get(clip_id, clip_id) for clip_id in clips]).rows
     stored_ids = []
-    for ids_of_clip in clips:
-        stored = [row_of[clip_id] for clip_id in ids_of_clip if row_of[clip_id] >= 0]
-        stored_ids.append(store.clip_ids[stored[0]] if stored else ids_of_clip[0])
+    for clip_id, row in zip(clips, rows.tolist(), strict=True):
+        stored_ids.append(store.clip_ids[row] if row >= 0 else clip_id)
     return stored_ids
 
 
@@ -192,56 +182,25 @@ def in_view(
 def select_groups(
     selections: tuple[GroupSelection, GroupSelection],
     manifest: Manifest | None,
-    store: Store | None = None,
-) -> tuple[ClipGroup, ClipGroup, int]:
-    """Return the clips of two selections, and how many annotators put into both of them.
+) -> tuple[ClipGroup, ClipGroup]:
+    """Return the clips of two selections; a clip that is in both is an error.
 
-    A selection is an expression over the manifest, a table with a column clip_id, or ids. Which
-    rows are about one clip, the manifest says, or else the store. A clip is in a selection if one
-    of its rows is; those in both are left out. A row that is in both is an error.
+    A selection is an expression over the manifest, a table with a column clip_id, or ids.
     """
-    names = []
-    rows_of_group: list[list[str]] = []
+    groups = []
     for selection in selections:
         name, ids, where = _selected(selection, manifest)
         if not ids:
             raise FixInput(f"the group {name!r} has no clips", where=where)
-        names.append(name)
-        rows_of_group.append(list(dict.fromkeys(ids)))
-    rows_x, rows_y = rows_of_group
-    both = sorted({*rows_x} & {*rows_y})
+        groups.append(ClipGroup(name, list(dict.fromkeys(ids))))
+    x, y = groups
+    both = sorted({*x.clips} & {*y.clips})
     if both:
         raise FixInput(
             f"{len(both)} clips are in both groups, the first is {both[0]}",
             hint="change --x or --y so that they have no clip in common",
         )
-    rows = [*rows_x, *rows_y]
-    identities = _identities(rows, manifest, store)
-    clips_x: list[list[str]] = []
-    clips_y: list[list[str]] = []
-    n_in_both = 0
-    for numbers in rows_of_clips(identities):
-        in_x = [rows[number] for number in numbers if number < len(rows_x)]
-        in_y = [rows[number] for number in numbers if number >= len(rows_x)]
-        if in_x and in_y:
-            n_in_both += 1
-        elif in_x:
-            clips_x.append(in_x)
-        else:
-            clips_y.append(in_y)
-    for name, clips in zip(names, (clips_x, clips_y), strict=True):
-        if not clips:
-            raise FixInput(
-                f"annotators put each clip of the group {name!r} into the other one, too",
-                hint="change --x or --y, such as: level == S and annotator == NAME",
-            )
-    return ClipGroup(names[0], clips_x), ClipGroup(names[1], clips_y), n_in_both
-
-
-def in_both_text(n_clips: int) -> str:
-    """Return a sentence on clips that annotators put into both groups."""
-    verb = "is" if n_clips == 1 else "are"
-    return f"{count(n_clips, 'clip')} that annotators put into both groups {verb} left out."
+    return x, y
 
 
 def _selected(
@@ -276,26 +235,6 @@ def _ids_in(path: Path, manifest: Manifest | None) -> list[str]:
             row.add("clip_id", problem)
     violations.raise_if_any("this is no selection of these clips")
     return ids
-
-
-def _identities(
-    ids: Sequence[str], manifest: Manifest | None, store: Store | None
-) -> list[Identity]:
-    """Return what is known of the clips of rows; of rows that nobody has, the id alone."""
-    known = [Identity(clip_id) for clip_id in ids]
-    if store is not None:
-        known = identities_of(ids, store)
-    if manifest is None:
-        return known
-    identities = []
-    for clip_id, of_store in zip(ids, known, strict=True):
-        clip = manifest.by_id.get(clip_id)
-        identity = of_store if clip is None else Identity.of_clip(clip)
-        # Only the store knows that a clip without times is all of its file.
-        if of_store.is_whole_file and not identity.video:
-            identity = identity._replace(video=of_store.video)
-        identities.append(identity)
-    return identities
 
 
 def check_spaces(store: Store, array: str, texts: TextTable) -> None:

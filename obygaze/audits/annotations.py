@@ -4,7 +4,6 @@ The values of a clip (emotions, relationships, concepts) are joined with | in it
 film are alike, so they are exchanged only within films.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,6 @@ from obygaze_models.evaluation.group_tests import (
 from obygaze_models.evaluation.permutation import p_equals
 from obygaze_models.text_vectors import (
     GroupSelection,
-    in_both_text,
     in_view,
     select_groups,
 )
@@ -44,14 +42,12 @@ class AnnotationAudit(Audit):
     """The test of each value of a column between two groups of clips, corrected together.
 
     `intervals` has, for each test, the 95 % intervals of the shares of both groups over films.
-    `n_in_both` clips, which annotators put into both groups, are left out.
     """
 
     source: str
     view: str
     column: str
     n_empty: int
-    n_in_both: int
     tests: tuple[GroupTest, ...]
     intervals: tuple[tuple[IntervalEnds, IntervalEnds], ...]
 
@@ -85,8 +81,7 @@ class AnnotationAudit(Audit):
             "n_y": len(first.s_y),
         }
         about = {"source": self.source, "view": self.view, "column": self.column}
-        left_out = {"n_empty": self.n_empty, "n_in_both": self.n_in_both}
-        return {**about, **groups, **left_out, "values": values}
+        return {**about, **groups, "n_empty": self.n_empty, "values": values}
 
     def finding(self) -> Finding:
         """Return one row per value, and sentences with the results."""
@@ -104,8 +99,6 @@ class AnnotationAudit(Audit):
             sentences.append(
                 f"{self.n_empty} of these clips have no value in this column."
             )
-        if self.n_in_both:
-            sentences.append(in_both_text(self.n_in_both))
         headers = ["value"]
         for group in "XY":
             headers += [f"n {group}", f"share {group}", f"low {group}", f"high {group}"]
@@ -126,12 +119,12 @@ def audit_annotations(
     """Test which values of a column go with a level, such as emotions or concepts."""
     manifest = in_view(manifest, workspace=workspace)
     require_column(manifest, column)
-    group_x, group_y, n_in_both = select_groups((x, y), manifest)
-    cells_x = [_values_of(rows, column, manifest) for rows in group_x.clips]
-    cells_y = [_values_of(rows, column, manifest) for rows in group_y.clips]
-    films_x = [manifest[rows[0]].movie_id for rows in group_x.clips]
-    films_y = [manifest[rows[0]].movie_id for rows in group_y.clips]
-    values = sorted(frozenset().union(*cells_x, *cells_y))
+    group_x, group_y = select_groups((x, y), manifest)
+    cells_x = [{*manifest[clip].plain_values(column)} for clip in group_x.clips]
+    cells_y = [{*manifest[clip].plain_values(column)} for clip in group_y.clips]
+    films_x = [manifest[clip].movie_id for clip in group_x.clips]
+    films_y = [manifest[clip].movie_id for clip in group_y.clips]
+    values = sorted(set().union(*cells_x, *cells_y))
     if not values:
         message = f"no clip of the groups has a value in column {column!r}"
         raise FixInput(message, where=manifest.name, hint="--column")
@@ -153,15 +146,9 @@ def audit_annotations(
         view=manifest.header.view,
         column=column,
         n_empty=n_empty,
-        n_in_both=n_in_both,
         tests=with_holm(tests),
         intervals=tuple(intervals),
     )
-
-
-def _values_of(rows: Sequence[str], column: str, manifest: Manifest) -> frozenset[str]:
-    """Return the values of a clip, which several rows may be about."""
-    return frozenset().union(*(manifest[row].plain_values(column) for row in rows))
 
 
 def _sentence(test: GroupTest) -> str:

@@ -37,7 +37,6 @@ from obygaze_models.protocols.schema import Data
 from obygaze_models.text_vectors import (
     GroupSelection,
     VectorGroup,
-    in_both_text,
     in_view,
     read_store_vectors,
     read_vectors,
@@ -93,8 +92,6 @@ class EatAudit(DrawnAudit):
     # The manifest that expressions chose clips from, and its view; "" without one.
     manifest: str = ""
     view: str = ""
-    # The clips that annotators put into both groups; they are left out.
-    n_in_both: int = 0
     # The clips in which nothing is said, where the vectors are of words; they are left out.
     n_silent: int = 0
     paper: Mapping[tuple[str, str], PrintedEffects] = field(default_factory=dict)
@@ -110,8 +107,7 @@ class EatAudit(DrawnAudit):
         single = tests[0] if len(tests) == 1 else {}
         prompts = [asdict(attribute) for attribute in self.prompts]
         chosen_from = {"manifest": self.manifest, "view": self.view}
-        left_out = {"n_in_both": self.n_in_both, "n_silent": self.n_silent}
-        about = {"source": self.source, **chosen_from, **left_out}
+        about = {"source": self.source, **chosen_from, "n_silent": self.n_silent}
         return {**single, **about, "tests": tests, "prompts": prompts}
 
     def finding(self) -> Finding:
@@ -130,8 +126,6 @@ class EatAudit(DrawnAudit):
                 for row, test in zip(rows, self.tests, strict=True)
             ]
         sentences = summary(self.tests, _sentence)
-        if self.n_in_both:
-            sentences.append(in_both_text(self.n_in_both))
         if self.n_silent:
             verb = "is" if self.n_silent == 1 else "are"
             clips = count(self.n_silent, "clip")
@@ -224,14 +218,13 @@ def audit_eat(
     if manifest is not None:
         whole = read_manifest(manifest, workspace=workspace)
         clips = in_view(whole, with_view(Data(), whole, {"": opened}).view)
-    groups_of_store, n_in_both, n_silent = read_store_vectors(
+    groups_of_store, n_silent = read_store_vectors(
         opened, clips, x, y, attributes, text=text
     )
     audit = EatAudit(
         run_tests(*groups_of_store, **draws),
         Path(opened.location).name,
         _prompts_of(*groups_of_store),
-        n_in_both=n_in_both,
         n_silent=n_silent,
         paper=_paper_of(groups_of_store[2], read_texts(text)),
         model=_model_of(opened),

@@ -48,7 +48,7 @@ def audit_eat(
 
     Permutations are counted exactly if possible. If a film has clips of both groups, the reported
     p-value exchanges clips only within films; the one across films is shown beside it, with a
-    sentence that explains the difference. A clip of several annotators counts once.
+    sentence that explains the difference.
 
     Args:
         store: The store that has the vectors of the clips, or its name, path or URL.
@@ -86,9 +86,8 @@ def audit_annotations(
 
     For each value, the share of the clips that have it is compared between two groups, X and Y. All
     p-values are exact. If a film has clips of both groups, the reported p-value exchanges clips
-    only within films. Holm's correction is over the values. A clip of several annotators counts
-    once, with the values of all its rows in the group. Levels and concepts are those of the view of
-    protocols, which the title names.
+    only within films. Holm's correction is over the values. Levels and concepts are those of the
+    view of protocols, which the title names.
 
     Args:
         manifest: The manifest, or its name or path.
@@ -112,17 +111,21 @@ def audit_levels(
     manifest: Manifest | str | Path,
     *,
     view: Literal["raw", "visual", "as_published"] | None = None,
+    by: Annotated[str | None, Option(metavar="COLUMN")] = None,
     workspace: str | Path | None = None,
 ) -> LevelAudit:
     """Test whether clips of a higher level have more concepts, for each annotator.
 
     The mean number of concepts of HN, NS and S clips has an interval over films. A step from one
     level to the next is tested within films. The claim that the number rises with each step for
-    each annotator has the largest p of these steps. A manifest without annotators is one group.
+    each annotator has the largest p of these steps. What each annotator said is in the table beside
+    the manifest; without one, the column annotator names them; without this column, all clips are
+    one group.
 
     Args:
         manifest: The manifest, or its name or path.
         view: The view of the manifest, by default that of protocols.
+        by: Another column of clips, in place of the annotators.
         workspace: The workspace, if it is not the current one.
 
     Example:
@@ -145,18 +148,18 @@ def audit_reliability(
 ) -> ReliabilityAudit:
     """Measure the agreement of annotators, or of prompts: Krippendorff's and Cronbach's alpha.
 
-    The table has a row for each item and a column for each rater; in a manifest, rows of several
-    annotators may have their answers in one column. Items that not all raters have rated are left
-    out. Numbers have both alphas, which say whether the raters measure one thing. Words have
-    Krippendorff's alpha for nominal values alone, and are counted.
+    The table has a row for each item and a column for each rater; of a manifest, the answers are
+    those of its annotators. Items that not all raters have rated are left out. Numbers have both
+    alphas, which say whether the raters measure one thing. Words have Krippendorff's alpha for
+    nominal values alone, and are counted.
 
     Args:
         source: A table, or a manifest.
         raters: Names of the columns of the raters, or of the prompts; with `column`, the names of
             the annotators who are compared.
-        column: Of a manifest with a row for each annotator, the column of the answers. COLUMN=VALUE
-            and "COLUMN>=2" make yes and no of it. Where each rater has a column, name these columns
-            as the raters.
+        column: Of a manifest with annotators, what they are compared by. COLUMN=VALUE and
+            "COLUMN>=2" make yes and no of it. Where each rater has a column, name these columns as
+            the raters.
         cluster: The columns of the film or image; by default each item is its own cluster.
         workspace: The workspace, if it is not the current one.
 

@@ -6,7 +6,7 @@ and a step from one level to the next is tested by the signs of the differences 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -19,17 +19,19 @@ from obygaze.audits.result import (
     Finding,
     IntervalEnds,
 )
+from obygaze.films.sampling import require_column
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.model import LEVELS, Clip, View, view_words
-from obygaze_features.manifest.same_clip import clips_of_rows, require_films
+from obygaze_features.manifest.same_clip import require_films
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.evaluation.predictions import difference_of
 from obygaze_models.evaluation.sign_flips import sign_flip_p
 from obygaze_models.text_vectors import in_view
 
+ANNOTATOR = "annotator"
 ALL = "all annotators"
 ALPHA = 0.05
 # An easy negative is a clip without concepts, so that its number is 0 by definition.
@@ -87,7 +89,7 @@ class AnnotatorLevels:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LevelAudit(Audit):
-    """Concepts a clip by level: of all clips, then of each annotator.
+    """Concepts a clip by level: of all clips, then of each annotator or other value of `by`.
 
     `n_without_level` clips are left out.
 
@@ -101,6 +103,7 @@ class LevelAudit(Audit):
     annotators: tuple[AnnotatorLevels, ...]
     p: float | None
     n_without_level: int = 0
+    by: str = ANNOTATOR
 
     def to_json(self) -> dict[str, Any]:
         """Return every number as one JSON document."""
@@ -121,7 +124,7 @@ class LevelAudit(Audit):
     def finding(self) -> Finding:
         """Return a row for each annotator and level, and sentences with the test of the claim."""
         headers = (
-            "annotator",
+            self.by,
             "level",
             f"{self.unit}s",
             f"concepts a {self.unit}",
@@ -162,13 +165,13 @@ class LevelAudit(Audit):
         if self.n_without_level:
             n_clips = count(self.n_without_level, self.unit)
             yield f"Left out, without a level: {n_clips}."
-        n_annotators = count(len(self.single), "annotator")
+        n_annotators = count(len(self.single), self.by)
         n_rising = sum(annotator.rises for annotator in self.single)
-        who = "all clips together (no annotators are named)"
+        who = f"all clips together (no {self.by} is named)"
         verb = "rises" if self.rises else "does not rise"
         rising = f"{verb} from HN to NS to S for {who}"
         if len(self.annotators) > 1:
-            who = "each annotator"
+            who = f"each {self.by}"
             rising = f"rises from HN to NS to S for {n_rising} of {n_annotators}"
         yield f"The mean number of concepts {rising}."
         if self.p is None:
@@ -185,52 +188,71 @@ def audit_levels(
     manifest: Manifest | str | Path,
     *,
     view: View | None = None,
+    by: str | None = None,
     workspace: str | Path | None = None,
 ) -> LevelAudit:
     """Test whether clips of a higher level have more concepts, for each annotator."""
-    manifest = in_view(manifest, view, workspace)
-    clips = [clip for clip in manifest if clip.level in LEVELS[1:]]
-    if not clips:
-        raise FixInput(
-            "no clip has the level HN, NS or S",
-            where=manifest.name,
-        )
-    require_films([clip.movie_id for clip in clips], manifest.name)
-    clips_of: dict[str, list[Clip]] = {}
-    for clip in clips:
-        # A label that several annotators gave together is one of each.
-        names = clip.plain_values("annotator") if "annotator" in clip.extra else ()
-        for name in names:
-            clips_of.setdefault(name, []).append(clip)
-    annotators = [_levels_of(ALL, clips)]
+    manifest = in_view(manifest, view, workspace).without_watched()
+    clips = list(manifest)
+    clips_of = _clips_by(manifest, by)
+    if by is None and manifest.annotations:
+        clips = [*chain.from_iterable(clips_of.values())]
+    require_films(
+        [clip.movie_id for clip in clips if clip.level in LEVELS[1:]], manifest.name
+    )
+    everyone = ALL if by in (None, ANNOTATOR) else f"all {manifest.header.unit}s"
+    annotators = [_levels_of(everyone, clips)]
+    if not any(level.n_clips for level in annotators[0].levels):
+        raise FixInput("no clip has the level HN, NS or S", where=manifest.name)
     for name in sorted(clips_of):
         annotators.append(_levels_of(name, clips_of[name]))
     p_values = []
     for annotator in annotators[1:] or annotators:
         p_values += [step.p for step in annotator.steps]
     known = [p for p in p_values if p is not None]
-    n_without_level = 0
-    for rows in clips_of_rows(manifest.clips):
-        n_without_level += not any(row.level for row in rows)
+    with_level = {clip.clip_id for clip in clips if clip.level}
     return LevelAudit(
         source=manifest.name,
         view=manifest.header.view,
         unit=manifest.header.unit,
         annotators=tuple(annotators),
         p=max(known) if len(known) == len(p_values) else None,
-        n_without_level=n_without_level,
+        n_without_level=len(manifest) - len(with_level),
+        by=by or ANNOTATOR,
     )
 
 
+def _clips_by(manifest: Manifest, by: str | None) -> dict[str, list[Clip]]:
+    """Return the clips of each annotator, or of each value of a column."""
+    if by is None and manifest.annotations:
+        return {name: list(manifest.of_annotator(name)) for name in manifest.annotators}
+    if by is not None:
+        require_column(manifest, by)
+    column = by or ANNOTATOR
+    clips_of: dict[str, list[Clip]] = {}
+    for clip in manifest:
+        # A cell may have several values, such as the names of people who decided together.
+        values = clip.plain_values(column) if by or column in clip.extra else ()
+        for value in values:
+            clips_of.setdefault(value, []).append(clip)
+    return clips_of
+
+
 def _levels_of(name: str, clips: Sequence[Clip]) -> AnnotatorLevels:
-    """Return the mean number of concepts at each level, and the steps between levels."""
+    """Return the mean number of concepts at each level, and the steps between levels.
+
+    The clips are those of several annotators; a clip that several gave this level counts once.
+    """
     counts: dict[str, dict[str, list[float]]] = {level: {} for level in LEVELS[1:]}
     levels = []
     for level, by_film in counts.items():
-        of_level = [clip for clip in clips if clip.level == level]
-        for rows in clips_of_rows(of_level):
-            n_concepts = fmean(len(row.concepts) for row in rows)
-            by_film.setdefault(rows[0].movie_id, []).append(n_concepts)
+        numbers_of_clip: dict[tuple[str, str], list[int]] = {}
+        for clip in clips:
+            if clip.level == level:
+                numbers = numbers_of_clip.setdefault((clip.movie_id, clip.clip_id), [])
+                numbers.append(len(clip.concepts))
+        for (film, _), numbers in numbers_of_clip.items():
+            by_film.setdefault(film, []).append(fmean(numbers))
         levels.append(_level_mean(level, by_film))
     steps = [_step(lower, higher, counts) for lower, higher in STEPS]
     return AnnotatorLevels(name, tuple(levels), tuple(steps))

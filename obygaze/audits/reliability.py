@@ -9,7 +9,7 @@ two answers are equal or not.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -35,11 +35,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest import read_manifest
-from obygaze_features.manifest.expression import (
-    CONCEPTS,
-    is_labelled,
-    plain_value,
-)
+from obygaze_features.manifest.expression import CONCEPTS, is_labelled
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     Clip,
@@ -48,12 +44,6 @@ from obygaze_features.manifest.model import (
     view_words,
 )
 from obygaze_features.manifest.own_labels import spellings_of
-from obygaze_features.manifest.same_clip import (
-    clips_of_rows,
-    overlaps_of_annotators,
-    require_a_row_for_each,
-    respelled_ids,
-)
 
 Floats = NDArray[np.float64]
 OF_FEW = (
@@ -65,8 +55,8 @@ NO_CONCEPT = "no concept"
 # The columns whose cells depend on the view.
 SEEN_IN_VIEW = ("level", *CONCEPTS)
 IN_COLUMNS = (
-    "--raters without --column compares the values of the columns themselves, if each annotator has"
-    " a column; for one word against all else, give each a column of yes and no"
+    "If each annotator has a column, --raters without --column compares these; for one word against"
+    " all else, give each a column of yes and no"
 )
 
 
@@ -85,8 +75,7 @@ class ReliabilityAudit(Audit):
 
     Both are of the `n_items` that all raters have rated; `n_incomplete` others are left out. The
     alphas are None where no item differs from another. `words` has how often each rater gave each
-    word, where answers are words; then there is no Cronbach's alpha. `other_times` says how rows
-    of annotators are compared that overlap each other and have other times; it is "" without any.
+    word, where answers are words; then there is no Cronbach's alpha.
     """
 
     source: str
@@ -99,7 +88,6 @@ class ReliabilityAudit(Audit):
     krippendorff_interval: IntervalEnds
     raters: tuple[Rater, ...]
     words: Mapping[str, tuple[int, ...]]
-    other_times: str = ""
 
     def finding(self) -> Finding:
         """Return a row for each rater, or for each word, and a sentence for each alpha."""
@@ -139,8 +127,6 @@ class ReliabilityAudit(Audit):
             sentences.append(
                 f"{self.n_incomplete} items that not all raters have rated are left out."
             )
-        if self.other_times:
-            sentences.append(self.other_times)
         title = f"Reliability: {self.source}"
         return Finding(title, headers, tuple(rows), sentences=tuple(sentences))
 
@@ -160,7 +146,7 @@ def audit_reliability(
             "expected the columns of the raters, or the column that annotators filled in",
             hint="--raters ada,ben of a table, or --column Rating of a manifest with annotators",
         )
-    records, title, annotators, other_times = _records_of(source, column, workspace)
+    records, title, annotators = _records_of(source, column, workspace)
     # A rater who is named twice would agree with himself.
     names = tuple(dict.fromkeys(names or annotators))
     if len(names) < 2:
@@ -186,23 +172,21 @@ def audit_reliability(
             if len(names) > 2
             else None,
         )
-    audit = reliability_of(
+    return reliability_of(
         np.array(rows, dtype=np.float64 if are_numbers else np.str_),
         names,
         clusters,
         source=title,
         n_incomplete=len(all_records) - len(rows),
     )
-    return replace(audit, other_times=other_times)
 
 
 class _Records(NamedTuple):
-    """A table with a column for each rater; `annotators` and `other_times` are of a manifest."""
+    """A table with a column for each rater; `annotators` are those of a manifest."""
 
     table: TextSource
     title: str
     annotators: tuple[str, ...] = ()
-    other_times: str = ""
 
 
 def _records_of(
@@ -218,8 +202,6 @@ def _records_of(
             return _Records(source, source_name(source))
         manifest = read_manifest(source, workspace=workspace)
     if column is None:
-        hint = "--column names the one column in which each annotator has an answer"
-        require_a_row_for_each(manifest.clips, manifest.name, hint)
         clips = [clip for clip in manifest if not is_only_watched(clip)]
         return _Records([_cells(clip) for clip in clips], manifest.name)
     return _rated_clips(manifest, column)
@@ -231,79 +213,75 @@ def _cells(clip: Clip) -> dict[str, str]:
 
 def _rated_clips(manifest: Manifest, column: str) -> _Records:
     """Return a row for each clip with a column for each annotator."""
-    if not any(clip.extra.get("annotator", "").strip() for clip in manifest):
+    if not manifest.annotations:
+        name = shell_word(manifest.name)
         raise FixInput(
-            "--column is for rows of annotators, and no row names one",
+            "--column is for clips that several people annotated, and here nobody or one did",
             where=manifest.name,
-            hint=IN_COLUMNS,
+            hint="import a table with the labels of each annotator, with --rule. Of marks in films,"
+            f" obygaze manifest agree {name} --every 10 compares the levels, and obygaze manifest"
+            f" project {name} --every 10 -o labels.csv makes clips. {IN_COLUMNS}",
         )
-    answer_of, view = _answers(manifest, column)
-    clips = [clip for clip in manifest if answer_of.get(clip.clip_id)]
-    annotators: dict[str, None] = {}
-    rows = []
-    for rows_of_clip in clips_of_rows(clips):
-        cells = _cells(rows_of_clip[0])
-        for clip in rows_of_clip:
-            annotator = plain_value(clip.extra.get("annotator", ""), "annotator")
-            if not annotator or annotator in cells:
-                got = (
-                    f"{annotator!r} again" if annotator else "one without an annotator"
-                )
-                raise FixInput(
-                    f"expected a row of each annotator, got {got}",
-                    where=f"{manifest.name}: {clip.clip_id}",
-                    hint=IN_COLUMNS,
-                )
-            cells[annotator] = answer_of[clip.clip_id]
-            annotators[annotator] = None
-        rows.append(cells)
-    title = f"{manifest.name}, {column}"
-    if view != "raw":
-        title += f", {view_words(view)}"
-    if len(annotators) > 1 and len(rows) == len(clips):
-        of_passages = (
-            f"of passages with other times, levels: {_way_to_agree(manifest)}; concepts:"
-            f" obygaze manifest project {shell_word(manifest.name)} --every 10 --each-annotator"
-            " -o each.csv, then obygaze manifest import csv each.csv -o each"
-        )
+    answers, columns = _answers(manifest, column)
+    own = manifest.annotations[0].own
+    if set(columns).isdisjoint({*SEEN_IN_VIEW, *own}):
         raise FixInput(
-            "no clip has answers of two annotators",
-            where=title,
-            hint=respelled_ids(clips) or of_passages,
+            f"--column {column} says something of clips, and not of annotators",
+            where=manifest.name,
+            hint=f"a column of annotators: {few(['level', 'concepts', *own])}",
         )
-    everyone = dict.fromkeys(annotators, "")
-    table = [{**everyone, **cells} for cells in rows]
-    other_times = ""
-    if overlaps_of_annotators(clips):
-        other_times = (
-            "Rows of annotators overlap each other with other times, and each is an item of its"
-            f" own. Levels of such marks are compared by {_way_to_agree(manifest)}."
-        )
-    return _Records(table, title, tuple(sorted(annotators)), other_times)
+    no_answers = dict.fromkeys(manifest.annotators, "")
+    rows = []
+    for clip in manifest:
+        cells = _cells(clip)
+        also_columns = cells.keys() & no_answers
+        if also_columns:
+            raise FixInput(
+                f"{also_columns.pop()!r} is an annotator, and a column too",
+                where=manifest.name,
+                hint="rename the column",
+            )
+        answers_of_clip = answers.get(clip.clip_id, {})
+        if any(answers_of_clip.values()):
+            rows.append({**cells, **no_answers, **answers_of_clip})
+    title = f"{manifest.name}, {column}"
+    if manifest.header.view != "raw" and not set(columns).isdisjoint(SEEN_IN_VIEW):
+        title += f", {view_words(manifest.header.view)}"
+    return _Records(rows, title, manifest.annotators)
 
 
-def _way_to_agree(manifest: Manifest) -> str:
-    """Return the command that compares the levels of marks whose times are the annotators' own.
+def _answers(
+    manifest: Manifest, column: str
+) -> tuple[dict[str, dict[str, str]], Collection[str]]:
+    """Return the answers to each clip by annotator, and the columns that they are made of."""
+    of_all: list[tuple[str, str]] = []
+    clips: list[Clip] = []
+    columns: tuple[str, ...] = ()
+    for annotator in manifest.annotators:
+        of_annotator = manifest.of_annotator(annotator)
+        columns = of_annotator.columns
+        for clip in of_annotator:
+            of_all.append((clip.clip_id, annotator))
+            clips.append(replace(clip, clip_id=f"answer-{len(of_all)}"))
+    answered = replace(manifest, clips=tuple(clips), columns=columns, annotations=())
+    words, compared = _words(answered, column)
+    answers: dict[str, dict[str, str]] = {}
+    for (clip_id, annotator), word in zip(of_all, words, strict=True):
+        answers.setdefault(clip_id, {})[annotator] = word
+    return answers, compared
 
-    On the passages of one annotator, what he or she did not mark would not be compared.
-    """
-    return f"obygaze manifest agree {shell_word(manifest.name)} --every 10"
 
-
-def _answers(manifest: Manifest, column: str) -> tuple[dict[str, str], str]:
-    """Return the answer of each row by its id: its cell, or yes and no of what `--task` takes.
-
-    Beside them is the view of the levels or concepts that answers are made of; "raw" of others.
-    """
-    if column in (*CLIP_COLUMNS, *CONCEPTS, *manifest.columns):
-        answer_of = {}
-        for clip in manifest:
+def _words(answered: Manifest, column: str) -> tuple[list[str], Collection[str]]:
+    """Return each answer: its cell, or yes and no of what `--task` takes; and its columns."""
+    if column in (*CLIP_COLUMNS, *CONCEPTS, *answered.columns):
+        words = []
+        for clip in answered:
             # Several values are one answer, in whatever order they were written.
-            answer = "|".join(sorted(set(clip.plain_values(column))))
+            word = "|".join(sorted(set(clip.plain_values(column))))
             if is_labelled(column, clip.values):
-                answer = answer or NO_CONCEPT
-            answer_of[clip.clip_id] = answer
-        return answer_of, manifest.header.view if column in SEEN_IN_VIEW else "raw"
+                word = word or NO_CONCEPT
+            words.append(word)
+        return words, [column]
     # Late: it loads what experiments need.
     from obygaze_models.protocols.clips import (
         clip_table,
@@ -315,19 +293,18 @@ def _answers(manifest: Manifest, column: str) -> tuple[dict[str, str], str]:
 
     honest = load_protocol("honest")
     # Annotators are compared by what they said, whatever a picture shows.
-    data = replace(honest.data, view=manifest.header.view)
+    data = replace(honest.data, view=answered.header.view)
     protocol = replace(honest, data=data)
-    name, asked = one_task(column, protocol, manifest, option="--column")
-    table = clip_table(manifest, data)
+    name, asked = one_task(column, protocol, answered, option="--column")
+    table = clip_table(answered, data)
+    word_of_class = {1: "yes", 0: "no"}
     labels = task_labels(name, asked.task, table).tolist()
-    words = {1: "yes", 0: "no"}
-    yes_or_no = {
-        clip: words.get(label, "")
-        for clip, label in zip(table.ids, labels, strict=True)
+    word_of = {
+        clip_id: word_of_class.get(label, "")
+        for clip_id, label in zip(table.ids, labels, strict=True)
     }
-    columns = columns_of_task(name, asked.task, table)
-    is_of_view = not set(columns).isdisjoint(SEEN_IN_VIEW)
-    return yes_or_no, table.view if is_of_view else "raw"
+    words = [word_of.get(clip.clip_id, "") for clip in answered]
+    return words, columns_of_task(name, asked.task, table)
 
 
 def _are_numbers(

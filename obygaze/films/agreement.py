@@ -17,11 +17,10 @@ the distribution is the same, and the cost does not grow with the number of clip
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -29,16 +28,15 @@ from numpy.typing import NDArray
 
 from obygaze.films.film_rates import Fps
 from obygaze.films.labels import (
-    ProjectedClips,
     Seconds,
     Tables,
+    is_table,
     named_films,
     project_tables,
     table_names,
     table_path,
 )
 from obygaze.films.projection import (
-    ClipLevel,
     ClipSpan,
     Projection,
     as_threshold,
@@ -46,15 +44,17 @@ from obygaze.films.projection import (
     threshold_text,
 )
 from obygaze_features.core.console import few, table
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest import read_manifest
+from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.model import LEVELS, own_columns
 from obygaze_features.manifest.own_labels import label_columns
 
 Ints = NDArray[np.int64]
+# The level of each clip, by film and annotator.
+Levels = Mapping[str, Mapping[str, Mapping[str, str]]]
 Values = dict[str, float | None]
 
 NULLS = ("uniform", "own", "pooled")
@@ -157,29 +157,39 @@ def pairs_of(projection: Projection, spans: Iterable[ClipSpan]) -> list[Annotato
 
     A clip without a label of an annotator (neither a segment nor the unmarked rest reaches the
     threshold) says nothing of agreement, and is not counted as an easy negative. The same pictures
-    of a film are one clip, though several rows of a table are about it.
+    of a film are one clip.
     """
     film_of = {span.clip_id: span.movie_id for span in one_of_each(spans)}
-    films: dict[str, dict[str, list[ClipLevel]]] = {}
+    levels: dict[str, dict[str, dict[str, str]]] = {}
     for annotator, rows in projection.by_annotator.items():
         for row in rows:
             if row.clip_id in film_of:
-                rows_of = films.setdefault(film_of[row.clip_id], {})
-                rows_of.setdefault(annotator, []).append(row)
+                of_film = levels.setdefault(film_of[row.clip_id], {})
+                of_annotator = of_film.setdefault(annotator, {})
+                if row.labelled:
+                    of_annotator[row.clip_id] = row.level
+    return _pairs(levels)
+
+
+def pairs_of_annotations(manifest: Manifest) -> list[AnnotatorPair]:
+    """Return every pair of annotators of every film, on the clips that both gave a level."""
+    levels: dict[str, dict[str, dict[str, str]]] = {}
+    for one in manifest.annotations:
+        if one.level:
+            of_film = levels.setdefault(manifest[one.clip_id].movie_id, {})
+            of_film.setdefault(one.annotator, {})[one.clip_id] = one.level
+    return _pairs(levels)
+
+
+def _pairs(levels: Levels) -> list[AnnotatorPair]:
     pairs = []
-    for film, rows_of in sorted(films.items()):
-        for names in combinations(sorted(rows_of), 2):
-            first_annotator, second_annotator = names
-            levels: list[str] = []
-            other_levels: list[str] = []
-            # An annotator has a row for each clip of a film or for none, so that lists go together.
-            for row, other_row in zip(
-                rows_of[first_annotator], rows_of[second_annotator], strict=True
-            ):
-                if row.labelled and other_row.labelled:
-                    levels.append(row.level)
-                    other_levels.append(other_row.level)
-            pair = annotator_pair(levels, other_levels, movie_id=film, annotators=names)
+    for film, level_of in sorted(levels.items()):
+        for names in combinations(sorted(level_of), 2):
+            one, other = (level_of[name] for name in names)
+            both = [clip_id for clip_id in one if clip_id in other]
+            first = [one[clip_id] for clip_id in both]
+            second = [other[clip_id] for clip_id in both]
+            pair = annotator_pair(first, second, movie_id=film, annotators=names)
             pairs.append(pair)
     return pairs
 
@@ -261,19 +271,20 @@ def agreement(
 class Agreement:
     """The agreement of annotators: `measures` is the document of `agreement`.
 
-    `assumed` are the films with annotators that count as watched as a whole, since nothing says
-    what was watched.
+    `threshold` is that of marks; None of annotations of clips. `assumed` are the films with
+    annotators that count as watched as a whole, since nothing says what was watched.
     """
 
-    threshold: Fraction
+    threshold: Fraction | None
     measures: Mapping[str, Any]
     warnings: tuple[str, ...] = ()
     assumed: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the threshold, all measures, and of whom it is not known what they watched."""
+        threshold = self.threshold
         return {
-            "threshold": threshold_text(self.threshold),
+            "threshold": None if threshold is None else threshold_text(threshold),
             **self.measures,
             "assumed_watched": [list(pair) for pair in self.assumed],
         }
@@ -322,7 +333,19 @@ def measure_agreement(
 ) -> Agreement:
     """Measure the agreement of the annotators."""
     share = as_threshold(threshold)
-    _refuse_ratings(segments, workspace)
+    names = table_names(segments)
+    manifests = _manifests(names, workspace)
+    for manifest in manifests:
+        _refuse_ratings(manifest)
+        if manifest.annotations:
+            if len(names) > 1 or clips or every is not None or fps is not None:
+                raise FixUsage(
+                    "the clips of this manifest have annotations, which are compared as they are,"
+                    " without other tables, --clips, --every or --fps",
+                    where=manifest.name,
+                    hint=f"obygaze manifest agree {shell_word(manifest.name)}",
+                )
+            return _agreement_of_annotations(manifest, permutations)
     projected = project_tables(segments, clips, every, fps, share, workspace)
     together = [name for name in projected.projection.by_annotator if "|" in name]
     if together:
@@ -333,68 +356,85 @@ def measure_agreement(
         raise FixInput(
             "a label that several annotators gave together says nothing of their agreement:"
             f" {few(together, 3)}",
-            where=", ".join(map(str, table_names(segments))),
+            where=", ".join(map(str, names)),
             hint=f"leave such rows out: obygaze manifest show NAME --where {where} -o rows.csv,"
             " then obygaze manifest agree rows.csv --clips rows.csv",
         )
     pairs = pairs_of(projected.projection, projected.spans)
-    if not any(pair.n for pair in pairs):
-        tables = ", ".join(map(str, table_names(segments)))
-        if pairs:
-            raise FixInput(
-                "agreement needs clips that two annotators have labelled, got none",
-                where=tables,
-            )
-        raise FixInput(
-            "agreement needs two annotators of the same film, got one of each",
-            where=tables,
-            hint="name the tables of both: agree ada.csv ben.csv --clips clips.csv",
-        )
+    _require_pairs(pairs, ", ".join(map(str, names)))
     measures = agreement(pairs, permutations)
-    assumed = projected.projection.assumed
-    warnings = (*projected.warnings, *_films_of_one_annotator(projected, pairs))
-    return Agreement(share, measures, warnings, assumed)
+    projection = projected.projection
+    marked = {clip.movie_id for clip in projection.labels}
+    warnings = (*projected.warnings, *_films_of_one_annotator(marked, pairs))
+    return Agreement(share, measures, warnings, projection.assumed)
 
 
-def _refuse_ratings(segments: Tables, workspace: PathLike | None) -> None:
+def _agreement_of_annotations(manifest: Manifest, permutations: int) -> Agreement:
+    """Return the agreement of the levels that several people gave to clips."""
+    pairs = pairs_of_annotations(manifest)
+    _require_pairs(pairs, manifest.name)
+    annotated = {manifest[one.clip_id].movie_id for one in manifest.annotations}
+    warnings = _films_of_one_annotator(annotated, pairs)
+    return Agreement(None, agreement(pairs, permutations), tuple(warnings))
+
+
+def _require_pairs(pairs: Sequence[AnnotatorPair], where: str) -> None:
+    """Raise an error unless two annotators labelled the same clips."""
+    if any(pair.n for pair in pairs):
+        return
+    if pairs:
+        raise FixInput(
+            "agreement needs clips that two annotators have labelled, got none",
+            where=where,
+        )
+    raise FixInput(
+        "agreement needs two annotators of the same film, got one of each",
+        where=where,
+        hint="name the tables of both: agree ada.csv ben.csv --clips clips.csv",
+    )
+
+
+def _manifests(names: Iterable[PathLike], workspace: PathLike | None) -> list[Manifest]:
+    """Return the manifests among some names; a table may have any file beside it."""
+    paths = [table_path(name, workspace) for name in names if not is_table(name)]
+    return [read_manifest(path.with_suffix(".toml")) for path in paths]
+
+
+def _refuse_ratings(manifest: Manifest) -> None:
     """Raise an error for a manifest without levels, which may have ratings, or without times."""
-    for name in table_names(segments):
-        path = table_path(name, workspace)
-        if path == Path(name):  # a table, which may have any file beside it
-            continue
-        manifest = read_manifest(path.with_suffix(".toml"))
-        has_levels = any(clip.level for clip in manifest)
-        audit = f"obygaze audit reliability {shell_word(manifest.name)}"
-        if has_levels and all(clip.start_s is None for clip in manifest):
-            raise FixInput(
-                "agreement is measured on times of films, and no clip has times (start_s, end_s)",
-                where=manifest.name,
-                hint=f"{audit} --column level --cluster movie_id",
-            )
-        own = label_columns(manifest.clips) or own_columns(manifest.columns)
-        if own and not has_levels:
-            options = f"--raters COLUMN,COLUMN, of the columns {few(own)}"
-            if "annotator" in manifest.columns:
-                first, *others = own
-                options = f"--column {shell_word(first)} --cluster movie_id"
-                if others:
-                    options += f", or another column: {few(others)}"
-            raise FixInput(
-                "agree measures levels on a time line, and no clip has a level; of words or ratings"
-                " of your own, audit reliability measures the agreement",
-                where=manifest.name,
-                hint=f"{audit} {options}",
-            )
+    annotations = manifest.annotations
+    has_levels = any(one.level for one in annotations or manifest.clips)
+    has_times = any(clip.start_s is not None for clip in manifest)
+    if has_levels and not annotations and not has_times:
+        raise FixInput(
+            "agreement is measured on what several annotators said of clips, or on times of films:"
+            " nobody else annotated these clips, and none has times (start_s, end_s)",
+            where=manifest.name,
+            hint="import a table with the labels of each annotator: obygaze manifest import csv"
+            " --help",
+        )
+    own = label_columns(manifest.clips) or own_columns(manifest.columns)
+    options = f"--raters COLUMN,COLUMN, of the columns {few(own)}"
+    if annotations:
+        clips = manifest.of_annotator(annotations[0].annotator).clips
+        own = [name for name in label_columns(clips) if name in annotations[0].own]
+        first = " ".join(map(shell_word, own[:1]))
+        options = f"--column {first} --cluster movie_id"
+    if own and not has_levels:
+        raise FixInput(
+            "agree measures levels, and no clip has a level; of words or ratings of your own, audit"
+            " reliability measures the agreement",
+            where=manifest.name,
+            hint=f"obygaze audit reliability {shell_word(manifest.name)} {options}",
+        )
 
 
 def _films_of_one_annotator(
-    projected: ProjectedClips, pairs: Sequence[AnnotatorPair]
+    annotated: Collection[str], pairs: Sequence[AnnotatorPair]
 ) -> list[str]:
-    """Return a warning of the films that nobody else marked; a name may be misspelt."""
-    film_of = {span.clip_id: span.movie_id for span in projected.spans}
-    marked = {film_of[row.clip_id] for row in projected.projection.merged}
+    """Return a warning of the films that nobody else annotated; a name may be misspelt."""
     compared = {pair.movie_id for pair in pairs}
-    named = named_films(marked - compared, compared)
+    named = named_films(set(annotated) - compared, compared)
     return [f"films of one annotator only, not compared: {named}"] if named else []
 
 

@@ -31,7 +31,6 @@ from obygaze_features.manifest.adapters.table_times import check_clocks
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.model import clock, is_only_watched
-from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.manifest.times import (
     IN_A_ROW,
@@ -84,10 +83,6 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
             clips.append(clip)
             rows.append(row)
     check_clocks(rows, [row.cells for row in rows])
-    # Rows of annotators must be about the same clips.
-    first_row_of: dict[str, str] = {}
-    for first, *others in clips_of_rows(clips):
-        first_row_of.update({row.clip_id: first.clip_id for row in others})
     times_of_film = times_of_films(clips, rates=marks.rates)
     in_a_row = [
         film
@@ -119,9 +114,7 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
             n_unplaced += times.frames_of(clip_id) is None
         if frames is not None:
             rate = marks.rates.get(film)
-            times_s = said_s.get(clip_id)
-            first_row = first_row_of.get(clip_id, "")
-            spans.append(ClipSpan(clip_id, film, *frames, rate, times_s, first_row))
+            spans.append(ClipSpan(clip_id, film, *frames, rate, said_s.get(clip_id)))
     if n_unplaced and not n_placed:
         raise FixInput(
             "the clips have no times in their films",

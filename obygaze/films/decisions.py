@@ -13,12 +13,8 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.core.tables import number_of_cell
-from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
-from obygaze_features.manifest.same_clip import (
-    Identity,
-    compare_clips,
-    known_film,
-)
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.store import Store
 from obygaze_features.store.identity import of_clips_in_store, videos_of_films
 from obygaze_models.evaluation.metrics import metric_name
@@ -116,16 +112,16 @@ def run_facts(run: Run) -> dict[str, Any]:
     }
 
 
-def cell_facts(run: Run, number: int, rows: str = "clips") -> dict[str, Any]:
+def cell_facts(run: Run, number: int, units: str = "clips") -> dict[str, Any]:
     """Return the scores of one cell, with what the page says of the model.
 
     The axis of scores is 0 to 1 for probabilities and symmetric for margins; in its middle the
-    decision changes. `rows` is what the rows of the manifest are called.
+    decision changes. `units` is what the clips of the manifest are called.
     """
     cell = models_of(run)[number]
     scores = scores_of(run, cell)
     return {
-        "text": f"{_ranking_text(run, cell, rows)} {_decisions_text(run, scores, rows)}",
+        "text": f"{_ranking_text(run, cell, units)} {_decisions_text(run, scores, units)}",
         "leaked": cell.leaked,
         **_axis_of_scores(scores, "the positive class", cell.gives_probabilities),
         "classes": ["negative", "positive"],
@@ -166,8 +162,7 @@ def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any
             scored[row["clip_id"]] = row
     scores = {}
     for clip in manifest:
-        # The row of an annotator has a score of its own, or that of the clip.
-        scored_row = scored.get(clip.clip_id) or scored.get(unannotated_id(clip))
+        scored_row = scored.get(clip.clip_id)
         if scored_row is None:
             continue
         score = float(scored_row[column])
@@ -197,18 +192,18 @@ def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any
     }
 
 
-def _ranking_text(run: Run, cell: CellRows, rows: str) -> str:
+def _ranking_text(run: Run, cell: CellRows, units: str) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
     if not cell.is_ranked(metric):
         return ranks_nothing(label_of(cell.model), cell)
     films = count(cell.n_films, run.unit)
     value = value_text(cell, metric)
-    ranked = f"the {cell.n_clips} test {rows} of {films}"
+    ranked = f"the {cell.n_clips} test {units} of {films}"
     return f"It ranks {ranked} with {metric_name(metric)} {value}."
 
 
-def _decisions_text(run: Run, scores: Mapping[str, Score], rows: str) -> str:
+def _decisions_text(run: Run, scores: Mapping[str, Score], units: str) -> str:
     """Return how many clips a model calls positive, and how far it agrees beyond chance."""
     view = run.about["manifest"]["view"].replace("_", " ")
     annotation = "annotation" if view == "raw" else f"annotation in the {view} view"
@@ -224,7 +219,7 @@ def _decisions_text(run: Run, scores: Mapping[str, Score], rows: str) -> str:
 
         kappa = f"{cohen_kappa_score(annotated, decided):.2f}"
     return (
-        f"It calls {n_positive} of {len(scores)} {rows} positive. {n_agree} of its decisions agree"
+        f"It calls {n_positive} of {len(scores)} {units} positive. {n_agree} of its decisions agree"
         f" with the {annotation}; kappa {kappa} (0 is what chance gives, 1 is complete agreement)."
     )
 
@@ -291,7 +286,7 @@ def training_text(
     listed = model.clips
     if listed is None and training.n_clips and not training.films:
         return "It is not known on which clips the model was trained."
-    if listed is not None and _is_listed(clip, manifest, listed):
+    if listed is not None and _is_listed(clip, listed):
         return (
             "The model was trained on this clip: this explains the model, it does not"
             " test it."
@@ -318,14 +313,7 @@ def training_text(
     return "The model was trained on other clips of this film."
 
 
-def _is_listed(clip: Clip, manifest: Manifest, listed: TrainingClips) -> bool:
-    """Return whether a model was trained on a clip, by any of its rows or without an annotator."""
-    identity = Identity.of_clip(clip)
-    for row in manifest:
-        of_row = Identity.of_clip(row)
-        if not compare_clips(of_row, identity).sameness.is_same:
-            continue
-        found = listed.find(row.clip_id, of_row)
-        if found is not None and found[1].sameness.is_same:
-            return True
-    return False
+def _is_listed(clip: Clip, listed: TrainingClips) -> bool:
+    """Return whether a model was trained on a clip."""
+    found = listed.find(clip.clip_id, Identity.of_clip(clip))
+    return found is not None and found[1].sameness.is_same

@@ -35,10 +35,11 @@ def measure_agreement(
     Clips that an annotator has not watched are not compared; see `obygaze manifest project --help`.
     `assumed` in the column `watched`: nothing says whether clips without a mark were watched, and
     they count as watched. Levels are points on a line: EN 0, HN .3, NS .7, S 1.
+    Of a manifest whose clips several people annotated, their levels are compared as they are.
     Of ratings and words of your own, see `obygaze audit reliability --help`.
 
     Args:
-        segments: One or more such tables, or names of manifests.
+        segments: One or more tables of segments, or names of manifests.
         clips: CSV with clip_id, movie_id, start_frame, end_frame (or start_s, end_s in seconds).
         every: Cut the films into clips of this length instead.
         fps: Frames per second of films without a video and a column framerate: 25 for all of them,
@@ -50,6 +51,7 @@ def measure_agreement(
     Commands:
         obygaze manifest agree segments.csv --clips clips.csv
         obygaze manifest agree mobygaze --clips clips.csv --json --permutations 99999
+        obygaze manifest agree films
         obygaze manifest agree segments/films.ada.csv segments/films.ben.csv --clips c.csv
     """
 

@@ -21,18 +21,23 @@ from obygaze.films.projection import (
     ClipSpan,
     Projection,
     as_threshold,
-    one_of_each,
     project,
     projection_to_csv,
 )
 from obygaze.films.vocabulary import unknown_concepts
 from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
-from obygaze_features.core.files import TABLE_ENDINGS, write_new
+from obygaze_features.core.files import TABLE_ENDINGS, write_all_new
 from obygaze_features.core.options import Option
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest import read_manifest
+from obygaze_features.manifest.annotators import HIGHEST
+from obygaze_features.manifest.io import (
+    annotations_to_csv,
+    annotators_of,
+    remove_annotations,
+)
 from obygaze_features.manifest.model import Header, view_words
 from obygaze_features.manifest.vocabulary import canonical_concept
 
@@ -53,62 +58,50 @@ class ProjectedClips:
 
 @dataclass(frozen=True)
 class ProjectedLabels:
-    """The labels of clips; `output` is the file that they were written to, if there is one.
+    """The labels of clips; `outputs` are the files that they were written to, if there are any.
 
-    `n_clips` is the number of clips: a table may have several rows of one. `without_rate` are the
-    films of which the file has no times. `each_annotator` is whether the file has a row for each.
+    `without_rate` are the films of which the file has no times.
     """
 
     projection: Projection
-    n_clips: int
     warnings: tuple[str, ...] = ()
-    output: Path | None = None
+    outputs: tuple[Path, ...] = ()
     without_rate: tuple[str, ...] = ()
-    each_annotator: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the levels of all annotators, and the merged ones."""
         return self.projection.to_json()
 
     def __str__(self) -> str:
-        return _levels_text(self.projection) if self.output is None else ""
+        return "" if self.outputs else _levels_text(self.projection)
 
     @property
     def notes(self) -> list[str]:
-        """The file, and how many clips have which level."""
+        """The files, and how many clips have which level."""
         projection = self.projection
         counts = ", ".join(f"{level} {n}" for level, n in projection.counts().items())
         unlabelled = f"without a label {len(projection.unlabelled)}"
-        counted = count(self.n_clips, "clip")
-        n_rows = len(projection.merged)
-        if n_rows > self.n_clips:
-            counted = f"{counted} in {n_rows} rows, of which"
-        if self.each_annotator:
-            counted += " by the merged levels, which are not in the file"
-        summary = f"{counted}: {counts}, {unlabelled}"
-        if self.output is None:
+        summary = f"{count(len(projection.merged), 'clip')}: {counts}, {unlabelled}"
+        if not self.outputs:
             return [summary]
-        command = f"next: obygaze manifest import csv {shell_word(self.output)}"
+        output = self.outputs[0]
+        command = f"next: obygaze manifest import csv {shell_word(output)}"
         own: dict[str, None] = {}
         for row in projection.merged:
             own.update(dict.fromkeys(row.concepts))
         asked = [concept for concept in own if canonical_concept(concept) is None]
         if asked:
-            mapping = shell_word(self.output.with_suffix(".toml"))
+            mapping = shell_word(output.with_suffix(".toml"))
             command += (
                 f" --write-mapping {mapping}, which asks what {few(asked, 3)} is; then"
             )
             command += f" --mapping {mapping}"
-        notes = [f"wrote {self.output}", summary, f"{command} -o NAME"]
-        if len(projection.by_annotator) > 1:
-            note = "the file has the merged levels alone; --each-annotator writes a row for each"
-            if self.each_annotator:
-                note = (
-                    "the file has a row for each annotator, with the concepts of the segments of"
-                    " the clip's level: of the imported manifest, obygaze audit reliability NAME"
-                    " --column concepts=CONCEPT compares them"
-                )
-            notes.append(note)
+        notes = [f"wrote {output}", summary]
+        if self.outputs[1:]:
+            notes.append(
+                f"wrote {self.outputs[1]}, what each annotator said; the import reads both"
+            )
+        notes.append(f"{command} -o NAME")
         if self.without_rate:
             films = few(self.without_rate, 5)
             notes.append(f"without times, the frame rate is not known: {films}")
@@ -125,7 +118,7 @@ def project_segments(
     output: Annotated[
         PathLike | None, Option("-o --output", is_file=True, group="Output")
     ] = None,
-    each_annotator: Annotated[bool, Option(group="Output")] = False,
+    rule: Annotated[str, Option(metavar="RULE", group="Output")] = HIGHEST,
     force: Annotated[bool, Option(group="Output")] = False,
     workspace: PathLike | None = None,
 ) -> ProjectedLabels:
@@ -148,7 +141,8 @@ def project_segments(
             or lake=23.976 for one.
         threshold: The smallest share of a clip that a segment must cover to count: 0.2, 1/3.
         output: Write the rows as CSV, print the counts; a clip without a label has an empty level.
-        each_annotator: Write a row for each annotator of a clip, in place of the merged one.
+        rule: How the labels of several annotators become one: highest, agreed, majority, by:NAME,
+            or each for a column of each. What each said is in a table beside the output.
         force: Replace the output if it exists.
         workspace: The workspace, if it is not the current one.
 
@@ -158,33 +152,26 @@ def project_segments(
         obygaze manifest project mobygaze --every 30 -o levels.csv
     """
     share = as_threshold(threshold)
-    projected = project_tables(segments, clips, every, fps, share, workspace)
-    if each_annotator and any(span.first_row for span in projected.spans):
-        raise FixUsage(
-            "--each-annotator needs clips in one row each, and some have several rows",
-            where=str(clips),
-            hint="a table with one row for each clip, or --every 10",
-        )
-    path = None
+    projected = project_tables(segments, clips, every, fps, share, workspace, rule)
+    projection = projected.projection
+    files: dict[Path, bytes] = {}
     if output is not None:
         path = Path(output)
-        data = projection_to_csv(
-            projected.projection,
-            projected.spans,
-            each_annotator=each_annotator,
-            titles=projected.titles,
-        )
-        write_new(path, data, force=force)
-    labelled = {row.clip_id for row in projected.projection.merged}
-    spans = [span for span in projected.spans if span.clip_id in labelled]
-    without_rate = {span.movie_id for span in spans if span.span_s is None}
+        data = projection_to_csv(projection, projected.spans, titles=projected.titles)
+        files[path] = data
+        if len(projection.labels.annotators) > 1:
+            said = annotations_to_csv(projection.labels.annotations)
+            files[annotators_of(path)] = said
+        remove_annotations(files, path, force=force)
+        write_all_new(files, force=force)
+    clip_ids = projection.labels.by_id
+    without_rate = {
+        span.movie_id
+        for span in projected.spans
+        if span.clip_id in clip_ids and span.span_s is None
+    }
     return ProjectedLabels(
-        projected.projection,
-        len(one_of_each(spans)),
-        projected.warnings,
-        path,
-        tuple(sorted(without_rate)),
-        each_annotator,
+        projection, projected.warnings, tuple(files), tuple(sorted(without_rate))
     )
 
 
@@ -195,6 +182,7 @@ def project_tables(
     fps: Fps,
     threshold: Fraction,
     workspace: PathLike | None,
+    rule: str = HIGHEST,
 ) -> ProjectedClips:
     """Read the tables and project the segments on the clips, or on clips of equal length."""
     length_s = _length_of(clips, every)
@@ -238,7 +226,7 @@ def project_tables(
     concepts: set[str] = set()
     for segment in marks.segments:
         concepts.update(segment.concepts)
-    projection = project(marks.segments, spans, threshold)
+    projection = project(marks.segments, spans, threshold, rule)
     if not projection.merged and clips is not None:
         raise FixInput(
             "no clip lies in a film with segments",

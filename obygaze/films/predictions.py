@@ -6,7 +6,7 @@ film page read them here.
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,15 +15,15 @@ from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
-from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
-from obygaze_features.manifest.same_clip import clips_of_rows, other_clip
+from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.manifest.same_clip import other_clip
 
 # The score of a class: a probability, or a distance from the boundary.
 SCORE = re.compile(r"(p|score):.+")
 
 
 class PredictedClip(NamedTuple):
-    """What a row says of a clip, of which several rows of annotators have the first.
+    """What a row says of a clip.
 
     `model` is what the table says of the model, or the name of the table.
     """
@@ -61,7 +61,6 @@ def read_predictions(
     violations.raise_if_any("the predictions cannot be read", hint)
     makers = [name for name in ("model", "store", "seed") if name in table.columns]
     line_of: dict[tuple[str, str], int] = {}
-    clip_of_id = _clips_by_id(manifest)
     predicted = []
     for row in _rows_of_models(table.rows):
         task = row.cells.get("task", "")
@@ -69,7 +68,7 @@ def read_predictions(
         asked = task if train == task else f"{train} -> {task}"
         names = [asked, *(row[name] for name in makers)]
         model = " ".join(filter(None, names)) or path.stem
-        clip = clip_of_id.get(row["clip_id"]) or manifest[row["clip_id"]]
+        clip = manifest[row["clip_id"]]
         problem = other_clip(row.cells, clip)
         if problem:
             row.add("clip_id", problem)
@@ -126,18 +125,3 @@ def _rows_of_models(rows: Sequence[TableRow]) -> Sequence[TableRow]:
         stacklevel=3,
     )
     return rows_of_models
-
-
-def _clips_by_id(manifest: Manifest) -> Mapping[str, Clip]:
-    """Return the clips by the ids that predictions may have: those of rows, and of clips alone.
-
-    Rows of several annotators about one clip are the first of them.
-    """
-    if "annotator" not in manifest.columns:
-        return manifest.by_id
-    clip_of_id: dict[str, Clip] = {}
-    for rows in clips_of_rows(manifest.clips):
-        for row in rows:
-            clip_of_id[row.clip_id] = rows[0]
-            clip_of_id.setdefault(unannotated_id(row), rows[0])
-    return clip_of_id

@@ -11,7 +11,8 @@ The rules, all in whole frames so that the exact case is exact:
 - what was seen are the segments, those with the level `watched` among them. Of a film for which an
   annotator has none of this level, the whole film counts as watched; `Projection.assumed` lists
   these films;
-- annotators of a film are merged the same way: highest level, concepts joined at that level.
+- a rule makes one label of those of the annotators of a film: by default the highest level, with
+  the concepts of those who gave it.
 """
 
 import re
@@ -29,9 +30,10 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.files import csv_bytes
 from obygaze_features.core.notebook import short_repr
+from obygaze_features.manifest.annotators import HIGHEST, labelled
 from obygaze_features.manifest.frame_rate import frame_rate_text
 from obygaze_features.manifest.listing import TITLE
-from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.model import LEVELS, Annotation, Clip, Header, Manifest
 from obygaze_features.manifest.own_labels import OF_PROJECTION
 from obygaze_features.manifest.spans import RATE_COLUMN, Span
 
@@ -46,8 +48,7 @@ _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 class ClipSpan:
     """The frames of its film that a clip has; both frames are part of it. `fps` may be unknown.
 
-    `times_s` are the times in the film that the table of the clips says, and `first_row` is the id
-    of an earlier row that is about this clip; "" if there is none.
+    `times_s` are the times in the film that the table of the clips says.
     """
 
     clip_id: str
@@ -56,7 +57,6 @@ class ClipSpan:
     end_frame: int
     fps: Fraction | None = None
     times_s: Span | None = None
-    first_row: str = ""
 
     @property
     def n_frames(self) -> int:
@@ -74,16 +74,9 @@ class ClipSpan:
 
 
 def one_of_each(spans: Iterable[ClipSpan]) -> list[ClipSpan]:
-    """Return a span for each clip.
-
-    The same pictures of a film are one, whatever the rows say, and rows about one clip are, though
-    their times may be rounded to other pictures.
-    """
-    of_clips: dict[str, ClipSpan] = {}
-    for span in spans:
-        of_clips.setdefault(span.first_row or span.clip_id, span)
+    """Return the first span of those that have the same pictures of a film."""
     of_pictures: dict[tuple[str, int, int], ClipSpan] = {}
-    for span in of_clips.values():
+    for span in spans:
         pictures = (span.movie_id, span.start_frame, span.end_frame)
         of_pictures.setdefault(pictures, span)
     return list(of_pictures.values())
@@ -91,7 +84,7 @@ def one_of_each(spans: Iterable[ClipSpan]) -> list[ClipSpan]:
 
 @dataclass(frozen=True, slots=True)
 class ClipLevel:
-    """The level of a clip, from one annotator or merged from all of them.
+    """The level of a clip, from one annotator or by the rule from all of them.
 
     `ratio` is overlap and clip length, in frames, of the largest segment that decided the level.
     `labelled` is False where no segment reaches the threshold and too little of the clip was seen.
@@ -116,11 +109,13 @@ class Projection:
     An annotator has levels for the clips of the films in which he or she marked or watched
     something. Clips of other films have no level; they are listed in `unseen`. `assumed` lists
     films with annotators: clips of these are EN only because the whole film counts as watched.
+    `labels` has the clips with the labels that the rule makes, and what each annotator said.
     """
 
     threshold: Fraction
     by_annotator: Mapping[str, tuple[ClipLevel, ...]]
     merged: tuple[ClipLevel, ...]
+    labels: Manifest
     unseen: tuple[str, ...] = ()
     assumed: tuple[tuple[str, str], ...] = ()
 
@@ -182,6 +177,7 @@ def project(
     segments: Iterable[Segment],
     spans: Iterable[ClipSpan],
     threshold: Fraction = DEFAULT_THRESHOLD,
+    rule: str = HIGHEST,
 ) -> Projection:
     """Return the level of every clip, by annotator and merged.
 
@@ -189,6 +185,7 @@ def project(
         segments: What the annotators marked and watched, in any order.
         spans: The clips.
         threshold: The least share of a clip that a segment must cover to count.
+        rule: The rule that makes one label of those of the annotators.
     """
     marked: dict[str, dict[str, list[Segment]]] = defaultdict(lambda: defaultdict(list))
     by_annotator: dict[str, list[ClipLevel]] = {}
@@ -203,7 +200,9 @@ def project(
             name: AnnotatorTrack(segments_of_annotator)
             for name, segments_of_annotator in segments_of.items()
         }
-    merged: list[ClipLevel] = []
+    levels_of_clip: dict[str, list[ClipLevel]] = {}
+    clips: list[Clip] = []
+    annotations: list[Annotation] = []
     unseen: list[str] = []
     assumed: set[tuple[str, str]] = set()
     for span in spans:
@@ -212,39 +211,65 @@ def project(
             level = track.level_of(span, threshold)
             levels.append(level)
             by_annotator[annotator].append(level)
+            if level.labelled:
+                annotations.append(
+                    Annotation(
+                        span.clip_id, annotator, level.level, level.concepts, own={}
+                    )
+                )
             if level.ratio is None and level.labelled and track.watched is None:
                 assumed.add((span.movie_id, annotator))
         if levels:
-            merged.append(highest_level(levels))
+            levels_of_clip[span.clip_id] = levels
+            clips.append(Clip(span.clip_id, span.movie_id))
         else:
             unseen.append(span.clip_id)
+    labels = labelled(_with_annotations(clips, annotations), rule)
     levels_by_annotator = {
         annotator: tuple(levels) for annotator, levels in by_annotator.items()
     }
     return Projection(
         threshold,
         levels_by_annotator,
-        tuple(merged),
+        tuple(_level_of_label(clip, levels_of_clip[clip.clip_id]) for clip in labels),
+        labels,
         tuple(unseen),
         tuple(sorted(assumed)),
     )
 
 
+def _with_annotations(
+    clips: Sequence[Clip], annotations: Sequence[Annotation]
+) -> Manifest:
+    """Return a manifest of clips without labels, and of what each annotator said of them."""
+    names: set[str] = set()
+    for one in annotations:
+        names.update(one.concepts)
+    header = Header("marks", dict.fromkeys(sorted(names), "unknown"))
+    return Manifest("marks", header, tuple(clips), annotations=tuple(annotations))
+
+
+def _level_of_label(clip: Clip, rows: Iterable[ClipLevel]) -> ClipLevel:
+    """Return the label of a clip, with the largest ratio of the annotators who gave its level."""
+    ratios = [row.ratio for row in rows if row.labelled and row.level == clip.level]
+    return ClipLevel(
+        clip_id=clip.clip_id,
+        level=clip.level or LEVELS[0],
+        concepts=clip.concepts,
+        ratio=max((ratio for ratio in ratios if ratio), default=None),
+        labelled=bool(clip.level),
+    )
+
+
 def highest_level(rows: Sequence[ClipLevel]) -> ClipLevel:
-    """Return one level from several of a clip: the highest, with its concepts."""
+    """Return one level from those of the segments of a clip: the highest, with its concepts."""
     level = max((row.level for row in rows), key=LEVELS.index)
     winners = [row for row in rows if row.level == level]
-    return ClipLevel(
-        clip_id=rows[0].clip_id,
-        level=level,
-        concepts=tuple(
-            sorted({concept for row in winners for concept in row.concepts})
-        ),
-        ratio=max(
-            (row.ratio for row in winners if row.ratio is not None), default=None
-        ),
-        labelled=any(row.labelled for row in rows),
-    )
+    concepts: set[str] = set()
+    for row in winners:
+        concepts.update(row.concepts)
+    ratio = max(row.ratio for row in winners if row.ratio)
+    return ClipLevel(rows[0].clip_id, level, tuple(sorted(concepts)), ratio)
 
 
 class AnnotatorTrack:
@@ -327,10 +352,9 @@ def projection_to_csv(
     projection: Projection,
     spans: Iterable[ClipSpan],
     *,
-    each_annotator: bool = False,
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
-    """Return the merged levels as CSV, or a row for each annotator of a clip.
+    """Return the labels of clips as CSV.
 
     Clips have the times of their table, so that the rows are joined to it; else times by the frame
     rate of the film, where that is known. The rate is kept, so that nobody is asked for it again,
@@ -342,17 +366,14 @@ def projection_to_csv(
         columns += [*TIME_COLUMNS, RATE_COLUMN]
     if titles:
         columns.append(TITLE)
-    rows_of: Mapping[str, Sequence[ClipLevel]] = {"": projection.merged}
-    if each_annotator:
-        columns.append("annotator")
-        rows_of = projection.by_annotator
+    columns += projection.labels.columns
     rows = []
-    for annotator, levels in rows_of.items():
-        for row in levels:
-            span = span_of[row.clip_id]
-            cells = _csv_cells(row, span)
-            cells |= {TITLE: titles.get(span.movie_id, ""), "annotator": annotator}
-            rows.append([cells[column] for column in columns])
+    for row in projection.merged:
+        span = span_of[row.clip_id]
+        cells = _csv_cells(row, span)
+        cells |= {TITLE: titles.get(span.movie_id, "")}
+        cells |= projection.labels[row.clip_id].extra
+        rows.append([cells[column] for column in columns])
     return csv_bytes(columns, rows)
 
 

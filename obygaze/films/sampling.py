@@ -45,7 +45,6 @@ from obygaze_features.manifest.model import (
 from obygaze_features.manifest.same_clip import (
     Identity,
     compare_clips,
-    require_a_row_for_each,
     require_films,
 )
 from obygaze_features.manifest.times import spans_in_films
@@ -53,9 +52,6 @@ from obygaze_features.manifest.windows import Grid
 from obygaze_features.store.withdrawals import Withdrawals, stores_with_withdrawals
 
 PROBABILITY, CLIPS_OF_FILM = DRAW_COLUMNS
-OF_ANNOTATORS = (
-    "marks of several annotators: a table for each, obygaze audit share --marks"
-)
 
 
 @dataclass(frozen=True)
@@ -175,7 +171,6 @@ def is_drawn(manifest: Manifest) -> bool:
 
 def draw_plan(manifest: Manifest) -> dict[str, DrawnFilm]:
     """Return how many clips of each film were drawn; an error where the columns contradict it."""
-    require_a_row_for_each(manifest.clips, manifest.name, OF_ANNOTATORS)
     cells_of_film: dict[str, set[tuple[str, str]]] = {}
     for clip in manifest:
         cells = (clip.extra[PROBABILITY], clip.extra[CLIPS_OF_FILM])
@@ -206,7 +201,6 @@ def _clips_to_draw_from(
     if not isinstance(source.clips, Windows):
         clips = [clip for clip in clips if not is_only_watched(clip)]
         require_films([clip.movie_id for clip in clips], source.name)
-        require_a_row_for_each(clips, source.name, OF_ANNOTATORS)
     kept = not_withdrawn(clips, workspace)
     return by_film(kept), len(clips) - len(kept)
 

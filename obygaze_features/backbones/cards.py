@@ -117,6 +117,10 @@ def card_from(document: Document) -> Card:
             document.add(f"arrays.{array}", "required key is missing")
     if "default_array" in document.tree and file.default_array not in file.arrays:
         document.unknown("default_array", file.default_array, file.arrays, "array")
+    dimensions = family.outputs.get(file.arrays.get(file.default_array, ""), "")
+    if len(dimensions.split()) > 1:
+        message = f"must have one vector a clip, {file.default_array} has several"
+        document.add("default_array", message)
     for key in _KEYS[medium]:
         if key not in document.tree:
             document.add(key, "required key is missing")

@@ -328,10 +328,8 @@ def _manifest_changed(wanted: Wanted) -> Case:
 
 
 def _was_withdrawn(clip: PlannedClip, wanted: Wanted, stored: StoreState) -> bool:
-    for identity in clip.identities(wanted.facts):
-        if stored.withdrawals.find(identity, clip.movie_id).reason:
-            return True
-    return False
+    identity = clip.identity(wanted.facts)
+    return bool(stored.withdrawals.find(identity, clip.movie_id).reason)
 
 
 def _cases_of_further_arrays(

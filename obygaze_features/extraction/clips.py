@@ -17,7 +17,6 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     sort_key,
-    unannotated_id,
 )
 from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.manifest.windows import CutFilm
@@ -37,8 +36,7 @@ Facts = Mapping[str, tuple[int, str] | None]
 class PlannedClip(NamedTuple):
     """A clip to extract: its video, empty if it has none, and its times in the video.
 
-    A window has its number in place of times, and the film as it was when it was cut. A row of an
-    annotator has the id of the clip that it is about as `about_id`.
+    A window has its number in place of times, and the film as it was when it was cut.
     """
 
     clip_id: str
@@ -48,19 +46,15 @@ class PlannedClip(NamedTuple):
     end_s: float | None = None
     window: int | None = None
     film: CutFilm | None = None
-    about_id: str = ""
 
-    def identities(self, facts: Facts) -> list[Identity]:
-        """Return what is known of the clip, by its id and by that of the clip that it is about."""
+    def identity(self, facts: Facts) -> Identity:
+        """Return what is known of the clip."""
         identity = Identity(self.clip_id, known_film(self.movie_id))
         times = (self.start_s, self.end_s)
         if times != (None, None):
             identity = identity._replace(in_either=times)
         source = Source.of(facts.get(self.video))
-        identity = identity._replace(video=source.quick_hash)
-        if self.about_id in ("", self.clip_id):
-            return [identity]
-        return [identity, identity._replace(clip_id=self.about_id)]
+        return identity._replace(video=source.quick_hash)
 
 
 def planned_clips(manifest: Manifest) -> list[PlannedClip]:
@@ -76,7 +70,6 @@ def planned_clips(manifest: Manifest) -> list[PlannedClip]:
             video_path(clip, folder),
             clip.start_s,
             clip.end_s,
-            about_id=unannotated_id(clip),
         )
         clips.append(planned)
     return clips

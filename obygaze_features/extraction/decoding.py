@@ -78,10 +78,10 @@ class RowDecoder:
     def rows(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
         """Yield rows in order; each job is asked for shortly before it is decoded."""
         if self.grid is None:
-            return self._rows_of_clips(jobs)
-        return self._rows_of_windows(jobs, self.grid)
+            return self._decoded_clips(jobs)
+        return self._decoded_windows(jobs, self.grid)
 
-    def _rows_of_clips(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
+    def _decoded_clips(self, jobs: Iterable[RowJob]) -> Generator[Decoded, None, None]:
         """Decode rows that are clips, each by itself."""
         films = films_of_parts(self.clips)
         # For each of these films the one that comes after it.
@@ -122,7 +122,7 @@ class RowDecoder:
                 for job, result in under_way:
                     yield self._row(job, result)
 
-    def _rows_of_windows(
+    def _decoded_windows(
         self, jobs: Iterable[RowJob], grid: Grid
     ) -> Generator[Decoded, None, None]:
         """Decode rows that are windows, those of one film and one block in one sweep."""

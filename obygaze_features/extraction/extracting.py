@@ -283,9 +283,7 @@ def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
         if store.filling is not None or store.seal:
             for sentence in store.work.sentences:
                 yield f"{name}: {sentence}"
-        withdrawn = withdrawn_elsewhere(
-            _known_of_new_rows(store, plan, run), run.workspace
-        )
+        withdrawn = withdrawn_elsewhere(_known_of_new_rows(store, run), run.workspace)
         if withdrawn:
             yield f"{name}: {withdrawn}, and are extracted again into this store"
     read_from: set[str] = set()
@@ -299,22 +297,19 @@ def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
 
 
 def _known_of_new_rows(
-    store: StorePlan, plan: ExtractionPlan, run: ExtractionRun
+    store: StorePlan, run: ExtractionRun
 ) -> Iterator[tuple[Identity, str]]:
     """Yield what is known of each row that this extraction adds, and its film.
 
     Rows of finished blocks are among them, and all have the times of the plan.
     """
-    about_ids = {clip.clip_id: clip.about_id for clip in plan.clips}
     is_planned = (
         store.work.computed if store.filling is None else store.filling.computed
     )
     for number, row in enumerate(store.work.rows):
         is_to_compute = store.work.computed[number] and not run.seal_now
         if is_planned[number] and (is_to_compute or row.is_ok):
-            clip = _without_video(row)._replace(about_id=about_ids.get(row.clip_id, ""))
-            for identity in clip.identities({}):
-                yield identity, row.movie_id
+            yield _without_video(row).identity({}), row.movie_id
 
 
 def _nothing_was_added(one: Begun) -> str:
@@ -392,7 +387,7 @@ def _fill(
     """
     resources = run.resources
     rows = together[0].filling.rows
-    clips = _clips_of_rows(rows, plan.clips)
+    clips = _planned_clips(rows, plan.clips)
     uploads = Uploads(resources.device)
     with (
         DecodePool(resources.workers, timeout_s=run.timeout_s) as pool,
@@ -442,7 +437,7 @@ def _files_read_before(
     return files
 
 
-def _clips_of_rows(
+def _planned_clips(
     rows: Sequence[Row], clips: Sequence[PlannedClip]
 ) -> Sequence[PlannedClip]:
     """Return the clip of each row: with the times of the plan, and the video of the manifest."""

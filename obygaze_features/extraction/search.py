@@ -13,8 +13,6 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.listing import film_columns
-from obygaze_features.manifest.model import is_only_watched
-from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.store.identity import identities_of
 from obygaze_features.store.joining import refuse_joined
 from obygaze_features.store.recipe import TOKENIZER, same_space, space_of_array
@@ -76,7 +74,9 @@ def search(
         query = _vector_of_text(store, array, text, weights, here)
     else:
         query = _vector_of_clip(store, array, like or "")
-    is_compared = _compared_rows(store, array, like, here)
+    is_compared = store.has_words(array, np.arange(len(store)))
+    if like is not None:
+        is_compared = is_compared & (store.clip_ids != like)
     rows, cosines = _most_similar(store, array, query, is_compared, top)
     clip_ids = store.clip_ids[rows].tolist()
     movie_ids = store.movie_ids[rows].tolist()
@@ -170,26 +170,6 @@ def _vector_of_text(
         )
     vector: NDArray[np.float64] = tower.embed([text])[0].astype(np.float64)
     return vector
-
-
-def _compared_rows(
-    store: Store, array: str, like: str | None, workspace: Workspace
-) -> NDArray[np.bool_]:
-    """Return which rows are compared: of a clip with several annotators one, of `like` none.
-
-    What an annotator has watched is no clip.
-    """
-    left_out = [] if like is None else [like]
-    manifest = store.annotated_manifest(workspace)
-    if manifest is not None:
-        with_features = set(store.clip_ids[store.status().is_ok].tolist())
-        for of_clip in clips_of_rows(manifest.clips):
-            ids = [clip.clip_id for clip in of_clip if clip.clip_id in with_features]
-            left_out += ids if like in ids else ids[1:]
-        watched = filter(is_only_watched, manifest.clips)
-        left_out += [clip.clip_id for clip in watched]
-    is_compared: NDArray[np.bool_] = ~np.isin(store.clip_ids, np.array(left_out, str))
-    return is_compared & store.has_words(array, np.arange(len(store)))
 
 
 def _most_similar(

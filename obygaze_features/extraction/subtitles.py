@@ -35,7 +35,6 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     by_film,
-    unannotated_id,
 )
 from obygaze_features.manifest.same_clip import other_clip
 from obygaze_features.manifest.spans import Span
@@ -331,8 +330,7 @@ def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
 def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
     violations = Violations(path)
     table = read_table(path, required=TEXTS, violations=violations, content="texts")
-    clip_of_id = {unannotated_id(clip): clip for clip in manifest}
-    clip_of_id.update({clip.clip_id: clip for clip in manifest})
+    clip_of_id = manifest.by_id
     line_of: dict[str, int] = {}
     texts = {}
     for row in table.rows:
@@ -350,24 +348,19 @@ def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
 
 
 def _of_texts(manifest: Manifest, texts: Mapping[str, str], path: Path) -> ClipTexts:
-    """Return the words of clips by their ids, or by those without the annotator."""
+    """Return the words of clips by their ids."""
     found = {}
     failures = {}
-    used = set()
     id_of_name = ids_of_names(texts, "clip", str(path))
     text_of_id = {id_of_name[name]: text for name, text in texts.items()}
     for clip in manifest:
-        text_id = clip.clip_id
-        if text_id not in text_of_id:
-            text_id = unannotated_id(clip)
-        if text_id in text_of_id:
-            found[clip.clip_id] = spoken(text_of_id[text_id])
-            used.add(text_id)
+        if clip.clip_id in text_of_id:
+            found[clip.clip_id] = spoken(text_of_id[clip.clip_id])
         else:
             reason = "no-words: the table has no text of the clip"
             failures[clip.clip_id] = Failure(FAILED, reason)
-    unused = sorted(text_of_id.keys() - used)
-    if not used:
+    unused = sorted(text_of_id.keys() - found.keys())
+    if not found:
         raise FixInput(
             f"no clip of the manifest has a text: found those of {few(unused)}, expected"
             f" {few(list(manifest.clip_ids))}",

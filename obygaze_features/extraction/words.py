@@ -69,8 +69,8 @@ def extract_words(
 ) -> Imported:
     """Make a store of what is said in clips."""
     here = Workspace.of(workspace)
-    annotated = read_manifest(manifest, workspace=workspace)
-    clips = annotated.without_watched()
+    listed = read_manifest(manifest, workspace=workspace)
+    clips = listed.without_watched()
     card = find_card(backbone, here)
     name = f"{clips.name}.{card.name}"
     if card.family.medium != "words":
@@ -100,7 +100,7 @@ def extract_words(
         terms=Terms(clips.header.licence, clips.header.citation),
     )
     remarks = []
-    n_watched = len(annotated) - len(clips)
+    n_watched = len(listed) - len(clips)
     if n_watched:
         remarks.append(watched_text("read", n_watched))
     n_silent = rows.reasons.count(SILENT)

@@ -84,6 +84,8 @@ class Expression:
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
     # The columns that are compared with something.
     compared: Collection[str] = ()
+    # The concepts that are asked for; of `concept` alone, all of the vocabulary.
+    concepts: Collection[str] = ()
     # Those that are compared with a number by their order.
     numbers: Collection[str] = ()
 
@@ -125,6 +127,7 @@ def parse(
         condition,
         dict(parser.values),
         tuple(parser.compared),
+        tuple(parser.concepts),
         tuple(parser.numbers),
     )
 
@@ -184,6 +187,7 @@ class _Parser:
         self.allowed: dict[str, Collection[str]] = {"level": LEVELS}
         self.values: dict[str, list[str]] = defaultdict(list)
         self.compared: dict[str, None] = {}
+        self.concepts: dict[str, None] = {}
         self.numbers: dict[str, None] = {}
 
     def parse(self) -> Condition:
@@ -245,6 +249,8 @@ class _Parser:
         for value, word in zip(values, wanted, strict=True):
             if allowed is not None and word not in allowed:
                 raise self.unknown_value(name, word, allowed, value)
+        if name in CONCEPTS:
+            self.concepts.update(dict.fromkeys(wanted or self.allowed.get(name, ())))
         if not wanted:
             if self.of_empty is None and name not in ("level", *CONCEPTS):
                 problem = f"a column alone is no label: write {name} == VALUE"

@@ -22,7 +22,7 @@ from obygaze_features.manifest.io import (
     update_manifest,
 )
 from obygaze_features.manifest.model import FOLD_PREFIX, Manifest, view_words
-from obygaze_features.manifest.same_clip import noun_of_rows, require_films
+from obygaze_features.manifest.same_clip import require_films
 from obygaze_features.manifest.stats import FoldStats, compute_stats
 
 IntArray = NDArray[np.intp]
@@ -65,13 +65,12 @@ def _films_of(manifest: Manifest, n_folds: int) -> list[str]:
 class SplitReport:
     """A split that was added to a manifest: the clips of each fold.
 
-    Levels are counted in the view of the manifest, of annotators in each `row`.
+    Levels are counted in the view of the manifest.
     """
 
     split: str
     folds: Mapping[int, FoldStats]
     view: str
-    noun: str = "clip"
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts of each fold."""
@@ -81,7 +80,7 @@ class SplitReport:
         rows = [
             (fold, stats.clips, stats.positive) for fold, stats in self.folds.items()
         ]
-        headers = ("fold", f"{self.noun}s", f"S, {view_words(self.view)}")
+        headers = ("fold", "clips", f"S, {view_words(self.view)}")
         return table(headers, rows)
 
     @property
@@ -117,7 +116,6 @@ def assign_folds(
         split=kind,
         folds=compute_stats(after).folds[kind],
         view=after.header.view,
-        noun=noun_of_rows(after.without_watched()),
     )
 
 

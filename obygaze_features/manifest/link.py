@@ -34,8 +34,7 @@ from obygaze_features.manifest.io import (
     read_manifest,
     update_manifest,
 )
-from obygaze_features.manifest.model import Clip, Manifest, ascii_id, unannotated_id
-from obygaze_features.manifest.same_clip import clips_of_rows
+from obygaze_features.manifest.model import Clip, Manifest, ascii_id
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
     NAME_COLUMN,
@@ -349,11 +348,8 @@ class _Files:
             wanted = PurePosixPath(composed(named_file(clip)))
             for name in (clip.clip_id, wanted.stem, wanted.name):
                 self.films_of[name].add(clip.movie_id)
-        # The file of a scene is that of a clip if the scene has no other clip. Rows of annotators
-        # that are not about the same clip are an error.
-        self.n_clips_of_scene: Counter[Key] = Counter()
-        for clip, *_ in clips_of_rows(clips):
-            self.n_clips_of_scene[clip.movie_id, clip.scene] += 1
+        # The file of a scene is that of a clip if the scene has no other clip.
+        self.n_clips_of_scene = Counter((clip.movie_id, clip.scene) for clip in clips)
         self.by_key: dict[Key, tuple[str, ...]] = defaultdict(tuple)
         for name in names:
             # macOS, and disks that it wrote, may have accents beside their letters.
@@ -379,11 +375,10 @@ class _Files:
         keys += [("stem", wanted.name), ("stem", wanted.stem)]
         # Times are times in the named file, so no other file can be used.
         if not (wanted.name and has_times):
-            bare_id = unannotated_id(clip)
-            keys += [("stem", clip.clip_id), ("stem", bare_id)]
+            keys.append(("stem", clip.clip_id))
             if self.n_clips_of_scene[clip.movie_id, clip.scene] == 1:
                 keys.append(("scene", clip.movie_id, clip.scene))
-            keys += [("stem as id", clip.clip_id), ("stem as id", bare_id)]
+            keys.append(("stem as id", clip.clip_id))
         for key in keys:
             files = self._same_film(clip, self.by_key.get(key, ()))
             if files:

@@ -14,7 +14,6 @@ from obygaze_features.manifest.model import (
     Windows,
     ascii_id,
     clock,
-    unannotated_id,
 )
 from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.manifest.vocabulary import film_facts
@@ -61,21 +60,15 @@ def film_columns(
         manifest: The manifest that has these clips, if it is at hand.
     """
     title_of_film = titles_of(set(movie_ids), manifest)
-    # Annotators may have rows of their own about a clip, of which any says when it is.
-    rows_of_annotators: dict[str, Clip] = {}
-    if manifest is not None and "annotator" in manifest.columns:
-        rows_of_annotators = {unannotated_id(clip): clip for clip in manifest}
     clips = []
     for identity, movie_id in zip(identities, movie_ids, strict=True):
         start_s, end_s = identity.in_either or (None, None)
         clip = Clip(identity.clip_id, movie_id, start_s=start_s, end_s=end_s)
-        listed = rows_of_annotators.get(clip.clip_id)
         if manifest is not None and clip.clip_id in manifest:
             listed = manifest[clip.clip_id]
-        if listed is not None:
             # The manifest of this name may be another one today.
-            of_manifest = Identity.of_clip(listed)._replace(clip_id=clip.clip_id)
-            is_same = compare_clips(of_manifest, identity).sameness.is_same
+            compared = compare_clips(Identity.of_clip(listed), identity)
+            is_same = compared.sameness.is_same
             if is_same and listed.movie_id == movie_id:
                 clip = listed
         clips.append(clip)

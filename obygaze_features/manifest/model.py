@@ -529,6 +529,7 @@ class Manifest:
         if not isinstance(self.clips, Windows):
             for clip in self.clips:
                 names.update(clip.concepts)
+                names.update(disputed(clip).intersection(self.header.concepts))
         for one in self.annotations:
             names.update(one.concepts)
         return frozenset(names)
@@ -657,7 +658,7 @@ def view_words(view: str) -> str:
 def _visual(clips: Iterable[Clip], visible: frozenset[str]) -> Iterator[Clip]:
     """Yield the clips with visible concepts only; without one the level becomes EN.
 
-    Where annotators left a visible concept open, it stays open whether the level is EN.
+    Where annotators left a visible concept open, it stays open whether another level is EN.
     """
     for clip in clips:
         label = _visual_label(clip.level, clip.concepts, visible)
@@ -781,14 +782,3 @@ def is_only_watched(clip: Clip) -> bool:
 def watched_text(verb: str, n_rows: int) -> str:
     """Return that rows are left out because they say only what was watched."""
     return f"not {verb}: {count(n_rows, 'row')} of what was watched"
-
-
-def unannotated_id(clip: Clip) -> str:
-    """Return the id of the clip that a row is about: `lake-001` of the annotator's `lake-001.ann`.
-
-    A table with rows of several annotators for one clip is read with the annotator in each id.
-    """
-    annotator = ascii_id(clip.extra.get("annotator", ""))
-    if not annotator:
-        return clip.clip_id
-    return clip.clip_id.removesuffix(f".{annotator}")

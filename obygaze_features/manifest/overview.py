@@ -182,7 +182,7 @@ class ManifestPage(Listing):
     def notes(self) -> list[str]:
         """How many of the selected clips the text leaves out."""
         notes = []
-        unit = _unit_of_rows(self.manifest)
+        unit = self.manifest.header.unit
         n_all = len(self.manifest)
         if len(self.selection) < n_all:
             notes.append(f"selected: {len(self.selection)} of {count(n_all, unit)}")
@@ -243,7 +243,9 @@ def show_manifest(
         # An expression may not be as long as a list of clips.
         ids = _known_clips(clips, whole, typed)
         tests.append(f"clip_id in {few(sorted(ids))}")
-        selection = selection.with_clips(row for row in selection if row.clip_id in ids)
+        selection = selection.with_clips(
+            clip for clip in selection if clip.clip_id in ids
+        )
     if tests and not len(selection):
         raise NotFound(
             f"no clip with {' and '.join(tests)}",
@@ -296,18 +298,13 @@ def _clip_table(clips: Sequence[Clip]) -> str:
     return table(tuple(filled), zip(*filled.values(), strict=True))
 
 
-def _unit_of_rows(manifest: Manifest) -> str:
-    """Return what rows are called: those of annotators may be several of one clip."""
-    return "row" if "annotator" in manifest.columns else manifest.header.unit
-
-
 def _describe(manifest: Manifest) -> str:
     """Return the header of a manifest as lines, the last one empty."""
     header = manifest.header
-    n_rows = count(len(manifest), _unit_of_rows(manifest))
+    n_clips = count(len(manifest), header.unit)
     n_films = count(len(manifest.films), "film")
     lines = [
-        f"{manifest.name}: {n_rows} of {n_films}"
+        f"{manifest.name}: {n_clips} of {n_films}"
         f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"
     ]
     if header.licence:
@@ -315,6 +312,8 @@ def _describe(manifest: Manifest) -> str:
     if header.citation:
         lines.append(f"  cite: {safe_text(header.citation, 'terminal')}")
     lines += [f"  note: {safe_text(note, 'terminal')}" for note in header.notes]
+    if manifest.annotators:
+        lines.append(f"  annotators: {', '.join(manifest.annotators)}")
     if manifest.folds:
         lines.append(f"  folds: {', '.join(manifest.folds)}")
     return "\n".join([*lines, ""])

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from obygaze_features.core.console import count
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import NUMBER, without_spelling
-from obygaze_features.manifest.model import Clip, Manifest, own_columns, unannotated_id
+from obygaze_features.manifest.model import Clip, Manifest, own_columns
 
 # What `manifest project` writes of the mark that made a level: how much of a clip it covers.
 OF_PROJECTION = ("overlap_frames", "clip_frames")
@@ -50,14 +50,12 @@ def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
         if column in OF_PROJECTION or is_predicted:
             continue
         cells: list[str] = []
-        # The number of a clip is in the rows of all its annotators, and no label.
-        clips_of_film: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        values_of_film: dict[str, list[str]] = defaultdict(list)
         for clip in clips:
             of_clip = clip.plain_values(column)
             cells += of_clip
-            clip_id = unannotated_id(clip)
-            clips_of_film[clip.movie_id].update((clip_id, cell) for cell in of_clip)
-        if not any(map(_may_be_labels, clips_of_film.values())):
+            values_of_film[clip.movie_id] += set(of_clip)
+        if not any(map(_may_be_labels, values_of_film.values())):
             continue
         words = sorted(set(cells))
         n_words = len({word.casefold() for word in words})
@@ -142,9 +140,9 @@ def _level_tasks(manifest: Manifest) -> list[str]:
     return [f"{level}_S" for level in ("EN", "HN") if {level, "S"} <= levels]
 
 
-def _may_be_labels(values: Collection[tuple[str, str]]) -> bool:
+def _may_be_labels(values: Collection[str]) -> bool:
     """Return whether the clips of a film have few values: not all the same, and not all others."""
-    return 1 < len({value for _, value in values}) < len(values)
+    return 1 < len(set(values)) < len(values)
 
 
 def is_yes_and_no(words: Collection[str]) -> bool:

@@ -10,24 +10,18 @@ store.
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from itertools import accumulate, chain, count
+from itertools import accumulate, chain
 from math import floor
 from typing import NamedTuple
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.file_names import composed
-from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell
-from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.model import (
     UNKNOWN_FILM,
     Clip,
-    Manifest,
-    ascii_id,
-    is_only_watched,
-    unannotated_id,
 )
 from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
 
@@ -44,7 +38,6 @@ class Sameness(Enum):
     """What a comparison of two rows can say."""
 
     SAME = "the same clip"
-    OTHER_ANNOTATOR = "the same clip by another annotator"
     OTHER = "another clip"
     UNKNOWN = "cannot be known"
 
@@ -55,7 +48,6 @@ class Sameness(Enum):
 
 
 SAME = Sameness.SAME
-OTHER_ANNOTATOR = Sameness.OTHER_ANNOTATOR
 OTHER = Sameness.OTHER
 UNKNOWN = Sameness.UNKNOWN
 
@@ -64,14 +56,13 @@ class Identity(NamedTuple):
     """What a row says about its clip.
 
     Attributes:
-        clip_id: The id, without the annotator.
+        clip_id: The id.
         movie_id: The film; "" if it is not known, or if it was only guessed from the id.
         in_film: Start and end in the film; None if they are not known.
         in_file: Start and end in the file of the clip; None if they are not known.
         in_either: Start and end, where nobody says whether in the film or in the file.
         video: What identifies the bytes of the video: its hash in a store, its path in a manifest
             that has times in it; "" if it is not known.
-        annotator: Whose row it is; "" if nobody says.
     """
 
     clip_id: str
@@ -80,7 +71,6 @@ class Identity(NamedTuple):
     in_file: Times | None = None
     in_either: Times | None = None
     video: str = ""
-    annotator: str = ""
 
     @classmethod
     def of_clip(cls, clip: Clip) -> "Identity":
@@ -92,13 +82,12 @@ class Identity(NamedTuple):
         # Without times a clip may be all of its file, or its times are lost: a store knows it.
         video = file_of(clip) if in_file else ""
         return cls(
-            clip_id=unannotated_id(clip),
+            clip_id=clip.clip_id,
             movie_id=known_film(clip.movie_id),
             in_film=in_film,
             in_file=in_file,
             in_either=one_time if has_one_time else None,
             video=video,
-            annotator=ascii_id(clip.extra.get("annotator", "")),
         )
 
     @property
@@ -130,14 +119,6 @@ def words_and_numbers(clip_id: str) -> tuple[str, ...]:
 def known_film(movie_id: str | None) -> str:
     """Return the film of a row; "" if the row says that it is not known."""
     return "" if movie_id is None or movie_id == UNKNOWN_FILM else movie_id
-
-
-def of_any_row(clip: Identity) -> Iterator[Identity]:
-    """Yield a clip, and the one that an annotator's row is about: `a-1` of `a-1.ann`."""
-    yield clip
-    about_id, _, _ = clip.clip_id.rpartition(".")
-    if about_id:
-        yield clip._replace(clip_id=about_id)
 
 
 def clip_of_cells(cells: Mapping[str, str]) -> Identity:
@@ -211,7 +192,7 @@ def compare_clips(one: Identity, other: Identity) -> Comparison:
     has_equal_video = bool(one.video) and one.video == other.video
     is_by_id = not has_equal_times and not has_equal_video
     if has_equal_film or not is_by_id:
-        return Comparison(_same_or_annotated(one, other), is_by_id=is_by_id)
+        return Comparison(SAME, is_by_id=is_by_id)
     return Comparison(UNKNOWN, is_by_id=True)
 
 
@@ -226,21 +207,14 @@ def _with_other_ids(one: Identity, other: Identity) -> Sameness:
     if not compared_times:
         are_whole_files = one.is_whole_file and other.is_whole_file
         is_same_file = has_equal_video and are_whole_files
-        return _same_or_annotated(one, other) if is_same_file else OTHER
+        return SAME if is_same_file else OTHER
     if not any(
         are_equal_times(*pair) and None not in chain(*pair) for pair in compared_times
     ):
         return OTHER
     are_times_in_film = bool(one.in_film and other.in_film)
-    if has_equal_video or (has_equal_film and are_times_in_film):
-        return _same_or_annotated(one, other)
-    return OTHER
-
-
-def _same_or_annotated(one: Identity, other: Identity) -> Sameness:
-    if one.annotator and other.annotator and one.annotator != other.annotator:
-        return OTHER_ANNOTATOR
-    return SAME
+    is_same = has_equal_video or (has_equal_film and are_times_in_film)
+    return SAME if is_same else OTHER
 
 
 def _comparable_times(one: Identity, other: Identity) -> list[tuple[Times, Times]]:
@@ -277,92 +251,6 @@ def _shown(times: Times) -> str:
     """Return start and end as text: `12.5 s to 14 s`."""
     words = ["?" if time is None else f"{time:.10g} s" for time in times]
     return " to ".join(words)
-
-
-def clips_of_rows(clips: Sequence[Clip]) -> list[list[Clip]]:
-    """Return the rows of each clip: what is counted is the clip, not the rows of annotators.
-
-    A row that says only what was watched is about no clip.
-    """
-    about_clips = [clip for clip in clips if not is_only_watched(clip)]
-    of_clips = []
-    for rows in rows_of_clips([Identity.of_clip(clip) for clip in about_clips]):
-        of_clips.append([about_clips[row] for row in rows])
-    return of_clips
-
-
-def overlaps_of_annotators(clips: Sequence[Clip]) -> str:
-    """Return a sentence on rows that overlap those of another annotator, else "".
-
-    With other times nobody knows whether they are about one clip, so that each counts as a clip.
-    """
-    rows = []
-    for clip in clips:
-        if clip.extra.get("annotator") and not is_only_watched(clip):
-            rows.append(clip)
-    n_rows_of = Counter(clip.extra["annotator"] for clip in rows)
-    if len(n_rows_of) < 2:
-        return ""
-    identities = [Identity.of_clip(clip) for clip in rows]
-    spans: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
-    for number, row in enumerate(identities):
-        for place, times in (
-            (("film", row.movie_id), row.in_film),
-            (("file", row.video), row.in_file),
-        ):
-            start_s, end_s = times or (None, None)
-            if place[1] and start_s is not None and end_s is not None:
-                spans.setdefault(place, []).append((start_s, end_s, number))
-    overlapping: set[int] = set()
-    for of_place in spans.values():
-        open_spans: list[tuple[float, int]] = []
-        for start_s, end_s, number in sorted(of_place):
-            # What ends where another one begins does not overlap it.
-            open_spans = [one for one in open_spans if one[0] > start_s + TOLERANCE_S]
-            row = identities[number]
-            for _, other in open_spans:
-                is_of_one = identities[other].annotator == row.annotator
-                if is_of_one or compare_clips(identities[other], row).sameness.is_same:
-                    continue
-                overlapping.update((number, other))
-            open_spans.append((end_s, number))
-    if not overlapping:
-        return ""
-    (name, _), *_ = n_rows_of.most_common(1)
-    where = shell_word(f"data.where=annotator == {quoted_word(name)}")
-    return (
-        f"{len(overlapping)} of {len(rows)} rows of {len(n_rows_of)} annotators overlap one of"
-        " another annotator, with other times, and each counts as a clip of its own, though some"
-        f" may be the same: in a run, --set {where} takes one annotator"
-    )
-
-
-def respelled_ids(clips: Sequence[Clip]) -> str:
-    """Return a sentence on clips of other annotators whose ids are alike, else "".
-
-    Without times, nobody knows whether they are one clip.
-    """
-    rows = [clip for clip in clips if clip.extra.get("annotator")]
-    if len({row.extra["annotator"] for row in rows}) < 2:
-        return ""
-    pairs = []
-    clip_of_words: dict[tuple[str, ...], tuple[Identity, set[str]]] = {}
-    for rows_of_clip in clips_of_rows(rows):
-        clip = Identity.of_clip(rows_of_clip[0])
-        annotators = {row.extra["annotator"] for row in rows_of_clip}
-        words = words_and_numbers(clip.clip_id)
-        other, annotators_of_other = clip_of_words.setdefault(words, (clip, annotators))
-        with_one_id = compare_clips(other._replace(clip_id=clip.clip_id), clip)
-        is_same = with_one_id.sameness.is_same
-        if is_same and annotators.isdisjoint(annotators_of_other):
-            pairs.append(f"{other.clip_id} and {clip.clip_id}")
-    if not pairs:
-        return ""
-    return (
-        f"ids of annotators that differ only in capitals, signs or zeros, such as {pairs[0]}"
-        f" ({len(pairs)} in all), count as different clips: if they are the same, import the"
-        " tables again with one spelling"
-    )
 
 
 def films_of_videos(clips: Iterable[Identity]) -> dict[str, dict[str, None]]:
@@ -487,53 +375,6 @@ def _spans_of_films(clips: Iterable[Identity]) -> dict[str, list[tuple[float, fl
     return spans
 
 
-def require_a_row_for_each(clips: Sequence[Clip], where: str, hint: str) -> None:
-    """Raise an error for several rows about one clip, where it would count more than others."""
-    if any(len(rows) > 1 for rows in clips_of_rows(clips)):
-        raise FixInput(
-            "several rows are about one clip, which would count more than others",
-            where=where,
-            hint=hint,
-        )
-
-
-def noun_of_rows(manifest: Manifest) -> str:
-    """Return what rows are: `clip`, or `row` where several annotators have rows about one."""
-    if "annotator" not in manifest.columns:
-        return "clip"
-    return "row" if len(clips_of_rows(manifest.clips)) < len(manifest) else "clip"
-
-
-def rows_of_clips(rows: Sequence[Identity]) -> list[list[int]]:
-    """Return the positions of the rows of each clip, in the order of their first rows.
-
-    Rows of the same id that contradict each other are an error.
-    """
-    first_of_row = _rows_with_the_same_id(rows)
-    # Other ids: only rows that begin at the same time of a film, or of a file, can be one clip.
-    starts = sorted(chain.from_iterable(map(_starts_of, rows, count())))
-    same_as: dict[int, int] = {}
-
-    def first_of(number: int) -> int:
-        first = first_of_row[number]
-        while first in same_as:
-            first = same_as[first]
-        return first
-
-    for place, (where, start_s, number) in enumerate(starts):
-        for later in range(place + 1, len(starts)):
-            elsewhere, other_start_s, other = starts[later]
-            if elsewhere != where or other_start_s - start_s > TOLERANCE_S:
-                break
-            one, two = sorted((first_of(number), first_of(other)))
-            if one != two and compare_clips(rows[number], rows[other]).sameness.is_same:
-                same_as[two] = one
-    rows_of_clip: dict[int, list[int]] = {}
-    for number in range(len(rows)):
-        rows_of_clip.setdefault(first_of(number), []).append(number)
-    return list(rows_of_clip.values())
-
-
 def _starts_of(row: Identity, number: int) -> list[tuple[tuple[str, str], float, int]]:
     """Return when the clip of a row begins, each time with the film or the file in which it is.
 
@@ -565,20 +406,3 @@ def places_of(row: Identity) -> list[tuple[str, str, int]]:
         piece = floor(start_s / (2 * TOLERANCE_S))
         places += [(kind, name, piece), (kind, name, piece + 1)]
     return places
-
-
-def _rows_with_the_same_id(rows: Sequence[Identity]) -> list[int]:
-    """Return for each row the first row with its id; an error if they contradict each other."""
-    rows_of_id: dict[str, list[int]] = {}
-    for number, row in enumerate(rows):
-        rows_with_id = rows_of_id.setdefault(row.clip_id, [])
-        for other in rows_with_id:
-            comparison = compare_clips(rows[other], row)
-            if not comparison.sameness.is_same:
-                raise FixInput(
-                    f"rows of the clip {row.clip_id!r} contradict each other:"
-                    f" {comparison.contradiction}",
-                    hint="correct these rows, or give them other ids",
-                )
-        rows_with_id.append(number)
-    return [rows_of_id[row.clip_id][0] for row in rows]

@@ -38,7 +38,6 @@ from obygaze_features.manifest.model import (
     watched_text,
 )
 from obygaze_features.manifest.own_labels import column_words
-from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.vocabulary import film_facts
 
 DOT = 0.018  # the size of a dot across, as a share of the widest row
@@ -61,10 +60,9 @@ class Stats:
     """The counts of a manifest in a view. `share` is the share of each level among all clips.
 
     `films` has title, year and genres of the films that are known. `title` names what was counted.
-    `concepts_without_level` counts the concepts of the clips without a level. Rows of several
-    annotators are counted each; `different_clips` counts the clips that they are about.
-    `own_columns` says what each column of a person's own has. `different_clips_of_all` counts also
-    the clips that `where` does not select.
+    `concepts_without_level` counts the concepts of the clips without a level. `own_columns` says
+    what each column of a person's own has. `clips_of_all` counts also the clips that `where` does
+    not select.
     """
 
     clips: int
@@ -76,7 +74,6 @@ class Stats:
     concepts_without_level: Mapping[str, int]
     without_level: int
     without_video: int
-    different_clips: int
     by_film: Mapping[str, Mapping[str, int]]
     clips_by_film: Mapping[str, int]
     folds: Mapping[str, Mapping[int, FoldStats]]
@@ -87,7 +84,7 @@ class Stats:
     title: str = ""
     is_linked: bool = True
     n_watched: int = 0
-    different_clips_of_all: int = 0
+    clips_of_all: int = 0
 
     def __repr__(self) -> str:
         levels = ", ".join(f"{n} {level}" for level, n in self.levels.items() if n)
@@ -101,22 +98,11 @@ class Stats:
 
     @property
     def size(self) -> str:
-        """How many clips of how many films; of several annotators, also how many rows."""
-        films = count(self.n_films, "film")
-        clips = count(self.different_clips, self.unit)
-        if self.different_clips < self.different_clips_of_all:
-            all_clips = count(self.different_clips_of_all, self.unit)
-            clips = f"{self.different_clips} of {all_clips}"
-        size = f"{clips} of {films}"
-        if self.different_clips < self.clips:
-            return f"{count(self.clips, 'row')} of annotators on {size}"
-        return size
-
-    @property
-    def _counted(self) -> str:
-        """What the tables count."""
-        is_of_rows = self.different_clips < self.clips
-        return "rows" if is_of_rows else f"{self.unit}s"
+        """How many clips of how many films."""
+        clips = count(self.clips, self.unit)
+        if self.clips < self.clips_of_all:
+            clips = f"{self.clips} of {count(self.clips_of_all, self.unit)}"
+        return f"{clips} of {count(self.n_films, 'film')}"
 
     def __str__(self) -> str:
         parts = [
@@ -173,7 +159,7 @@ class Stats:
             percent = f"{100 * (n_clips / self.clips):.1f} %" if self.clips else None
             mean = self.concepts_per_clip.get(level)
             rows.append((level, n_clips, percent, mean))
-        headers = ("level", self._counted, "share", f"concepts a {self._counted[:-1]}")
+        headers = ("level", f"{self.unit}s", "share", f"concepts a {self.unit}")
         return table(headers, rows)
 
     def _concept_table(self) -> str:
@@ -204,7 +190,7 @@ class Stats:
         counted = [*LEVELS, NO_LEVEL] if self.without_level else LEVELS
         if not self._has_levels:
             counted = []
-        headers = ("film", self._counted, *counted, "title", "year", "genres")
+        headers = ("film", f"{self.unit}s", *counted, "title", "year", "genres")
         lines = [table(headers, rows), *self._genre_lines()]
         return "\n".join(lines)
 
@@ -226,7 +212,7 @@ class Stats:
             n_clips = sum(fold.clips for fold in folds.values())
             extent = f"{min(shares):.3f} to {max(shares):.3f}"
             rows.append((name, len(folds), n_clips, extent))
-        return table(("split", "folds", self._counted, "share of S by fold"), rows)
+        return table(("split", "folds", f"{self.unit}s", "share of S by fold"), rows)
 
 
 def compute_stats(
@@ -253,7 +239,7 @@ def compute_stats(
     manifest = read_manifest(manifest, workspace=workspace)
     if view is not None:
         manifest = manifest.view(view)
-    n_different_of_all = _n_different(manifest.clips)
+    n_of_all = len(manifest.without_watched())
     if where is not None:
         manifest = manifest.where(where)
         if not len(manifest):
@@ -275,8 +261,7 @@ def compute_stats(
         concepts={level: concepts[level] for level in LEVELS},
         concepts_without_level=concepts[""],
         without_level=len(clips) - sum(levels.values()),
-        different_clips=_n_different(clips),
-        different_clips_of_all=n_different_of_all,
+        clips_of_all=n_of_all,
         without_video=sum(not clip.video for clip in clips),
         by_film=levels_of_film,
         clips_by_film={film: len(group) for film, group in clips_of_film.items()},
@@ -292,14 +277,6 @@ def compute_stats(
         n_watched=len(manifest) - len(clips),
         title=f"{manifest.header.dataset}, {view_words(manifest.header.view)}",
     )
-
-
-def _n_different(rows: Sequence[Clip]) -> int:
-    """Return how many clips rows are about; rows of what was only watched are about none."""
-    clips = [clip for clip in rows if not is_only_watched(clip)]
-    if any(clip.extra.get("annotator") for clip in clips):
-        return len(clips_of_rows(clips))
-    return len(clips)
 
 
 def _grouped(
@@ -473,13 +450,13 @@ def _draw_concepts(axes: Any, stats: Stats, names: list[str]) -> None:
             dot.set(edgecolor="white", zorder=2, clip_on=False)
     for level in levels:
         mean = stats.concepts_per_clip.get(level)
-        note = "" if mean is None else f", {mean:.2f} concepts a {stats._counted[:-1]}"
+        note = "" if mean is None else f", {mean:.2f} concepts a {stats.unit}"
         label = f"{level} {LEVEL_NAMES[level]}{note}"
         axes.scatter([], [], s=46, color=LEVEL_COLORS[level], label=label)
     label_rows(axes, names, upwards=True)
     axes.set_xlim(left=0)
     draw_grid(axes)
-    axes.set_xlabel(f"% of {stats._counted} with the concept", color=COLORS["muted"])
+    axes.set_xlabel(f"% of {stats.unit}s with the concept", color=COLORS["muted"])
     axes.set_title("Concepts over levels")
     if levels:
         axes.figure.legend(loc="outside lower left", fontsize=7.5)

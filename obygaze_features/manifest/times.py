@@ -8,9 +8,8 @@ windows and the page ask them:
 - A clip for which no file was named has its times in the film, also after `link` found its film's
   file; where `link` found a file of its own, they moved to `film_start_s` and `film_end_s`.
 - If all clips of a film are parts of one file and nothing else is said, this file is the film.
-- Clips with files of their own and without times in the film follow each other by their scenes,
-  once each, though several annotators have rows of them. Their places are known only where the
-  lengths of the files are.
+- Clips with files of their own and without times in the film follow each other by their scenes.
+  Their places are known only where the lengths of the files are.
 
 Times are in seconds. Pictures of a film are numbered from 0 by its rate.
 """
@@ -25,7 +24,7 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.model import Clip, Manifest, Windows, by_film
-from obygaze_features.manifest.same_clip import TOLERANCE_S, clips_of_rows
+from obygaze_features.manifest.same_clip import TOLERANCE_S
 from obygaze_features.manifest.spans import RATE_COLUMN as RATE_COLUMN
 from obygaze_features.manifest.spans import Span as Span
 from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
@@ -131,10 +130,9 @@ def film_times(
         spans = in_film
         pieces = _pieces(clips, spans)
     else:
-        rows_of_clip = clips_of_rows(clips)
-        is_whole_film = len(rows_of_clip) == 1 and clips[0].scene is None
+        is_whole_film = len(clips) == 1 and clips[0].scene is None
         axis = IN_FILE if is_whole_film else IN_A_ROW
-        spans, unknown = _in_a_row(rows_of_clip, length_of)
+        spans, unknown = _in_a_row(clips, length_of)
         pieces = _pieces(clips, spans)
     ends_of_pieces = [piece.end_s for piece in pieces]
     end_s = max([_last_end(spans), *ends_of_pieces])
@@ -320,17 +318,13 @@ def _last_end(spans: Mapping[str, Span]) -> float:
 
 
 def _in_a_row(
-    rows_of_clip: Sequence[Sequence[Clip]], length_of: Callable[[str], float]
+    clips: Sequence[Clip], length_of: Callable[[str], float]
 ) -> tuple[dict[str, Span], list[str]]:
-    """Return spans of clips that follow each other by their scenes, and videos without a length.
-
-    Each clip has the rows of its annotators.
-    """
+    """Return spans of clips that follow each other by their scenes, and videos without a length."""
     spans: dict[str, Span] = {}
     unknown = []
     end_s = 0.0
-    for rows in sorted(rows_of_clip, key=lambda rows: rows[0].scene or 0):
-        clip = rows[0]
+    for clip in sorted(clips, key=lambda clip: clip.scene or 0):
         in_file = span_in_file(clip)
         if in_file is not None:
             length_s = in_file[1] - in_file[0]
@@ -341,8 +335,7 @@ def _in_a_row(
             length_s = NOMINAL_S
         start_s = end_s
         end_s = start_s + length_s
-        for row in rows:
-            spans[row.clip_id] = (start_s, end_s)
+        spans[clip.clip_id] = (start_s, end_s)
     return spans, unknown
 
 
@@ -364,9 +357,7 @@ def long_clips(manifest: Manifest) -> str:
     """
     if isinstance(manifest.clips, Windows):
         return ""
-    clips = manifest.clips
-    if any(clip.extra.get("annotator") for clip in clips):
-        clips = [rows[0] for rows in clips_of_rows(clips)]
+    clips = manifest.without_watched().clips
     n_clips_of_film = Counter(clip.movie_id for clip in clips)
     n_clips_of_file = Counter(clip.video for clip in clips)
     long = []

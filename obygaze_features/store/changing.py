@@ -96,8 +96,8 @@ from obygaze_features.store.sealing import file_of_store
 from obygaze_features.store.withdrawals import (
     Withdrawals,
     changes_that_withdrew,
-    rows_of_their_clips,
     rows_withdrawn_elsewhere,
+    with_other_ids,
 )
 
 # Rows that are in two stores are compared so many at a time.
@@ -119,7 +119,6 @@ class Changed:
         warnings: What its user should know.
         clips: The clips that were withdrawn.
         copies: Where features of the withdrawn clips still are, each with the line that removes it.
-        unit: What the rows are: clips, or rows of annotators about clips.
     """
 
     path: Path
@@ -130,7 +129,6 @@ class Changed:
     warnings: Sequence[str] = ()
     clips: Sequence[str] = ()
     copies: Sequence[Copy] = ()
-    unit: str = "clip"
 
     @classmethod
     def of(cls, written: Written, **more: Any) -> Self:
@@ -153,9 +151,9 @@ class Changed:
 
     def __str__(self) -> str:
         size = f"{count(self.n_files, 'file')}, {human(self.n_bytes)}"
-        lines = [f"{self.path}: {count(self.n_clips, self.unit)}, {size}"]
+        lines = [f"{self.path}: {count(self.n_clips, 'clip')}, {size}"]
         if self.clips:
-            lines.append(f"withdrawn: {count(len(self.clips), self.unit)}")
+            lines.append(f"withdrawn: {count(len(self.clips), 'clip')}")
         lines += text_of_copies(self.copies)
         if self.clips:
             lines.append(
@@ -261,12 +259,7 @@ def _written(
         *rows_withdrawn_elsewhere(open_store(target), workspace, "in this new store"),
     ]
     written = written._replace(warnings=tuple(sentences))
-    return Changed.of(written, unit=_unit_of(source.stores, workspace))
-
-
-def _unit_of(stores: Sequence[Store], workspace: Workspace) -> str:
-    """Return what the rows of stores are: clips, or rows of annotators about clips."""
-    return "row" if "row" in [store.unit(workspace) for store in stores] else "clip"
+    return Changed.of(written)
 
 
 def origins_of(stores: Sequence[Store]) -> list[Origin]:
@@ -474,7 +467,7 @@ def _withdraw(
     try:
         named = _Named.of(before, names)
         rows = list(before.rows)
-        numbers = rows_of_their_clips(before, named.rows.tolist(), workspace)
+        numbers = with_other_ids(before, named.rows.tolist())
     except (Corrupt, OSError):
         # Another store may have taken its place while it was read.
         if seal_at(target) != before.seal:
@@ -520,8 +513,7 @@ def _withdraw(
     changed = open_store(target)
     copies = find_copies(changed, [change], workspace)
     clips = [rows[number].clip_id for number in numbers]
-    unit = changed.unit(workspace)
-    return Changed.of(written, clips=clips, copies=copies, unit=unit)
+    return Changed.of(written, clips=clips, copies=copies)
 
 
 def _other_names_of(rows: Sequence[Row], withdrawn: Sequence[int]) -> list[str]:
@@ -752,12 +744,12 @@ def _clips_of(
     return rows_of_clip, sentences
 
 
-def _sentences(remarks: Mapping[str, Sequence[str]], unit: str = "clip") -> list[str]:
+def _sentences(remarks: Mapping[str, Sequence[str]]) -> list[str]:
     """Return a sentence for each remark that is about some clips, with the first of them."""
     sentences = []
     for words, clips in remarks.items():
         if clips:
-            sentences.append(f"{count(len(clips), unit)} {words}: {few(clips, 3)}")
+            sentences.append(f"{count(len(clips), 'clip')} {words}: {few(clips, 3)}")
     return sentences
 
 
@@ -889,10 +881,7 @@ def join(
     windows = _common_windows(opened)
     terms = _common_terms(opened, licence)
     clips, sentences = _clips_of(opened)
-    _give_to_annotators(clips, opened, here)
     source = JoinedRows(opened, parts, clips)
-    # Clips that all went to annotators are no rows of a manifest of their own.
-    with_rows = [store for store in opened if (store.table.find([*clips]) >= 0).any()]
     width = sum(part.width for part in parts)
     arrays = [Array.of(JOINED_ARRAY, JOINED_DTYPE, (width,))]
     # An import may have another array of this name.
@@ -911,10 +900,10 @@ def join(
         here,
         arrays=arrays,
         recipe=Recipe.from_json(recipe_of_parts(parts, windows)),
-        manifest=_common_manifest(with_rows, source.columns()),
+        manifest=_common_manifest(opened, source.columns()),
         makers=source.makers,
         terms=terms,
-        warnings=[*sentences, *source.sentences(_unit_of(opened, here))],
+        warnings=[*sentences, *source.sentences()],
     )
 
 
@@ -930,36 +919,6 @@ def _common_windows(stores: Sequence[Store]) -> Mapping[str, Any]:
                 hint="stores of one manifest: obygaze extract run MANIFEST -b BACKBONE -b BACKBONE",
             )
     return windows
-
-
-def _give_to_annotators(
-    clips: dict[str, list[_Merged]], stores: Sequence[Store], workspace: Workspace
-) -> None:
-    """Give rows of annotators the rows of their clips, of stores that have no annotators.
-
-    A manifest of the workspace says which clip a row is about, and `Store.match` finds it, as in a
-    run. A row of a clip that went to all of its annotators is no clip of its own.
-    """
-    manifests = [store.annotated_manifest(workspace) for store in stores]
-    places_of_given: dict[str, set[int]] = {}
-    for manifest in manifests:
-        if manifest is None:
-            continue
-        # Where all stores have a row, the manifest of today has nothing to say.
-        lacking = []
-        for clip in manifest:
-            if 0 < len(clips.get(clip.clip_id, ())) < len(stores):
-                lacking.append(clip)
-        for place, store in enumerate(stores):
-            for clip, clip_id in zip(lacking, store.match(lacking).ids, strict=True):
-                rows = clips[clip.clip_id]
-                if clip_id == clip.clip_id or place in [each.place for each in rows]:
-                    continue
-                rows += [each for each in clips[clip_id] if each.place == place]
-                places_of_given.setdefault(clip_id, set()).add(place)
-    for clip_id, places in places_of_given.items():
-        if all(each.place in places for each in clips[clip_id]):
-            del clips[clip_id]
 
 
 class _NamedPart(NamedTuple):
@@ -1093,14 +1052,14 @@ class JoinedRows(_NewRows):
             values[is_ok, columns] = store.read(part.array, numbers[:, place])
         return values
 
-    def sentences(self, unit: str) -> list[str]:
+    def sentences(self) -> list[str]:
         """Return how many clips lack each part, or have parts that may not belong together."""
         remarks = {}
         for store, clips in zip(self.stores, self.without, strict=True):
             remarks[f"without features in {store.location}"] = clips
         words = "of which the parts were computed from different files of the video"
         remarks[words] = self.of_other_files
-        return _sentences(remarks, unit)
+        return _sentences(remarks)
 
 
 def _only(values: Sequence[Any]) -> Any:

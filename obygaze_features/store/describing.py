@@ -79,14 +79,11 @@ def facts_of_store(store: Store) -> dict[str, Any]:
     }
 
 
-def describe(
-    store: Store, unit: str = "clip", title_of_seal: Mapping[str, str] = NO_TITLES
-) -> str:
+def describe(store: Store, title_of_seal: Mapping[str, str] = NO_TITLES) -> str:
     """Return a page on a store: its rows, recipe, arrays, makers, history, terms and seal.
 
     Args:
         store: The store.
-        unit: What its rows are: clips, or rows of annotators about clips.
         title_of_seal: The titles of stores that it may be made from, by their seals.
     """
     facts = facts_of_store(store)
@@ -96,7 +93,7 @@ def describe(
         parts.append(f"{number} {words}")
     arrays = [array_facts(array, len(store)) for array in store.record.arrays]
     first_lines = [
-        f"{store.location}: {count(len(store), unit)} of"
+        f"{store.location}: {count(len(store), 'clip')} of"
         f" {store.record.manifest.text} ({', '.join(parts)})",
         *recipe_sentences(store.recipe),
     ]
@@ -107,7 +104,7 @@ def describe(
         )
     last_lines += [
         f"size: {human(facts['n_bytes'])}, without store.json and README.md",
-        *_maker_lines(store, unit),
+        *_maker_lines(store),
         *_lines_of_origins(store, title_of_seal),
         *map(_change_text, store.record.replaces),
         f"licence: {facts['licence'] or 'not stated'}",
@@ -128,7 +125,7 @@ def describe(
     )
 
 
-def _maker_lines(store: Store, unit: str) -> list[str]:
+def _maker_lines(store: Store) -> list[str]:
     """Return what made the rows, one line for each maker."""
     makers = store.record.makers
     if len(makers) == 1:
@@ -138,7 +135,7 @@ def _maker_lines(store: Store, unit: str) -> list[str]:
     for number, maker in enumerate(makers):
         # Of what computed an array first, the rows name it beside the others.
         if rows_of_maker[number]:
-            size = count(rows_of_maker[number], unit)
+            size = count(rows_of_maker[number], "clip")
             lines.append(f"made by {size}: {maker_text(maker)}")
     return lines
 
@@ -210,7 +207,6 @@ class StorePage(Listing):
         store: The store.
         with_clips: Whether its clips were asked for.
         warnings: What other stores of the workspace list as withdrawn.
-        unit: What its rows are: clips, or rows of annotators about clips.
         title_of_seal: The titles of its parts, by the seals of their stores.
     """
 
@@ -218,7 +214,6 @@ class StorePage(Listing):
     store: Store
     with_clips: bool = False
     warnings: Sequence[str] = ()
-    unit: str = "clip"
     title_of_seal: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -232,7 +227,7 @@ class StorePage(Listing):
 
     def __str__(self) -> str:
         if not self.with_clips:
-            return describe(self.store, self.unit, self.title_of_seal)
+            return describe(self.store, self.title_of_seal)
         columns = self.table()
         return table(tuple(columns), zip(*columns.values(), strict=True))
 
@@ -260,7 +255,7 @@ def describe_store(
     here = Workspace.of(workspace)
     warnings = rows_withdrawn_elsewhere(opened, here, "here")
     titles = _titles_of_parts(opened, here)
-    return StorePage(name_of(store), opened, clips, warnings, opened.unit(here), titles)
+    return StorePage(name_of(store), opened, clips, warnings, titles)
 
 
 # --- All stores of a workspace ---

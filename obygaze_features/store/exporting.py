@@ -21,7 +21,7 @@ import numpy.typing as npt
 from obygaze_features import __version__
 from obygaze_features.core import files
 from obygaze_features.core.clip_ids import each_name
-from obygaze_features.core.console import Progress, Quiet, count, few, human
+from obygaze_features.core.console import Progress, Quiet, count, human
 from obygaze_features.core.errors import (
     EXIT_SOME_FAILED,
     AlreadyThere,
@@ -44,7 +44,6 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     is_only_watched,
-    unannotated_id,
     view_words,
 )
 from obygaze_features.store.card import (
@@ -103,7 +102,6 @@ class Exported:
         left_out: Each clip without features, with its status and the reason.
         warnings: How many clips have no labels.
         not_exported: What else the store has, in words.
-        unit: What the rows are: clips, or rows of annotators about clips.
     """
 
     path: Path
@@ -113,7 +111,6 @@ class Exported:
     left_out: Mapping[str, Reason]
     warnings: Sequence[str] = ()
     not_exported: Sequence[str] = ()
-    unit: str = "clip"
 
     def to_json(self) -> dict[str, Any]:
         """Return all that is known of the export."""
@@ -121,7 +118,7 @@ class Exported:
         return {**vars(self), "path": str(self.path), "left_out": left_out}
 
     def __str__(self) -> str:
-        size = count(self.n_clips, self.unit)
+        size = count(self.n_clips, "clip")
         file = self.path / EXPORTED_TABLE if self.format == "parquet" else self.path
         return f"{file}: {size}, {', '.join(self.arrays)}"
 
@@ -174,7 +171,7 @@ def export_features(
         )
     names = list(dict.fromkeys(each_name(arrays)))
     chosen = arrays_of_export(opened, format, names)
-    job = Export(opened, chosen, labels, progress, opened.unit(here))
+    job = Export(opened, chosen, labels, progress)
     warnings = [
         *_read_labels(job),
         *rows_withdrawn_elsewhere(opened, here, "in this export"),
@@ -195,7 +192,6 @@ def export_features(
         left_out=left_out,
         warnings=warnings,
         not_exported=job.left_out(),
-        unit=job.unit,
     )
 
 
@@ -216,7 +212,6 @@ class Export:
         arrays: The arrays.
         labels: The manifest whose levels and concepts become columns.
         progress: Counts clips, once for each array.
-        unit: What the rows are: clips, or rows of annotators about clips.
     """
 
     def __init__(
@@ -225,13 +220,11 @@ class Export:
         arrays: Sequence[Array],
         labels: Manifest | None = None,
         progress: Progress | None = None,
-        unit: str = "row",
     ) -> None:
-        self.unit = unit
         self.store = store
         self.arrays = arrays
         self.labels = labels
-        # The row of the manifest about each clip of the store, by the ids of the store.
+        # The clip of the manifest that each row of the store has, by its id.
         self.label_of: Mapping[str, Clip] = {}
         self.progress = progress or Quiet()
         self.terms = store.terms
@@ -280,13 +273,13 @@ class Export:
             if status != OK and number:
                 is_extracted = self.store.recipe.is_extracted
                 words = words_of_status(status, is_extracted=is_extracted)
-                left_out.append(f"{count(number, self.unit)} {words}")
+                left_out.append(f"{count(number, 'clip')} {words}")
         names = [array.name for array in record.arrays if array not in self.arrays]
         if names:
             left_out.append(f"the arrays {', '.join(names)}")
         n_remarks = sum(bool(row.reason) for row in self.rows)
         if n_remarks:
-            left_out.append(f"remarks on {count(n_remarks, self.unit)}")
+            left_out.append(f"remarks on {count(n_remarks, 'clip')}")
         if any(row.video_hash or row.pictures is not None for row in self.rows):
             left_out.append("which videos were read")
         if record.makers:
@@ -358,10 +351,9 @@ def _check_keys(rows: Sequence[Row], where: str) -> None:
 
 
 def _read_labels(job: Export) -> list[str]:
-    """Find the row of the manifest about each clip; return a sentence on clips without a level.
+    """Find each clip in the manifest; return a sentence on clips without a level.
 
-    An error if the manifest has none of the clips, another clip of the same id, or rows of several
-    annotators about one clip, which has one level here.
+    An error if the manifest has none of the clips, or another clip of the same id.
     """
     labels = job.labels
     rows = job.rows
@@ -372,21 +364,11 @@ def _read_labels(job: Export) -> list[str]:
     ids = {row.clip_id for row in rows}
     labelled = []
     for clip in labels:
-        is_here = not ids.isdisjoint((clip.clip_id, unannotated_id(clip)))
-        if is_here and not is_only_watched(clip):
+        if clip.clip_id in ids and not is_only_watched(clip):
             labelled.append(clip)
-    rows_about: dict[str, list[Clip]] = {}
-    for clip, stored_id in zip(labelled, job.store.match(labelled).ids, strict=True):
-        rows_about.setdefault(stored_id, []).append(clip)
-    several = [clip_id for clip_id, clips in rows_about.items() if len(clips) > 1]
-    if several:
-        raise FixInput(
-            f"the manifest {labels.name} has rows of several annotators about"
-            f" {count(len(several), 'clip')}, and a clip has one level here: {few(several, 3)}",
-            where=labels.name,
-            hint="--with-labels with a manifest that has one row for each clip",
-        )
-    job.label_of = {clip_id: clips[0] for clip_id, clips in rows_about.items()}
+    # An error where the store has another clip of this id.
+    job.store.match(labelled)
+    job.label_of = {clip.clip_id: clip for clip in labelled}
     if not labelled:
         raise FixInput(
             f"the manifest {labels.name} has none of the clips of this store: the first clip here"
@@ -397,7 +379,7 @@ def _read_labels(job: Export) -> list[str]:
     n_missing = len(rows) - sum(bool(clip.level) for clip in job.label_of.values())
     if not n_missing:
         return []
-    n_without = count(n_missing, job.unit)
+    n_without = count(n_missing, "clip")
     return [f"{n_without} of {len(rows)} without a level in the manifest {labels.name}"]
 
 

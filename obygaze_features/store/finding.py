@@ -352,7 +352,7 @@ def _copy_of_finished(
         if not row.is_ok:
             continue
         identity = identity_of(row, store.record)
-        found = withdrawals.find_row(identity, row.movie_id)
+        found = withdrawals.find(identity, row.movie_id)
         if found.reason:
             n_withdrawn += 1
             of_film = withdrawals.reason_of_film.get(row.movie_id)

@@ -137,11 +137,10 @@ def subset(
     With -o, a new store is written, with its rows numbered anew; the store that it is of may be at
     a URL, and only what is needed of it is read.
 
-    With --reason, films or clips are withdrawn, a clip with the rows of all its annotators: the new
-    store takes the place of the store, its rows keep their numbers, and no file of it has the
-    numbers of the withdrawn rows. What else in the workspace has them is listed: the store that was
-    replaced, other stores, imported files, exports, tables of scores, runs, models and exported
-    pages.
+    With --reason, films or clips are withdrawn: the new store takes the place of the store, its
+    rows keep their numbers, and no file of it has the numbers of the withdrawn rows. What else in
+    the workspace has them is listed: the store that was replaced, other stores, imported files,
+    exports, tables of scores, runs, models and exported pages.
 
     Args:
         store: The store.

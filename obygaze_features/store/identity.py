@@ -9,7 +9,7 @@ import numpy as np
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, ObygazeError
-from obygaze_features.manifest.model import Clip, unannotated_id
+from obygaze_features.manifest.model import Clip
 from obygaze_features.manifest.same_clip import (
     UNKNOWN,
     Identity,
@@ -120,13 +120,10 @@ class Matched(NamedTuple):
 
     Args:
         rows: The row of each clip; -1 for one that the store does not have.
-        ids: The id of each clip in the store: of a row of an annotator, that of the clip itself
-            where the store has no annotators.
         n_by_ids: How many of them are known by their ids alone.
     """
 
     rows: Rows
-    ids: list[str]
     n_by_ids: int
 
 
@@ -135,14 +132,13 @@ def match(clips: Sequence[Clip], store: "Store") -> Matched:
 
     A clip that has the id of another clip in the store is an error: their films or times differ.
     """
-    rows, ids = _rows_and_ids(clips, store.table)
+    rows = store.table.find([clip.clip_id for clip in clips])
     known = np.flatnonzero(rows >= 0)
     n_by_ids = 0
     contradictions = {}
     of_rows = identities_of_rows(rows[known], store)
     for place, there in zip(known.tolist(), of_rows, strict=True):
-        here = Identity.of_clip(clips[place])._replace(clip_id=there.clip_id)
-        compared = compare_clips(here, there)
+        compared = compare_clips(Identity.of_clip(clips[place]), there)
         if compared.contradiction:
             contradictions[there.clip_id] = compared.contradiction
         n_by_ids += compared.sameness is UNKNOWN
@@ -151,21 +147,13 @@ def match(clips: Sequence[Clip], store: "Store") -> Matched:
         if store.recipe.is_unknown:
             again = IMPORT_AGAIN
         raise another_clip(contradictions, "store", store.location, again)
-    return Matched(rows, ids, n_by_ids)
+    return Matched(rows, n_by_ids)
 
 
-def _rows_and_ids(clips: Sequence[Clip], table: RowTable) -> tuple[Rows, list[str]]:
-    """Return the row and the id of each clip in a store, as `Matched` has them."""
-    ids = [clip.clip_id for clip in clips]
-    rows = table.find(ids)
-    absent = np.flatnonzero(rows < 0).tolist()
-    if absent:
-        ids_alone = [unannotated_id(clips[place]) for place in absent]
-        rows[absent] = table.find(ids_alone)
-        for place, clip_id in zip(absent, ids_alone, strict=True):
-            if rows[place] >= 0:
-                ids[place] = clip_id
-    return rows, ids
+def _identities_in_store(clips: Sequence[Clip], store: "Store") -> list[Identity]:
+    """Return what a store says about clips of a manifest; an error where it has others."""
+    match(clips, store)
+    return identities_of([clip.clip_id for clip in clips], store)
 
 
 def videos_of_clips(clips: Sequence[Clip], store: "Store") -> list[str]:
@@ -174,7 +162,7 @@ def videos_of_clips(clips: Sequence[Clip], store: "Store") -> list[str]:
     That of a segment, which has no row, is that of the windows of its film.
     """
     videos_of_film = videos_of_films([clip.movie_id for clip in clips], store)
-    in_store = identities_of(match(clips, store).ids, store)
+    in_store = _identities_in_store(clips, store)
     videos = []
     for clip, identity in zip(clips, in_store, strict=True):
         of_film = videos_of_film.get(clip.movie_id, set())
@@ -193,7 +181,7 @@ def of_clips_in_store(
         for clip, video in zip(clips, videos, strict=True):
             identities[clip.clip_id] = of_segment(clip, video)
         return identities
-    in_store = identities_of(match(clips, store).ids, store)
+    in_store = _identities_in_store(clips, store)
     for clip, row in zip(clips, in_store, strict=True):
         identities[clip.clip_id] = of_row(clip, row)
     return identities
@@ -230,7 +218,7 @@ def replaced_videos(clips: Iterable[Clip], folder: str, table: RowTable) -> list
         table: The rows of the store.
     """
     with_video = [clip for clip in clips if clip.video and folder]
-    rows, _ = _rows_and_ids(with_video, table)
+    rows = table.find([clip.clip_id for clip in with_video])
     videos: dict[int, str] = {}
     for clip, row in zip(with_video, rows.tolist(), strict=True):
         if row >= 0:

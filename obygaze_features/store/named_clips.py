@@ -21,12 +21,7 @@ from obygaze_features.core.own_results import PAGE_DATA, REPORT, REPORT_ENDINGS
 from obygaze_features.core.tables import header_of, read_table
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.own_labels import OF_PREDICTIONS
-from obygaze_features.manifest.same_clip import (
-    Identity,
-    clip_of_cells,
-    known_film,
-    of_any_row,
-)
+from obygaze_features.manifest.same_clip import Identity, clip_of_cells, known_film
 from obygaze_features.store.importing import npz, parquet
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
@@ -87,7 +82,7 @@ def clips_in_table(path: Path) -> Iterator[Identity]:
     """Yield the clips of a table."""
     table = read_table(path, required=[ID_KEY])
     for row in table.rows:
-        yield from of_any_row(clip_of_cells(row.cells))
+        yield clip_of_cells(row.cells)
 
 
 def clips_in_page(folder: Path) -> Iterator[Identity]:
@@ -95,7 +90,7 @@ def clips_in_page(folder: Path) -> Iterator[Identity]:
     text = (folder / PAGE_DATA).read_text("utf-8")
     for quoted in set(_TEXT_OF_JSON.findall(text)):
         with suppress(ValueError):
-            yield from of_any_row(Identity(json.loads(quoted)))
+            yield Identity(json.loads(quoted))
 
 
 def is_report(path: Path) -> bool:
@@ -112,7 +107,7 @@ def clips_in_report(path: Path) -> Iterator[Identity]:
     """Yield the clips with a score in the page of a report."""
     text = path.read_text("utf-8")
     for escaped in _SCORE_IN_REPORT.findall(text):
-        yield from of_any_row(Identity(html.unescape(escaped)))
+        yield Identity(html.unescape(escaped))
 
 
 def _of_columns(columns: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
@@ -128,10 +123,10 @@ def _of_columns(columns: Mapping[str, Sequence[str]]) -> Iterator[Identity]:
 
 def _as_stored(clip_id: str, film: str | None) -> Iterator[Identity]:
     """Yield a clip as a file names it, and as an import of the file does."""
-    yield from of_any_row(Identity(clip_id, known_film(film)))
+    yield Identity(clip_id, known_film(film))
     stored_id = as_id(clip_id)
     if stored_id != clip_id:
-        yield from of_any_row(Identity(stored_id, known_film(film and as_id(film))))
+        yield Identity(stored_id, known_film(film and as_id(film)))
 
 
 def _texts_of_npz(path: Path) -> dict[str, list[str]]:

@@ -42,8 +42,7 @@ from obygaze_features.core.workspace import (
     is_url,
     stores_inside,
 )
-from obygaze_features.manifest.model import Clip, Manifest, unannotated_id
-from obygaze_features.manifest.same_clip import noun_of_rows
+from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store.arrays import Arrays, pieces_of
 from obygaze_features.store.card import (
     MOST_CARD_BYTES,
@@ -707,30 +706,7 @@ class Store:
 
     def has_clip_of(self, manifest: Manifest) -> bool:
         """Return whether the store has a clip of a manifest, or one that had its id."""
-        ids = list(manifest.clip_ids)
-        if "annotator" in manifest.columns:
-            ids += map(unannotated_id, manifest)
-        return bool((self.table.find(ids) >= 0).any())
-
-    def annotated_manifest(self, workspace: Workspace) -> Manifest | None:
-        """Return the manifest of this name in a workspace if it has annotators, else None.
-
-        Few have, and one of many clips takes long to read: the line with its columns says it.
-        """
-        name = self.record.manifest.name
-        if name not in workspace.names("manifests"):
-            return None
-        with suppress(OSError):
-            table = workspace.manifest(name).with_suffix(".csv")
-            with table.open("rb") as stream:
-                has_annotators = b"annotator" in stream.readline()
-            return self.find_manifest(workspace) if has_annotators else None
-        return None
-
-    def unit(self, workspace: Workspace) -> str:
-        """Return what rows are: `clip`, or `row` where the manifest has several of one clip."""
-        manifest = self.annotated_manifest(workspace)
-        return "clip" if manifest is None else noun_of_rows(manifest)
+        return bool((self.table.find(manifest.clip_ids) >= 0).any())
 
     def matrix(
         self,

@@ -2,13 +2,11 @@
 
 Extraction, import, merge, copies, `info`, `verify` and the list of what is still to be removed ask
 `Withdrawals`. A film that was withdrawn as a whole counts for all of its clips. Another clip that
-only has the id of a withdrawn one is not withdrawn; where nobody can know it, it is. The row
-`a-1.ann` may be that of an annotator about the clip `a-1`: stores have no more of it than the id.
+only has the id of a withdrawn one is not withdrawn; where nobody can know it, it is.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -16,7 +14,6 @@ import numpy as np
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.model import unannotated_id
 from obygaze_features.manifest.same_clip import (
     OTHER,
     SAME,
@@ -24,7 +21,6 @@ from obygaze_features.manifest.same_clip import (
     Identity,
     Sameness,
     compare_clips,
-    of_any_row,
     places_of,
 )
 from obygaze_features.store.identity import OfManifest, identity_of
@@ -70,15 +66,9 @@ class Withdrawals:
         self.clips = clips
         self._films_of_clips = {clip.movie_id for clip in clips} - {"", UNKNOWN_FILM}
         self._clips_of_key: dict[tuple[str | int, ...], list[WithdrawnClip]] = {}
-        # Of rows of annotators, the clips that they are about.
-        self._clips_of_about_id: dict[str, list[WithdrawnClip]] = {}
         for clip in clips:
             for key in _keys_of(clip.identity):
                 self._clips_of_key.setdefault(key, []).append(clip)
-            for about in islice(of_any_row(clip.identity), 1, None):
-                self._clips_of_about_id.setdefault(about.clip_id, []).append(
-                    clip._replace(identity=about)
-                )
 
     @classmethod
     def of(cls, stores: Sequence[Store], *, has_rows: bool = True) -> Self:
@@ -146,17 +136,7 @@ class Withdrawals:
             row: The row.
             source: Of what it is a row; without it, its film is known.
         """
-        return self.find_row(identity_of(row, source), row.movie_id).reason
-
-    def find_row(self, identity: Identity, movie_id: str = "") -> Found:
-        """Return what is known of the clip of a row of a store, which may be an annotator's."""
-        found = self.find(identity, movie_id)
-        for about in islice(of_any_row(identity), 1, None):
-            # Rows whose ids only begin with the same word may be of clips without times.
-            found_about = self._find(about, movie_id, self._with_keys_of(about))
-            if found_about.reason and not found.reason:
-                return found_about
-        return found
+        return self.find(identity_of(row, source), row.movie_id).reason
 
     def find(self, identity: Identity, movie_id: str = "") -> Found:
         """Return whether a clip was withdrawn, how sure that is, and why.
@@ -165,9 +145,19 @@ class Withdrawals:
             identity: What is known of the clip.
             movie_id: Its film, also if that is only guessed.
         """
-        clips = self._with_keys_of(identity)
-        clips += self._clips_of_about_id.get(identity.clip_id, ())
-        return self._find(identity, movie_id, clips)
+        by_id = Found()
+        for clip in self._with_keys_of(identity):
+            sameness = compare_clips(clip.identity, identity).sameness
+            if sameness is UNKNOWN:
+                by_id = Found(clip.reason, UNKNOWN)
+            elif sameness.is_same:
+                return Found(clip.reason, SAME)
+            elif by_id.sameness is None and clip.identity.clip_id == identity.clip_id:
+                by_id = Found("", OTHER)
+        reason = self.reason_of_film.get(movie_id or identity.movie_id)
+        if reason is not None and by_id.sameness is not UNKNOWN:
+            return Found(reason, SAME)
+        return by_id
 
     def may_show(self, identity: Identity, movie_id: str = "") -> bool:
         """Return whether a row is a window of the film of a withdrawn clip.
@@ -183,49 +173,21 @@ class Withdrawals:
             clips += self._clips_of_key.get(key, ())
         return clips
 
-    def _find(
-        self, identity: Identity, movie_id: str, clips: Iterable[WithdrawnClip]
-    ) -> Found:
-        by_id = Found()
-        for clip in clips:
-            sameness = compare_clips(clip.identity, identity).sameness
-            if sameness is UNKNOWN:
-                by_id = Found(clip.reason, UNKNOWN)
-            elif sameness.is_same:
-                return Found(clip.reason, SAME)
-            elif by_id.sameness is None and clip.identity.clip_id == identity.clip_id:
-                by_id = Found("", OTHER)
-        reason = self.reason_of_film.get(movie_id or identity.movie_id)
-        if reason is not None and by_id.sameness is not UNKNOWN:
-            return Found(reason, SAME)
-        return by_id
-
 
 def _keys_of(identity: Identity) -> list[tuple[str | int, ...]]:
     """Return by what a clip can be found: rows without one in common are never the same clip."""
     return [(identity.clip_id,), *places_of(identity)]
 
 
-def rows_of_their_clips(
-    store: Store, numbers: Iterable[int], workspace: Workspace
-) -> list[int]:
-    """Return rows of a store with the other rows of their clips, such as those of annotators.
+def with_other_ids(store: Store, numbers: Iterable[int]) -> list[int]:
+    """Return rows of a store with those of the same clips under other ids.
 
-    Videos and times tell them, and the manifest of the store if the workspace has it. Of rows that
-    it does not have nobody knows whose they are: what the store will say of them, as `find_row`
-    does, holds here too.
+    Videos and times tell them.
     """
-    manifest = store.annotated_manifest(workspace)
-    about_ids = {}
-    if manifest is not None:
-        about_ids = {clip.clip_id: unannotated_id(clip) for clip in manifest}
     clips = []
-    is_known = []
     for row in store.rows:
-        about_id = about_ids.get(row.clip_id, row.clip_id)
-        identity = identity_of(row, store.record)._replace(clip_id=about_id)
+        identity = identity_of(row, store.record)
         clips.append(WithdrawnClip(identity, row.movie_id, "named"))
-        is_known.append(row.clip_id in about_ids)
     found = list(numbers)
     n_before = 0
     while len(found) > n_before:
@@ -233,8 +195,7 @@ def rows_of_their_clips(
         named = Withdrawals({}, [clips[number] for number in found])
         found = []
         for number, clip in enumerate(clips):
-            find = named.find if is_known[number] else named.find_row
-            if find(clip.identity).reason:
+            if named.find(clip.identity).reason:
                 found.append(number)
     return found
 
@@ -264,11 +225,7 @@ def stores_with_withdrawals(workspace: Workspace) -> dict[str, Store]:
 
 
 def withdrawn_elsewhere(
-    clips: Iterable[tuple[Identity, str]],
-    workspace: Workspace,
-    noun: str = "clip",
-    *,
-    are_rows: bool = False,
+    clips: Iterable[tuple[Identity, str]], workspace: Workspace, noun: str = "clip"
 ) -> str:
     """Return that clips were withdrawn from stores of a workspace; "" if none was.
 
@@ -277,7 +234,6 @@ def withdrawn_elsewhere(
             which no clip is known has an identity without an id.
         workspace: The workspace.
         noun: What they are: clips, or films.
-        are_rows: Whether they are rows of a store, some of which may be an annotator's.
     """
     stores = stores_with_withdrawals(workspace)
     if not stores:
@@ -291,10 +247,10 @@ def withdrawn_elsewhere(
         except ObygazeError:
             # Its rows are damaged; the films and the ids of clips are in its record too.
             withdrawals = Withdrawals.of([store], has_rows=False)
-        find = withdrawals.find_row if are_rows else withdrawals.find
-        found = [
-            clip.clip_id or film for clip, film in known if find(clip, film).reason
-        ]
+        found = []
+        for clip, film in known:
+            if withdrawals.find(clip, film).reason:
+                found.append(clip.clip_id or film)
         if found:
             withdrawn.update(dict.fromkeys(found))
             names.append(name)
@@ -319,7 +275,7 @@ def rows_withdrawn_elsewhere(
         here: What the sentence calls the store, such as "in this copy".
     """
     clips = _clips_with_features(store)
-    withdrawn = withdrawn_elsewhere(clips, workspace, are_rows=True)
+    withdrawn = withdrawn_elsewhere(clips, workspace)
     return [f"{withdrawn}, still with features {here}"] if withdrawn else []
 
 

@@ -47,7 +47,7 @@ from obygaze_features.video.packets import PacketTable
 from obygaze_features.video.resample import Samples, mixed, resampler
 from obygaze_features.video.source import ERR_DETECT, PacketReader
 
-SCHEMA = "obygaze-sound-index/4"
+SCHEMA = "obygaze-sound-index/5"
 SECTION_S = 10
 # A decoder begins so long before the first sample that is used, and a section has so much more on
 # both sides as a resampler may need.
@@ -61,6 +61,8 @@ HIGHEST_RATE = 1_000_000
 DRIFT_S = 0.01
 DRIFT_TICKS = 2
 _FAR_PACKETS = 9
+# Times are rounded to ticks, or were to milliseconds before a copy.
+ROUNDED_S = 0.001
 # A clock that goes back by more than this is set back; by less, packets overlap.
 SET_BACK_S = 0.1
 # A packet that is damaged may spoil so many after it.
@@ -355,11 +357,13 @@ def _first_samples(
     late -= numbers[known]
     most = max(DRIFT_S, DRIFT_TICKS * tick_s) * rate
     jitter = float(np.median(np.abs(np.diff(late, prepend=late[0]))))
-    # Below this, times are only rounded.
-    is_jitter = jitter > most / 4
-    most = max(most, 2 * jitter)
+    rounded = max(ROUNDED_S, tick_s) * rate
+    if jitter > rounded:
+        # No time is only rounded.
+        rounded = 0.0
     # Few packets at the end may be behind a gap; where times jitter, they do not tell.
-    mode: Literal["reflect", "edge"] = "reflect" if is_jitter else "edge"
+    mode: Literal["reflect", "edge"] = "reflect" if jitter > most / 4 else "edge"
+    most = max(most, 2 * jitter)
     padded = np.pad(late, (0, _FAR_PACKETS - 1), mode=mode)
     of_next = np.lib.stride_tricks.sliding_window_view(padded, _FAR_PACKETS)
     least_late = of_next.min(axis=1)
@@ -368,7 +372,7 @@ def _first_samples(
     known[0] = 0
     begin = 0
     at = 0
-    so_late = _lateness(late[:_FAR_PACKETS], is_jitter)
+    so_late = _lateness(late[:_FAR_PACKETS], rounded)
     while at < len(late):
         block = slice(at, at + _BLOCK)
         is_late = least_late[block] - so_late > most
@@ -376,16 +380,21 @@ def _first_samples(
         (far,) = np.nonzero(is_late | is_early)
         at += int(far[0]) if len(far) else _BLOCK
         if len(far):
-            numbers[known[begin] : known[at]] += _lateness(late[begin:at], is_jitter)
+            numbers[known[begin] : known[at]] += _lateness(late[begin:at], rounded)
             begin = at
-            so_late = _lateness(late[at : at + _FAR_PACKETS], is_jitter)
-    numbers[known[begin] :] += _lateness(late[begin:], is_jitter)
+            so_late = _lateness(late[at : at + _FAR_PACKETS], rounded)
+    numbers[known[begin] :] += _lateness(late[begin:], rounded)
     return numbers
 
 
-def _lateness(late: Ints, is_jitter: bool) -> int:
-    """Return how late the samples of some packets are: as the first one, or in the middle."""
-    return int(np.median(late)) if is_jitter else int(late[0])
+def _lateness(late: Ints, rounded: float) -> int:
+    """Return how late the samples of some packets are: as the first one, or in the middle.
+
+    The time of the first one may be wrong by more than rounding, such as 0 for a negative one.
+    """
+    middle = int(np.median(late))
+    first = int(late[0])
+    return first if abs(first - middle) <= rounded else middle
 
 
 def _name_of(container: Any, stream: Any) -> str:

@@ -132,8 +132,7 @@ def estimate(
         value = float(point[name][0])
         interval = drawn[name]
         if name in RANKING_METRICS:
-            labels = labels_of_clips(predictions.y, predictions.clips)
-            n_clips = RANKING_METRICS[name].n_behind(labels)
+            n_clips = RANKING_METRICS[name].n_behind(predictions.y)
             interval = not_narrower_than_clips(interval, value, n_clips)
         estimates[name] = Estimate(name, value, interval, counts[name].number)
     return estimates
@@ -151,15 +150,6 @@ def reuse_inflation(n_folds: int | None) -> float:
     if n_folds < 2:
         raise FixInput(f"n_folds must be at least 2, got {n_folds}")
     return 1 + n_folds / (n_folds - 1)
-
-
-def labels_of_clips(y: BoolArray, clips: IntArray | None) -> BoolArray:
-    """Return the labels of a test: annotators who give a clip the same label count once."""
-    if clips is None:
-        return y
-    _, rows = np.unique(2 * clips + y, return_index=True)
-    labels: BoolArray = y[rows]
-    return labels
 
 
 def not_narrower_than_clips(interval: Interval, value: float, n_clips: int) -> Interval:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.logistic import OVER_FILMS, fit_logistic
+from obygaze_models.evaluation.logistic import fit_logistic
 from obygaze_models.evaluation.predictions import FloatArray, as_codes, as_truth
 
 ALL_FILMS = "all films"
@@ -76,7 +76,6 @@ def analyse_success(
     films: ArrayLike,
     *,
     intercept: bool = True,
-    clips: ArrayLike | None = None,
 ) -> list[Analysis]:
     """Return the regression over all films, with standard errors over films, then one per film.
 
@@ -85,32 +84,20 @@ def analyse_success(
         factors: A column of numbers for each factor.
         films: The film of each clip.
         intercept: Whether there is an intercept; not where some factors sum to one.
-        clips: The clip of each row, where annotators have several rows of one: clips are then
-            counted, and standard errors of a film are over clips.
     """
     right = as_truth(success)
     names, codes = as_codes(films, right.size)
     table = {
         name: np.asarray(column, dtype=np.float64) for name, column in factors.items()
     }
-    of_all_films = analyse(
-        right, table, clusters=codes, intercept=intercept, clips=clips
-    )
+    of_all_films = analyse(right, table, clusters=codes, intercept=intercept)
     analyses = [of_all_films]
     for code, film in enumerate(names):
         inside = codes == code
         table_of_film = {name: column[inside] for name, column in table.items()}
-        clips_of_film = None if clips is None else np.asarray(clips)[inside]
         of_film = analyse(
-            right[inside],
-            table_of_film,
-            film=str(film),
-            clusters=clips_of_film,
-            intercept=intercept,
-            clips=clips_of_film,
+            right[inside], table_of_film, film=str(film), intercept=intercept
         )
-        if of_film.errors == OVER_FILMS:
-            of_film = replace(of_film, errors="clips")
         analyses.append(of_film)
     return analyses
 
@@ -122,17 +109,14 @@ def analyse(
     film: str = ALL_FILMS,
     clusters: ArrayLike | None = None,
     intercept: bool = True,
-    clips: ArrayLike | None = None,
 ) -> Analysis:
     """Return the regression of success on the factors that are linearly independent.
 
     A factor that fewer than five clips have, or have not, is in the regression, but its coefficient
-    is not returned. Without that many clips for each factor there is no regression. Rows of several
-    annotators about one clip are one of them.
+    is not returned. Without that many clips for each factor there is no regression.
     """
     right = as_truth(success)
-    numbers = np.arange(right.size) if clips is None else np.asarray(clips)
-    n_clips = np.unique(numbers).size
+    n_clips = right.size
     n_success = int(right.sum())
     columns, left_out = independent_factors(factors, right.size, intercept=intercept)
     empty = Analysis(film, right.size, n_success, left_out=left_out)
@@ -163,15 +147,14 @@ def analyse(
         note = "some factors predict success exactly"
     shown = []
     for (name, column), values in zip(columns.items(), estimates.T, strict=True):
-        n_with = np.unique(numbers[column != 0]).size
-        n_of_rarer_side = min(n_with, np.unique(numbers[column == 0]).size)
+        n_with = int(np.count_nonzero(column))
+        n_of_rarer_side = min(n_with, n_clips - n_with)
         if _is_yes_or_no(column) and n_of_rarer_side < LEAST_CLIPS:
             side = "with" if n_of_rarer_side == n_with else "without"
             left_out[name] = f"{n_of_rarer_side} of {n_clips} clips are {side} it"
             continue
         log_odds, se, low, high, p = values.tolist()
-        n_rows = int(np.count_nonzero(column))
-        shown.append(Factor(name, log_odds, se, low, high, p, n_rows))
+        shown.append(Factor(name, log_odds, se, low, high, p, n_with))
     if not shown:
         note = f"fewer than {LEAST_CLIPS} clips have, or have not, each factor"
     log_odds_at_zero = float(fit.beta[0]) if intercept else float("nan")

@@ -5,7 +5,7 @@ of weights has one entry for each unit, so that many resamplings are one product
 
 Tied scores say nothing about the order of their clips. AP is its mean over all orders within ties,
 and a tied pair counts one half in AUC: so the same scores for all clips have the AP of a random
-order. Rows of several annotators about one clip have one place in the order.
+order.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,13 +41,11 @@ def precision_of_ties(
     n_clips: FloatArray,
     positive_above: FloatArray | float = 0.0,
     total_above: FloatArray | float = 0.0,
-    own_share: FloatArray | float = 1.0,
 ) -> FloatArray:
     """Return the sum of the precisions at the positive clips of a tie, the mean over its orders.
 
-    It is the closed form of McSherry and Najork (2008). A clip that is drawn several times, or has
-    several rows, has one place. Where the clips of a tie have other weights than each other, each
-    place has the mean.
+    It is the closed form of McSherry and Najork (2008). A clip that is drawn several times has
+    one place. Where the clips of a tie have other weights than each other, each place has the mean.
 
     Args:
         positive: The weight of the positive clips of the tie.
@@ -55,19 +53,18 @@ def precision_of_ties(
         n_clips: How many clips have a weight.
         positive_above: The weight of the positive clips with higher scores.
         total_above: The weight of all clips with higher scores.
-        own_share: The share of positive rows in the clip of a positive row; the mean of these.
     """
     from scipy.special import digamma  # takes longer to import than NumPy
 
     weight = divide(total, n_clips, 1.0)
     # Beside a positive clip, the share of positives among the other clips of the tie.
-    share = (positive / weight - own_share) / np.maximum(n_clips - 1, 1)
+    share = (positive / weight - 1) / np.maximum(n_clips - 1, 1)
     share = np.clip(share, 0.0, 1.0)
     n_above = total_above / weight
     first_place = n_above + 1
     # The sum of 1 / place over the places of the tie.
     inverse_places = digamma(first_place + n_clips) - digamma(first_place)
-    at_first_place = positive_above / weight + own_share - share * first_place
+    at_first_place = positive_above / weight + 1 - share * first_place
     precisions = share * n_clips + at_first_place * inverse_places
     return np.asarray(positive * precisions / np.maximum(n_clips, 1))
 
@@ -90,18 +87,8 @@ class Confusion(NamedTuple):
         return self._replace(tp=self.tn, fp=self.fn, fn=self.fp, tn=self.tp)
 
 
-class Places(NamedTuple):
-    """The places in an order: of each clip, one for each score that its rows have."""
-
-    codes: IntArray
-    score: FloatArray
-    # A row for each of the sums below, and a column for each place.
-    values: FloatArray
-
-
-# What is summed over places: positive rows, the other rows, the share of positive rows of each
-# positive row's place, and the places.
-POSITIVE, NEGATIVE, OWN_SHARE, PLACE = range(4)
+# The two classes, by which clips are counted.
+POSITIVE, NEGATIVE = range(2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,32 +127,21 @@ class GroupedStats:
         )
 
     @cached_property
-    def places(self) -> Places:
-        """The places of the rows in their order."""
-        p = self.predictions
-        first = np.arange(len(p))
-        place = first
-        if p.clips is not None:
-            clips_and_scores = np.column_stack([p.clips, p.score])
-            _, first, place = np.unique(
-                clips_and_scores, axis=0, return_index=True, return_inverse=True
-            )
-        n_rows = np.bincount(place.ravel())
-        positive = np.bincount(place.ravel(), weights=p.y)
-        of_places = (positive, n_rows - positive, positive**2 / n_rows, n_rows > 0)
-        values = np.stack(of_places).astype(np.float64)
-        return Places(self.codes[first], p.score[first], values)
+    def is_of_class(self) -> FloatArray:
+        """Whether each clip is positive, and whether it is negative: a row for each class."""
+        y = self.predictions.y
+        return np.stack([y, ~y]).astype(np.float64)
 
     @cached_property
     def order(self) -> tuple[IntArray, IntArray]:
-        """The places from the highest score down, and the last place of each distinct score."""
-        score = self.places.score
+        """The clips from the highest score down, and the last place of each distinct score."""
+        score = self.predictions.score
         order = np.argsort(-score, kind="stable")
         return order, np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)
 
     @cached_property
     def is_tied(self) -> BoolArray:
-        """Whether several places have each distinct score."""
+        """Whether several clips have each distinct score."""
         _, ends = self.order
         return np.diff(ends, prepend=-1) > 1
 
@@ -182,15 +158,16 @@ class GroupedStats:
         """What `ranks` has returned so far."""
         return {}
 
-    def ranks(self, summed: int) -> FloatArray:
-        """Return the sums over the places of each unit at or above each distinct score."""
-        if summed not in self.known_ranks:
+    def ranks(self, of_class: int) -> FloatArray:
+        """Return how many clips of a class each unit has at or above each distinct score."""
+        if of_class not in self.known_ranks:
             order, ends = self.order
-            units = np.searchsorted(self.units, self.places.codes[order])
             table = np.zeros((len(self.units), len(order)))
-            table[units, np.arange(len(order))] = self.places.values[summed, order]
-            self.known_ranks[summed] = np.cumsum(table, axis=1)[:, ends]
-        return self.known_ranks[summed]
+            table[self.at[order], np.arange(len(order))] = self.is_of_class[
+                of_class, order
+            ]
+            self.known_ranks[of_class] = np.cumsum(table, axis=1)[:, ends]
+        return self.known_ranks[of_class]
 
     @cached_property
     def squared_errors(self) -> FloatArray:
@@ -201,13 +178,12 @@ class GroupedStats:
     def orders_within_units(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the average precision and the `pairs` of each unit alone, from its own rows."""
         order, ends = self.order
-        places = self.places
         step_of_place = np.searchsorted(ends, np.arange(len(order)))
         n_positive = self._by_unit(self.predictions.y)[:, 0]
         pairs = n_positive * (self.sizes - n_positive)
         area = np.zeros(len(self.units))
         won = np.zeros(len(self.units))
-        units = np.searchsorted(self.units, places.codes[order])
+        units = self.at[order]
         by_unit = np.argsort(units, kind="stable")
         bounds = np.append(0, np.cumsum(np.bincount(units)))
         n_together = max(1, BLOCK_NUMBERS // len(ends))
@@ -218,9 +194,9 @@ class GroupedStats:
             for unit in range(start, stop):
                 of_unit = by_unit[bounds[unit] : bounds[unit + 1]]
                 steps, at = np.unique(step_of_place[of_unit], return_inverse=True)
-                sums = np.zeros((len(steps), len(places.values)))
-                np.add.at(sums, at, places.values[:, order[of_unit]].T)
-                ones, zeros, own, n_places = sums.T
+                sums = np.zeros((len(steps), len(self.is_of_class)))
+                np.add.at(sums, at, self.is_of_class[:, order[of_unit]].T)
+                ones, zeros = sums.T
                 tp = np.cumsum(ones)
                 fp = np.cumsum(zeros)
                 of_steps = ones * (tp / (tp + fp))
@@ -229,10 +205,9 @@ class GroupedStats:
                 of_steps[tied] = precision_of_ties(
                     ones[tied],
                     sizes[tied],
-                    n_places[tied],
+                    sizes[tied],
                     (tp - ones)[tied],
                     (tp + fp - sizes)[tied],
-                    divide(own, ones, 1.0)[tied],
                 )
                 areas[unit - start, steps] = of_steps
                 won[unit] = (zeros * (tp - ones / 2)).sum()
@@ -285,20 +260,14 @@ class DrawnSums:
         tp = self._sums_by_rank(self.weights, POSITIVE)
         return tp, self._sums_by_rank(self.weights, NEGATIVE)
 
-    def _sums_by_rank(self, weights: FloatArray, summed: int) -> FloatArray:
-        """Return the weighted sums over the places at or above each distinct score."""
+    def _sums_by_rank(self, weights: FloatArray, of_class: int) -> FloatArray:
+        """Return the weighted sums over the clips of a class at or above each distinct score."""
         stats = self.stats
         if stats.has_tables:
-            return np.asarray(weights[:, stats.units] @ stats.ranks(summed))
+            return np.asarray(weights[:, stats.units] @ stats.ranks(of_class))
         order, ends = stats.order
-        places = stats.places
-        weighted = weights[:, places.codes[order]] * places.values[summed, order]
+        weighted = weights[:, stats.codes[order]] * stats.is_of_class[of_class, order]
         return np.asarray(np.cumsum(weighted, axis=1)[:, ends])
-
-    def _in_ties(self, weights: FloatArray, summed: int) -> FloatArray:
-        """Return the weighted sums over the places of each tied score."""
-        sums = self._sums_by_rank(weights, summed)
-        return np.diff(sums, axis=1, prepend=0.0)[:, self.stats.is_tied]
 
     @cached_property
     def average_precision(self) -> FloatArray:
@@ -311,14 +280,14 @@ class DrawnSums:
         if tied.any():
             sizes = np.diff(total, axis=1, prepend=0.0)[:, tied]
             is_drawn = (self.weights > 0).astype(np.float64)
-            own = self._in_ties(self.weights, OWN_SHARE)
+            n_drawn = self._sums_by_rank(is_drawn, POSITIVE)
+            n_drawn = n_drawn + self._sums_by_rank(is_drawn, NEGATIVE)
             areas[:, tied] = precision_of_ties(
                 steps[:, tied],
                 sizes,
-                self._in_ties(is_drawn, PLACE),
+                np.diff(n_drawn, axis=1, prepend=0.0)[:, tied],
                 tp[:, tied] - steps[:, tied],
                 total[:, tied] - sizes,
-                divide(own, steps[:, tied], 1.0),
             )
         return divide(areas.sum(axis=1), tp[:, -1])
 

@@ -1,9 +1,8 @@
 """Count what the test clips of a cell share with its training; a leak is an error unless allowed.
 
 A test clip leaked if it is also in train or validation, or was used to find the concept vectors of
-a bottleneck. Rows of several annotators may be about one clip: what is counted is the clip that is
-read. Two weaker forms are counted: a test clip whose features are those of a training clip, and a
-test clip of a training film.
+a bottleneck. Two weaker forms are counted: a test clip whose features are those of a training clip,
+and a test clip of a training film.
 """
 
 from __future__ import annotations
@@ -54,12 +53,11 @@ class Leak:
 class LeakIndex:
     """Clips by number, so that the leak of a cell is counted without a look at every name.
 
-    Of each row: the number of the clip that it is about; of its film, -1 for one that is not known;
-    and of its group of copies, -1 for none.
+    Of each clip: the number of its film, -1 for one that is not known; and of its group of copies,
+    -1 for none.
     """
 
     ids: Sequence[str]
-    clips: IntArray
     films: IntArray
     copies: IntArray
 
@@ -73,9 +71,9 @@ class LeakIndex:
         cell: str = "",
     ) -> Leak:
         """Return the leak counts of one cell, from the numbers of its clips."""
-        in_train = _among(self.clips, train)[self.clips[test]]
-        in_validation = _among(self.clips, validation)[self.clips[test]]
-        in_concepts = _among(self.clips, concepts)[self.clips[test]]
+        in_train = np.isin(test, train)
+        in_validation = np.isin(test, validation)
+        in_concepts = np.isin(test, concepts)
         is_leaked = in_train | in_validation | in_concepts
         seen = np.concatenate([train, validation, concepts])
         fresh = test[~is_leaked]

@@ -24,15 +24,11 @@ def difference_of(ours: ArrayLike, theirs: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Label, score and decision of each row, checked once.
-
-    `clips` has the number of the clip that each row is about; without it, each row is one.
-    """
+    """Label, score and decision of each clip, checked once."""
 
     y: BoolArray
     score: FloatArray
     decision: BoolArray
-    clips: IntArray | None = None
 
     @classmethod
     def of(
@@ -40,7 +36,6 @@ class Predictions:
         y: ArrayLike,
         score: ArrayLike,
         threshold: ArrayLike = 0.5,
-        clips: IntArray | None = None,
     ) -> Self:
         """Return checked predictions; a clip is positive where its score is above the threshold.
 
@@ -50,28 +45,24 @@ class Predictions:
             y: The labels, 0 or 1.
             score: The score of each clip.
             threshold: One threshold, or one for each clip.
-            clips: The number of the clip that each row is about; without it, each row is one.
         """
         truth = as_truth(y)
         scores = as_scores(score, truth.size)
         decision = scores > np.asarray(threshold, dtype=np.float64)
-        return cls(truth, scores, decision, clips)
+        return cls(truth, scores, decision)
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
-        """Return the rows of all parts, one after the other."""
-        clips = [part.clips for part in parts if part.clips is not None]
+        """Return the clips of all parts, one after the other."""
         return cls(
             np.concatenate([part.y for part in parts]),
             np.concatenate([part.score for part in parts]),
             np.concatenate([part.decision for part in parts]),
-            np.concatenate(clips) if clips else None,
         )
 
     def take(self, rows: IntArray | BoolArray) -> Self:
         """Return the predictions of some rows."""
-        clips = None if self.clips is None else self.clips[rows]
-        return type(self)(self.y[rows], self.score[rows], self.decision[rows], clips)
+        return type(self)(self.y[rows], self.score[rows], self.decision[rows])
 
     def __len__(self) -> int:
         return int(self.y.size)

@@ -11,7 +11,7 @@ from obygaze_models.evaluation.bootstrap import Estimate, estimate, reuse_inflat
 from obygaze_models.evaluation.metrics import AP, AUC, F1
 from obygaze_models.evaluation.permutation import holm
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.models.common import Bools, FixTraining, Floats, Ints
+from obygaze_models.models.common import Bools, FixTraining, Floats
 from obygaze_models.models.concepts import concept_columns
 
 CONCEPT_METRICS = (AP.name, AUC.name, F1.name)
@@ -42,7 +42,6 @@ def concept_quality(
     n_replicates: int = 1000,
     seed: int = 0,
     n_folds: int | None = None,
-    clips: Ints | None = None,
 ) -> list[ConceptQuality]:
     """Return the quality of the margins of each concept; a margin above 0 means present.
 
@@ -54,13 +53,10 @@ def concept_quality(
         n_replicates: The number of bootstrap replicates.
         seed: The seed of the draws.
         n_folds: The number of folds, if margins are cross-fitted.
-        clips: The number of the clip that each row is about; without it, each row is one.
     """
     margins = np.asarray(margins, dtype=np.float64)
     films = np.asarray(films)
     columns = concept_columns(targets, len(margins))
-    if clips is None:
-        clips = np.arange(len(margins))
     tested = []
     for scores, column, name in zip(
         margins.T, columns.T, map(str, concepts), strict=True
@@ -72,7 +68,7 @@ def concept_quality(
                 "clips with the concept and clips without it are both required",
                 where=name,
             )
-        predictions = Predictions.of(present, scores[rows], 0.0, clips[rows])
+        predictions = Predictions.of(present, scores[rows], 0.0)
         metrics = estimate(
             predictions,
             films[rows],
@@ -81,7 +77,7 @@ def concept_quality(
             seed=seed,
             n_folds=n_folds,
         )
-        p = shift_test(scores[rows], present, films[rows], n_folds, clips[rows])
+        p = shift_test(scores[rows], present, films[rows], n_folds)
         tested.append((name, len(present), int(present.sum()), metrics, p))
     adjusted = holm([row[-1] for row in tested]).tolist()
     return [
@@ -95,7 +91,6 @@ def shift_test(
     positive: Bools,
     films: NDArray[Any],
     n_folds: int | None = None,
-    clips: Ints | None = None,
 ) -> float:
     """Return the p-value of a rank sum against labels shifted in a circle within each film.
 
@@ -103,18 +98,8 @@ def shift_test(
     variance over all shifts are exact; the tail is that of a Gaussian. For scores cross-fitted over
     `n_folds` folds, the variance is multiplied by `reuse_inflation`, because clips both test and
     train; without it, a true null hypothesis is rejected in .12 of cases at .05.
-
-    Rows of several annotators about one clip are one place in time, with the share of them that is
-    positive: beside their own copies, labels would be more alike than those of neighbours are.
     """
-    shares = positive.astype(np.float64)
-    if clips is not None:
-        _, first, number = np.unique(clips, return_index=True, return_inverse=True)
-        rows_of_clips = np.bincount(number)
-        kept = np.sort(first)
-        shares = (np.bincount(number, weights=positive) / rows_of_clips)[number[kept]]
-        scores = scores[kept]
-        films = films[kept]
+    is_positive = positive.astype(np.float64)
     ranks = rankdata(scores)
     mean = 0.0
     variance = 0.0
@@ -122,11 +107,11 @@ def shift_test(
     by_film = np.argsort(films, kind="stable")
     for rows in np.split(by_film, np.cumsum(sizes)[:-1]):
         of_film = ranks[rows]
-        labels = shares[rows]
+        labels = is_positive[rows]
         shifted = [of_film @ np.roll(labels, by) for by in range(len(rows))]
         mean = mean + np.mean(shifted)
         variance = variance + np.var(shifted)
     if n_folds is not None:
         variance *= reuse_inflation(n_folds)
-    away = float(ranks @ shares - mean)
+    away = float(ranks @ is_positive - mean)
     return float(norm.sf(away / variance**0.5)) if variance > 0 else 1.0

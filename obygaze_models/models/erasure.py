@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_models.models.common import FixTraining, Floats, Ints
 
@@ -93,9 +92,7 @@ def _basis(columns: Floats) -> Floats:
     return np.asarray(left[:, sizes > SMALLEST * max(sizes[0], SMALLEST)])
 
 
-def fit_eraser(
-    X: Any, targets: Ints, names: Sequence[str], clips: NDArray[Any]
-) -> Leace:
+def fit_eraser(X: Any, targets: Ints, names: Sequence[str]) -> Leace:
     """Return an eraser that is fitted on the rows whose targets are 0 or 1.
 
     A concept that fewer than three clips of them have, or lack, is an error that names it.
@@ -104,12 +101,11 @@ def fit_eraser(
         X: The features.
         targets: For each row and concept 1 with it, 0 without, -1 for no example.
         names: The names of the concepts.
-        clips: The number of the clip that each row is about.
     """
     examples = np.flatnonzero((targets >= 0).all(axis=1))
     for name, column in zip(names, targets[examples].T, strict=True):
-        n_with = len(np.unique(clips[examples][column == 1]))
-        n_without = len(np.unique(clips[examples][column == 0]))
+        n_with = int(np.count_nonzero(column))
+        n_without = len(column) - n_with
         if min(n_with, n_without) < MIN_CLIPS:
             raise FixTraining(
                 f"erasing requires {MIN_CLIPS} training clips with the concept and {MIN_CLIPS} "

@@ -1,9 +1,8 @@
 """Solvers for separating planes: support vector machines on any rows, exact logistic regression."""
 
 import warnings
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,29 +49,33 @@ def machines_on(X: NDArray[Any], solver: str = "") -> "Machines":
     return PrimalRows(X) if is_primal else Gram(X)
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How large features are: their largest value, and their total variance."""
+class Scales:
+    """How large the rows are that machines are fitted on; others of the same features may be any.
 
-    largest: float
-    variance: float
+    What the last rows have is kept.
+    """
 
-    @classmethod
-    def of(cls, X: Floats) -> Self:
-        """Return that of some rows."""
-        return cls(float(np.abs(X).max(initial=0.0)), total_variance(X))
+    def __init__(self, X: Floats) -> None:
+        self.X = X
+        self._last = (b"", 0.0, 0.0)
 
-    def check(self, C: float) -> None:
-        """Raise an error for features on which a machine of a tolerance may have no end.
+    def check(self, rows: Ints, C: float) -> None:
+        """Raise an error for rows on which a machine of a tolerance may have no end.
 
         libsvm takes the more steps, the larger the variance times the tolerance is. A tolerance
         above 1 is the choice of a user, and no reason to refuse features that others fit.
         """
-        check_values(self.largest)
+        key = rows.tobytes()
+        if self._last[0] != key:
+            fitted = self.X[rows]
+            largest = float(np.abs(fitted).max(initial=0.0))
+            self._last = key, largest, total_variance(fitted)
+        _, largest, variance = self._last
+        check_values(largest)
         most = MOST_VARIANCE / min(C, 1.0)
-        if self.variance > most:
+        if variance > most:
             raise FixInput(
-                f"the features have a total variance of {self.variance:.1g}, on which a support"
+                f"the features have a total variance of {variance:.1g}, on which a support"
                 f" vector machine of tolerance {C:g} may have no end: expected at most {most:.1g}",
                 hint="--set data.scale=standard",
             )
@@ -92,7 +95,7 @@ class Gram:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
-        self.scale = Scale.of(self.X)
+        self._scales = Scales(self.X)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
         self._last_means: tuple[bytes, tuple[Floats, float, float] | None] = (b"", None)
 
@@ -130,7 +133,7 @@ class Gram:
         tolerance that rounding does not allow is never reached: after `MAX_STEPS` the plane before
         it is returned.
         """
-        self.scale.check(C)
+        self._scales.check(rows, C)
         weights = np.ones(len(rows)) if weight is None else weight
         means = self._means_of(rows, positive, weights) if exact else None
         if means is not None and C * (means[1] - means[2]) <= 2:
@@ -207,7 +210,7 @@ class PrimalRows:
 
     def __init__(self, X: NDArray[Any]) -> None:
         self.X: Floats = np.ascontiguousarray(X, dtype=np.float64)
-        self.scale = Scale.of(self.X)
+        self._scales = Scales(self.X)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
         self._last_plane: tuple[bytes, Floats | None] = (b"", None)
 
@@ -228,7 +231,7 @@ class PrimalRows:
         The parameters are those of `Gram.svm`; every plane is exact. The plane of another C begins
         with the last one on the same rows.
         """
-        self.scale.check(C)
+        self._scales.check(rows, C)
         weights = np.ones(len(rows)) if weight is None else weight
         key = rows.tobytes()
         if self._last[0] != key:

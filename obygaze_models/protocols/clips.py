@@ -40,14 +40,10 @@ from obygaze_features.manifest.model import (
     UNKNOWN_FILM,
     Clip,
     Manifest,
+    disputed,
     require_numbers,
 )
 from obygaze_features.manifest.own_labels import column_words, own_tasks
-from obygaze_features.manifest.same_clip import (
-    Identity,
-    overlaps_of_annotators,
-    rows_of_clips,
-)
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.evaluation.leakage import numbers_of
@@ -68,8 +64,6 @@ class ClipTable:
     name: str
     clips: Sequence[Clip]
     concept_names: tuple[str, ...]
-    # The clips are parts of films, each read from the windows in it.
-    of_segments: bool = False
     # All clips of the manifest: together they say what the times of a clip count.
     of_manifest: Sequence[Clip] = ()
     # What may be wrong with the clips, by the name of the remark in a run.
@@ -95,49 +89,9 @@ class ClipTable:
         return spans_in_films(self.of_manifest or self.clips)
 
     @cached_property
-    def clip_of(self) -> Mapping[str, str]:
-        """The first row about the clip of each row, by their ids.
-
-        Rows of several annotators may be about one clip.
-        """
-        identities = []
-        for clip in self.clips:
-            identity = Identity.of_clip(clip)
-            if self.of_segments:
-                # It is read from the film, also where the manifest has its times in a file.
-                in_film = self.spans.get(clip.clip_id, identity.in_film)
-                identity = identity._replace(in_film=in_film)
-            identities.append(identity)
-        clip_of = {}
-        for rows in rows_of_clips(identities):
-            for row in rows:
-                clip_of[self.ids[row]] = self.ids[rows[0]]
-        return clip_of
-
-    @cached_property
-    def clip_numbers(self) -> IntArray:
-        """The number of the clip that each row is about, from 0 on in the order of the rows."""
-        return numbers_of([self.clip_of[clip] for clip in self.ids])
-
-    @cached_property
     def group_numbers(self) -> IntArray:
-        """The number of the group of each row."""
+        """The number of the group of each clip."""
         return numbers_of(self.groups.tolist())
-
-    @property
-    def shared_clips(self) -> IntArray | None:
-        """`clip_numbers`; None where each row is about a clip of its own."""
-        return None if self.n_distinct == len(self) else self.clip_numbers
-
-    @cached_property
-    def n_distinct(self) -> int:
-        """The number of clips that the rows are about."""
-        return len(set(self.clip_of.values()))
-
-    @property
-    def counted_as(self) -> str:
-        """What `len` counts: `clip`, or `row` where annotators have rows about one clip."""
-        return "clip" if self.n_distinct == len(self) else "row"
 
     @cached_property
     def films(self) -> Words:
@@ -167,17 +121,28 @@ class ClipTable:
     @cached_property
     def has_concept(self) -> NDArray[np.bool_]:
         """Whether each clip (row) has each of `concept_names` (column)."""
-        has_concept = np.zeros((len(self), len(self.concept_names)), dtype=np.bool_)
-        for row, clip in enumerate(self.clips):
-            has_concept[row] = [name in clip.concepts for name in self.concept_names]
-        return has_concept
+        return self._has_names([clip.concepts for clip in self.clips])
+
+    @cached_property
+    def is_open_concept(self) -> NDArray[np.bool_]:
+        """Whether the annotators of each clip (row) differ on each of `concept_names` (column)."""
+        return self._has_names([disputed(clip) for clip in self.clips])
+
+    def _has_names(
+        self, names_of_clips: Sequence[Collection[str]]
+    ) -> NDArray[np.bool_]:
+        """Return whether the names of each clip have each of `concept_names`."""
+        has_name = np.zeros((len(self), len(self.concept_names)), dtype=np.bool_)
+        for row, names in enumerate(names_of_clips):
+            has_name[row] = [name in names for name in self.concept_names]
+        return has_name
 
     @cached_property
     def scenes(self) -> IntArray | None:
         """The position of each clip in its film, or None if a position is unknown.
 
-        The position is the scene where all clips have one, else the rank by start time, which rows
-        about one clip share. None, too, if there is only one film.
+        The position is the scene where all clips have one, else the rank by start time. None, too,
+        if there is only one film.
         """
         scenes = [clip.scene for clip in self.clips]
         if len(set(self.films.tolist())) < 2:
@@ -187,11 +152,10 @@ class ClipTable:
         if any(clip not in self.spans for clip in self.ids):
             return None
         starts = np.array([self.spans[clip][0] for clip in self.ids], dtype=np.float64)
-        _, first = np.unique(self.clip_numbers, return_index=True)
-        order = np.lexsort((starts[first], self.films[first]))
-        ranks = np.empty(len(first), dtype=np.intp)
-        ranks[order] = np.arange(len(first))
-        return ranks[self.clip_numbers]
+        order = np.lexsort((starts, self.films))
+        ranks = np.empty(len(order), dtype=np.intp)
+        ranks[order] = np.arange(len(order))
+        return ranks
 
     @cached_property
     def film_and_scene(self) -> NDArray[np.float64]:
@@ -277,7 +241,6 @@ def clip_table(manifest: Manifest, data: Data) -> ClipTable:
         manifest.name,
         selected.clips,
         viewed.header.of_modality("visual"),
-        of_segments=bool(data.segments),
         of_manifest=manifest.clips,
         remarks=_remarks(manifest, viewed, selected, data),
         view=data.view,
@@ -323,8 +286,13 @@ def _remarks(
 
 
 def task_labels(name: str, task: Task, table: ClipTable) -> LabelArray:
-    """Return the class of each clip: 1, 0, or -1 for clips outside the task."""
+    """Return the class of each clip: 1, 0, or -1 for clips outside the task.
+
+    A clip whose annotators differ on what the task asks for has no class.
+    """
     labels = _classes(name, task, table)
+    is_open = np.array([bool(names) for names in _left_open(name, task, table)])
+    labels[is_open] = LEFT_OUT
     if task.folds:
         is_outside = table.fold(task.folds) == OUTSIDE
         labels = np.where(is_outside, LEFT_OUT, labels).astype(np.int8)
@@ -383,14 +351,17 @@ def _levels_are(table: ClipTable) -> str:
 def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[str, Any]:
     """Return hashes of what a run reads: clips, levels and concepts, and the classes of each task.
 
-    A clip is a film and a span: an id that stands for another one is another clip.
+    A clip is a film and a span: an id that stands for another one is another clip. What annotators
+    differ on is among levels and concepts.
     """
     places = []
-    levels = []
+    levels: list[list[Any]] = []
     for clip in table.clips:
         span = span_in_film(clip) or (clip.start_s, clip.end_s)
         places.append([clip.clip_id, clip.movie_id, *span])
         levels.append([clip.clip_id, clip.level, *clip.concepts])
+        if disputed(clip):
+            levels[-1].append(sorted(disputed(clip)))
     return {
         "clips": sha256_bytes(canonical_json(places)),
         "levels": sha256_bytes(canonical_json(levels)),
@@ -412,7 +383,7 @@ def _classes(name: str, task: Task, table: ClipTable) -> LabelArray:
         word = unknown[0]
         raise FixInput(
             f"tasks.{name}.values has no class for {word!r} of the column {column}"
-            f"{near(word, values)}: {count(cells.count(word), table.counted_as)}",
+            f"{near(word, values)}: {count(cells.count(word), 'clip')}",
             where=table.name,
             hint=f"add it to values, or write it in the table as a word of values; or leave out"
             f" the clips of other words: {_as_expressions(task)} in place of column and values",
@@ -494,19 +465,50 @@ def columns_of_task(name: str, task: Task, table: ClipTable) -> list[str]:
     return [*columns]
 
 
+def _left_open(name: str, task: Task, table: ClipTable) -> list[frozenset[str]]:
+    """Return what a task asks for and annotators differ on, for each clip."""
+    asked = set(columns_of_task(name, task, table))
+    for expression in _expressions(name, task, table):
+        asked.update(expression.concepts)
+    return [disputed(clip) & asked for clip in table.clips]
+
+
+def differing_annotators(
+    tasks: Mapping[str, Task], names: Iterable[str], table: ClipTable
+) -> str:
+    """Return a sentence on clips without a class because annotators differ; "" without any."""
+    tasks_of: dict[tuple[int, str], list[str]] = {}
+    for name in names:
+        of_clips = list(filter(None, _left_open(name, tasks[name], table)))
+        if of_clips:
+            left_open = sorted(frozenset.union(*of_clips))
+            tasks_of.setdefault((len(of_clips), few(left_open)), []).append(name)
+    return " ".join(
+        f"{n_clips} of {count(len(table), 'clip')} have no class in {few(of_tasks)}, because"
+        f" annotators differ on {left_open}."
+        for (n_clips, left_open), of_tasks in tasks_of.items()
+    )
+
+
 def empty_labels(
     tasks: Mapping[str, Task], labels: Mapping[str, LabelArray], table: ClipTable
 ) -> str:
     """Return a sentence on clips with an empty cell, which tasks leave out; "" if there are none.
 
-    Some are in a class whatever the empty cell would be.
+    Some are in a class whatever the empty cell would be. Where annotators differ, the cell is not
+    counted as empty.
     """
     tasks_of: dict[tuple[int, int, int, str], list[str]] = {}
     for name, of_task in labels.items():
         columns = columns_of_task(name, tasks[name], table)
+        left_open = _left_open(name, tasks[name], table)
         n_empty = {LEFT_OUT: 0, 0: 0, 1: 0}
-        for clip, label in zip(table.clips, of_task.tolist(), strict=True):
-            if not all(is_labelled(column, clip.values) for column in columns):
+        for clip, label, is_open in zip(
+            table.clips, of_task.tolist(), left_open, strict=True
+        ):
+            if not is_open and not all(
+                is_labelled(column, clip.values) for column in columns
+            ):
                 n_empty[label] += 1
         if any(n_empty.values()):
             key = (n_empty[LEFT_OUT], n_empty[0], n_empty[1], " or ".join(columns))
@@ -515,7 +517,7 @@ def empty_labels(
     for (n_left_out, n_negative, n_positive, either), names in tasks_of.items():
         n_kept = n_negative + n_positive
         sentence = (
-            f"{n_left_out + n_kept} of {count(len(table), table.counted_as)} have no value in the"
+            f"{n_left_out + n_kept} of {count(len(table), 'clip')} have no value in the"
             f" column {either}"
         )
         tasks_text = few(names)
@@ -539,7 +541,7 @@ def unknown_films(table: ClipTable) -> str:
     if not n_unknown:
         return ""
     return (
-        f"The films of {n_unknown} of {count(len(table), table.counted_as)} are not known: they"
+        f"The films of {n_unknown} of {count(len(table), 'clip')} are not known: they"
         " count as one film, and clips of a film may be on both sides of a split."
     )
 
@@ -607,33 +609,3 @@ def _meaning(task: Task, value: int) -> str:
     else:
         meaning = task.negative or f"not ({task.positive})"
     return f" ({meaning})" if meaning else ""
-
-
-def rows_of_annotators(labels: Mapping[str, LabelArray], table: ClipTable) -> str:
-    """Return a sentence on rows that are about fewer clips, and on rows that contradict another.
-
-    `labels` are those of the rows that are tested. It is "" where each row is about a clip of its
-    own, and overlaps no other annotator's.
-    """
-    overlaps = overlaps_of_annotators(table.clips)
-    sentences = [f"{overlaps}."] if overlaps else []
-    if table.n_distinct == len(table):
-        return "".join(sentences)
-    annotators = {clip.extra.get("annotator", "") for clip in table.clips} - {""}
-    of_annotators = f" of {count(len(annotators), 'annotator')}" if annotators else ""
-    text = (
-        f"{count(len(table), 'row')}{of_annotators} about"
-        f" {count(table.n_distinct, 'clip')}"
-    )
-    opposite = []
-    numbers = table.clip_numbers
-    for name, of_task in labels.items():
-        both = np.intersect1d(numbers[of_task == 1], numbers[of_task == 0])
-        if len(both):
-            opposite.append(f"{count(len(both), 'clip')} ({name})")
-    if opposite:
-        text += (
-            f"; positive for one and negative for another: {few(opposite)}, where the one score of"
-            " a clip is wrong for one of them, so that no model reaches 1"
-        )
-    return " ".join([f"{text}.", *sentences])

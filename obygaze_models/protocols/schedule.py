@@ -154,12 +154,7 @@ def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
     # Films that are never tested are one more fold.
     folds = np.full(len(groups), splits.folds, dtype=np.intp)
     if by_clip:
-        # Rows about one clip are in one fold: a fold that tests one of them trains on none.
-        _, first, number = np.unique(
-            clips.table.clip_numbers[tested], return_index=True, return_inverse=True
-        )
-        of_clips = strata[tested][first]
-        drawn = stratified_folds(of_clips, splits.folds, seed=splits.seed)[number]
+        drawn = stratified_folds(strata[tested], splits.folds, seed=splits.seed)
     else:
         of_groups = groups[tested], strata[tested]
         drawn = grouped_folds(*of_groups, splits.folds, seed=splits.seed, unit=unit)
@@ -284,7 +279,7 @@ def _parts_of_column(splits: Splits, table: ClipTable) -> IntArray:
     rng = np.random.default_rng(splits.seed)
     units: NDArray[Any] = table.films[rows]
     if len(np.unique(units)) < VALIDATION_SHARE:
-        units = table.clip_numbers[rows]
+        units = rows
     names = np.unique(units)
     drawn = rng.permutation(names)[: len(names) // VALIDATION_SHARE]
     folds[rows[np.isin(units, drawn)]] = 1

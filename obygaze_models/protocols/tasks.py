@@ -30,6 +30,7 @@ from obygaze_features.manifest.expression import (
 )
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
+    DIFFERS,
     KEEPS_LEVELS,
     Clip,
     Manifest,
@@ -208,7 +209,8 @@ def asked_tasks(
         unknown = comparison[1]
     if re.fullmatch(r"[\w .:+-]+", unknown) and not re.search(r"\b(in|not)\b", unknown):
         own = own_columns(manifest.columns)
-        columns = [*dict.fromkeys((*own, *manifest.columns, "level", "concept"))]
+        others = [name for name in labels.columns if name in manifest.columns]
+        columns = [*dict.fromkeys((*own, *others, "level", "concept"))]
         known = [*protocol.tasks, *columns]
         hint = (
             f"one of {', '.join(protocol.tasks)}; or COLUMN, COLUMN=VALUE or 'COLUMN>=2', of the"
@@ -268,7 +270,8 @@ class _Labels:
         self.data = data
         self.manifest = manifest
         self.option = option
-        self.columns = [*CLIP_COLUMNS, "concept", *manifest.columns]
+        own = [column for column in manifest.columns if column != DIFFERS]
+        self.columns = [*CLIP_COLUMNS, "concept", *own]
 
     @cached_property
     def clips(self) -> list[Clip]:

@@ -21,7 +21,6 @@ from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns, Listing
-from obygaze_features.manifest.model import unannotated_id
 from obygaze_features.manifest.same_clip import Identity, Sameness, compare_clips
 from obygaze_models.evaluation.metrics import (
     METRICS,
@@ -56,7 +55,6 @@ from obygaze_models.runner.scores import Cell
 from obygaze_models.runner.shared_clips import on_shared_clips
 from obygaze_models.runner.summary import (
     CellRows,
-    counted_as,
     films_with_value,
     has_levels,
     in_sentence,
@@ -160,7 +158,6 @@ class ComparedRuns(Listing):
         settings: Each setting or input that is not the same in all runs, with its value in each.
         cells: The models and baselines.
         warnings: Where runs do not test the same clips in the same folds, or share nothing.
-        counted_as: What the numbers of clips count: clips, or rows of annotators about clips.
         unit: What differences are drawn over: films, or the groups of films that a run holds out.
     """
 
@@ -169,7 +166,6 @@ class ComparedRuns(Listing):
     settings: Mapping[str, Sequence[str]]
     cells: Sequence[ComparedCell]
     warnings: Sequence[str] = ()
-    counted_as: str = "clip"
     unit: str = "film"
 
     def to_json(self) -> dict[str, Any]:
@@ -229,7 +225,7 @@ class ComparedRuns(Listing):
             headers = ("what differs", *numbers)
             tables.append(ResultTable("settings", title, headers, rows))
         metric = metric_name(self.metric)
-        headers = ("task", "model", f"{self.counted_as}s", plural(self.unit))
+        headers = ("task", "model", "clips", plural(self.unit))
         headers += tuple(f"{metric}, {number}" for number in numbers)
         for number in numbers[1:]:
             headers += (f"{number} - 1", f"p (all), {number}")
@@ -237,7 +233,7 @@ class ComparedRuns(Listing):
         if rows:
             title = f"{metric} in each run, and differences to the first"
             note = (
-                f"All numbers of a line are on the {self.counted_as}s that all of these runs tested"
+                "All numbers of a line are on the clips that all of these runs tested"
                 " with the same class. p (all) is corrected for all differences of the comparison. "
                 "obygaze compare -o FILE.csv writes the baselines too."
             )
@@ -321,7 +317,7 @@ class ComparedRuns(Listing):
             name = f"{cell.name}, {pair_name(cell.train, cell.test)}"
             n_sides = sum(side is not None for side in cell.sides)
             all_of_them = "both" if n_sides == 2 else f"all {n_sides}"
-            clips = f"on the {count(cell.n_clips, self.counted_as)} that {all_of_them} tested"
+            clips = f"on the {count(cell.n_clips, 'clip')} that {all_of_them} tested"
             first = cell.sides[0]
             for run, side in zip(self.runs[1:], cell.sides[1:], strict=True):
                 if first is None or side is None or not math.isfinite(side.difference):
@@ -385,11 +381,8 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
                 if warning.about in ON_BOTH_SIDES:
                     warnings.append(f"{name}: {warning.text}")
         settings = differing_settings(runs)
-    noun = counted_as(runs[0])
     unit = _unit_of(runs)
-    return ComparedRuns(
-        names, chosen, settings, [*cells.values()], warnings, noun, unit
-    )
+    return ComparedRuns(names, chosen, settings, [*cells.values()], warnings, unit)
 
 
 def _unit_of(runs: Sequence[Run]) -> str:
@@ -579,7 +572,7 @@ def opened_side_by_side(runs: Sequence[Run]) -> list[OpenRun]:
         models = {fit["model"] for fit in run.about["fits"] if fit["is_model"]}
         by_model = by_model or len(models) != 1
     reports = [ReportRun.of(run) for run in runs]
-    clips = ClipNumbers.of(reports, _about_ids(reports))
+    clips = ClipNumbers.of(reports)
     return [
         OpenRun(report, clips, by_store, by_model, _names_in(reports[0], report))
         for report in reports
@@ -621,10 +614,7 @@ def _not_the_same_for_sure(
     """
     first, *others = runs
     of_first = first.about["manifest"]
-    about_ids = _about_ids(runs)
-    tested_in_first = {}
-    for film, row_id in _tested_clips(first):
-        tested_in_first[film, about_ids.get(row_id, row_id)] = row_id
+    tested_in_first = _tested_clips(first)
     for name, run in zip(names[1:], others, strict=True):
         of_run = run.about["manifest"]
         if of_first["sha256"] == of_run["sha256"]:
@@ -640,13 +630,9 @@ def _not_the_same_for_sure(
                 )
             continue
         n_by_id = 0
-        for film, row_id in sorted(_tested_clips(run)):
-            clip_id = about_ids.get(row_id, row_id)
-            row_in_first = tested_in_first.get((film, clip_id))
-            if row_in_first is None:
-                continue
-            there = first.clips[row_in_first]
-            here = run.clips[row_id]
+        for _, clip_id in sorted(_tested_clips(run) & tested_in_first):
+            there = first.clips[clip_id]
+            here = run.clips[clip_id]
             compared = compare_clips(Identity.of_clip(there), Identity.of_clip(here))
             if compared.contradiction:
                 raise FixInput(
@@ -656,7 +642,7 @@ def _not_the_same_for_sure(
                 )
             n_by_id += compared.sameness is Sameness.UNKNOWN
         if n_by_id:
-            clips_by_id = count(n_by_id, counted_as(run))
+            clips_by_id = count(n_by_id, "clip")
             yield (
                 f"{name}: {clips_by_id} taken for those of {names[0]} by their ids alone: neither"
                 " films nor times are known on both sides."
@@ -666,24 +652,6 @@ def _not_the_same_for_sure(
 def _tested_clips(run: Run) -> set[tuple[str, str]]:
     """Return film and id of each clip that a run tested."""
     return {(row["movie_id"], row["clip_id"]) for row in run.predictions}
-
-
-def _about_ids(runs: Sequence[ReportRun]) -> dict[str, str]:
-    """Return the ids of the clips that the rows of runs are about, where these have annotators.
-
-    There are none if a run has several rows of a clip: then a row of another run would be compared
-    with each of them.
-    """
-    about_ids: dict[str, str] = {}
-    for run in runs:
-        of_run = {}
-        for _, row_id in _tested_clips(run):
-            clip = run.clips.get(row_id)
-            of_run[row_id] = row_id if clip is None else unannotated_id(clip)
-        if len(set(of_run.values())) < len(of_run):
-            return {}
-        about_ids |= of_run
-    return about_ids
 
 
 def _warnings(
@@ -715,19 +683,18 @@ def _warnings(
             if of_both and _test_sets(of_both[0]) != _test_sets(of_both[1]):
                 other_folds.append(key)
         n_cells = count(len(in_both), "cell")
-        noun = counted_as(runs[0].run)
         problems = {
-            f"{name} tests other {noun}s than {names[0]}": other_clips,
-            f"{name} has other classes of {noun}s than {names[0]}": other_classes,
+            f"{name} tests other clips than {names[0]}": other_clips,
+            f"{name} has other classes of clips than {names[0]}": other_classes,
         }
         for problem, keys in problems.items():
             if not keys:
                 continue
             key = keys[0]
             yield (
-                f"{problem} in {len(keys)} of {n_cells}: {run.rows[key].n_clips} {noun}s of "
+                f"{problem} in {len(keys)} of {n_cells}: {run.rows[key].n_clips} clips of "
                 f"{pair_name(*key[:2])}, {runs[0].rows[key].n_clips} in the first run. "
-                f"All numbers are on the {cells[key].n_clips} {noun}s that all runs test with the "
+                f"All numbers are on the {cells[key].n_clips} clips that all runs test with the "
                 "same class."
             )
         if other_folds and metric in RANKING_METRICS:

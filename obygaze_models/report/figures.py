@@ -46,7 +46,6 @@ from obygaze_models.runner.rows import NodeRow, SuccessRow
 from obygaze_models.runner.summary import (
     CellRows,
     Gain,
-    counted_as,
     difference_text,
     film_values,
     short,
@@ -207,7 +206,7 @@ def _figure_of_cells(
             label, cell = row
             tested = {other.tested for other in cells if other.test == cell.test}
             if len(tested) > 1:
-                label = f"{label}, {count_text(cell.n_clips, counted_as(run))}"
+                label = f"{label}, {count_text(cell.n_clips, 'clip')}"
             y = top + ROW_HEIGHT / 2
             draw_label(axes, y, label)
             _draw_films(run, axes, cell, metric, y)
@@ -324,13 +323,12 @@ def _draw_value(
 # ---- concepts ----
 
 
-def figure_of_tree(name: str, nodes: Sequence[NodeRow], noun: str = "clip") -> Figure:
+def figure_of_tree(name: str, nodes: Sequence[NodeRow]) -> Figure:
     """Return a decision tree from left to right; "no" is above "yes" (Figure 5 of the paper).
 
     Args:
         name: The model, its store and its training task.
         nodes: Its rows of trees.csv; the first is the root.
-        noun: What their numbers count (`summary.counted_as`).
     """
     by_number = {row["node"]: row for row in nodes}
     places = dict(_places(by_number, 0, 0, count()))
@@ -358,7 +356,7 @@ def figure_of_tree(name: str, nodes: Sequence[NodeRow], noun: str = "clip") -> F
             _draw_node(axes, row, x, y, is_open=is_open)
     root = by_number[0]
     n_positive = round(root["share"] * root["clips"])
-    n_clips = count_text(root["clips"], noun)
+    n_clips = count_text(root["clips"], "clip")
     title = f"Decision tree of {name}, {n_clips}, {n_positive} positive"
     caption = (
         "Each box asks whether the margin of a concept is above a threshold: no is above, yes "

@@ -27,7 +27,6 @@ from obygaze_models.runner.basis import interval_is_not_of, interval_is_of
 from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.summary import (
     answer,
-    counted_as,
     films_with_value,
     first_question,
     further_answers,
@@ -239,9 +238,7 @@ def _scale(run: ReportRun) -> Iterator[str]:
             text += (
                 " (the share of positive clips in a fold, more where a fold has few)"
             )
-        # Annotators of a clip may contradict each other, and the clip has one place.
-        most = "at most 1" if counted_as(run) == "row" else "1"
-        yield f"{text}; in perfect order they have {most}."
+        yield f"{text}; in perfect order they have 1."
     if cell.has_interval(run.ranking):
         yield (
             f"The interval is over {count(cell.n_films, run.unit)}, and is of"

@@ -56,7 +56,6 @@ from obygaze_models.runner.summary import (
     CellRows,
     cannot_guess,
     compared_stores,
-    counted_as,
     difference_to_guess,
     differences_for,
     films_above,
@@ -138,20 +137,19 @@ def section_of_results(run: ReportRun) -> Section:
 def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
     """Return the tasks by models; what there is more of is in rows."""
     by_pair = grouped_by(run.all_cells, pair_of_cell)
-    noun = counted_as(run)
     names = [*dict.fromkeys(map(run.label, run.cells)), *_names_of_baselines(run)]
     values: dict[tuple[Pair, str], NumberCell] = {}
     for pair, cells in by_pair.items():
         have_same_clips = len({cell.tested for cell in cells}) == 1
         for cell in cells:
             n_clips = None if have_same_clips else cell.n_clips
-            number = replace(_number(cell, metric), n_clips=n_clips, noun=noun)
+            number = replace(_number(cell, metric), n_clips=n_clips)
             values[pair, run.label(cell)] = number
         models = [cell for cell in cells if cell.is_model]
         guess = run.guess_of(models[0], metric) if models else None
         if guess is not None:
             n_clips = None if have_same_clips else guess.n_clips
-            number = replace(_number(guess, metric), n_clips=n_clips, noun=noun)
+            number = replace(_number(guess, metric), n_clips=n_clips)
             values[pair, BEST_GUESS] = number
     rows: list[Cells | Heading] = []
     tasks = [pair_name(*pair) for pair in by_pair]
@@ -175,7 +173,7 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
         )
     if any(number.n_clips is not None for number in values.values()):
         notes.append(
-            f"Where models of a task were tested on other {noun}s, each number has its {noun}s;"
+            "Where models of a task were tested on other clips, each number has its clips;"
             " do not compare these numbers."
         )
     if any(train != test for train, test in by_pair):
@@ -276,7 +274,7 @@ def _tables_of_stores(run: ReportRun) -> Iterator[ResultTable]:
     if not rows:
         return
     note = (
-        f"Difference: first minus second, on the {counted_as(run)}s that both were tested on, with"
+        f"Difference: first minus second, on the clips that both were tested on, with"
         f" its interval over {run.units}. p (all): corrected for all differences of this table."
         f" {_about_films_above(run)}"
     )
@@ -317,14 +315,14 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
         # A group of films, such as a director, has a name and no id.
         headers = [run.unit]
         names = {group: [group] for group in of_first}
-    headers += [f"{counted_as(run)}s", *map(run.label, shown)]
+    headers += ["clips", *map(run.label, shown)]
     dash = "A dash: no clips of one of the classes."
     if run.ranking == AP.name:
         dash = (
             "A dash: no positive clips. Where all clips are positive, any order has 1."
         )
     if have_other_clips:
-        n_clips = count(shown[0].n_clips, counted_as(run))
+        n_clips = count(shown[0].n_clips, "clip")
         dash += f" All values are of the {n_clips} that each of them was tested on."
     rows: list[Cells | Heading] = []
     for film, row in of_first.items():
@@ -387,7 +385,7 @@ def _headers_of_differences(run: ReportRun) -> Cells:
         "metric",
         "difference",
         "p (all)",
-        f"{counted_as(run)}s",
+        "clips",
         run.units,
         "first better?",
     )
@@ -483,7 +481,7 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
         "difference",
         "p",
         run.units,
-        f"{counted_as(run)}s",
+        "clips",
         "leaked",
     )
     note = (
@@ -599,7 +597,7 @@ def _table_of_paper_films(
         f"{pair_name(*pair_of_cell(cell))}",
         ("film", "id", f"{name}, this run", f"{name}, paper"),
         shown,
-        f"Leaked {counted_as(run)}s: {leaked_of(cell)} of {cell.n_clips}.",
+        f"Leaked clips: {leaked_of(cell)} of {cell.n_clips}.",
     )
 
 
@@ -626,7 +624,7 @@ def section_of_learning(run: ReportRun) -> Section:
     headers = [
         "model",
         *(count(number, run.unit) for number in numbers),
-        f"{counted_as(run)}s",
+        "clips",
     ]
     note = (
         "The last column counts what all fits of a row were tested on, with each number of training"
@@ -652,7 +650,7 @@ def section_of_concepts(run: ReportRun) -> Section:
     trees = grouped_by(run.table("trees.csv"), _model_of)
     for (store, model, train), nodes in trees.items():
         name = f"{model} ({store}), {train}"
-        section.figures.append(figure_of_tree(name, nodes, counted_as(run)))
+        section.figures.append(figure_of_tree(name, nodes))
     table_rows: list[Cells | Heading] = []
     for (store, model, train), of_model in grouped_by(rows, _model_of).items():
         table_rows.append(Heading(f"{model} ({store}), {train}"))
@@ -668,8 +666,7 @@ def section_of_concepts(run: ReportRun) -> Section:
                 NumberCell(row["weight"]),
             )
             table_rows.append(cells)
-    rows_or_clips = f"{counted_as(run)}s"
-    headers = ("concept", rows_or_clips, "share", "AP", "AUC", "p (Holm)", "weight")
+    headers = ("concept", "clips", "share", "AP", "AUC", "p (Holm)", "weight")
     note = (
         f"p: how probable such a ranking is if the labels of each {run.unit} are shifted in time. "
         "Weight: change in the log odds if the margin grows by 1, in a linear head; where margins "
@@ -743,7 +740,7 @@ def section_of_success(run: ReportRun) -> Section:
         table = ResultTable(
             f"success-{slug(name)}",
             f"Log odds of success: {name}",
-            ("property", f"{counted_as(run)}s", "log odds", "p", "note"),
+            ("property", "clips", "log odds", "p", "note"),
             [_row_of_factor(row) for row in of_all],
             note,
             folded=True,
@@ -846,7 +843,7 @@ def _table_of_missing(
     if len(missing) > MOST_MISSING:
         note += f" The first {MOST_MISSING} are listed; run.json has all."
     n_clips = run.about["manifest"]["n_clips"]
-    title = f"{store}: {len(missing)} of {n_clips} {counted_as(run)}s have no features"
+    title = f"{store}: {len(missing)} of {n_clips} clips have no features"
     headers = ("clip_id", "reason")
     return ResultTable(
         f"missing-{slug(store)}", title, headers, listed, note, folded=True

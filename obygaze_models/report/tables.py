@@ -39,8 +39,7 @@ Cells = tuple[Any, ...]
 class NumberCell:
     """A number in a cell, with its interval or its standard deviation; NaN where there is none.
 
-    `n_clips` is the number of its clips, where those of other numbers beside it are others, and
-    `noun` what it counts.
+    `n_clips` is the number of its clips, where those of other numbers beside it are others.
     """
 
     value: float
@@ -48,7 +47,6 @@ class NumberCell:
     high: float = math.nan
     sd: float = math.nan
     n_clips: int | None = None
-    noun: str = "clip"
 
     @classmethod
     def of(cls, row: ResultRow | None) -> "NumberCell":
@@ -66,7 +64,7 @@ class NumberCell:
         if math.isfinite(self.sd):
             spread = f" ({self.sd:.2f})"
         if self.n_clips is not None:
-            spread += f" on {count(self.n_clips, self.noun)}"
+            spread += f" on {count(self.n_clips, 'clip')}"
         return f"{self.value:z.2f}{spread}"
 
     @property

@@ -81,9 +81,6 @@ def about_run(
         "group_of_film": _group_of_film(inputs.table),
         "texts": {path: file.sha256 for path, file in inputs.texts.items()},
         "remarks": dict(inputs.table.remarks),
-        "clip_of_row": {
-            row: clip for row, clip in inputs.table.clip_of.items() if row != clip
-        },
         "rare_concepts": {
             store.name: rare_concepts(store) for store in stores if store.name
         },

@@ -122,11 +122,16 @@ class ConceptVectors:
         return self.scaled[key]
 
     def targets(self, against: Any) -> Targets:
-        """Return 1 for a positive, 0 for a negative, -1 for no example; a column for a concept."""
+        """Return 1 for a positive, 0 for a negative, -1 for no example; a column for a concept.
+
+        A clip whose annotators differ on a concept is no example of it.
+        """
         from obygaze_models.models.concepts import concept_targets
 
         has_concept = self.table.has_concept[self.features.present]
-        return concept_targets(self.levels, has_concept, against)
+        targets = concept_targets(self.levels, has_concept, against)
+        targets[self.table.is_open_concept[self.features.present]] = -1
+        return targets
 
     def clips_to_find_on(self, held: HeldOut) -> IntArray:
         """Return the clips that vectors are found on: all with a level that may be learned from."""
@@ -177,20 +182,19 @@ class ConceptVectors:
     ) -> Examples:
         """Return the examples of the concepts that can be found on some clips."""
         targets = self.targets(settings["against"])
-        numbers = self.table.clip_numbers[clips]
-        columns = findable(targets[self.features.row_of[clips]], numbers)
+        columns = findable(targets[self.features.row_of[clips]])
         if held.file_folds is not None:
             columns.sort(key=self._released_rank)
-        groups: NDArray[Any] | None = held.clips
+        groups: NDArray[Any] | None = None
         films = held.films[clips]
         # Where all clips are of one film, vectors are found without some of its clips.
         if held.is_by_film and np.any(films != films[:1]):
-            groups = held.films
+            groups = held.films[self.features.present]
         return Examples(
             self.machines,
             targets[:, columns],
             [self.table.concept_names[column] for column in columns],
-            None if groups is None else groups[self.features.present],
+            groups,
             settings,
             self.seed,
             self.scale,
@@ -285,26 +289,17 @@ class Examples:
         return found
 
 
-def fewest_examples(targets: Targets, numbers: IntArray) -> IntArray:
-    """Return the number of positive, or of negative, examples of each concept, if it is smaller.
-
-    Rows of several annotators about one clip are one example.
-
-    Args:
-        targets: A row for each example, and a column for each concept.
-        numbers: The number of the clip that each row is about.
-    """
-    fewest = []
-    for column in targets.T:
-        n_positive = np.count_nonzero(np.bincount(numbers[column == 1]))
-        n_negative = np.count_nonzero(np.bincount(numbers[column == 0]))
-        fewest.append(min(n_positive, n_negative))
-    return np.array(fewest, dtype=np.intp)
+def fewest_examples(targets: Targets) -> IntArray:
+    """Return the number of positive, or of negative, examples of each concept, if it is smaller."""
+    n_positive = np.count_nonzero(targets == 1, axis=0)
+    n_negative = np.count_nonzero(targets == 0, axis=0)
+    fewer: IntArray = np.minimum(n_positive, n_negative)
+    return fewer
 
 
-def findable(targets: Targets, numbers: IntArray) -> list[int]:
+def findable(targets: Targets) -> list[int]:
     """Return the columns of concepts with enough positive and negative examples."""
-    n_clips = fewest_examples(targets, numbers)
+    n_clips = fewest_examples(targets)
     columns = np.flatnonzero(n_clips >= MIN_CLIPS).tolist()
     if not columns:
         raise FixTraining(

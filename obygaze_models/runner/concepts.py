@@ -92,7 +92,7 @@ def rare_concepts(run: StoreRun) -> dict[str, dict[str, int]]:
                     continue
                 seen.add((against, hash_of_clips))
                 targets = vectors.targets(against)[vectors.features.row_of[clips]]
-                n_of_concept = fewest_examples(targets, run.table.clip_numbers[clips])
+                n_of_concept = fewest_examples(targets)
                 for name, n_clips in _too_few(run, n_of_concept).items():
                     of_concept = {"folds": 0, "of": 0, "least": n_clips}
                     facts = rare.setdefault(name, of_concept)
@@ -230,7 +230,6 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
         n_replicates=run.protocol.report.replicates,
         seed=run.protocol.fit.seed,
         n_folds=len(np.unique(parts)),
-        clips=run.table.clip_numbers[clips][order],
     )
     for quality in ranked:
         qualities[quality.concept] |= {

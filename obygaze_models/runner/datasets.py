@@ -20,6 +20,7 @@ from obygaze_features.store import Store, open_store
 from obygaze_models.models.registry import DEFAULT_TASK
 from obygaze_models.protocols.clips import (
     clip_table,
+    differing_annotators,
     task_labels,
     unknown_films,
     unknown_words,
@@ -97,8 +98,12 @@ def dataset(
         chosen = _task_of(task)
     table = clip_table(clips, data)
     labels = task_labels(name, chosen, table)
-    words = unknown_words({name: chosen}, [name], table, clips)
-    for remark in filter(None, (unknown_films(table), words)):
+    remarks = (
+        unknown_films(table),
+        differing_annotators({name: chosen}, [name], table),
+        unknown_words({name: chosen}, [name], table, clips),
+    )
+    for remark in filter(None, remarks):
         warnings.warn(remark, ObygazeWarning, stacklevel=2)
     features = read_store("features", opened, table, data, of_frames=False)
     rows = np.flatnonzero(features.present & (labels >= 0))

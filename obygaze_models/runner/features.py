@@ -143,12 +143,12 @@ def read_store(
     """Return the features of a store for the clips of a table."""
     array = choose_array(store, data.array)
     _check_shape(store, array, data, of_frames)
-    matrix, store_ids = _read(store, table, array, data)
+    matrix = _read(store, table, array, data)
     X, is_real = _values(store, array, matrix)
     clips = np.flatnonzero(matrix.present)
     missing = {}
     for row in np.flatnonzero(~matrix.present).tolist():
-        missing[table.ids[row]] = str(matrix.reasons[store_ids[row]])
+        missing[table.ids[row]] = str(matrix.reasons[table.ids[row]])
     is_usable = np.ones(len(clips), dtype=np.bool_)
     for row, reason in _unusable_rows(X, is_real, data.scale).items():
         missing[table.ids[clips[row]]] = reason
@@ -169,7 +169,7 @@ def read_store(
         )
     ids = [table.ids[row] for row in clips]
     missing = {clip: missing[clip] for clip in table.ids if clip in missing}
-    _suggest_ids(missing, store, store_ids)
+    _suggest_ids(missing, store, table.ids)
     digest, row_hashes = _hashes(X, ids)
     row_of = np.full(len(table), -1, dtype=np.intp)
     row_of[clips] = np.arange(len(clips))
@@ -202,7 +202,7 @@ def read_store(
         row_of,
         missing,
         origin,
-        _copies(equal, table.clip_numbers, clips[has_words]),
+        _copies(equal, clips[has_words]),
         equal,
         joined_parts(store.recipe),
     )
@@ -287,14 +287,8 @@ def _check_shape(store: Store, array: str, data: Data, of_frames: bool | None) -
     )
 
 
-def _read(
-    store: Store, table: ClipTable, array: str, data: Data
-) -> tuple[Matrix | Segments, list[str]]:
-    """Return the features of clips, or of segments from windows, and the ids that were asked for.
-
-    Where a store has no clip of an annotator (`lake-001.ann`), it is asked for the clip itself.
-    """
-    ids = table.ids
+def _read(store: Store, table: ClipTable, array: str, data: Data) -> Matrix | Segments:
+    """Return the features of clips, or of segments from windows."""
     if data.segments:
         rule: Any = data.rule
         reduce: Any = data.reduce
@@ -309,8 +303,7 @@ def _read(
         hint = ""
     else:
         matched = store.match(table.clips)
-        ids = matched.ids
-        matrix = _matrix(store, array, ids)
+        matrix = _matrix(store, array, table.ids)
         problem = "has features in this store"
         hint = f"obygaze store info {shell_word(store.location)} --clips"
         if (matched.rows < 0).all():
@@ -325,7 +318,7 @@ def _read(
                 " these clips"
             )
     if len(matrix.values):
-        return matrix, ids
+        return matrix
     clip, status = next(iter(matrix.reasons.items()))
     noun = "segments" if data.segments else "clips"
     raise NotFound(
@@ -407,22 +400,16 @@ def _hashes(X: Any, ids: Sequence[str]) -> tuple[str, list[bytes]]:
     return digest.hexdigest(), row_hashes
 
 
-def _copies(equal: IntArray, clip_numbers: IntArray, rows: IntArray) -> IntArray:
+def _copies(equal: IntArray, rows: IntArray) -> IntArray:
     """Return the number of its features for each clip that shares them with another clip, else -1.
-
-    Rows about one clip, as of several annotators, are not copies of each other.
 
     Args:
         equal: The number of the features of each clip.
-        clip_numbers: The number of the clip that each row is about.
         rows: The rows to look at: clips without words all have the same vector.
     """
     copies = np.full(len(equal), -1, dtype=np.intp)
-    clips_of: dict[int, set[int]] = {}
-    numbers = equal[rows].tolist()
-    for number, clip in zip(numbers, clip_numbers[rows].tolist(), strict=True):
-        clips_of.setdefault(number, set()).add(clip)
-    is_copy = [len(clips_of[number]) > 1 for number in numbers]
+    n_clips_of = np.bincount(equal[rows])
+    is_copy = n_clips_of[equal[rows]] > 1
     copies[rows[is_copy]] = equal[rows[is_copy]]
     return copies
 

@@ -14,7 +14,7 @@ from scipy import special
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
-from obygaze_features.manifest.model import own_columns
+from obygaze_features.manifest.model import DIFFERS, own_columns
 from obygaze_models.evaluation.logistic import fit_logistic
 from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
@@ -149,11 +149,10 @@ class FitContext:
 
     def _eraser(self, X: Any, clips: IntArray) -> Leace:
         rows = self.features.row_of[clips]
-        numbers = self.table.clip_numbers[clips]
         names = self.table.concept_names
         columns = [names.index(name) for name in self.erase]
         targets = self.vectors.targets("absent")[:, columns]
-        return fit_eraser(X[rows], targets[rows], self.erase, numbers)
+        return fit_eraser(X[rows], targets[rows], self.erase)
 
 
 def refuse_one_class(labels: LabelArray, held: HeldOut) -> None:
@@ -266,7 +265,7 @@ def fit_model(model: Model, held: HeldOut, context: FitContext) -> Fitted:
     estimator = registry.build(model.kind, settled.settings, seed=context.seed)
     X = context.features.of(held.train)
     y = context.y_of(held.train)
-    estimator.fit(X, y, held.training_groups)
+    estimator.fit(X, y, held.training_films)
     if hasattr(estimator, "predict_proba"):
         return Fitted(estimator, settled=settled)
     if model.kind != "ridge":
@@ -327,7 +326,7 @@ def _inner_splits(
         yield held.train, held.validation
         return
     is_positive = context.y_of(held.train) == 1
-    for fold in inner_folds(is_positive, held.training_groups, INNER_FOLDS):
+    for fold in inner_folds(is_positive, held.training_films, INNER_FOLDS):
         yield held.train[~fold], held.train[fold]
 
 
@@ -599,7 +598,10 @@ def _own_baseline(
     part = find_part(name)
     function = part.load_function()
     # Any column of a person's own may be the label.
-    hidden = dict.fromkeys(own_columns(table.clips[0].extra), "")
+    columns = table.clips[0].extra
+    hidden = dict.fromkeys(own_columns(columns), "")
+    if DIFFERS in columns:
+        hidden[DIFFERS] = ""
     blind = []
     for clip in table.clips:
         extra = {**clip.extra, **hidden}

@@ -6,7 +6,7 @@ from:
 
 - In splits by film: every clip of a tested film, in every task, with or without concepts, also a
   clip that is in no fold. Fixed splits are by film if no film is on both sides.
-- In splits by clip: the tested clips of the task, under the name of every annotator. What the
+- In splits by clip: the tested clips of the task. What the
   paper's own training sets let through stays, and is counted as leaked.
 """
 
@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,6 @@ class HeldOut:
         name: The name of the fold.
         units: The number of what is held out as a whole: of each clip's film, or of the clip.
         films: The film of each clip; where the splits are of groups of films, the group.
-        clips: The number of the clip that each row is about; None where no two rows share one.
         is_by_film: Whether whole films are held out.
         train: The rows that train.
         validation: The rows that choose: when to stop, a setting, a threshold.
@@ -51,7 +49,6 @@ class HeldOut:
     name: str
     units: IntArray
     films: NDArray[np.str_]
-    clips: IntArray | None
     is_by_film: bool
     train: IntArray
     validation: IntArray
@@ -101,25 +98,12 @@ class HeldOut:
 
     @property
     def training_films(self) -> NDArray[np.str_] | None:
-        """The film of each training row; None if there is only one film."""
+        """The film of each training row; None if there is only one film.
+
+        Fits that leave out rows leave out whole films.
+        """
         films = self.films[self.train]
         return films if np.any(films != films[:1]) else None
-
-    @property
-    def training_groups(self) -> NDArray[Any] | None:
-        """The group of each training row: fits that leave out rows leave out whole groups.
-
-        It is the film; where all rows are of one film, the clip. None where each row stands alone.
-        """
-        films = self.training_films
-        if films is None and self.clips is not None:
-            return self.clips[self.train]
-        return films
-
-    @property
-    def tested_clips(self) -> IntArray | None:
-        """The number of the clip of each tested row; None where no two rows share one."""
-        return None if self.clips is None else self.clips[self.test]
 
     def key_of(self, *fields: str) -> tuple[bytes, ...]:
         """Return a hash of the rows of each field, as a key of what depends on them alone."""
@@ -171,7 +155,6 @@ def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
         hidden=NO_ROWS,
         excluded=NO_ROWS,
         films=table.groups,
-        clips=table.shared_clips,
         is_by_film=True,
     )
 
@@ -204,7 +187,7 @@ def _held_out(
     if has_own_folds:
         folds = table.fold(protocol.tasks[pair[1]].folds)
         test = np.flatnonzero(tests & (folds == whole.test_fold))
-    units = table.clip_numbers
+    units = np.arange(len(table))
     tested = test
     test_fold = np.union1d(whole.test, test)
     is_by_film = _is_by_film(protocol, whole, test_fold, table.groups)
@@ -220,16 +203,14 @@ def _held_out(
         hidden=np.unique(units[tested]),
         excluded=NO_ROWS,
         films=table.groups,
-        clips=table.shared_clips,
         is_by_film=is_by_film,
         file_folds=file_folds,
     )
     if not has_own_folds:
-        may_train = trains & held.may_learn
         return replace(
             held,
-            train=whole.train[may_train[whole.train]],
-            validation=whole.validation[may_train[whole.validation]],
+            train=whole.train[trains[whole.train]],
+            validation=whole.validation[trains[whole.validation]],
         )
     # The training sets are those of the paper, whatever another file tests.
     if file_folds is None:

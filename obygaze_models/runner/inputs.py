@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from obygaze_features import __version__
-from obygaze_features.core.console import count, few, listed, plural
+from obygaze_features.core.console import count, few, listed
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, near
 from obygaze_features.core.file_names import portable
 from obygaze_features.core.files import (
@@ -48,9 +48,9 @@ from obygaze_models.models.sentences import Sentences
 from obygaze_models.protocols.clips import (
     ClipTable,
     clip_table,
+    differing_annotators,
     empty_labels,
     labels_sha256,
-    rows_of_annotators,
     task_labels,
     unknown_films,
     unknown_words,
@@ -165,6 +165,7 @@ def gather(
     if protocol.splits.follow_scheme and table.has_video.any():
         # The paper leaves out clips without a video before anything else.
         features = [of_store.only(table.has_video) for of_store in features]
+        _check_any_present(features, table)
     labels = _labels_of_tasks(protocol, protocol.used_tasks, table)
     without_label = empty_labels(protocol.tasks, labels, table)
     if without_label:
@@ -177,7 +178,7 @@ def gather(
         "no vector": _without_vector(protocol, table, manifest),
         "one file": _films_of_one_file(table, features, stores),
         "unknown films": unknown_films(table),
-        "annotators": rows_of_annotators(_of_features(labels, features), table),
+        "annotators differ": differing_annotators(protocol.tasks, labels, table),
         "models of concepts": left_out,
         "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
         "without label": without_label,
@@ -186,6 +187,18 @@ def gather(
     table = replace(table, remarks=shown)
     texts = _texts_of_models(protocol, stores, features)
     return Inputs(protocol, manifest, manifest_path, table, labels, features, texts)
+
+
+def _check_any_present(features: Sequence[Features], table: ClipTable) -> None:
+    for of_store in features:
+        if not of_store.present.any():
+            store = of_store.origin["location"]
+            n_clips = int(np.sum(table.has_video))
+            raise FixInput(
+                f"none of the {n_clips} clips with a video has features",
+                where=store,
+                hint=f"obygaze store info {shell_word(store)} --clips",
+            )
 
 
 def _classes_with_features(
@@ -209,18 +222,7 @@ def _classes_with_features(
             of_stores.append(f"{few(counts)} have features in {where}")
     if not of_stores:
         return ""
-    return f"Of the {plural(table.counted_as)} with a class, {few(of_stores, 3)}."
-
-
-def _of_features(labels: Labels, features: Sequence[Features]) -> Labels:
-    """Return the classes of the clips that a store has features of, as only these are tested."""
-    if not features:
-        return labels
-    is_present = np.any([store.present for store in features], axis=0)
-    return {
-        task: np.where(is_present, of_task, np.int8(-1))
-        for task, of_task in labels.items()
-    }
+    return f"Of the clips with a class, {few(of_stores, 3)}."
 
 
 def _shares_left_out(

@@ -40,7 +40,6 @@ from obygaze_models.runner.summary import (
     cell_label,
     cells_of,
     compared_metric,
-    counted_as,
     difference_to_guess,
     films_with_value,
     joined_stores,
@@ -101,7 +100,7 @@ def leaks(run: Run, models: Sequence[CellRows]) -> str:
     return (
         f"{len(leaked)} of {len(models)} cells are of clips that trained or chose, so that they "
         f"are too high, and have no interval, no p and no place among differences: up to "
-        f"{_leaked_by_name(worst)} of the {worst.n_clips} test {counted_as(run)}s of {worst.tasks}."
+        f"{_leaked_by_name(worst)} of the {worst.n_clips} test clips of {worst.tasks}."
     )
 
 
@@ -119,7 +118,7 @@ def copies(run: Run, models: Sequence[CellRows]) -> str:
         f"{len(copied)} of {len(models)} cells are of clips with exactly the features of a "
         "training clip (the same pictures or words under another name, or short vectors that "
         "are equal by chance): "
-        f"up to {worst.facts['copies']} of the {worst.n_clips} test {counted_as(run)}s of "
+        f"up to {worst.facts['copies']} of the {worst.n_clips} test clips of "
         f"{worst.tasks} ({worst.store})."
     )
 
@@ -136,7 +135,7 @@ def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
     column = run.protocol["splits"]["column"]
     because = f", because the column {column} divides {run.units}" if column else ""
     return (
-        f"Up to {worst.facts['same_film']} of the {worst.n_clips} test {counted_as(run)}s of"
+        f"Up to {worst.facts['same_film']} of the {worst.n_clips} test clips of"
         f" {worst.tasks} are of {run.units} that train or validate too{because}: values and"
         f" intervals are of {interval_is_of(FILM_SEEN, run.units)};"
         f" {interval_is_not_of(FILM_SEEN, run.units)}."
@@ -236,7 +235,6 @@ def without_interval(run: Run, models: Sequence[CellRows]) -> str:
 
 def why_no_interval(cell: CellRows, run: Run) -> str:
     """Return which condition of an interval a cell does not meet."""
-    noun = counted_as(run)
     n_positive = cell.n_positive
     n_negative = cell.n_clips - n_positive
     of_basis = no_interval_because(cell.basis, run.unit)
@@ -259,14 +257,10 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
         )
     if min(n_positive, n_negative) < LEAST_CLIPS:
         return (
-            f"{cell.tasks} tests {count(n_positive, f'positive {noun}')} and "
-            f"{count(n_negative, f'negative {noun}')}, and {LEAST_CLIPS} of each are needed"
+            f"{cell.tasks} tests {count(n_positive, 'positive clip')} and "
+            f"{count(n_negative, 'negative clip')}, and {LEAST_CLIPS} of each are needed"
         )
-    reason = f"the values do not differ from {run.unit} to {run.unit}"
-    if noun == "row":
-        few_clips = f"rows of annotators are about fewer than {LEAST_CLIPS} clips"
-        reason = f"{few_clips} of a class, or {reason}"
-    return reason
+    return f"the values do not differ from {run.unit} to {run.unit}"
 
 
 def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
@@ -428,7 +422,7 @@ def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:
     reasons = ", ".join(counts)
     n_clips = run.about["manifest"]["n_clips"]
     return (
-        f"{len(missing)} of {n_clips} {counted_as(run)}s have no features in {store} and are left"
+        f"{len(missing)} of {n_clips} clips have no features in {store} and are left"
         f" out ({reasons}): {few(named, SHOWN_MISSING)}."
     )
 
@@ -440,6 +434,6 @@ def without_words(run: Run, store: str, facts: Mapping[str, Any]) -> str:
         return ""
     n_clips = run.about["manifest"]["n_clips"]
     return (
-        f"{n_silent} of {n_clips} {counted_as(run)}s have no words in {store}, so they all have the"
+        f"{n_silent} of {n_clips} clips have no words in {store}, so they all have the"
         " same vector; they are not counted as copies of each other."
     )

@@ -19,7 +19,6 @@ from obygaze_models.evaluation.bootstrap import (
     Interval,
     draw,
     interval_of,
-    labels_of_clips,
     not_narrower_than_clips,
     resample,
     share_variance,
@@ -32,7 +31,6 @@ from obygaze_models.evaluation.metrics import (
     ranking_metric,
 )
 from obygaze_models.evaluation.predictions import (
-    BoolArray,
     FloatArray,
     difference_of,
 )
@@ -63,15 +61,12 @@ class Evaluation:
         films: What each clip of the table is drawn with: its film, or its group of films.
         labels: The class of each clip, by task.
         backbones: The backbone of each store; a joined one has several, and so none.
-        clips: The number of the clip that each row of the table is about; None where each row is
-            of a clip of its own.
     """
 
     protocol: Protocol
     films: NDArray[np.str_]
     labels: dict[str, NDArray[np.int8]]
     backbones: dict[str, str]
-    clips: NDArray[np.intp] | None = None
 
     @classmethod
     def of(cls, inputs: Inputs) -> "Evaluation":
@@ -86,18 +81,12 @@ class Evaluation:
                 for store in inputs.stores
                 if not store.parts
             },
-            table.shared_clips,
         )
 
     @property
     def metric(self) -> str:
         """The metric that cells are compared by."""
         return ranking_metric(self.protocol.report.primary)
-
-    def labels_of_clips(self, cell: Cell) -> BoolArray:
-        """Return the labels that a cell is tested with, each label of a clip once."""
-        clips = None if self.clips is None else self.clips[cell.clips]
-        return labels_of_clips(cell.y, clips)
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,8 +255,7 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
     intervals = {}
     for name, interval in drawn.items():
         if name in RANKING_METRICS:
-            labels = evaluation.labels_of_clips(cell)
-            n_clips = RANKING_METRICS[name].n_behind(labels)
+            n_clips = RANKING_METRICS[name].n_behind(cell.y)
             value = cell.value[name]
             interval = not_narrower_than_clips(interval, value, n_clips)
         intervals[name] = interval
@@ -276,9 +264,8 @@ def _intervals(cell: Cell, evaluation: Evaluation) -> dict[str, Interval]:
 
 def _has_enough(cell: Cell, evaluation: Evaluation) -> bool:
     """Return whether a test has enough clips of each class, and films, for an interval."""
-    y = evaluation.labels_of_clips(cell)
-    n_positive = int(y.sum())
-    n_fewer = min(n_positive, len(y) - n_positive)
+    n_positive = int(cell.y.sum())
+    n_fewer = min(n_positive, len(cell.y) - n_positive)
     films = cell.groups_behind(evaluation.films, AP.name)
     return n_fewer >= LEAST_CLIPS and films.number >= LEAST_GROUPS
 

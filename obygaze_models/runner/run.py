@@ -261,7 +261,6 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
         paper_factors,
     )
 
-    clips = table.shared_clips
     for cell in cells:
         threshold = 0.5 if cell.tested[0].gives_probabilities else 0.0
         is_correct = (cell.mean_scores > threshold) == cell.y
@@ -275,7 +274,6 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
             factors,
             table.groups[cell.clips],
             intercept=not is_levelled,
-            clips=None if clips is None else clips[cell.clips],
         )
         for result in results:
             row: SuccessRow = {
@@ -474,7 +472,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
         fold=held.name,
         seed=run.protocol.fit.seed + repeat if starts_at_random else 0,
         rows=held.test,
-        predictions=Predictions.of(y, scores, fitted.threshold, held.tested_clips),
+        predictions=Predictions.of(y, scores, fitted.threshold),
         n_train=len(held.train),
         n_validation=len(held.validation),
         leak=run.leak(pair, learned_from, fitted.found_on),
@@ -542,7 +540,7 @@ def _test_baseline(
         fold=held.name,
         seed=0,
         rows=held.test,
-        predictions=Predictions.of(y, score(held.test), clips=held.tested_clips),
+        predictions=Predictions.of(y, score(held.test)),
         n_train=len(held.train),
         n_validation=len(held.validation),
         leak=run.leak(pair, held, NO_ROWS, with_copies=False),

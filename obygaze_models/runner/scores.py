@@ -251,8 +251,7 @@ class Cell:
         by_fold = []
         for fold in folds:
             y = fold.predictions.y
-            clips = fold.predictions.clips
-            expected = expected_random(y, fold.codes, n_units, share, further, clips)
+            expected = expected_random(y, fold.codes, n_units, share, further)
             by_fold.append(expected)
 
         def compute(weights: FloatArray) -> MetricValues:
@@ -320,7 +319,6 @@ class Cell:
                 1,
                 self.share,
                 self.further_metrics,
-                t.predictions.clips,
             )
             values_of_tests.append(_at_weight_one(expected))
         return values_of_tests
@@ -545,7 +543,6 @@ def expected_random(
     n_units: int,
     share: float,
     further_metrics: Sequence[str] = (),
-    clips: IntArray | None = None,
 ) -> Statistics:
     """Return the expected metrics of calling a random share positive, under weights of units.
 
@@ -553,7 +550,7 @@ def expected_random(
     """
     size = np.bincount(codes, minlength=n_units)
     positive = np.bincount(codes, weights=y, minlength=n_units)
-    all_tied = GroupedStats(Predictions.of(y, np.zeros(len(y)), clips=clips), codes)
+    all_tied = GroupedStats(Predictions.of(y, np.zeros(len(y))), codes)
 
     def compute(weights: FloatArray) -> MetricValues:
         order = RandomOrder(

@@ -107,7 +107,7 @@ class StoreRun:
             copies = self.features.copies
         # Clips of unknown films are not those of one film.
         films = np.where(table.groups == UNKNOWN_FILM, -1, table.group_numbers)
-        return LeakIndex(table.ids, table.clip_numbers, films, copies)
+        return LeakIndex(table.ids, films, copies)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:
         """Raise an error where the protocol forbids leaks."""

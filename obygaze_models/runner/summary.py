@@ -245,11 +245,6 @@ def has_levels(run: Run) -> bool:
     return bool(run.about["manifest"]["has_levels"])
 
 
-def counted_as(run: Run) -> str:
-    """Return what the numbers of a run count: `clip`, or `row` of an annotator about a clip."""
-    return "row" if "annotators" in run.about["remarks"] else "clip"
-
-
 def intervals_are_of(run: Run, cells: Iterable[CellRows]) -> str:
     """Return what the intervals of cells are of, by the weakest of them; "" without an interval."""
     with_interval = []
@@ -260,14 +255,14 @@ def intervals_are_of(run: Run, cells: Iterable[CellRows]) -> str:
 
 
 def size_text(run: Run, cell: CellRows | None = None) -> str:
-    """Return the numbers of clips, or rows, and films of a run, or of a test of it."""
+    """Return the numbers of clips and films of a run, or of a test of it."""
     manifest = run.about["manifest"]
     n_clips = manifest["n_clips"] if cell is None else cell.n_clips
     films = count(manifest["n_films"], "film")
     if cell is not None:
         films = count(cell.n_films, run.unit)
     clips = "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
-    return f"{clips.replace('clip', counted_as(run))} of {films}"
+    return f"{clips} of {films}"
 
 
 def array_text(run: Run) -> str:
@@ -763,7 +758,7 @@ def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:
             continue
         sentences.append(
             f"{first.tasks}: {model} ({first.store}) minus {model} ({other.store}) is"
-            f" {difference_text(row)} on {row['clips']} {counted_as(run)}s that both were tested"
+            f" {difference_text(row)} on {row['clips']} clips that both were tested"
             f" on ({_better_of(first.store, other.store, row)})."
         )
     return sentences

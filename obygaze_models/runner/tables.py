@@ -44,9 +44,9 @@ from obygaze_features.core.own_results import (
 )
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace, is_url
-from obygaze_models.evaluation.leakage import Leak, numbers_of
+from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.metrics import BRIER, PREVALENCE, ranking_metric
-from obygaze_models.evaluation.predictions import IntArray, Predictions
+from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import unit_of
 from obygaze_models.runner.rows import (
@@ -115,54 +115,25 @@ def prediction_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[Predict
 class ClipNumbers:
     """The clips that some runs tested: a number for each, its film, and what it is held out with.
 
-    A clip has the ids of its film and its own. Other data may have clips of the same name. `clips`
-    has the number of the clip that each is about, where several rows are.
+    A clip has the ids of its film and its own. Other data may have clips of the same name.
     """
 
     number_of: Mapping[tuple[str, str], int]
     films: NDArray[np.str_]
     groups: NDArray[np.str_]
-    clips: IntArray
 
     @classmethod
-    def of(
-        cls, runs: Sequence["Run"], about_ids: Mapping[str, str] | None = None
-    ) -> "ClipNumbers":
-        """Return the numbers of all clips with a prediction, in the order of their ids.
-
-        `about_ids` has the ids of the clips that rows are about; without, each row is one of its
-        own.
-        """
-        id_of_row = about_ids or {}
-        about: dict[tuple[str, str], tuple[str, str]] = {}
-        # Runs may have other rows of one clip, and so another first one.
-        same_as: dict[tuple[str, str], tuple[str, str]] = {}
-
-        def first_of(row: tuple[str, str]) -> tuple[str, str]:
-            while row in same_as:
-                row = same_as[row]
-            return row
-
+    def of(cls, runs: Sequence["Run"]) -> "ClipNumbers":
+        """Return the numbers of all clips with a prediction, in the order of their ids."""
+        clips: set[tuple[str, str]] = set()
         for run in runs:
-            of_run = dict.fromkeys(map(_clip_of, run.predictions))
-            film_of = {row_id: film for film, row_id in of_run}
-            clip_of_row = run.about.get("clip_of_row", {})
-            for film, row_id in of_run:
-                name = (film, id_of_row.get(row_id, row_id))
-                about[film, row_id] = name
-                clip_id = clip_of_row.get(row_id, row_id)
-                for row in ((film, row_id), (film_of.get(clip_id, film), clip_id)):
-                    one, two = sorted((first_of(name), first_of(row)))
-                    if one != two:
-                        same_as[two] = one
-        ordered = sorted(set(about.values()))
+            clips.update(map(_clip_of, run.predictions))
+        ordered = sorted(clips)
         group_of = _groups_of_films(runs)
         films = np.array([film for film, _ in ordered], dtype=np.str_)
         groups = np.array([group_of.get(film, film) for film, _ in ordered], np.str_)
-        numbers = {name: number for number, name in enumerate(ordered)}
-        number_of = {row: numbers[name] for row, name in about.items()}
-        clips = [" ".join(first_of(name)) for name in ordered]
-        return cls(number_of, films, groups, numbers_of(clips))
+        number_of = {clip: number for number, clip in enumerate(ordered)}
+        return cls(number_of, films, groups)
 
 
 def _groups_of_films(runs: Sequence["Run"]) -> dict[str, str]:
@@ -260,7 +231,6 @@ def _cell(
             np.array([row["y"] for row in of_fit], dtype=np.bool_),
             np.array([row["score"] for row in of_fit], dtype=np.float64),
             np.array([row["decision"] for row in of_fit], dtype=np.bool_),
-            clips.clips[numbers],
         )
         fold = ScoredFold(
             fit[0],

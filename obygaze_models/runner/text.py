@@ -21,7 +21,6 @@ from obygaze_models.runner.summary import (
     cannot_guess,
     cells_of,
     compared_stores,
-    counted_as,
     films_with_value,
     further_answers,
     intervals_are_of,
@@ -114,7 +113,7 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
         rows.append(row)
     headers = [
         metric_name(primary),
-        f"{counted_as(run)}s",
+        "clips",
         "positive",
         *columns,
         "best guess",

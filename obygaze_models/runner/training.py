@@ -9,7 +9,6 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -23,8 +22,8 @@ from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_features.manifest.model import Manifest, unannotated_id
-from obygaze_features.manifest.same_clip import Times, clips_of_rows
+from obygaze_features.manifest.model import Manifest
+from obygaze_features.manifest.same_clip import Times
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
 from obygaze_features.store.identity import videos_of_clips
@@ -200,8 +199,8 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     has = {name: table.has_concept[:, i] for i, name in enumerate(table.concept_names)}
     rated = np.isin(table.levels, RATED)
     n_of_concept: Counter[str] = Counter()
-    for rows in clips_of_rows(manifest.clips):
-        n_of_concept.update(set(chain.from_iterable(row.concepts for row in rows)))
+    for clip in manifest.without_watched():
+        n_of_concept.update(clip.concepts)
     tasks = {}
     left_out = []
     for name, modality in manifest.header.concepts.items():
@@ -213,7 +212,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
         if not n_of_concept[name]:
             continue
         positive = has[name] & rated
-        n_clips = len(np.unique(table.clip_numbers[positive]))
+        n_clips = int(np.count_nonzero(positive))
         n_groups = len(np.unique(table.groups[positive]))
         if n_clips >= MIN_CLIPS and n_groups > 1:
             tasks[name] = _concept_task(name)
@@ -236,7 +235,7 @@ def _concepts_protocol(honest: Protocol, manifest: Manifest) -> Protocol:
     n_others = int((~np.isin(table.levels, ("EN", *RATED))).sum())
     if n_others:
         text = (
-            f"{count(n_others, table.counted_as)} of other levels than EN, HN and S (such as NS)"
+            f"{count(n_others, 'clip')} of other levels than EN, HN and S (such as NS)"
             " train no vector: they are an example of no concept, and of its absence."
         )
         report = replace(report, notes=(*report.notes, text))
@@ -333,14 +332,11 @@ def fit_final(
         # The clips that are a positive or a negative example of some concept.
         targets = of_concepts.targets(settings["against"])
         targets = targets[features.row_of[found_on]]
-        columns_found = findable(targets, table.clip_numbers[found_on])
+        columns_found = findable(targets)
         used = (targets[:, columns_found] >= 0).any(axis=1)
         rows = np.union1d(rows, found_on[used])
-    # Rows of several annotators may be about one clip, also where the store has a row for each.
-    names_of_rows = [unannotated_id(clip) for clip in table.clips]
-    name_of = dict(zip(table.ids, names_of_rows, strict=True))
-    clip_of = {names_of_rows[row]: table.clips[row] for row in rows.tolist()}
-    ids = list(clip_of)
+    trained_on = [table.clips[row] for row in rows.tolist()]
+    ids = [clip.clip_id for clip in trained_on]
     facts: dict[str, Any] = {
         "name": folder.name,
         "kind": kind,
@@ -350,10 +346,10 @@ def fit_final(
         "where": protocol.data.where,
     }
     info = _model_info(inputs, run, rows, concepts=concepts, **facts)
-    clips = training_clips(run, ids, columns, unit_norm=name == CAV, name_of=name_of)
+    clips = training_clips(run, ids, columns, unit_norm=name == CAV)
     places = []
     film_times: list[Times] = []
-    for clip in clip_of.values():
+    for clip in trained_on:
         span = (clip.start_s, clip.end_s)
         places.append((clip.movie_id, *span))
         in_film = span_in_film(clip)
@@ -362,7 +358,7 @@ def fit_final(
     if set(film_times) != {(None, None)}:
         clips = replace(clips, film_times=tuple(film_times))
     if store is not None:
-        videos = videos_of_clips(list(clip_of.values()), store)
+        videos = videos_of_clips(trained_on, store)
         if any(videos):
             clips = replace(clips, videos=tuple(videos))
     X = features.of(rows)
@@ -443,7 +439,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
             f"No metric has an interval: {'; '.join(reasons)}. The values may be far from those of"
             f" other {run.units}."
         )
-    for about in ("annotators", "unknown films", "one file"):
+    for about in ("annotators differ", "unknown films", "one file"):
         if about in table.remarks:
             notes.append(table.remarks[about])
     if "parts" in origin:
@@ -469,7 +465,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
             manifest=manifest.name,
             manifest_sha256=manifest_sha256(manifest),
             view=protocol.data.view,
-            n_clips=len(np.unique(table.clip_numbers[rows])),
+            n_clips=len(rows),
             n_films=len(film_ids),
             films=tuple(film_ids),
             citation=manifest.header.citation,
@@ -504,27 +500,23 @@ def training_clips(
     columns: Mapping[str, str],
     *,
     unit_norm: bool = False,
-    name_of: Mapping[str, str] | None = None,
 ) -> TrainingClips:
     """Return the clips a model was trained on, with scores of the run's fits without them.
 
     `columns` names, for each tested task, the column of the kept model that its score belongs to.
     A clip that several fits tested (repeats, seeds, several splits) gets the mean of their scores.
     With `unit_norm` margins of linear machines become distances, as those of a concept bank are.
-    `name_of` has the id in the store of each clip of the run, where the two differ.
     """
     scores = {}
     for cell in cells_of(run):
         if cell.is_model and cell.test in columns:
-            mean_of = _mean_scores(run, cell, unit_norm, name_of or {})
+            mean_of = _mean_scores(run, cell, unit_norm)
             values = [mean_of.get(clip, np.nan) for clip in clip_ids]
             scores[columns[cell.test]] = np.array(values, dtype=np.float64)
     return TrainingClips(tuple(clip_ids), scores)
 
 
-def _mean_scores(
-    run: Run, cell: CellRows, unit_norm: bool, name_of: Mapping[str, str]
-) -> dict[str, float]:
+def _mean_scores(run: Run, cell: CellRows, unit_norm: bool) -> dict[str, float]:
     """Return the mean score of each clip over the fits of a cell that were not trained on it."""
     folds = {(fold["fold"], fold["seed"]): fold for fold in cell.facts["folds"]}
     cell_key = (cell.train, cell.test, cell.model, cell.store)
@@ -540,6 +532,5 @@ def _mean_scores(
         if unit_norm:
             chosen = fold["chosen"]
             score = (score + chosen["bias_shift"]) / chosen["length"]
-        clip = row["clip_id"]
-        scores_of[name_of.get(clip, clip)].append(score)
+        scores_of[row["clip_id"]].append(score)
     return {clip: fmean(scores) for clip, scores in scores_of.items()}

@@ -201,11 +201,8 @@ class TrainingClips:
         return {clip: row for row, clip in enumerate(self.clip_ids)}
 
     def find(self, clip_id: str, clip: Identity) -> tuple[int, Comparison] | None:
-        """Return the row of the training clip of an id, and what a clip is to it; None without one.
-
-        The id may be that of an annotator's row, where the training clip is the clip itself.
-        """
-        row = self.row_of.get(clip_id, self.row_of.get(clip.clip_id))
+        """Return the row of the training clip of an id, and what a clip is to it, or None."""
+        row = self.row_of.get(clip_id)
         if row is None:
             return None
         trained = self.identities[row]._replace(clip_id=clip.clip_id)

@@ -26,8 +26,8 @@ from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
 from obygaze_features.manifest.listing import film_columns
-from obygaze_features.manifest.model import Clip, Windows, unannotated_id
-from obygaze_features.manifest.same_clip import Identity, of_any_row
+from obygaze_features.manifest.model import Clip, Windows
+from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.identity import (
@@ -447,7 +447,6 @@ def _asked_clips(
     for clip in listed:
         if isinstance(clip, Clip):
             of_manifest[clip.clip_id] = clip
-            of_manifest.setdefault(unannotated_id(clip), clip)
     films = {clip_id: clip.movie_id for clip_id, clip in of_manifest.items()}
     ids = [str(clip) for clip in matrix.clip_ids]
     if model.info.features.rule:
@@ -465,8 +464,6 @@ def _asked_clips(
         identities = dict(zip(known_ids, known, strict=True))
         for clip in identities.keys() & of_manifest.keys():
             identities[clip] = of_row(of_manifest[clip], identities[clip])
-        if model.clips is not None:
-            identities |= _about_training_clips(model.clips, identities, store)
     trained_films = set()
     if model.clips is not None:
         trained_videos = model.clips.films_of_video.keys()
@@ -490,28 +487,6 @@ def _asked_clips(
         trained_films,
         store.seal == model.info.features.seal,
     )
-
-
-def _about_training_clips(
-    clips: TrainingClips, identities: Mapping[str, Identity], store: Store
-) -> dict[str, Identity]:
-    """Return as which training clips other rows of a store count: those that they may be about.
-
-    A store has no more of the row of an annotator than the id. Where it has the clip, too, a row
-    whose id begins so is another clip.
-    """
-    may_be: dict[str, Identity] = {}
-    for clip_id, clip in identities.items():
-        _, *about = of_any_row(clip)
-        is_listed = clip_id in clips.row_of or clip.clip_id in clips.row_of
-        if not about or is_listed:
-            continue
-        found = clips.find(about[0].clip_id, about[0])
-        if found is not None and found[1].sameness.is_same:
-            may_be[clip_id] = about[0]
-    rows = store.table.find([clip.clip_id for clip in may_be.values()])
-    is_alone = dict(zip(may_be, (rows < 0).tolist(), strict=True))
-    return {clip_id: clip for clip_id, clip in may_be.items() if is_alone[clip_id]}
 
 
 def _predicted(
@@ -617,17 +592,9 @@ def features_for_model(
 
 
 def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:
-    """Return the ids of clips; those of the clips themselves where the store has no annotators."""
-    clips = [clip for clip in listed if isinstance(clip, Clip)]
-    if not clips:
-        return [str(clip) for clip in listed]
-    ids_in_store = store.match(clips).ids
-    id_of = {
-        clip.clip_id: found for clip, found in zip(clips, ids_in_store, strict=True)
-    }
-    ids = []
-    for clip in listed:
-        ids.append(id_of[clip.clip_id] if isinstance(clip, Clip) else clip)
+    """Return the ids of clips, each once; a clip of a manifest must be the one that has its id."""
+    store.match([clip for clip in listed if isinstance(clip, Clip)])
+    ids = [clip.clip_id if isinstance(clip, Clip) else clip for clip in listed]
     return list(dict.fromkeys(ids))
 
 
@@ -664,10 +631,13 @@ def _refuse_other_capitals(
 ) -> None:
     """Raise an error for a clip or a film that differs by capitals alone from one of the training.
 
-    Nothing says whether it is the same, and so whether the model has seen it.
+    Nothing says whether it is the same, and so whether the model has seen it. A film of which the
+    store has training clips is one that it has seen, however it is spelled there.
     """
     trained_clips = model.clips.clip_ids if model.clips else ()
-    films = [asked.film_of[clip] for clip in ids]
+    films = {asked.film_of[clip]: None for clip in ids}
+    for film in asked.trained_films:
+        films.pop(film, None)
     for noun, names, trained in (
         ("film", films, model.info.training.films),
         ("clip", ids, trained_clips),

@@ -184,26 +184,28 @@ def project(
     place: Place, marks: str, clips: str, threshold: str, *, each: bool = False
 ) -> list[Row]:
     """Return the labels of clips from marks: one a clip, or one for each person."""
-    more = "--each-annotator" if each else ""
     place(
-        f"manifest project {marks} {clips} --threshold {threshold} {more}"
+        f"manifest project {marks} {clips} --threshold {threshold}"
         " -o projected.csv --force"
     )
+    projected = place.read_rows("projected.csv")
+    clip_of = {row["clip_id"]: row for row in projected}
     rows = []
-    for row in place.read_rows("projected.csv"):
-        covered = row["overlap_frames"]
-        share = int(covered) / int(row["clip_frames"]) if covered else None
-        person = {"person": row["annotator"]} if each else {}
-        projected = {
-            "film": row["movie_id"],
-            "start": number(row["start_s"]),
-            "end": number(row["end_s"]),
-            **person,
-            "level": row["level"],
-            "concepts": row["concepts"],
-            "share": share,
+    for row in place.read_rows("projected.annotators.csv") if each else projected:
+        clip = clip_of[row["clip_id"]]
+        label = {
+            "film": clip["movie_id"],
+            "start": number(clip["start_s"]),
+            "end": number(clip["end_s"]),
         }
-        rows.append(projected)
+        if each:
+            label["person"] = row["annotator"]
+        label |= {"level": row["level"], "concepts": row["concepts"]}
+        if not each:
+            covered = row["overlap_frames"]
+            share = int(covered) / int(row["clip_frames"]) if covered else None
+            label["share"] = share
+        rows.append(label)
     return rows
 
 

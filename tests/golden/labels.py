@@ -180,6 +180,10 @@ def rater_rows(name: str, document: Mapping[str, Any]) -> list[Row]:
                 "sd": rater["sd"],
             }
         )
+    raters = [rater["name"] for rater in document["raters"]]
+    for word, counts in document["words"].items():
+        for rater, n_times in zip(raters, counts, strict=True):
+            rows.append({"of": name, "rater": rater, "word": word, "times": n_times})
     return rows
 
 
@@ -241,6 +245,7 @@ def share_difference(name: str, pair: Row) -> Row:
         "difference": pair["difference"],
         "p": pair["p"],
         "p_holm": pair["p_holm"],
+        "method": pair["method"],
         "in both": pair["n_in_both"],
     }
 
@@ -261,10 +266,14 @@ def record_concepts(place: Place) -> dict[str, Table]:
     for manifest in ("labelled", "annotated"):
         for view in ("raw", "visual"):
             line = f"audit levels {manifest} --view {view} --json"
-            for person in place(line).json()["annotators"]:
+            document = place(line).json()
+            for person in document["annotators"]:
                 of = {"manifest": manifest, "person": person["annotator"], "view": view}
                 rows += [{**of, **level_row(level)} for level in person["levels"]]
                 rows += [{**of, **step_row(step)} for step in person["steps"]]
+            whole = {"manifest": manifest, "person": "", "view": view}
+            rises = "yes" if document["rises"] else "no"
+            rows.append({**whole, "level": "all", "p": document["p"], "rises": rises})
     tables["concepts by level"] = rows
     return tables
 
@@ -283,6 +292,7 @@ def annotation_rows(values: Iterable[Row]) -> Iterable[Row]:
             "p within films": value["p_blocked"]["two_sided"],
             "p within films greater": value["p_blocked"]["greater"],
             "p_holm": value["p_holm"],
+            "p_holm of": value["verdict"],
         }
 
 
@@ -302,6 +312,7 @@ def step_row(step: Row) -> Row:
     return {
         "level": f"{step['lower']} to {step['higher']}",
         "films": step["n_films"],
+        "films that rise": step["n_rising"],
         "value": step["difference"],
         **ends("value", step["interval"]),
         "p": step["p"],

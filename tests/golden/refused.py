@@ -57,12 +57,15 @@ def record_refused(place: Place) -> dict[str, Table]:
 
 
 def files_of(place: Place) -> dict[str, tuple[int, int]]:
-    """Return size and time of each file of a workspace."""
+    """Return size and time of each file of a workspace, and its folders."""
     found = {}
     for path in place.folder.rglob("*"):
-        if path.is_file() and "__pycache__" not in path.parts:
+        if "__pycache__" in path.parts:
+            continue
+        name = path.relative_to(place.folder).as_posix()
+        found[name] = (0, 0)
+        if path.is_file():
             facts = path.stat()
-            name = path.relative_to(place.folder).as_posix()
             found[name] = (facts.st_size, facts.st_mtime_ns)
     return found
 

@@ -68,12 +68,15 @@ def scores(predictions: Iterable[Row]) -> list[Row]:
             "fold": row["fold"],
             "seed": row["seed"],
             "clip": row["clip_id"],
+            "film": row["movie_id"],
             "y": row["y"],
         }
         cells = found.setdefault(tuple(test.values()), test)
+        if row["model"] in cells:
+            raise AssertionError(f"a clip is tested twice: {row}")
         cells[row["model"]] = number(row["score"])
         cells[f"{row['model']} says"] = row["decision"]
-    return in_order(found.values(), 7)
+    return in_order(found.values(), 8)
 
 
 def values(results: Iterable[Row]) -> list[Row]:
@@ -93,10 +96,13 @@ def values(results: Iterable[Row]) -> list[Row]:
             "films": row["films"],
             "leaked": row["leaked"],
             "fits": row["fits"],
+            "basis": row["basis"],
         }
         key = tuple(cell.values())
         found[key] = cell
         cells = metrics.setdefault(key, {})
+        if row["metric"] in cells:
+            raise AssertionError(f"a value stands there twice: {row}")
         cells[row["metric"]] = number(row["value"])
         for part in (*SPREAD, "paper", "paper_sd"):
             if row[part]:
@@ -116,9 +122,10 @@ def difference(row: Row) -> Row:
         cells[key] = row[key]
         cells[f"against {key}"] = row[f"against_{key}"]
     cells["metric"] = row["metric"]
-    for part in ("value", *SPREAD, "p", "p_all"):
+    for part in ("value", *SPREAD, "p", "p_all", "p_guesses"):
         cells[part] = number(row[part])
-    return {**cells, "clips": row["clips"], "films": row["films"]}
+    counts = {"clips": row["clips"], "films": row["films"]}
+    return {**cells, **counts, "basis": row["basis"]}
 
 
 def learning_point(row: Row) -> Row:

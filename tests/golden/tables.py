@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,15 @@ DIGITS = 13  # of a number that is written: a difference of 1e-12 of it is seen
 
 
 def cell_text(value: Any) -> str:
-    """Return how a value is written: a number with 13 digits, nothing for what is missing."""
+    """Return how a value is written: a number with 13 digits, nothing for what is missing.
+
+    NaN is written: a program that says it of what is missing says something else.
+    """
     if value is None:
         return ""
     if isinstance(value, str):
         return value
     number = float(value)
-    if math.isnan(number):
-        return ""
     if number.is_integer() and abs(number) < 1e15:
         return str(int(number))
     return f"{number:.{DIGITS}g}"

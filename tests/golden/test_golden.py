@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from golden.recording import PARTS, RECORDED, record_in_a_process
+from golden.runs import scores
 from golden.tables import differences, is_whole, number_of, read_table
 from golden.tolerances import EXACT, tolerance_of
 
@@ -82,6 +83,23 @@ def test_a_row_that_is_missing_is_found_and_a_column() -> None:
     assert "['clip', 'score']" in line
 
 
+def test_a_row_that_stands_in_a_run_twice_is_no_recording() -> None:
+    names = (
+        "task",
+        "train",
+        "store",
+        "model",
+        "fold",
+        "clip_id",
+        "movie_id",
+        "decision",
+    )
+    row = {**dict.fromkeys(names, "x"), "seed": "0", "y": "1", "score": "0.5"}
+    assert len(scores([row, {**row, "model": "other"}])) == 1
+    with pytest.raises(AssertionError, match="tested twice"):
+        scores([row, row])
+
+
 @pytest.mark.parametrize(
     ("recorded", "found", "tolerance", "are_one"),
     [
@@ -91,6 +109,7 @@ def test_a_row_that_is_missing_is_found_and_a_column() -> None:
         ("7", "8", 10.0, False),
         ("1", "1.0005", 1e-3, True),
         ("", "0", EXACT, False),
+        ("", "nan", 10.0, False),
         ("fold 1", "fold 2", 10.0, False),
     ],
 )

@@ -32,7 +32,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, ascii_id, unannotated_id
+from obygaze_features.manifest.model import Clip, Header, ascii_id
 from obygaze_features.manifest.model import Manifest as ClipManifest
 from obygaze_features.store import Row, Store, open_store
 from obygaze_features.store.changing import merge, subset
@@ -147,21 +147,13 @@ def tables(draw: Callable[..., Any]) -> Table:
 
 @st.composite
 def labelled(draw: Callable[..., Any]) -> list[tuple[Clip, Entry]]:
-    """The clips of a manifest, some of them with rows of two annotators."""
+    """The clips of a manifest."""
     clips = []
     for entry in by_id(draw(st.lists(ENTRIES, min_size=1, max_size=4))).values():
         entry = Entry(entry.clip_id, entry.film, entry.span, True, entry.says_times)
-        annotators = draw(st.sampled_from([("",), ("ada", "ben")]))
-        for name in annotators:
-            clip = Clip(
-                f"{entry.clip_id}.{name}" if name else entry.clip_id,
-                entry.film,
-                start_s=entry.times[0],
-                end_s=entry.times[1],
-                level="S",
-                extra={"annotator": name} if name else {},
-            )
-            clips.append((clip, entry))
+        start_s, end_s = entry.times
+        clip = Clip(entry.clip_id, entry.film, start_s=start_s, end_s=end_s, level="S")
+        clips.append((clip, entry))
     return clips
 
 
@@ -281,12 +273,10 @@ def check_import(
             "npz", folder / "f.npz", folder / "s", manifest=manifest, workspace=folder
         )
 
-    # Where the files do not have a row itself, it has the features of the clip it is about.
     matched = {}
     for clip, _ in clips:
-        for name in (clip.clip_id, unannotated_id(clip)):
-            if name in table.entries:
-                matched.setdefault(clip.clip_id, table.entries[name])
+        if clip.clip_id in table.entries:
+            matched[clip.clip_id] = table.entries[clip.clip_id]
     differences = []
     for name, there in matched.items():
         here = of_row[name]

@@ -16,19 +16,15 @@ from support.seeds import amount
 from support.stores import a_recipe, made_store
 from support.written_stores import check_store, lasting_bytes
 
-from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.store import Recipe, Row, Store, export_features, open_store
+from obygaze_features.store import Recipe, Row, Store, open_store
 from obygaze_features.store.changing import join
-from obygaze_features.store.describing import describe_store
 from obygaze_features.store.joining import joined_parts
-from obygaze_features.store.publishing import citation_file, croissant_of, full_card
-from obygaze_features.store.records import UNKNOWN_FILM, ManifestMark
+from obygaze_features.store.records import UNKNOWN_FILM
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN
-from obygaze_features.store.verifying import verify
 
 CLIPS = ("alba-1", "alba-2", "brug-1", "brug-2", "casa-1")
 # The hashes of files: a film may be replaced between two extractions.
@@ -192,40 +188,28 @@ def test_a_join_is_its_parts_side_by_side(parts: list[Part]) -> None:
         assert lasting_bytes(folder / "again") == lasting_bytes(folder / "both")
 
 
-ANNOTATORS = ("ada", "ben")
-# Whose rows of a clip a store has: those of annotators, the clip itself, or none.
-OWNERS = st.sampled_from([ANNOTATORS, ANNOTATORS, ("",), ("ada",), ()])
-
-
-def annotated_manifest() -> Manifest:
-    """Each clip as a row of two annotators."""
-    clips = []
-    for number, clip in enumerate(CLIPS):
-        for annotator in ANNOTATORS:
-            span = (float(number), float(number + 1))
-            extra = {"annotator": annotator}
-            row = Clip(f"{clip}.{annotator}", clip[:4], number, "", *span, extra=extra)
-            clips.append(row)
-    return Manifest("made-up", Header("made-up", {}), tuple(clips), ("annotator",))
-
-
 @settings(deadline=None, max_examples=amount(15, 200))
-@given(st.lists(st.lists(OWNERS, min_size=5, max_size=5), min_size=2, max_size=3))
+@given(
+    st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=2, max_size=3)
+)
 def test_a_run_finds_in_a_join_what_it_finds_in_all_parts(
-    owners_of_parts: list[list[tuple[str, ...]]],
+    clips_of_parts: list[list[bool]],
 ) -> None:
-    """Rows of annotators in one part and plain clips in another are of the same clips."""
-    manifest = annotated_manifest()
+    clips = []
+    for number, name in enumerate(CLIPS):
+        clips.append(Clip(name, name[:4], number, "", float(number), number + 1.0))
+    manifest = Manifest("made-up", Header("made-up", {}), tuple(clips))
     with tempfile.TemporaryDirectory() as name:
         here = Workspace(Path(name))
         write_manifest(manifest, here.manifest(manifest.name))
         stores = []
-        for place, owners_of_clips in enumerate(owners_of_parts):
+        for place, is_in_part in enumerate(clips_of_parts):
             rows = []
-            for number, owners in enumerate(owners_of_clips):
-                for owner in owners:
-                    clip = f"{CLIPS[number]}.{owner}".rstrip(".")
-                    rows.append(Row(clip, CLIPS[number][:4], number, number + 1))
+            for clip, is_here in zip(clips, is_in_part, strict=True):
+                if is_here:
+                    rows.append(
+                        Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
+                    )
             if not rows:
                 return
             values = np.arange(len(rows), dtype=np.float32)[:, None] + 100 * place
@@ -249,25 +233,6 @@ def test_a_run_finds_in_a_join_what_it_finds_in_all_parts(
         assert found.values.tobytes() == np.concatenate(expected, axis=1).tobytes()
 
 
-def test_stores_of_the_same_rows_are_joined_whatever_the_manifest_has_become(
-    tmp_path: Path,
-) -> None:
-    manifest = annotated_manifest()
-    here = Workspace(tmp_path)
-    later = [replace(clip, start_s=99.0, end_s=100.0) for clip in manifest]
-    write_manifest(manifest.with_clips(later), here.manifest(manifest.name))
-    rows = [Row(c.clip_id, c.movie_id, c.start_s, c.end_s) for c in manifest]
-    stores = []
-    for name in "ab":
-        recipe = a_recipe(backbone={"name": name})
-        values = {"clip": np.ones((len(rows), 2), np.float32)}
-        mark = ManifestMark(manifest.name, "0" * 64)
-        made = made_store(tmp_path / name, rows, values, recipe=recipe, manifest=mark)
-        stores.append(made)
-    made_of_both = join(stores, tmp_path / "both", workspace=here)
-    assert list(open_store(made_of_both.path).rows) == rows
-
-
 @settings(max_examples=10, deadline=None)
 @given(has_films=st.booleans(), n_arrays=st.integers(2, 3), has_another=st.booleans())
 def test_arrays_of_one_store_are_of_the_same_clips(
@@ -289,39 +254,3 @@ def test_arrays_of_one_store_are_of_the_same_clips(
         made = join(parts, here.root / "both", workspace=here)
         said = [text for text in made.warnings if "by their ids alone" in text]
         assert len(said) == (has_another and not has_films)
-
-
-@settings(max_examples=10, deadline=None)
-@given(n_clips=st.integers(1, 3), n_annotators=st.integers(1, 3))
-def test_what_is_said_of_a_store_never_calls_rows_clips(
-    n_clips: int, n_annotators: int
-) -> None:
-    """A card, a publication and an export said that 18 clips of two annotators are 36."""
-    clips = []
-    for number in range(n_clips):
-        for annotator in ("ada", "bob", "cyd")[:n_annotators]:
-            name = f"{CLIPS[number]}.{annotator}"
-            extra = {"annotator": annotator}
-            times = (float(number), number + 1.0)
-            clips.append(Clip(name, "lake", None, "", *times, extra=extra))
-    manifest = Manifest("made-up", Header("made-up"), tuple(clips), ("annotator",))
-    rows = [Row(clip.clip_id, "lake", clip.start_s, clip.end_s) for clip in clips]
-    vectors = np.ones((len(rows), 2), np.float32)
-    with tempfile.TemporaryDirectory() as name:
-        here = Workspace(Path(name))
-        write_manifest(manifest, here.manifest(manifest.name))
-        store = made_store(here.root / "stores" / "s", rows, {"clip": vectors})
-        exported = export_features(store, here.root / "x.npz", "npz", workspace=here)
-        unit = "row" if n_annotators > 1 else "clip"
-        assert f": {count(len(rows), unit)}, clip" in str(exported)
-        assert count(len(rows), unit) in str(describe_store(store, workspace=here))
-        texts = [
-            *map(str, (exported, describe_store(store, workspace=here))),
-            str(verify(store, hashes=True, workspace=here)),
-            full_card(store).decode(),
-            croissant_of(store).decode(),
-            citation_file(store, ["Ada"]),
-        ]
-    if n_annotators > 1:
-        for text in texts:
-            assert count(len(rows), "clip") not in text

@@ -20,6 +20,7 @@ import pandas as pd
 import pytest
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
+from support.annotated import annotated
 from support.experiments import store_of
 
 from obygaze.audits.annotations import audit_annotations
@@ -502,17 +503,14 @@ def test_a_value_is_one_in_tasks_splits_and_reliability_however_it_is_written(
     found = []
     for cells in (drawn, written):
         clips = []
+        rated: dict[str, dict[str, dict[str, str]]] = {"ada": {}, "ben": {}}
         for number, cell in enumerate(cells):
+            clips.append(Clip(f"c{number}", "f", extra={"said": cell}))
             # Numbers and words together are no answers of raters.
             is_number = plain_value(cell, "said") == "4"
-            rated = "sad" if is_number else cell
-            annotator = ("ada", "ben")[number % 2]
-            extra = {"annotator": annotator, "said": cell, "rated": rated}
-            clip_id = f"c{number // 2}.{annotator}"
-            clips.append(Clip(clip_id, "f", extra=extra))
-        manifest = Manifest(
-            "m", Header("m"), tuple(clips), ("annotator", "said", "rated")
-        )
+            answer = {"rated": "sad" if is_number else cell}
+            rated[("ada", "ben")[number % 2]][f"f-{number // 2}"] = answer
+        manifest = Manifest("m", Header("m"), tuple(clips), ("said",))
         honest = load_protocol("honest")
         asked = ["said", "said!=4.0", 'said in {"très bien ?", 4}']
         protocol = with_tasks(honest, asked, manifest)
@@ -524,7 +522,7 @@ def test_a_value_is_one_in_tasks_splits_and_reliability_however_it_is_written(
         fixed = replace(protocol, splits=splits)
         usable = np.ones(len(table), dtype=np.bool_)
         (parts,) = splits_of_task(fixed, table, labels, usable, "said=sad")
-        audit = audit_reliability(manifest, column="rated")
+        audit = audit_reliability(annotated(rated), column="rated")
         shown = {name: of.tolist() for name, of in labels.items()}
         rows = [
             of.tolist() for of in vars(parts).values() if isinstance(of, np.ndarray)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,18 +22,12 @@ LENGTHS = st.sampled_from([3, 5, None])
 
 @st.composite
 def some_rows(draw: st.DrawFn) -> list[tuple[Clip, Row]]:
-    """Clips of three films, each with its row; of some rows the file is not known.
-
-    Some clips are those of an annotator, of whom the store knows nothing.
-    """
+    """Clips of three films, each with its row; of some rows the file is not known."""
     drawn = []
     for number in range(draw(st.integers(1, 8))):
         film = draw(st.sampled_from(["alba", "brug", "cirk"]))
         video = draw(st.sampled_from([f"{film}.mp4", f"{film}.mp4", ""]))
         clip = Clip(f"{film}-{number}", film, number, video)
-        if draw(st.booleans()):
-            extra = {"annotator": "ada"}
-            clip = replace(clip, clip_id=f"{clip.clip_id}.ada", extra=extra)
         status = draw(st.sampled_from([OK, OK, FAILED]))
         row = Row(f"{film}-{number}", film, status=status, video_bytes=draw(LENGTHS))
         drawn.append((clip, row))

@@ -27,7 +27,6 @@ from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.same_clip import (
     OTHER,
-    OTHER_ANNOTATOR,
     SAME,
     UNKNOWN,
     Identity,
@@ -79,7 +78,7 @@ from obygaze_models.zoo import load_model, predict
         # Both are all of one video, or the same part of it.
         (
             Identity("a", "dune", video="ef"),
-            Identity("b", "dune", video="ef", annotator="ada"),
+            Identity("b", "dune", video="ef"),
             SAME,
         ),
         (
@@ -113,16 +112,7 @@ from obygaze_models.zoo import load_model, predict
             Identity("dune:000002", "dune", video="ef"),
             OTHER,
         ),
-        (
-            Identity("1", "dune", annotator="ada"),
-            Identity("1", "dune", annotator="ben"),
-            OTHER_ANNOTATOR,
-        ),
-        (
-            Identity("1", "dune", annotator="ada"),
-            Identity("1", "lake", annotator="ben"),
-            OTHER,
-        ),
+        (Identity("1", "dune"), Identity("1", "lake"), OTHER),
         (
             Identity("1", in_film=(3.0, 4.0)),
             Identity("1", in_either=(3.0, None)),
@@ -423,14 +413,6 @@ def test_windows_are_imported_only_for_those_of_their_times(
     with pytest.raises(FixInput, match="is another one in the files: times: "):
         import_features(format, file, target, manifest=manifest)
     assert not target.exists()
-
-
-def test_rows_of_annotators_in_a_manifest_are_one_clip() -> None:
-    ada, ben = (
-        Identity.of_clip(Clip(f"lake-1.{name}", "lake", extra={"annotator": name}))
-        for name in ("ada", "ben")
-    )
-    assert compare_clips(ada, ben).sameness is OTHER_ANNOTATOR
 
 
 def test_a_clip_that_link_gave_a_file_of_its_own_is_still_the_row_with_its_old_times() -> (

@@ -1,8 +1,8 @@
-"""Rules (a) and (b): a kept model answers once for each clip, whoever annotated it, and as fitted.
+"""Rule (b): a kept model answers once for each clip, and as fitted.
 
-Drawn experiments have one or two annotators, features of one sense or joined ones, tasks of levels
-or of a column, films that never test, and every kind of model. What `predict` says is compared with
-the predictions of the run and with the loaded estimator.
+Drawn experiments have features of one sense or joined ones, tasks of levels or of a column, films
+that never test, and every kind of model. What `predict` says is compared with the predictions of
+the run and with the loaded estimator.
 """
 
 from __future__ import annotations
@@ -64,54 +64,23 @@ OF_KIND: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """An experiment: the kind of a model, its task, its features, changes, and annotators.
-
-    With annotators, a store may have a row for each of their rows: that of the training, and that
-    of which scores are asked for.
-    """
+    """An experiment: the kind of a model, its task, its features, and changes."""
 
     kind: str
     task: str
     store: str
     change: str
     seed: int
-    has_annotators: bool
-    is_trained_on_rows: bool
-    is_asked_for_rows: bool
 
     @property
     def manifest(self) -> Manifest:
-        """The clips; annotators have rows of some of them each, and differ in a few."""
+        """The clips, with a column that some have no value in."""
         rng = np.random.default_rng(self.seed)
         clips = []
         for clip in FILMS:
-            clip = replace(clip, extra={"good": str(rng.choice(["yes", "no", ""]))})
-            if not self.has_annotators:
-                clips.append(clip)
-                continue
-            for name in rng.permutation(["ada", "ben"])[: rng.integers(1, 3)].tolist():
-                row = clip if rng.random() < 0.9 else replace(clip, level="EN")
-                row = replace(row, extra={**row.extra, "annotator": name})
-                clips.append(replace(row, clip_id=f"{clip.clip_id}.{name}"))
-        columns = ("good", "annotator") if self.has_annotators else ("good",)
-        return Manifest(FILMS.name, FILMS.header, tuple(clips), columns)
-
-    def clip_of(self, row_id: str) -> str:
-        """The clip that a row is about."""
-        return row_id.rpartition(".")[0] if self.has_annotators else row_id
-
-    def asked_clip(self, answered: str) -> str:
-        """The clip of which a score is."""
-        return self.clip_of(answered) if self.is_asked_for_rows else answered
-
-    def store_in(self, folder: Path, *, has_rows: bool) -> Store:
-        """The store of the features, of clips or of rows about them."""
-        if not has_rows:
-            return joined_stores(folder, FILMS, SENSES)[self.store]
-        row_of = {clip.clip_id: row for row, clip in enumerate(FILMS)}
-        rows = [row_of[self.clip_of(row.clip_id)] for row in self.manifest]
-        senses = {name: X[rows] for name, X in SENSES.items()}
-        return joined_stores(folder, self.manifest, senses)[self.store]
+            extra = {"good": str(rng.choice(["yes", "no", ""]))}
+            clips.append(replace(clip, extra=extra))
+        return Manifest(FILMS.name, FILMS.header, tuple(clips), ("good",))
 
 
 DRAWN = st.builds(
@@ -121,9 +90,6 @@ DRAWN = st.builds(
     st.sampled_from(("seen", "joined")),
     st.sampled_from(("", "splits.never=['tt0000001']", "data.where=level != HN")),
     st.integers(0, 5),
-    st.booleans(),
-    st.booleans(),
-    st.booleans(),
 )
 
 
@@ -143,20 +109,21 @@ def check_answers(drawn: Drawn, run: Run, model: SavedModel, found: Predicted) -
     """Each score is the mean of the run's for a training clip, and else the estimator's own."""
     scores_in_run: dict[str, list[float]] = defaultdict(list)
     for row in run.predictions:
-        scores_in_run[drawn.clip_of(row["clip_id"])].append(row["score"])
+        scores_in_run[row["clip_id"]].append(row["score"])
     assert model.clips is not None
     row_of = {clip.clip_id: row for row, clip in enumerate(FILMS)}
     X = SENSES["seen"]
     if drawn.store == "joined":
         X = np.concatenate([SENSES["heard"], SENSES["seen"]], axis=1)
-    clips = [drawn.asked_clip(answered) for answered in found.clip_ids]
-    rows = [row_of[clip] for clip in clips]
+    rows = [row_of[clip] for clip in found.clip_ids]
     own: Any = model.estimator
     if hasattr(own, "predict_proba"):
         own_scores = own.predict_proba(X[rows].astype(np.float64))[:, -1]
     else:
         own_scores = own.decision_function(X[rows].astype(np.float64))
-    for number, (clip, basis) in enumerate(zip(clips, found.basis, strict=True)):
+    for number, (clip, basis) in enumerate(
+        zip(found.clip_ids, found.basis, strict=True)
+    ):
         is_trained = clip in model.clips.row_of
         assert (basis in ("out-of-fold", "in-sample")) is is_trained
         expected = own_scores[number]
@@ -176,18 +143,14 @@ def test_a_kept_model_answers_once_for_each_clip_and_as_fitted(drawn: Drawn) -> 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ObygazeWarning)
-            in_training = drawn.store_in(
-                folder / "trained", has_rows=drawn.is_trained_on_rows
-            )
-            store = drawn.store_in(folder / "asked", has_rows=drawn.is_asked_for_rows)
-            asked = drawn.manifest if drawn.is_asked_for_rows else FILMS
-            run, model = kept(drawn, in_training, folder)
+            store = joined_stores(folder / "stores", FILMS, SENSES)[drawn.store]
+            run, model = kept(drawn, store, folder)
             for by_manifest in (False, True):
                 named = drawn.manifest if by_manifest else None
                 for in_sample in (False, True):
                     found = predict(model, store, manifest=named, in_sample=in_sample)
                     answered = [*found.clip_ids, *found.refused]
-                    assert sorted(answered) == sorted(asked.clip_ids)
+                    assert sorted(answered) == sorted(FILMS.clip_ids)
                     assert not in_sample or "out-of-fold" not in found.basis
                     assert ("start_s" in found.films) is by_manifest
                     check_answers(drawn, run, model, found)

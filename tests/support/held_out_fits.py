@@ -78,31 +78,6 @@ def some_clips() -> Manifest:
     return manifest.with_column("scenes", scenes)
 
 
-def with_annotators(manifest: Manifest) -> Manifest:
-    """Each clip twice, by two annotators who differ in some levels."""
-    clips = []
-    parts = ("test", "train", "choose", "train", "train")
-    for number, clip in enumerate(manifest):
-        for name in ("ada", "ben"):
-            level = clip.level
-            if name == "ben" and number % 5 == 0:
-                level = "S" if level == "EN" else "EN"
-            extra = {
-                **clip.extra,
-                "annotator": name,
-                "about": clip.clip_id,
-                # A split that tests one row of a clip, and trains on the other.
-                "rows": parts[(number + len(clips)) % len(parts)],
-            }
-            clips.append(
-                replace(
-                    clip, clip_id=f"{clip.clip_id}.{name}", level=level, extra=extra
-                )
-            )
-    columns = (*manifest.columns, "annotator", "about", "rows")
-    return Manifest(manifest.name, manifest.header, tuple(clips), columns)
-
-
 @dataclass(frozen=True)
 class Way:
     """Inputs of a protocol on made-up films, with the folds of its only store."""
@@ -121,15 +96,12 @@ def way_of(
     folder: Path,
     *changes: str,
     name: str = "honest",
-    annotators: bool = False,
     frames: int = 0,
     joined: bool = False,
 ) -> Way:
     """The inputs of a protocol with these changes, on the features of one store or of two."""
     folder.mkdir(parents=True, exist_ok=True)
     manifest = some_clips()
-    if annotators:
-        manifest = with_annotators(manifest)
     X = planted(manifest, width=14, strength=0.7)
     # Clips of two films have the features of clips of the first one.
     X[30] = X[2]
@@ -245,9 +217,7 @@ def must_not_be_learned(way: Way, held: HeldOut, *, by_film: bool) -> NDArray[np
         tested = {table.films[row] for row in held.test.tolist()}
         kept[:] = [film in tested for film in table.films]
         return kept
-    ids = [clip.extra.get("about") or clip.clip_id for clip in table.clips]
-    tested_ids = {ids[row] for row in held.test.tolist()}
-    kept[:] = [name in tested_ids for name in ids]
+    kept[held.test] = True
     # A scheme finds concept vectors in the training folds of its file only.
     if held.file_folds is not None:
         last = max(held.file_folds)

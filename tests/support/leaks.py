@@ -17,15 +17,13 @@ def count_leak(
     concepts: Iterable[str] = (),
     film_of_clip: Mapping[str, str] | None = None,
     cell: str = "",
-    clip_of: Mapping[str, str] | None = None,
 ) -> Leak:
     """The counts of a cell: `LeakIndex` takes the numbers of clips."""
     subsets = [[*train], [*validation], [*test], [*concepts]]
     ids = sorted({clip for subset in subsets for clip in subset})
     films = ["" if film_of_clip is None else film_of_clip[clip] for clip in ids]
-    clips = ids if clip_of is None else [clip_of[clip] for clip in ids]
     no_copies = np.full(len(ids), -1, dtype=np.intp)
-    index = LeakIndex(ids, numbers_of(clips), numbers_of(films), no_copies)
+    index = LeakIndex(ids, numbers_of(films), no_copies)
     rows = [
         np.array([ids.index(clip) for clip in subset], dtype=np.intp)
         for subset in subsets

@@ -350,6 +350,11 @@ def _failing(number: int, tests: Sequence[str]) -> str:
     for line in done.stdout.splitlines():
         if line.startswith(("FAILED ", "ERROR ")):
             return line.split(" - ")[0].split(" ", 1)[1]
+    lost = [test for test in tests if f"/{test}\n" in done.stderr]
+    if lost:
+        # Where one of them is not found, pytest runs none, which says nothing of the mutant.
+        others = [test for test in tests if test not in lost]
+        return _failing(number, others) if others else ""
     return "" if done.returncode == 0 else f"pytest ended with {done.returncode}"
 
 

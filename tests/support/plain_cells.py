@@ -18,8 +18,8 @@ from sklearn import metrics
 from obygaze_models.runner.summary import CellRows, cells_of
 from obygaze_models.runner.tables import Run
 from support.plain_fits import fits_differ, plain_folds, rows_by_fold, sizes_differ
-from support.random_protocols import Experiment, about
-from support.ties import ap_of_clips
+from support.random_protocols import Experiment
+from support.ties import ap_by_places
 
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
@@ -30,10 +30,9 @@ def differences(one: Experiment, run: Run) -> list[str]:
     """Return everything in which a run differs from the plain computation."""
     found = []
     tests = defaultdict(list)
-    about = {clip.clip_id: clip.extra.get("about", clip.clip_id) for clip in one.clips}
     for row in run.predictions:
         name = (row["train"], row["test"], row["model"], row["store"])
-        tests[name].append(row | {"about": about[row["clip_id"]]})
+        tests[name].append(row)
     within_films = defaultdict(list)
     for row in run.results:
         if row["film"]:
@@ -216,7 +215,7 @@ def film_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
         "auc": _auc_within([rows]),
     }
     if y.any():
-        found["ap"] = ap_of_clips(y, score, [row["about"] for row in rows])
+        found["ap"] = ap_by_places(y, score)
     if not is_margin:
         found["brier"] = float(np.mean((score - y) ** 2))
     return {name: float(value) for name, value in found.items()}
@@ -227,7 +226,6 @@ def plain_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
     y = np.array([row["y"] for row in rows])
     score = np.array([row["score"] for row in rows])
     called = np.array([int(row["decision"]) for row in rows])
-    about = [row["about"] for row in rows]
     options: dict[str, Any] = {"labels": [0, 1], "zero_division": 0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -238,7 +236,7 @@ def plain_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
             "precision": metrics.precision_score(y, called, zero_division=0),
             "recall": metrics.recall_score(y, called, zero_division=0),
             "accuracy": metrics.accuracy_score(y, called),
-            "ap": ap_of_clips(y, score, about) if y.any() else math.nan,
+            "ap": ap_by_places(y, score) if y.any() else math.nan,
             "auc": metrics.roc_auc_score(y, score)
             if 0 < y.sum() < len(y)
             else math.nan,
@@ -394,8 +392,7 @@ def _test_sets(
             expected = {key: expected[key] for key in by_fold}
     elif kind == "fixed":
         expected["fixed"] = {c.clip_id for c in tested if c.extra["part"] == "test"}
-        hidden = {about(c) for c in tested if c.extra["part"] == "test"}
-        learned = [c.extra["part"] for c in trains if about(c) not in hidden]
+        learned = [c.extra["part"] for c in trains]
         n_train = learned.count("train")
         n_dev = learned.count("dev")
         given = n_of.get("fixed", (n_train, n_dev))
@@ -421,10 +418,7 @@ def _test_sets(
         yield from _partition(one, cell, by_fold, tested, skipped)
         if cell["train"] == cell["test"] and splits["validation"] != "each":
             for fold, names in by_fold.items():
-                hidden = {about(clip) for clip in tested if clip.clip_id in names}
-                n_fit = sum(about(clip) not in hidden for clip in trains)
-                if splits["kind"] != "kfold":
-                    n_fit = len(trains) - len(names)
+                n_fit = len(trains) - len(names)
                 if sum(n_of[fold]) != n_fit:
                     yield f"{fold} trains on {n_of[fold]}, expected {n_fit} together"
     for fold, names in expected.items():
@@ -462,21 +456,18 @@ def _partition(
 def _leaks(
     one: Experiment, run: Run, cell: dict[str, Any], rows: Rows
 ) -> Iterator[str]:
-    """Test clips of which a row trained or validated."""
+    """Test clips that trained or validated."""
     kinds = {name: model["kind"] for name, model in one.protocol["models"].items()}
     if kinds.get(cell["model"], "ridge") not in PLAIN:
         return
-    clip_of = {clip.clip_id: clip for clip in one.clips}
     records = {(fold["fold"], fold["seed"]): fold for fold in cell["folds"]}
     leaked = set()
     folds = plain_folds(one, cell, rows)
     for (fold, seed), own in rows_by_fold(rows).items():
         if fold not in folds:
             return
-        used = {about(clip) for clip in folds[fold].both}
-        names = {
-            row["clip_id"] for row in own if about(clip_of[row["clip_id"]]) in used
-        }
+        used = {clip.clip_id for clip in folds[fold].both}
+        names = {row["clip_id"] for row in own if row["clip_id"] in used}
         leaked |= names
         n = records[fold, seed]["leaked"]
         if cell["kind"] == "cell" and not cell.get("copies") and n != len(names):

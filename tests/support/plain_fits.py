@@ -20,7 +20,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from obygaze_features.manifest.model import Clip
-from support.random_protocols import Experiment, about
+from support.random_protocols import Experiment
 
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
@@ -72,31 +72,7 @@ def clips_of_task(one: Experiment, task: str) -> list[Clip]:
 def plain_folds(
     one: Experiment, cell: Mapping[str, Any], rows: Rows
 ) -> dict[str, PlainFold]:
-    """The clips that train and validate in each fold, where the drawn words alone say so.
-
-    In splits by clip nothing learns from a tested clip, whatever annotator's row is about it.
-    """
-    folds = _whole_folds(one, cell, rows)
-    if one.protocol["splits"]["kind"] not in ("kfold", "fixed"):
-        return folds
-    clip_of = {clip.clip_id: clip for clip in one.clips}
-    tested: dict[str, set[Any]] = defaultdict(set)
-    for row in rows:
-        tested[row["fold"]].add(about(clip_of[row["clip_id"]]))
-    left = {}
-    for name, fold in folds.items():
-        both = [clip for clip in fold.both if about(clip) not in tested[name]]
-        validation = None
-        if fold.validation is not None:
-            validation = [c for c in fold.validation if about(c) not in tested[name]]
-        left[name] = PlainFold(both, validation)
-    return left
-
-
-def _whole_folds(
-    one: Experiment, cell: Mapping[str, Any], rows: Rows
-) -> dict[str, PlainFold]:
-    """The clips of the folds, with rows about tested clips."""
+    """The clips that train and validate in each fold, where the drawn words alone say so."""
     splits, task = one.protocol["splits"], cell["train"]
     clips = clips_of_task(one, task)
     names = list(dict.fromkeys(row["fold"] for row in rows))
@@ -289,12 +265,8 @@ def _scenes(one: Experiment) -> dict[str, float]:
         return {clip.clip_id: float(clip.scene or 0) for clip in clips}
     if any(clip.start_s is None for clip in clips):
         return {clip.clip_id: 0.0 for clip in clips}
-    first_row: dict[Any, Clip] = {}
-    for clip in clips:
-        first_row.setdefault(about(clip), clip)
-    ordered = sorted(first_row.values(), key=lambda clip: (clip.movie_id, clip.start_s))
-    rank_of = {about(clip): float(rank) for rank, clip in enumerate(ordered)}
-    return {clip.clip_id: rank_of[about(clip)] for clip in clips}
+    ordered = sorted(clips, key=lambda clip: (clip.movie_id, clip.start_s))
+    return {clip.clip_id: float(rank) for rank, clip in enumerate(ordered)}
 
 
 def _neighbours(
@@ -360,10 +332,6 @@ def _linear_differs(
         mean, spread = _scale_of(one, unscaled)
         X, y = (unscaled - mean) / spread, classes(used)
         groups = np.array([clip.movie_id for clip in used])
-        if len({*groups.tolist()}) == 1 and len({*map(about, one.clips)}) < len(
-            one.clips
-        ):
-            groups = np.array([" ".join(about(clip)) for clip in used])
         record = records[name]
         # Scaling learns, too: in an inner fold, from the clips that train there.
         parts = []

@@ -12,7 +12,6 @@ import numpy as np
 from support.random_protocols import (
     Experiment,
     Random,
-    about,
     draw_experiment,
     pick,
     to_toml,
@@ -58,16 +57,14 @@ def _has_few_groups(one: Experiment, match: re.Match[str]) -> bool:
 
 
 def _may_leak(one: Experiment, match: re.Match[str]) -> bool:
-    """Clips of several annotators in splits of clips, or published folds of two columns."""
+    """Concept vectors, or published folds of two columns."""
     splits = one.protocol["splits"]
     columns = {task.get("folds") for task in one.protocol["tasks"].values()}
-    rows_alike = len({about(clip) for clip in one.clips}) < len(one.clips)
-    by_clip = splits["kind"] in ("kfold", "fixed", "published")
     kinds = {model["kind"] for model in one.protocol["models"].values()}
     # Concept vectors are found on clips of all folds but the tested ones.
     finds_vectors = bool(kinds - {"ridge", "logistic", "svm", "mlp"})
     has_two_columns = splits["kind"] == "published" and len(columns) > 1
-    leaks = (rows_alike and by_clip) or has_two_columns or finds_vectors
+    leaks = has_two_columns or finds_vectors
     return one.protocol["leakage"] == "error" and leaks
 
 

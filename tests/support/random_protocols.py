@@ -27,8 +27,13 @@ Rule = Callable[[Clip], bool | None]
 
 
 def of_level(rule: Callable[[Clip], bool]) -> Rule:
-    """A rule that is not known of a clip without a level, which has no concepts either."""
+    """A rule that is not known of a clip without a level."""
     return lambda clip: rule(clip) if clip.level else None
+
+
+def of_concepts(rule: Callable[[Clip], bool]) -> Rule:
+    """A rule that is not known of a clip without a level or a concept."""
+    return lambda clip: rule(clip) if clip.level or clip.concepts else None
 
 
 def _is_north_or_sure(clip: Clip) -> bool | None:
@@ -37,11 +42,12 @@ def _is_north_or_sure(clip: Clip) -> bool | None:
     return False if clip.extra["region"] and clip.level else None
 
 
-# Each expression with what it means; None where an empty cell leaves it open.
+# Each expression with what it means; None where an empty cell leaves it open. What each asks for is
+# below: a clip whose annotators differ on some of it has no class.
 EXPRESSIONS: list[tuple[str, Rule]] = [
     ("level == S", of_level(lambda clip: clip.level == "S")),
     ("level in {S, NS}", of_level(lambda clip: clip.level in ("S", "NS"))),
-    ("Look in concept", of_level(lambda clip: "Look" in clip.concepts)),
+    ("Look in concept", of_concepts(lambda clip: "Look" in clip.concepts)),
     (
         "not concept and level",
         lambda clip: False if clip.concepts else bool(clip.level) or None,
@@ -57,6 +63,17 @@ NEGATIVES: list[tuple[str, Rule]] = [
     ("level in {EN, HN}", lambda clip: clip.level in ("EN", "HN")),
     ("level and level != S", lambda clip: clip.level not in ("", "S")),
 ]
+ASKED = {
+    "level == S": ["level"],
+    "level in {S, NS}": ["level"],
+    "Look in concept": ["Look"],
+    "not concept and level": [*VISUAL, *HEARD, "level"],
+    "level != EN and Body not in concept": ["level", "Body"],
+    "region == north or level == S": ["region", "level"],
+    "level == EN": ["level"],
+    "level in {EN, HN}": ["level"],
+    "level and level != S": ["level"],
+}
 WHERE: list[tuple[str, Rule]] = [
     ("", lambda clip: True),
     ("", lambda clip: True),
@@ -96,6 +113,11 @@ class Experiment:
         task = self.protocol["tasks"][name]
         if task.get("folds") and not clip.extra["fold:" + task["folds"]]:
             return None
+        asked = {"level"} if "classes" in task else {task.get("column")}
+        for key in ("positive", "negative"):
+            asked.update(ASKED.get(task.get(key), ()))
+        if not asked.isdisjoint(clip.extra["differs"].split("|")):
+            return None
         if "classes" in task:
             return task["classes"].get(clip.level)
         if "column" in task:
@@ -127,15 +149,19 @@ class Experiment:
         return found
 
 
-def about(clip: Clip) -> tuple[str, str]:
-    """What a row is about: rows of several annotators may be about one clip."""
-    return clip.movie_id, clip.extra.get("about") or clip.clip_id
-
-
 def seen_clip(clip: Clip) -> Clip:
-    """A clip as the visual view shows it: what is only heard is left out."""
+    """A clip as the visual view shows it: what is only heard is left out.
+
+    Without a concept that is seen it is EN; where annotators differ on one, it has no level.
+    """
     shown = tuple(name for name in clip.concepts if name in VISUAL)
     level = clip.level if shown or not clip.level else "EN"
+    extra = clip.extra
+    differs = extra["differs"].split("|")
+    is_open = not shown and not set(VISUAL).isdisjoint(differs)
+    if is_open and clip.level not in ("", "EN"):
+        level = ""
+        extra = {**extra, "differs": "|".join(["level", *differs])}
     return Clip(
         clip.clip_id,
         clip.movie_id,
@@ -145,7 +171,7 @@ def seen_clip(clip: Clip) -> Clip:
         clip.end_s,
         level,
         shown,
-        clip.extra,
+        extra,
     )
 
 
@@ -192,7 +218,7 @@ def draw_experiment(seed: int) -> Experiment:
 
 
 def draw_manifest(random: Random) -> Manifest:
-    """Draw films of 1 to 20 clips, in any order of rows, some with several annotators."""
+    """Draw films of 1 to 20 clips, in any order of rows; of some, annotators differ."""
     films = some(random, FILMS, least=2)
     shares = (
         random.dirichlet([1.0, 0.7, 0.4, 1.0])
@@ -200,9 +226,7 @@ def draw_manifest(random: Random) -> Manifest:
         else [0.4, 0.2, 0.1, 0.3]
     )
     has_scenes, has_times = pick(random, [(1, 1), (1, 0), (0, 1), (0, 0)])
-    annotators = (
-        some(random, ["ada", "ben", "Ça"], least=2) if chance(random, 0.25) else [""]
-    )
+    disputed = pick(random, [0.0, 0.0, 0.0, 0.3])
     has_regions = chance(random, 0.6)
     unlabelled = pick(random, [0.0, 0.0, 0.1])
     clips = []
@@ -213,25 +237,25 @@ def draw_manifest(random: Random) -> Manifest:
             scene = number + 1 if has_scenes and not chance(random, 0.003) else None
             times = (3.0 * number, 3.0 * number + 2.5) if has_times else (None, None)
             fold = str(random.integers(5)) if chance(random, 0.9) else ""
-            for annotator in annotators:
-                if annotator and chance(random, 0.2):
-                    continue
-                level = "" if chance(random, unlabelled) else pick_level(random, shares)
-                names = VISUAL + HEARD
-                n_concepts = {"": 0, "EN": 0, "HN": 1, "NS": 2, "S": 3}[level]
-                chosen = [names[i] for i in random.permutation(len(names))[:n_concepts]]
-                extra = {
-                    "region": region if has_regions and chance(random, 0.9) else "",
-                    "fold:P": fold,
-                    "fold:Q": str(random.integers(5)) if fold else "",
-                    "part": pick(random, ["train", "train", "dev", "test"]),
-                }
-                clip_id = f"{film}-{number:03d}"
-                if annotator:
-                    extra |= {"annotator": annotator, "about": clip_id}
-                    clip_id = f"{clip_id}.{annotator.replace('Ç', 'C')}"
-                own = tuple(sorted(chosen))
-                clips.append(Clip(clip_id, film, scene, "", *times, level, own, extra))
+            level = "" if chance(random, unlabelled) else pick_level(random, shares)
+            names = VISUAL + HEARD
+            n_concepts = {"": 0, "EN": 0, "HN": 1, "NS": 2, "S": 3}[level]
+            chosen = [names[i] for i in random.permutation(len(names))[:n_concepts]]
+            extra = {
+                "region": region if has_regions and chance(random, 0.9) else "",
+                "fold:P": fold,
+                "fold:Q": str(random.integers(5)) if fold else "",
+                "part": pick(random, ["train", "train", "dev", "test"]),
+                "differs": "",
+            }
+            if chance(random, disputed):
+                left_open = some(random, ["level", "Look", "Body", "Voice"])
+                extra["differs"] = "|".join(left_open)
+                chosen = [name for name in chosen if name not in left_open]
+                level = "" if "level" in left_open else level
+            own = tuple(sorted(chosen))
+            clip_id = f"{film}-{number:03d}"
+            clips.append(Clip(clip_id, film, scene, "", *times, level, own, extra))
     if chance(random, 0.3):
         clips = [clips[i] for i in random.permutation(len(clips))]
     columns = tuple(clips[0].extra)

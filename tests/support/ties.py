@@ -71,32 +71,3 @@ def ap_of_drawn_clips(y: Any, score: Any, times: Any) -> float:
         above += n * weight
         positive_above += positive
     return total / positive_above
-
-
-def ap_of_clips(y: Any, score: Any, clips: Any) -> float:
-    """The same, where annotators have rows: a clip has one place, of a tie the mean of its rows."""
-    y = np.asarray(y, dtype=bool)
-    score = np.asarray(score)
-    clips = np.asarray(clips)
-    total = 0.0
-    above = 0.0
-    positive_above = 0.0
-    for value in np.unique(score)[::-1]:
-        rows_of_clip = [
-            y[(score == value) & (clips == clip)] for clip in np.unique(clips)
-        ]
-        rows_of_clip = [rows for rows in rows_of_clip if len(rows)]
-        n = len(rows_of_clip)
-        n_rows = sum(len(rows) for rows in rows_of_clip)
-        positive = sum(int(rows.sum()) for rows in rows_of_clip)
-        if positive:
-            weight = n_rows / n
-            own = sum(rows.sum() * rows.mean() for rows in rows_of_clip) / positive
-            others = (positive / weight - own) / max(n - 1, 1)
-            others = min(max(others, 0.0), 1.0)
-            for place in range(1, n + 1):
-                above_it = positive_above + weight * (own + (place - 1) * others)
-                total += positive / n * above_it / (above + place * weight)
-        above += n_rows
-        positive_above += positive
-    return total / positive_above

@@ -61,7 +61,6 @@ from obygaze_features.manifest.model import (
     own_columns,
 )
 from obygaze_features.manifest.own_labels import OF_PROJECTION
-from obygaze_features.manifest.same_clip import clips_of_rows
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     Span,
@@ -146,7 +145,7 @@ class Site:
             "films": films,
             "clips": [self._entry(clip) for clip in self.shown.values()],
             "view": self._view,
-            "rows": self._rows,
+            "units": self._units,
             "scored_by": scored_by,
             "changed": changed,
             "annotator": annotator,
@@ -244,7 +243,7 @@ class Site:
     def scores(self, cell: int) -> JsonObject:
         """Return the scores of a cell of the run or of the table, and what is said of the model."""
         if self.run:
-            return cell_facts(self.run, cell, self._rows)
+            return cell_facts(self.run, cell, self._units)
         if self.predictions:
             return scores_of_table(self.predictions, self.manifest)
         raise FixUsage("there are no scores", hint="--run RUN, or --scores TABLE")
@@ -403,13 +402,13 @@ class Site:
         return name.replace("_", " ")
 
     @property
-    def _rows(self) -> str:
-        """What the rows of the manifest are called: several annotators have rows of one clip."""
-        return "rows" if "annotator" in self.manifest.columns else "clips"
+    def _units(self) -> str:
+        """What the clips of the manifest are called: clips, segments or windows."""
+        return f"{self.manifest.header.unit}s"
 
     @cached_property
     def shown(self) -> dict[str, Clip]:
-        """The clips by id; in the blind arm without labels, and no segments of annotators."""
+        """The clips by id; in the blind arm without labels, and no segments."""
         if not self.blind:
             shown = {}
             for clip in self.manifest:
@@ -417,8 +416,7 @@ class Site:
                 # A view may have fewer clips, which are in the film all the same.
                 shown[clip.clip_id] = in_view or replace(clip, level="", concepts=())
             return shown
-        is_of_clips = self.manifest.header.unit == "clip"
-        if not is_of_clips or "annotator" in self.manifest.columns:
+        if self.manifest.header.unit != "clip":
             return {}
         clips = {}
         for clip in self.manifest:
@@ -428,7 +426,6 @@ class Site:
     def _entry(self, clip: Clip) -> JsonObject:
         """Return the facts of a clip; its times are in the film, or else in its video."""
         start, end = self._places.get(clip.clip_id, (None, None))
-        own = [name for name in own_columns(clip.extra) if name not in OF_PROJECTION]
         return {
             "id": clip.clip_id,
             "film": clip.movie_id,
@@ -439,20 +436,29 @@ class Site:
             "concepts": clip.concepts,
             "annotator": clip.extra.get("annotator", ""),
             "comment": clip.extra.get("comment", ""),
-            "own": {name: clip.extra[name] for name in own if clip.extra[name]},
+            "own": _own_cells(clip.extra),
+            "said": self._said.get(clip.clip_id, []),
         }
+
+    @cached_property
+    def _said(self) -> dict[str, list[JsonObject]]:
+        """What each annotator said of each clip; nothing in the blind arm."""
+        said: dict[str, list[JsonObject]] = {}
+        if self.blind:
+            return said
+        for one in self._seen.annotations:
+            facts = {
+                "annotator": one.annotator,
+                "level": one.level,
+                "concepts": one.concepts,
+                "comment": one.own.get("comment", ""),
+                "own": _own_cells(one.own),
+            }
+            said.setdefault(one.clip_id, []).append(facts)
+        return said
 
     def _title(self, film: str) -> str:
         return title_of(self.films[film][0]) or film
-
-    @cached_property
-    def ids_in_store(self) -> dict[str, str]:
-        """The id in the store of each clip: rows of annotators have that of the clip itself."""
-        if self.store is None:
-            return {}
-        clips = list(self.manifest)
-        ids = self.store.match(clips).ids
-        return {clip.clip_id: own for clip, own in zip(clips, ids, strict=True)}
 
     @cached_property
     def features(self) -> tuple[list[str], NDArray[np.floating[Any]]]:
@@ -485,28 +491,18 @@ class Site:
         vectors /= lengths
         return matrix.clip_ids[is_shown].tolist(), vectors[is_shown]
 
-    @cached_property
-    def _first_rows(self) -> dict[str, str]:
-        """The first row of the clip that each row of the store is about."""
-        first_rows: dict[str, str] = {}
-        for rows in clips_of_rows(self.manifest.clips):
-            for row in rows:
-                first_rows.setdefault(self.ids_in_store[row.clip_id], rows[0].clip_id)
-        return first_rows
-
     def _nearest(self, clip_id: str) -> list[tuple[str, Any]]:
         """Return the other clips whose features have the largest cosine to those of a clip."""
         clips, vectors = self.features
-        own_id = self.ids_in_store.get(clip_id)
-        if own_id not in clips:
+        if clip_id not in clips:
             return []
-        cosines = vectors @ vectors[clips.index(own_id)]
-        nearest: dict[str, Any] = {}
+        cosines = vectors @ vectors[clips.index(clip_id)]
+        nearest: list[tuple[str, Any]] = []
         for place in np.argsort(-cosines, kind="stable").tolist():
             other = clips[place]
-            nearest.setdefault(self._first_rows.get(other, other), cosines[place])
-        del nearest[self._first_rows.get(own_id, own_id)]
-        return list(nearest.items())[:N_NEAREST]
+            if other != clip_id:
+                nearest.append((other, cosines[place]))
+        return nearest[:N_NEAREST]
 
     def _marks_of_others(
         self, film: str, notes: list[str]
@@ -590,6 +586,12 @@ class Site:
             if ANNOTATOR_NAME.fullmatch(path.stem.removeprefix(start)):
                 tables.append(path)
         return tables
+
+
+def _own_cells(cells: Mapping[str, str]) -> dict[str, str]:
+    """Return the cells of own columns that are not empty."""
+    own = [name for name in own_columns(cells) if name not in OF_PROJECTION]
+    return {name: cells[name] for name in own if cells[name]}
 
 
 def _all_of(error: ObygazeError) -> str:

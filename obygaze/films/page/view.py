@@ -205,8 +205,8 @@ def _with_predictions(
         explainer=explainer,
         segments=table_path(segments, root) if segments else None,
     )
-    _ = shown.ids_in_store  # an error for a store of other clips
     if features:
+        features.match(list(site.manifest))  # an error for a store of other clips
         folder = site.manifest.header.video_root
         replaced = replaced_videos(site.manifest, folder, features.table)
         if replaced:

@@ -1,4 +1,4 @@
-"""MObyGaze: the segments that two experts a film marked, each expert's kept apart.
+"""MObyGaze: the segments that two experts a film marked, each a clip of its own.
 
 The rows serve as they are as the segments of `obygaze manifest project`. A segment's id is made
 of the film, the annotator, and the number in `clip_index`.
@@ -43,6 +43,10 @@ NAMES = {
     **{"clip_id": "clip_index", "movie_id": "imdb_key", "level": "label"},
     **{"start_s": "start_frame", "end_s": "end_frame"},
 }
+OVERLAP = (
+    "segments of one annotator overlap those of the other, and each counts as a clip of its own: in"
+    " a run, --set 'data.where=annotator == annotator1' takes one annotator"
+)
 _INDEX = re.compile(r"id_([0-9]{1,6})")
 _WORD = re.compile(r"[^\W_]+")
 
@@ -50,7 +54,7 @@ _WORD = re.compile(r"[^\W_]+")
 def read(
     csv: str | Path, *, name: Annotated[str, PYTHON_ONLY] = "mobygaze"
 ) -> ImportedManifest:
-    """Read the segments of MObyGaze, one row for each annotator.
+    """Read the segments of MObyGaze, those of each annotator.
 
     Args:
         csv: The released file, `mobygaze_dataframe.csv`.
@@ -73,7 +77,8 @@ def read(
     violations.raise_if_any("this is not the table of MObyGaze")
     unread = unread_columns(csv, table.columns, *REQUIRED, *LEFT_OUT)
     header = published_header("mobygaze", *sources, concepts=concepts(), unit="segment")
-    return ImportedManifest(Manifest(name, header, clips, EXTRA), (*warnings, *unread))
+    manifest = Manifest(name, header, clips, EXTRA)
+    return ImportedManifest(manifest, (*warnings, *unread), (OVERLAP,))
 
 
 def _cells(row: TableRow) -> dict[str, str]:

@@ -175,7 +175,7 @@ def _stored_array(
         sizes = shape.sizes[-1:] if pooling else shape.sizes
         places_of_sizes.setdefault(sizes, []).extend(places)
     if len(places_of_sizes) > 1 and is_stored:
-        raise _several_shapes(reader, name, places_of_sizes, clips.unit)
+        raise _several_shapes(reader, name, places_of_sizes)
     sizes = max(places_of_sizes, key=math.prod)
     types = {shape.dtype for shape in places_of_shape}
     dtype, dims = _type_and_dims(reader, name, sizes, types)
@@ -188,13 +188,12 @@ def _several_shapes(
     reader: Reader,
     name: str,
     places_of_sizes: Mapping[tuple[int, ...], Sequence[int]],
-    unit: str,
 ) -> FixInput:
     """Return the error that the arrays of clips cannot be one array of a store."""
     details = []
     for sizes, places in places_of_sizes.items():
         example = reader.clip_ids[places[0]]
-        details.append(f"{count(len(places), unit)} of {sizes}, such as {example}")
+        details.append(f"{count(len(places), 'clip')} of {sizes}, such as {example}")
     hint = "--manifest NAME takes only its clips"
     if len({sizes[-1:] for sizes in places_of_sizes}) == 1:
         hint = (
@@ -202,7 +201,7 @@ def _several_shapes(
             f" their mean; {hint}"
         )
     return FixInput(
-        f"{name} has {len(places_of_sizes)} shapes, and a store needs one for all {unit}s:"
+        f"{name} has {len(places_of_sizes)} shapes, and a store needs one for all clips:"
         f" {'; '.join(details[:2])}",
         where=reader.where,
         hint=hint,

@@ -18,9 +18,7 @@ from obygaze_features.manifest.same_clip import (
     UNKNOWN,
     Identity,
     Times,
-    clips_of_rows,
     compare_clips,
-    noun_of_rows,
     words_and_numbers,
 )
 from obygaze_features.store.identity import another_clip, identity_of
@@ -50,7 +48,6 @@ class Clips:
     not_in_manifest: Sequence[str] = ()
     notes: Sequence[str] = ()
     warnings: Sequence[str] = ()
-    unit: str = "clip"
 
 
 def matched_clips(reader: Reader, manifest: model.Manifest | None) -> Clips:
@@ -76,15 +73,9 @@ def matched_clips(reader: Reader, manifest: model.Manifest | None) -> Clips:
         return Clips(record, rows, np.arange(len(rows)), notes=notes)
     reader = replace(reader, times=_times_of_windows(reader) or reader.times)
     names = _Names(manifest, reader.clip_ids)
-    ids_of_place = list(map(names.rows_of, reader.clip_ids, reader.movie_ids))
-    ids_in_files: list[str] = []
-    for ids in ids_of_place:
-        ids_in_files += ids
+    ids_in_files = list(map(names.id_of, reader.clip_ids, reader.movie_ids))
     _check_unique(ids_in_files, reader)
-    # Rows of several annotators about one clip have the features of one place.
-    place_of_clip = {}
-    for place, ids in enumerate(ids_of_place):
-        place_of_clip.update(dict.fromkeys(ids, place))
+    place_of_clip = {clip_id: place for place, clip_id in enumerate(ids_in_files)}
     rows = RowColumns.of(
         [
             Row(clip.clip_id, clip.movie_id, clip.start_s, clip.end_s)
@@ -115,19 +106,14 @@ def matched_clips(reader: Reader, manifest: model.Manifest | None) -> Clips:
             "the ids of the files have other capitals, signs or zeros than those of the manifest:"
             f" {few(names.respelled, 3)}"
         )
-    unit = noun_of_rows(manifest)
-    if unit == "row":
-        n_rows = count(len(manifest), "row")
-        n_clips = count(len(clips_of_rows(manifest.clips)), "clip")
-        notes.append(f"the manifest has {n_rows} of {n_clips}")
     if n_by_ids:
         words = (
             "matched by the ids alone: the files have no movie_id, which says the film"
         )
-        notes.append(f"{count(n_by_ids, unit)} {words}")
+        notes.append(f"{count(n_by_ids, 'clip')} {words}")
     if n_in_films:
         words = "matched by film and id alone: no times were compared"
-        notes.append(f"{count(n_in_films, unit)} {words}")
+        notes.append(f"{count(n_in_films, 'clip')} {words}")
     warnings = []
     if n_by_ids or n_in_films:
         warnings = _may_be_shifted(reader, rows, places, place_of_clip)
@@ -138,7 +124,6 @@ def matched_clips(reader: Reader, manifest: model.Manifest | None) -> Clips:
         not_in_manifest=list(place_of_clip),
         notes=notes,
         warnings=warnings,
-        unit=unit,
     )
 
 
@@ -226,55 +211,49 @@ _Name = str | tuple[str, ...]
 class _Names:
     """The names by which a clip of a manifest is known.
 
-    These are its id, the id without the annotator, the name of its video if it is all of that, and
-    what becomes its id by the rule of manifests, also after its film, as in a path: `FILM/ID`. A
-    name of two clips is none. A row whose id the files have takes no other name. Where the files
-    have no id of the manifest, the words and numbers of an id are such a name.
+    These are its id, the name of its video if it is all of that, and what becomes its id by the
+    rule of manifests, also after its film, as in a path: `FILM/ID`. A name of two clips is none. A
+    clip whose id the files have takes no other name. Where the files have no id of the manifest,
+    the words and numbers of an id are such a name.
     """
 
     def __init__(self, manifest: model.Manifest, in_files: Sequence[str]) -> None:
         self.ids = manifest.by_id
         self.named = self.ids.keys() & set(in_files)
         self.respelled: list[str] = []
-        rows_of_clip: dict[str, list[str]] = {}
         clips_of_name: dict[_Name, set[str]] = {}
         for clip in manifest:
-            about = model.unannotated_id(clip)
-            rows_of_clip.setdefault(about, []).append(clip.clip_id)
             # The features of a file are not those of a part of it.
             is_whole = (clip.start_s, clip.end_s) == (None, None)
             video = Path(clip.video).stem if is_whole else ""
-            for name in (about, video):
-                if name:
-                    clips_of_name.setdefault(composed(name), set()).add(about)
+            names: list[_Name] = [composed(clip.clip_id)]
+            if video:
+                names.append(composed(video))
             if not self.named:
-                clips_of_name.setdefault(words_and_numbers(about), set()).add(about)
-        self.rows_of_name: dict[_Name, list[str]] = {}
+                names.append(words_and_numbers(clip.clip_id))
+            for known_name in names:
+                clips_of_name.setdefault(known_name, set()).add(clip.clip_id)
+        self.clip_of_name: dict[_Name, str] = {}
         for known_name, clips in clips_of_name.items():
             if len(clips) == 1:
-                (about,) = clips
-                self.rows_of_name[known_name] = rows_of_clip[about]
+                (self.clip_of_name[known_name],) = clips
 
-    def rows_of(self, name: str, film: str | None) -> list[str]:
-        """Return the ids of the rows about the clip of a name, or the name where there is none."""
+    def id_of(self, name: str, film: str | None) -> str:
+        """Return the id of the clip of a name, or the name where there is none."""
         # Where two films have one name, the files' reader has put the film before it.
         in_film = f"{film}/{name.removeprefix(f'{film}-')}" if film else name
         by_rule = model.ascii_id(name)
         known_names: list[_Name] = [name, composed(name), by_rule]
         known_names += [model.ascii_id(in_film), words_and_numbers(name)]
         for known_name in known_names:
-            found = []
-            for row in self.rows_of_name.get(known_name, ()):
-                if row == name or row not in self.named:
-                    found.append(row)
-            is_id = isinstance(known_name, str) and known_name in self.ids
-            if is_id and known_name not in found:
-                found.append(str(known_name))
-            if found:
+            clip_id = self.clip_of_name.get(known_name, "")
+            if clip_id and (clip_id == name or clip_id not in self.named):
                 if not isinstance(known_name, str):
-                    self.respelled.append(f"{name!r} is {found[0]!r}")
-                return found
-        return [name]
+                    self.respelled.append(f"{name!r} is {clip_id!r}")
+                return clip_id
+            if isinstance(known_name, str) and known_name in self.ids:
+                return known_name
+        return name
 
 
 def _films_of(reader: Reader, clip_ids: Sequence[str]) -> Sequence[str]:

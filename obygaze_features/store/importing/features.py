@@ -24,7 +24,7 @@ from obygaze_features.store.importing.arrays import (
 )
 from obygaze_features.store.importing.clips import check_some_known, matched_clips
 from obygaze_features.store.importing.formats import open_features
-from obygaze_features.store.importing.reader import Reader, with_rows_of_clips
+from obygaze_features.store.importing.reader import Reader, with_frames_of_clips
 from obygaze_features.store.importing.rows import ImportedRows
 from obygaze_features.store.joining import JOINED
 from obygaze_features.store.layout import Array, has_vector
@@ -65,7 +65,6 @@ class Imported:
     next_command: str
     warnings: Sequence[str] = ()
     withdrawn: Sequence[str] = ()
-    unit: str = "clip"
     made_of: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -84,7 +83,7 @@ class Imported:
             if name in self.made_of:
                 shown += f" ({self.made_of[name]})"
             shapes.append(shown)
-        return f"{self.path}: {self.n_ok} of {self.n_clips} {self.unit}s, {', '.join(shapes)}"
+        return f"{self.path}: {self.n_ok} of {self.n_clips} clips, {', '.join(shapes)}"
 
     @property
     def exit_code(self) -> int:
@@ -96,19 +95,19 @@ class Imported:
         """What was left out of the files, why clips have no features, and the next command."""
         notes = list(self.remarks)
         if self.withdrawn:
-            n_clips = count(len(self.withdrawn), self.unit)
+            n_clips = count(len(self.withdrawn), "clip")
             shown = few(self.withdrawn, 3)
             notes.append(
                 f"{n_clips} withdrawn, as in the store of these files: {shown}"
             )
         if self.failed:
-            notes.append(f"{count(len(self.failed), self.unit)} without features")
+            notes.append(f"{count(len(self.failed), 'clip')} without features")
         clips_of_reason: dict[str, list[str]] = {}
         for clip, reason in self.failed.items():
             clips_of_reason.setdefault(reason, []).append(clip)
         by_number = sorted(clips_of_reason.items(), key=lambda item: -len(item[1]))
         for reason, clips in by_number[:SHOWN_REASONS]:
-            notes.append(f"  {count(len(clips), self.unit)}, {reason}: {few(clips, 3)}")
+            notes.append(f"  {count(len(clips), 'clip')}, {reason}: {few(clips, 3)}")
         n_more = len(by_number) - SHOWN_REASONS
         if n_more > 0:
             notes.append(f"  {count(n_more, 'further reason')}")
@@ -151,7 +150,7 @@ def import_features(
         _check_facts(facts or {}, backbone, reader)
         _refuse_joined(reader)
         if pool not in (None, "none") and reader.export is None:
-            reader = with_rows_of_clips(reader)
+            reader = with_frames_of_clips(reader)
         if pool is None:
             is_of_tokens = features_of(reader) == ["tokens"] and reader.export is None
             pool = "also" if is_of_tokens else "none"
@@ -200,7 +199,6 @@ def import_features(
         next_command=_next_command(os.fspath(path), imported.arrays, manifest),
         warnings=warnings,
         withdrawn=[rows.clip_ids[n] for n in sorted(imported.withdrawn)],
-        unit=clips.unit,
         made_of=made_of,
     )
 

@@ -223,8 +223,7 @@ class ArrayColumn:
             rows: ClipArrays = self.values[first:after]
         except FOREIGN_DAMAGE:
             return self._one_by_one(places)
-        # Rows of several annotators have one place.
-        if np.array_equal(places, np.arange(first, after)):
+        if len(places) == len(rows):
             return rows
         if isinstance(rows, list):
             return [rows[place - first] for place in places.tolist()]
@@ -349,7 +348,7 @@ class RowsOfClips:
         return np.arange(self.starts[place], self.starts[place + 1])
 
 
-def with_rows_of_clips(reader: Reader) -> Reader:
+def with_frames_of_clips(reader: Reader) -> Reader:
     """Return a reader in which the rows with one id, one below the other, are one clip.
 
     Rows of one id that lie apart, or are of several films or times, may be of several clips.

@@ -133,13 +133,9 @@ class ImportedRows:
             may_repeat = stored.name in (MASK, *TIMES)
             for rows, values, problems in self._values(stored, 0, n_rows):
                 if math.prod(stored.shape.sizes) >= VECTOR_VALUES and not may_repeat:
-                    # Rows of several annotators have one place, and repeat nothing.
-                    places = self.places[rows]
-                    same_place = np.flatnonzero(places[1:] == places[:-1]) + 1
-                    left_out = [*problems, *same_place.tolist()]
                     usable = values
-                    if left_out:
-                        usable = np.delete(values, left_out, axis=0)
+                    if problems:
+                        usable = np.delete(values, [*problems], axis=0)
                     repeats.add(usable)
                 for position, problem in problems.items():
                     first_problem = first_problem or problem

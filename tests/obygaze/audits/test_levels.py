@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from support.annotated import annotated
 from support.cli import call_obygaze
 from support.data import real_data
 
 from obygaze.audits import audit_levels
 from obygaze.audits.levels import AnnotatorLevels, LevelAudit
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters.mobygaze import read as read_mobygaze
 from obygaze_features.manifest.adapters.obygaze12 import read as read_obygaze12
 from obygaze_features.manifest.io import write_manifest
@@ -174,15 +177,49 @@ def test_errors_and_the_command(tmp_path: Path) -> None:
 
 
 def test_a_clip_is_left_out_if_no_annotator_gave_it_a_level() -> None:
-    """The rows of annotators without a level were counted as clips, also of clips with one."""
     levels = {"a-1": ("S", "", ""), "a-2": ("", ""), "a-3": ("HN", "NS")}
-    clips = []
+    said: dict[str, dict[str, dict[str, str]]] = {"ada": {}, "ben": {}, "cleo": {}}
     for clip_id, of_annotators in levels.items():
-        for name, level in zip(("ada", "ben", "cleo"), of_annotators, strict=False):
-            extra = {"annotator": name}
-            clips.append(Clip(f"{clip_id}.{name}", "a", level=level, extra=extra))
-    several = Manifest("m", Header("m"), tuple(clips), ("annotator",))
-    assert audit_levels(several, view="raw").n_without_level == 1
+        for name, level in zip(said, of_annotators, strict=False):
+            said[name][clip_id] = {"level": level}
+    assert audit_levels(annotated(said), view="raw").n_without_level == 1
+
+
+def test_levels_of_annotations_are_those_of_each_person() -> None:
+    """Each gave a level to clips of their own: the same numbers as with a column of names."""
+    by_column = manifest({"ada": ADA, "ben": BEN})
+    said: dict[str, dict[str, dict[str, Any]]] = {"ada": {}, "ben": {}}
+    for clip in by_column:
+        label = {"level": clip.level, "concepts": clip.concepts}
+        said[clip.extra["annotator"]][f"{clip.movie_id}-{clip.clip_id}"] = label
+    films = annotated(said, tuple("ABCDEFGH"))
+    audit = audit_levels(films)
+    assert audit.annotators == audit_levels(by_column).annotators
+    assert audit.p == audit_levels(by_column).p
+    # The view is that of what they said: what is only heard is an easy negative.
+    heard = Header("films", {**NAMES, "A": "audio"})
+    visual = audit_levels(replace(films, header=heard))
+    of_ada = {level.level: level.n_clips for level in of(visual, "ada").levels}
+    assert of_ada == {"HN": 2, "NS": 7, "S": 7}
+
+
+def test_levels_by_a_column_of_clips() -> None:
+    """A film of two genres is one of each; all clips together are beside them."""
+    genre_of = {"film0": "drama", "film1": "drama|comedy"}
+    films = manifest({"ada": ADA})
+    genres = {clip.clip_id: genre_of.get(clip.movie_id, "comedy") for clip in films}
+    audit = audit_levels(films.with_column("genre", genres), by="genre")
+    assert [one.annotator for one in audit.annotators] == [
+        "all clips",
+        "comedy",
+        "drama",
+    ]
+    means = [level.mean for level in of(audit, "drama").levels]
+    assert means == pytest.approx([3 / 3, 7 / 3, 7 / 2])
+    assert "rises from HN to NS to S for 2 of 2 genres" in str(audit)
+    assert audit.finding().headers[0] == "genre"
+    with pytest.raises(NotFound, match="column 'gnre'"):
+        audit_levels(films, by="gnre")
 
 
 def test_a_mean_number_of_concepts_is_no_share() -> None:
@@ -198,22 +235,14 @@ def test_a_mean_number_of_concepts_is_no_share() -> None:
 def test_equal_means_of_fractions_are_no_rise() -> None:
     """Of three annotators, 4/3 and 2 have the mean 5/3, as 1, 2 and 2; their sums are rounded."""
     of_clips = {"HN": [(2, 1, 1), (2, 2, 2)], "NS": [(1, 1, 1), (2, 2, 2), (2, 2, 2)]}
-    clips = []
+    said: dict[str, dict[str, dict[str, Any]]] = {"ada": {}, "ben": {}, "cleo": {}}
     for film in range(6):
         for level, numbers in of_clips.items():
             for place, of_annotators in enumerate(numbers):
-                clip_id = f"{film}-{level}-{place}"
-                for name, n in zip(("ada", "ben", "cleo"), of_annotators, strict=True):
-                    extra = {"annotator": name}
-                    of_annotator = Clip(
-                        f"{clip_id}.{name}",
-                        f"film{film}",
-                        level=level,
-                        concepts=tuple("ABCDEFGH"[:n]),
-                        extra=extra,
-                    )
-                    clips.append(of_annotator)
-    several = Manifest("m", Header("m", NAMES), tuple(clips), ("annotator",))
+                for name, n in zip(said, of_annotators, strict=True):
+                    label = {"level": level, "concepts": tuple("ABCDEFGH"[:n])}
+                    said[name][f"film{film}-{place}{level}"] = label
+    several = annotated(said, tuple(NAMES))
     step = of(audit_levels(several), "all annotators").steps[0]
     assert (step.n_films, step.n_rising, step.p) == (6, 0, 1)
     assert step.difference == 0

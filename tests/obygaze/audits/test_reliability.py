@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import krippendorff
 import numpy as np
 import pytest
+from support.annotated import annotated
 from support.cli import call_obygaze
 
 from obygaze.audits import audit_eat, audit_reliability
@@ -149,13 +151,8 @@ def test_a_film_is_one_cluster_however_its_accents_were_typed() -> None:
 
 
 def test_words_of_annotators_in_a_manifest() -> None:
-    said = {"ada": ["yes", "no", "no", "yes"], "ben": ["yes", "no", "yes", ""]}
-    clips = []
-    for annotator, words in said.items():
-        for number, word in enumerate(words):
-            extra = {"annotator": annotator, "seen": word}
-            clips.append(Clip(f"lake-{number}.{annotator}", "lake", extra=extra))
-    manifest = Manifest("films", Header("Films"), clips, ("annotator", "seen"))
+    said = {"ada": ["yes", "no", "no", "yes"], "ben": ["yes", "no", "yes"]}
+    manifest = answered({name: [{"seen": w} for w in said[name]] for name in said})
     audit = audit_reliability(manifest, column="seen")
     numbers = [[1, 0, 0], [1, 0, 1]]
     expected = krippendorff.alpha(numbers, level_of_measurement="nominal")
@@ -165,35 +162,81 @@ def test_words_of_annotators_in_a_manifest() -> None:
     assert audit.words == {"no": (2, 1), "yes": (1, 2)}
     with pytest.raises(FixUsage, match="the column that annotators filled in"):
         audit_reliability(manifest)
-    twice = manifest.with_clips([*clips, replace(clips[0], clip_id="lake-0")])
-    with pytest.raises(FixInput, match="a row of each annotator, got 'ada' again"):
-        audit_reliability(twice, column="seen")
 
 
-@pytest.mark.parametrize("last_span_of_ben", [(0.0, 10.0), (0.0, 14.0), (1.0, 4.0)])
-def test_rows_that_overlap_with_other_times_are_for_agree(
-    last_span_of_ben: tuple[float, float],
-) -> None:
-    """Of 83 marks of two people 7 had the same times, and nothing said what compares the others."""
-    same = {(20.0, 30.0): "S", (40.0, 50.0): "EN"}
-    marks = {
-        "ada": {**same, (0.0, 10.0): "HN"},
-        "ben": {**same, last_span_of_ben: "S"},
+def answered(cells_of: dict[str, list[dict[str, Any]]], **more: Any) -> Manifest:
+    """What each person said of the clips lake-0, lake-1 and so on."""
+    said = {}
+    for name, cells in cells_of.items():
+        said[name] = {f"lake-{number}": cell for number, cell in enumerate(cells)}
+    return annotated(said, **more)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_alpha_of_drawn_annotations_is_that_of_the_package(seed: int) -> None:
+    """Of 2 to 4 people, some of whom did not see some clips: those that all saw are compared."""
+    random = np.random.default_rng(seed)
+    names = ["ada", "ben", "cleo", "dora"][: random.integers(2, 5)]
+    shape = (len(names), random.integers(8, 40))
+    answers = {
+        "rating": random.integers(1, 5, shape).astype(str),
+        "mood": random.choice(["joy", "fear", "calm"], shape),
+        "level": random.choice(["EN", "HN", "NS", "S"], shape),
     }
-    clips = []
-    for annotator, level_of_span in marks.items():
-        for number, (span_s, level) in enumerate(level_of_span.items()):
-            extra = {"annotator": annotator}
-            own_id = f"{annotator}-{number}"
-            clip = Clip(own_id, "lake", None, "", *span_s, level=level, extra=extra)
-            clips.append(clip)
-    manifest = Manifest("two people", Header("Films"), clips, ("annotator",))
-    audit = audit_reliability(manifest, column="level")
-    n_same = len(marks["ada"].keys() & marks["ben"].keys())
-    assert audit.n_items == n_same
-    # On the passages of ada alone, what she did not mark would not be compared.
-    command = "obygaze manifest agree 'two people' --every 10"
-    assert (command in str(audit)) == (n_same < 3)
+    is_seen = random.random(shape) < 0.9
+    said: dict[str, dict[str, dict[str, str]]] = {name: {} for name in names}
+    for person, clip in np.argwhere(is_seen).tolist():
+        cells = {column: str(cell[person, clip]) for column, cell in answers.items()}
+        said[names[person]][f"film{clip % 3}-{clip:02d}"] = cells
+    manifest = annotated(said)
+    seen_by_all = is_seen.all(axis=0)
+    for column, kind in (
+        ("rating", "interval"),
+        ("mood", "nominal"),
+        ("level", "nominal"),
+    ):
+        audit = audit_reliability(manifest, column=column, cluster="movie_id")
+        values = answers[column][:, seen_by_all]
+        if kind == "interval":
+            values = values.astype(float)
+        expected = krippendorff.alpha(values, level_of_measurement=kind)
+        assert audit.krippendorff == pytest.approx(expected, abs=1e-9)
+        assert audit.n_items == seen_by_all.sum()
+        assert audit.n_incomplete == (is_seen.any(axis=0) & ~seen_by_all).sum()
+    two = audit_reliability(manifest, column="rating", raters=names[:2])
+    of_two = is_seen[:2].all(axis=0)
+    values = answers["rating"][:2, of_two].astype(float)
+    expected = krippendorff.alpha(values, level_of_measurement="interval")
+    assert two.krippendorff == pytest.approx(expected, abs=1e-9)
+
+
+def test_levels_and_concepts_are_compared_in_the_view_of_the_manifest() -> None:
+    """Of two who heard something, nobody saw anything."""
+    heard = {"level": "S", "concepts": ("Voice",)}
+    seen = {"level": "S", "concepts": ("Look", "Voice")}
+    manifest = answered({"ada": [heard, seen, heard], "ben": [seen, seen, heard]})
+    header = Header("made up", {"Voice": "speech", "Look": "visual"})
+    manifest = replace(manifest, header=header)
+    raw = audit_reliability(manifest, column="level")
+    assert raw.words == {"S": (3, 3)}
+    visual = audit_reliability(manifest.view("visual"), column="level")
+    assert visual.words == {"EN": (2, 1), "S": (1, 2)}
+    assert visual.source == "films, level, visual view"
+    concepts = audit_reliability(manifest.view("visual"), column="concepts")
+    assert concepts.words == {"Look": (1, 2), "no concept": (2, 1)}
+
+
+def test_what_is_said_of_clips_says_nothing_of_annotators() -> None:
+    """Each annotator would have the one cell of the clip: complete agreement."""
+    manifest = answered({name: [{"mood": "joy"}] * 3 for name in ("ada", "ben")})
+    manifest = manifest.with_column("genre", dict.fromkeys(manifest.clip_ids, "drama"))
+    for column in ("genre", "movie_id"):
+        with pytest.raises(FixInput, match="not of annotators") as error:
+            audit_reliability(manifest, column=column)
+        assert str(error.value.hint).endswith("level, concepts, mood")
+    named = manifest.with_column("ada", {})
+    with pytest.raises(FixInput, match="'ada' is an annotator, and a column too"):
+        audit_reliability(named, column="mood")
 
 
 def test_words_that_differ_in_capitals_blanks_or_accents_are_named() -> None:
@@ -208,32 +251,18 @@ def test_words_that_differ_in_capitals_blanks_or_accents_are_named() -> None:
     assert "4 items; intervals (95 %) are bootstrapped over items" in text
 
 
-def test_ids_of_annotators_in_two_spellings_are_named() -> None:
-    """The hint was about passages with other times, and nothing has times here."""
-    clips = []
-    for name, clip_id in {"ada": "lake-1", "ben": "Lake-01"}.items():
-        extra = {"annotator": name, "mood": "sad"}
-        clips.append(Clip(clip_id, "lake", extra=extra))
-    manifest = Manifest("m", Header("m"), tuple(clips), ("annotator", "mood"))
-    with pytest.raises(FixInput, match="answers of two annotators") as found:
-        audit_reliability(manifest, column="mood")
-    assert "such as lake-1 and Lake-01 (1 in all)" in (found.value.hint or "")
-
-
 def test_a_hint_names_no_settings_of_a_run() -> None:
-    clips = []
-    for number, mood in enumerate(["sad", "sad", "calm", "joy"]):
-        extra = {"annotator": "ada", "mood": mood}
-        clips.append(Clip(f"lake-{number}", "lake", extra=extra))
-    manifest = Manifest("films", Header("Films"), clips, ("annotator", "mood"))
+    cells: list[dict[str, Any]]
+    cells = [{"mood": mood} for mood in ("sad", "sad", "calm", "joy")]
+    manifest = answered({"ada": cells})
     with pytest.raises(FixUsage) as error:
         audit_reliability(manifest, column="mood=grim")
     hint = str(error.value.hint)
     assert hint == "one of its values: calm, joy, sad"
     # Concepts are looked for in the view of the manifest, also what no picture shows.
-    heard = replace(clips[0], level="S", concepts=("Voice",))
+    heard = {**cells[0], "level": "S", "concepts": ("Voice",)}
     header = Header("Films", concepts={"Voice": "speech", "Look": "visual"})
-    with_concepts = replace(manifest, header=header, clips=(heard, *clips[1:]))
+    with_concepts = replace(answered({"ada": [heard, *cells[1:]]}), header=header)
     asked = ("mod", "mood >= 2", "mood == grim", "concepts=Look", "concept=Voice")
     for column in asked:
         with pytest.raises((FixInput, FixUsage)) as error:
@@ -248,31 +277,22 @@ def test_several_values_are_one_answer_in_any_order() -> None:
         "ada": [("Body", "Look"), ("Look",), ()],
         "ben": [("Look", "Body"), (), ()],
     }
-    clips = []
-    for annotator, answers in said.items():
-        for number, concepts in enumerate(answers):
-            extra = {"annotator": annotator, "mood": "|".join(concepts)}
-            clip_id = f"lake-{number}.{annotator}"
+    cells_of: dict[str, list[dict[str, Any]]] = {}
+    for name, answers in said.items():
+        cells_of[name] = []
+        for concepts in answers:
             level = "S" if concepts else "EN"
-            clips.append(
-                Clip(clip_id, "lake", level=level, concepts=concepts, extra=extra)
-            )
-    header = Header("Films", {"Body": "visual", "Look": "visual"})
-    manifest = Manifest("films", header, clips, ("annotator", "mood"))
+            cells = {"level": level, "concepts": concepts, "mood": "|".join(concepts)}
+            cells_of[name].append(cells)
+    manifest = answered(cells_of, concepts=("Body", "Look"))
     # A clip with a level and no concept was rated: two of three answers are the same.
     audit = audit_reliability(manifest, column="concepts")
     numbers = [[0, 1, 2], [0, 2, 2]]
     expected = krippendorff.alpha(numbers, level_of_measurement="nominal")
     assert audit.krippendorff == pytest.approx(expected, abs=1e-9)
     assert audit.words == {"Body|Look": (1, 1), "Look": (1, 0), "no concept": (1, 2)}
-    one_answer = [clip for clip in clips if clip.extra["mood"] and clip.concepts[1:]]
-    both = manifest.with_clips([*one_answer, *[replace_id(one) for one in one_answer]])
-    assert audit_reliability(both, column="mood").words == {"Body|Look": (2, 2)}
-
-
-def replace_id(clip: Clip) -> Clip:
-    """The row of the same annotator about another clip."""
-    return replace(clip, clip_id=clip.clip_id.replace("lake-", "lake-1"))
+    twice = answered({name: 2 * cells[:1] for name, cells in cells_of.items()})
+    assert audit_reliability(twice, column="mood").words == {"Body|Look": (2, 2)}
 
 
 def test_intervals_depend_neither_on_the_order_of_rows_nor_on_names_of_films() -> None:
@@ -291,22 +311,14 @@ def test_a_column_of_no_annotator_says_how_columns_are_compared() -> None:
         Clip(f"c{n}", "f", extra={"one": word, "two": "look"})
         for n, word in enumerate(("look", "Look"))
     )
-    manifest = Manifest("films", Header("films"), clips)
-    with pytest.raises(FixInput, match="no row names one") as error:
+    manifest = Manifest("two films", Header("films"), clips, ("one", "two"))
+    with pytest.raises(FixInput, match="nobody or one did") as error:
         audit_reliability(manifest, raters="one,two", column="one=look")
-    assert "--raters without --column" in str(error.value.hint)
-
-
-def test_columns_of_raters_need_a_row_for_each_clip() -> None:
-    clips = []
-    for annotator in ("ada", "ben"):
-        for number in range(3):
-            extra = {"annotator": annotator, "a": str(number), "b": "2"}
-            clips.append(Clip(f"lake-{number}.{annotator}", "lake", extra=extra))
-    manifest = Manifest("films", Header("Films"), clips, ("annotator", "a", "b"))
-    with pytest.raises(FixInput, match="several rows are about one clip"):
-        audit_reliability(manifest, raters="a,b")
-    assert audit_reliability(manifest.with_clips(clips[:3]), raters="a,b").n_items == 3
+    hint = str(error.value.hint)
+    assert "--raters without --column" in hint
+    assert "obygaze manifest agree 'two films' --every 10" in hint
+    assert "obygaze manifest project 'two films' --every 10 -o labels.csv" in hint
+    assert audit_reliability(manifest, raters="one,two").n_items == 2
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -332,13 +344,12 @@ def test_nominal_alpha_against_the_package(seed: int) -> None:
 
 def test_the_form_of_task_and_a_column_of_both_kinds() -> None:
     said = {"Amelie": ["oui", "non", "peut-être", "oui"], "Benoit": ["oui", "oui"] * 2}
-    clips = []
-    for annotator, words in said.items():
+    cells_of: dict[str, list[dict[str, Any]]] = {}
+    for name, words in said.items():
+        cells_of[name] = []
         for number, word in enumerate(words):
-            extra = {"annotator": annotator, "réponse": word, "note": str(number)}
-            clips.append(Clip(f"lake-{number}.{annotator}", "lake", extra=extra))
-    columns = ("annotator", "réponse", "note")
-    manifest = Manifest("desir", Header("Desir"), clips, columns)
+            cells_of[name].append({"réponse": word, "note": str(number)})
+    manifest = answered(cells_of)
     audit = audit_reliability(manifest, column="réponse=oui")
     numbers = [[1, 0, 0, 1], [1, 1, 1, 1]]
     expected = krippendorff.alpha(numbers, level_of_measurement="nominal")
@@ -346,11 +357,11 @@ def test_the_form_of_task_and_a_column_of_both_kinds() -> None:
     assert audit.words == {"no": (2, 0), "yes": (2, 4)}
     with pytest.raises(FixUsage, match=r"column 'reponse' \(did you mean 'réponse'"):
         audit_reliability(manifest, column="reponse=oui")
-    much = replace(clips[2], extra={**clips[2].extra, "note": "much"})
-    both = manifest.with_clips([*clips[:2], much, *clips[3:]])
+    cells_of["Amelie"][2]["note"] = "much"
+    both = answered(cells_of)
     with pytest.raises(FixInput, match="got 7 numbers and 1 word: 'much'") as caught:
         audit_reliability(both, column="note")
-    assert "'much' (Amelie, lake-2.Amelie)" in str(caught.value)
+    assert "'much' (Amelie, lake-2)" in str(caught.value)
     assert "--column note=much" in str(caught.value)
     assert audit_reliability(both, column="note=much").words["yes"] == (1, 0)
 

@@ -284,16 +284,6 @@ def test_a_clip_counts_once_in_scores_and_in_a_draw(tmp_path: Path) -> None:
     path.write_text("".join([*lines, lines[1]]))
     with pytest.raises(FixInput, match="the predictions are not of these clips"):
         audit(tmp_path, manifest, predictions=path)
-    rows = []
-    for clip in manifest:
-        for annotator in ("ada", "ben") if clip.level == "S" else ("ada",):
-            extra = {**clip.extra, "annotator": annotator}
-            own_id = f"{clip.clip_id}.{annotator}"
-            rows.append(replace(clip, clip_id=own_id, extra=extra))
-    columns = (*manifest.columns, "annotator")
-    of_annotators = replace(manifest, clips=tuple(rows), columns=columns)
-    with pytest.raises(FixInput, match="several rows are about one clip"):
-        audit(tmp_path, of_annotators)
 
 
 # ---- refused -------------------------------------------------------------------------------------

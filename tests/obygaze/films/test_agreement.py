@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
+from support.annotated import annotated
 from support.cli import call_obygaze
 from support.data import golden
 from support.film import clips, marks, write_segments, write_spans
@@ -26,14 +29,17 @@ from obygaze.films.agreement import (
     agreement,
     annotator_pair,
     mean_of_groups,
+    measure_agreement,
     p_value,
     pairs_of,
     shuffled_tables,
 )
+from obygaze.films.labels import project_segments
 from obygaze.films.mark_tables import Segment
 from obygaze.films.projection import ClipSpan, project
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import LEVELS
+from obygaze_features.manifest.io import read_annotations, write_manifest
+from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
 
 DISTANCES = {
     ("EN", "HN"): 0.3,
@@ -376,20 +382,15 @@ def test_what_is_without_ns_is_shown_where_somebody_said_ns(tmp_path: Path) -> N
 
 def test_agree_names_the_labels_of_a_person_and_no_other_column(tmp_path: Path) -> None:
     """It offered ids and remarks as what annotators agree in."""
-    rows = ["Nr,film,who,Objekt,Notiz,overlap_frames"]
+    said: dict[str, dict[str, dict[str, str]]] = {"ada": {}, "ben": {}}
     for number in range(8):
-        for who in ("ada", "ben"):
+        for who, of_who in said.items():
             word = ("ja", "nein")[number % 2]
-            rows.append(
-                f"{number},lake,{who},{word},remark {number} {who},{number % 3}"
-            )
-    (tmp_path / "t.csv").write_text("\n".join(rows), encoding="utf-8")
-    columns = ("clip_id=Nr", "movie_id=film", "annotator=who")
-    options = [word for column in columns for word in ("--map", column)]
-    words = ("manifest", "import", "csv", "t.csv", *options, "-o", "mine")
-    imported = call_obygaze(*words, cwd=tmp_path).ok()
-    assert "overlap_frames (how the level was found, no label)" in imported.stderr
-    done = call_obygaze("manifest", "agree", "mine", "--every", "5", cwd=tmp_path)
+            cells = {"Objekt": word, "comment": f"remark {number} {who}"}
+            of_who[f"lake-{number}"] = cells
+    write_manifest(annotated(said, name="mine"), tmp_path / "manifests/mine.toml")
+    done = call_obygaze("manifest", "agree", "mine", cwd=tmp_path)
+    assert done.code == 1
     hint = "obygaze audit reliability mine --column Objekt --cluster movie_id"
     assert f"Try: {hint}\n" in done.stderr
     assert call_obygaze(*hint.split()[1:], cwd=tmp_path).code == 0
@@ -659,20 +660,96 @@ def test_the_end_says_what_the_number_means(alpha: float | None, meaning: str) -
     assert meaning in note
 
 
-def test_levels_without_times_lead_to_the_audit(tmp_path: Path) -> None:
-    lines = ["clip_id,movie_id,annotator,level"]
-    for name, levels in (("ada", "EN S EN"), ("ben", "EN S HN")):
-        for number, level in enumerate(levels.split()):
-            lines.append(f"{number},lake,{name},{level}")
-    tmp_path.joinpath("t.csv").write_text("\n".join(lines) + "\n")
-    typed = ("manifest", "import", "csv", "t.csv", "-o", "films")
-    call_obygaze(*typed, cwd=tmp_path).ok()
-    line = "audit reliability films --column level --cluster movie_id"
-    for options in ((), ("--clips", "films")):
-        typed = ("manifest", "agree", "films", *options)
-        failed = call_obygaze(*typed, cwd=tmp_path)
-        assert failed.code == 1
-        assert "no clip has times (start_s, end_s)" in failed.stderr
-        assert f"Try: obygaze {line}" in failed.stderr
-    shown = call_obygaze(*line.split(), cwd=tmp_path).ok().stdout
-    assert "Krippendorff's alpha (nominal) of 2 raters: " in shown
+def test_levels_of_one_person_without_times_are_refused(tmp_path: Path) -> None:
+    films = annotated({"ada": {"lake-1": {"level": "S"}}})
+    alone = films.of_annotator("ada")
+    write_manifest(alone, tmp_path / "manifests/films.toml")
+    failed = call_obygaze("manifest", "agree", "films", "--every", "5", cwd=tmp_path)
+    assert failed.code == 1
+    assert "nobody else annotated these clips" in failed.stderr
+    assert "manifest import csv --help" in failed.stderr
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_agreement_of_drawn_annotations_is_that_of_the_package(
+    tmp_path: Path, seed: int
+) -> None:
+    """Two or three people gave levels to clips of two films; each saw most of them."""
+    random = np.random.default_rng(seed)
+    names = ["ada", "ben", "cleo"][: random.integers(2, 4)]
+    shape = (len(names), 2, random.integers(6, 25))
+    levels = random.choice(LEVELS, shape, p=[0.4, 0.2, 0.2, 0.2])
+    is_seen = random.random(shape) < 0.9
+    said: dict[str, dict[str, dict[str, str]]] = {name: {} for name in names}
+    for person, film, clip in np.argwhere(is_seen).tolist():
+        label = {"level": str(levels[person, film, clip])}
+        said[names[person]][f"film{film}-{clip:02d}"] = label
+    write_manifest(annotated(said), tmp_path / "manifests/films.toml")
+    found = measure_agreement("films", permutations=0, workspace=tmp_path).measures
+    pairs = {(pair["movie_id"], *pair["annotators"]): pair for pair in found["pairs"]}
+    assert len(pairs) == 2 * len(names) * (len(names) - 1) / 2
+    alphas: dict[str, list[float]] = {"film0": [], "film1": []}
+    for (film, *both), pair in pairs.items():
+        persons = [names.index(name) for name in both]
+        number = int(film[-1])
+        seen_by_both = is_seen[persons, number].all(axis=0)
+        of_both = levels[persons, number][:, seen_by_both]
+        places = np.vectorize(PLACES.get)(of_both)
+        expected = krippendorff_alpha(places)
+        assert pair["n"] == seen_by_both.sum()
+        assert pair["alpha"] == pytest.approx(expected, abs=1e-9)
+        # Kappa with these distances: both keep how often they gave each level.
+        observed = np.abs(places[0] - places[1]).mean()
+        by_chance = np.abs(places[0][:, None] - places[1]).mean()
+        assert pair["gamma"]["own"] == pytest.approx(1 - observed / by_chance)
+        alphas[film].append(expected)
+    means = [np.mean(of_film) for of_film in alphas.values()]
+    assert found["alpha"] == pytest.approx(np.mean(means), abs=1e-9)
+    over_pairs = np.mean([*alphas["film0"], *alphas["film1"]])
+    assert found["alpha_over_pairs"] == pytest.approx(over_pairs, abs=1e-9)
+
+
+# The places of the levels on their line.
+PLACES = {"EN": 0.0, "HN": 0.3, "NS": 0.7, "S": 1.0}
+
+
+def krippendorff_alpha(places: NDArray[np.float64]) -> float:
+    """Krippendorff's alpha of the package, with the distances of places on a line."""
+    krippendorff = pytest.importorskip("krippendorff")
+
+    def distance(one: Any, other: Any, **_: Any) -> Any:
+        return np.abs(one - other)
+
+    found = krippendorff.alpha(
+        reliability_data=places,
+        value_domain=sorted(PLACES.values()),
+        level_of_measurement=distance,
+    )
+    return float(found)
+
+
+def test_the_levels_of_annotations_are_those_of_their_marks(tmp_path: Path) -> None:
+    """Marks are projected on clips, and the agreement of these labels is that of the marks."""
+    marks, spans = film("one", "EN HN NS S EN S", "EN HN S S HN NS")
+    others, more = film("two", "S S EN", "S EN EN")
+    table = write_segments(tmp_path / "s.csv", [*marks, *others])
+    cut = write_spans(tmp_path / "c.csv", [*spans, *more])
+    labels = tmp_path / "labels.csv"
+    project_segments(table, clips=cut, output=labels)
+    beside = tmp_path / "labels.annotators.csv"
+    projected = list(csv.DictReader(labels.read_text("utf-8").splitlines()))
+    clips = [Clip(row["clip_id"], row["movie_id"]) for row in projected]
+    said = read_annotations(beside, {clip.clip_id for clip in clips}, ())
+    manifest = Manifest("films", Header("made up"), tuple(clips), annotations=said)
+    write_manifest(manifest, tmp_path / "manifests/films.toml")
+    of_marks = measure_agreement(table, clips=cut, permutations=99)
+    of_labels = measure_agreement("films", permutations=99, workspace=tmp_path)
+    assert of_labels.measures == of_marks.measures
+    assert of_labels.to_json()["threshold"] is None
+    words = ("manifest", "agree", "films")
+    shown = call_obygaze(*words, cwd=tmp_path).ok().stdout
+    assert "not assumed" in shown
+    for more_words in (("--every", "5"), ("--clips", "films"), ("s.csv",)):
+        refused = call_obygaze(*words, *more_words, cwd=tmp_path)
+        assert refused.code == 2
+        assert "which are compared as they are" in refused.stderr

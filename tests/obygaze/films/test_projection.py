@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from obygaze.films.projection import (
     ClipSpan,
     as_threshold,
     frames_needed,
-    highest_level,
     project,
+    projection_to_csv,
     threshold_text,
 )
 from obygaze_features.core.errors import FixUsage
@@ -135,20 +136,74 @@ def test_an_annotator_has_rows_for_the_films_he_or_she_marked() -> None:
 
 
 def test_merging_takes_the_highest_level_its_concepts_and_the_largest_ratio() -> None:
-    rows = [
-        ClipLevel("c", "NS", ("Speech", "Body"), (40, 100)),
-        ClipLevel("c", "HN", ("Clothing",), (90, 100)),
-        ClipLevel("c", "NS", ("Body", "Voice"), (50, 100)),
+    marked = [
+        *marks("0-39 NS Speech|Body", annotator="A"),
+        *marks("0-89 HN Clothing", annotator="B"),
+        *marks("0-49 NS Body|Voice", annotator="C"),
     ]
-    assert highest_level(rows) == ClipLevel(
-        "c", "NS", ("Body", "Speech", "Voice"), (50, 100)
+    (merged,) = project(marked, clips("0-99")).merged
+    concepts = ("Body", "Speech", "Voice")
+    assert merged == ClipLevel("m-001", "NS", concepts, (50, 100))
+
+
+@pytest.mark.parametrize(
+    ("rule", "level", "concepts", "ratio", "extra"),
+    [
+        ("highest", "NS", "Body Voice", (50, 100), {}),
+        ("agreed", None, "Body", None, {"differs": "level|Voice"}),
+        ("majority", "NS", "Body Voice", (50, 100), {}),
+        ("by:A", "HN", "Body", (90, 100), {}),
+        # The largest of those who gave this level.
+        ("by:B", "NS", "Body Voice", (50, 100), {}),
+    ],
+)
+def test_a_rule_makes_the_label_of_a_clip(
+    rule: str,
+    level: str | None,
+    concepts: str,
+    ratio: tuple[int, int] | None,
+    extra: dict[str, str],
+) -> None:
+    marked = [
+        *marks("0-89 HN Body", annotator="A"),
+        *marks("0-39 NS Body|Voice", annotator="B"),
+        *marks("0-49 NS Body|Voice", annotator="C"),
+    ]
+    made = project(marked, clips("0-99"), rule=rule)
+    (merged,) = made.merged
+    assert merged.to_json()["level"] == level
+    assert merged.concepts == tuple(concepts.split())
+    assert merged.ratio == ratio
+    assert made.labels["m-001"].extra == extra
+    said = {(one.annotator, one.level, one.concepts) for one in made.labels.annotations}
+    assert said == {
+        ("A", "HN", ("Body",)),
+        ("B", "NS", ("Body", "Voice")),
+        ("C", "NS", ("Body", "Voice")),
+    }
+    with pytest.raises(FixUsage, match="unknown rule 'highst'"):
+        project(marked, clips("0-99"), rule="highst")
+
+
+def test_a_column_of_each_annotator_and_no_label() -> None:
+    marked = [*marks("0-89 HN Body", annotator="A"), *marks("0-9 S", annotator="B")]
+    made = project(marked, clips("0-99"), rule="each")
+    assert [row.labelled for row in made.merged] == [False]
+    rows = list(
+        csv.DictReader(projection_to_csv(made, clips("0-99")).decode().splitlines())
     )
+    assert [(row["level"], row["level.A"], row["level.B"]) for row in rows] == [
+        ("", "HN", "EN")
+    ]
 
 
 def test_merging_en_keeps_the_ratio_of_the_one_who_marked_it() -> None:
-    unmarked, marked = ClipLevel("c", "EN"), ClipLevel("c", "EN", (), (70, 100))
-    assert highest_level([unmarked, marked]).ratio == (70, 100)
-    assert highest_level([unmarked, unmarked]).ratio is None
+    watched = marks("0-99 watched", annotator="A")
+    marked = marks("0-69 EN", annotator="B")
+    (merged,) = project([*watched, *marked], clips("0-99")).merged
+    assert (merged.level, merged.ratio) == ("EN", (70, 100))
+    (merged,) = project(watched, clips("0-99")).merged
+    assert merged.ratio is None
 
 
 def test_a_clip_tiled_by_short_segments_is_a_negative() -> None:

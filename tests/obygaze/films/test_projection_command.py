@@ -11,10 +11,15 @@ from support.cli import Result, call_obygaze
 from support.data import real_data
 from support.film import clips, marks, read_inputs, write_segments, write_spans
 
+from obygaze.audits import audit_reliability
 from obygaze.films.mark_tables import Segment
 from obygaze.films.projection import ClipSpan, project
-from obygaze_features.manifest.io import read_manifest, write_manifest
-from obygaze_features.manifest.model import LEVELS, Header, Manifest, Windows
+from obygaze_features.manifest.io import (
+    read_annotations,
+    read_manifest,
+    write_manifest,
+)
+from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest, Windows
 from obygaze_features.manifest.windows import CutFilm, Grid
 
 
@@ -101,24 +106,56 @@ def test_the_table_for_people_goes_to_stdout_and_the_talk_to_stderr(
 
 
 @pytest.mark.parametrize("names", ["A", "AB", "ABC"])
-def test_the_levels_of_annotators_that_a_file_leaves_out_are_in_the_document(
+def test_what_each_of_several_annotators_said_is_in_a_table_beside(
     tmp_path: Path, names: str
 ) -> None:
     segments = [mark for name in names for mark in marks("0-99 S", annotator=name)]
     marked = write_segments(tmp_path / "s.csv", segments)
     cut = write_spans(tmp_path / "c.csv", clips("0-99"))
-    words = ("manifest", "project", marked, "--clips", cut, "-o", tmp_path / "out.csv")
+    out = tmp_path / "out.csv"
+    beside = tmp_path / "out.annotators.csv"
+    words = ("manifest", "project", marked, "--clips", cut, "-o", out)
     told = call_obygaze(*words).ok().stderr
-    is_said = "--each-annotator writes a row for each" in told
-    assert is_said == (len(names) > 1)
-    told = call_obygaze(*words, "--force", "--each-annotator").ok().stderr
-    assert ("compares them" in told) == (len(names) > 1)
+    assert beside.exists() == (len(names) > 1)
+    assert (f"wrote {beside}" in told) == (len(names) > 1)
+    if len(names) > 1:
+        said = read_annotations(beside, {"m-001"}, ())
+        assert [(one.annotator, one.level) for one in said] == [
+            (name, "S") for name in names
+        ]
     document = call_obygaze(*words, "--force", "--json").ok().json()
     assert list(document["projections"]) == list(names)
+    # A table of other labels, of one person, would be read with that of the others.
+    write_segments(marked, marks("0-99 S", annotator="A"))
+    refused = call_obygaze(*words)
+    assert (refused.code == 1) == (len(names) > 1)
+    assert ("of other clips" in refused.stderr) == (len(names) > 1)
+    call_obygaze(*words, "--force").ok()
+    assert not beside.exists()
 
 
-def test_a_concept_of_passages_is_compared_in_three_commands(tmp_path: Path) -> None:
-    """It took eight; and a concept that is only heard was looked for in the visual view."""
+def test_disputed_clips_are_in_the_table_of_labels(tmp_path: Path) -> None:
+    segments = [
+        *marks("0-99 S", annotator="A"),
+        *marks("0-49 S, 50-99 HN", annotator="B"),
+    ]
+    marked = write_segments(tmp_path / "s.csv", segments)
+    cut = write_spans(tmp_path / "c.csv", clips("0-49 50-99"))
+    words = ("manifest", "project", marked, "--clips", cut, "-o", tmp_path / "out.csv")
+    told = call_obygaze(*words, "--rule", "agreed").ok().stderr
+    assert "2 clips: EN 0, HN 0, NS 0, S 1, without a label 1" in told
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text("utf-8").splitlines()))
+    assert [(row["level"], row["differs"]) for row in rows] == [
+        ("S", ""),
+        ("", "level"),
+    ]
+    refused = call_obygaze(*words, "--rule", "ada")
+    assert refused.code == 2
+    assert "highest" in refused.stderr and "by:A" in refused.stderr
+
+
+def test_a_concept_of_passages_is_compared(tmp_path: Path) -> None:
+    """A concept that is only heard was looked for in the visual view."""
     rows = {
         "ada": "0-49 HN Voice; 50-99 EN; 100-149 S Look|Voice; 150-199 EN",
         "ben": "0-99 HN Voice; 100-199 EN",
@@ -129,40 +166,23 @@ def test_a_concept_of_passages_is_compared_in_three_commands(tmp_path: Path) -> 
             segments += marks(one, annotator=name)
     write_segments(tmp_path / "s.csv", segments)
     words = ("manifest", "project", "s.csv", "--every", "2", "--fps", "25", "--json")
-    each = ("--each-annotator", "-o", "each.csv")
-    document = call_obygaze(*words, *each, cwd=tmp_path).ok().json()
-    text = (tmp_path / "each.csv").read_text("utf-8")
-    table = list(csv.DictReader(text.splitlines()))
-    expected = []
+    output = ("-o", "labels.csv")
+    document = call_obygaze(*words, *output, cwd=tmp_path).ok().json()
+    concepts = {"Voice": "speech", "Look": "visual"}
+    made = [Clip(row["clip_id"], "m") for row in document["merged"]]
+    ids = {clip.clip_id for clip in made}
+    said = read_annotations(tmp_path / "labels.annotators.csv", ids, concepts)
     for name, levels in document["projections"].items():
-        for level in levels:
-            concepts = "|".join(level["concepts"])
-            expected.append((level["clip_id"], name, level["level"], concepts))
-    columns = ("clip_id", "annotator", "level", "concepts")
-    assert [tuple(row[name] for name in columns) for row in table] == expected
-    importing = ("manifest", "import", "csv", "each.csv", "-o", "each")
-    call_obygaze(*importing, cwd=tmp_path).ok()
-    audit = ("audit", "reliability", "each", "--column", "concepts=Voice", "--json")
-    found = call_obygaze(*audit, cwd=tmp_path).ok().json()
+        of_annotator = [one for one in said if one.annotator == name]
+        assert [(one.clip_id, one.level, [*one.concepts]) for one in of_annotator] == [
+            (level["clip_id"], level["level"], level["concepts"]) for level in levels
+        ]
+    manifest = Manifest("m", Header("m", concepts), tuple(made), annotations=said)
+    audit = audit_reliability(manifest, column="concepts=Voice")
     # Of four clips: ada hears it in 1 and 3, ben in 1 and 2. Of the 8 answers 4 are yes.
     disagreement = 2 / 4
     by_chance = 2 * 4 * 4 / (8 * 7)
-    assert found["krippendorff"] == pytest.approx(1 - disagreement / by_chance)
-
-
-def test_a_row_of_each_annotator_needs_clips_in_one_row(tmp_path: Path) -> None:
-    """Each row of a clip had the labels of everybody, who then were there several times."""
-    marked = write_segments(tmp_path / "s.csv", marks("0-49 S"))
-    (tmp_path / "c.csv").write_text(
-        "clip_id,annotator,movie_id,start_frame,end_frame\n"
-        "m-1.ada,ada,m,0,99\nm-1.ben,ben,m,0,99\n"
-    )
-    words = ("manifest", "project", marked, "--clips", tmp_path / "c.csv")
-    written = ("--each-annotator", "-o", tmp_path / "each.csv")
-    done = call_obygaze(*words, *written)
-    assert done.code == 2
-    assert "needs clips in one row each" in done.stderr
-    assert not (tmp_path / "each.csv").exists()
+    assert audit.krippendorff == pytest.approx(1 - disagreement / by_chance)
 
 
 @pytest.mark.parametrize("command", ["project", "agree"])
@@ -244,32 +264,16 @@ def test_rows_as_csv_are_written_once_and_replaced_only_by_force(
     assert "m-003,m,HN,,41,100" in output.read_text("utf-8")
 
 
-@pytest.mark.parametrize("option", [(), ("--each-annotator",)])
-def test_titles_of_films_are_kept(tmp_path: Path, option: tuple[str, ...]) -> None:
+def test_titles_of_films_are_kept(tmp_path: Path) -> None:
     """Pages and reports showed the ids of the films in their place."""
     header = "movie_id,annotator,start_frame,end_frame,level,framerate,movie_title\n"
     rows = "foret,eva,0,49,S,25,Forêt d’été\nlac,eva,0,49,S,25,\n"
     (tmp_path / "s.csv").write_text(header + rows, "utf-8")
     words = ("manifest", "project", "s.csv", "--every", "1", "-o", "levels.csv")
-    call_obygaze(*words, *option, cwd=tmp_path).ok()
+    call_obygaze(*words, cwd=tmp_path).ok()
     with (tmp_path / "levels.csv").open(encoding="utf-8", newline="") as file:
         titles = {(row["movie_id"], row["movie_title"]) for row in csv.DictReader(file)}
     assert titles == {("foret", "Forêt d’été"), ("lac", "")}
-
-
-def test_a_clip_of_two_rows_is_counted_once(tmp_path: Path) -> None:
-    """Rows of annotators were counted as clips."""
-    (tmp_path / "s.csv").write_text(
-        "movie_id,annotator,start_frame,end_frame,level\nlake,eva,0,49,S\n", "utf-8"
-    )
-    (tmp_path / "c.csv").write_text(
-        "clip_id,movie_id,start_frame,end_frame,annotator\n"
-        "a-ada,lake,0,49,ada\na-ben,lake,0,49,ben\nb-ada,lake,50,99,ada\n",
-        "utf-8",
-    )
-    words = ("manifest", "project", "s.csv", "--clips", "c.csv")
-    done = call_obygaze(*words, cwd=tmp_path).ok()
-    assert "2 clips in 3 rows, of which: EN 1, HN 0, NS 0, S 2," in done.stderr
 
 
 def test_a_manifest_of_the_workspace_can_be_given_by_name(tmp_path: Path) -> None:

@@ -212,7 +212,6 @@ def test_drawn_clips_are_marked_blind_without_being_asked(tmp_path: Path) -> Non
     [
         ("none", 1, "-n must be from 2, a clip of each film, to 6, all clips, got 1"),
         ("none", 7, "got 7"),
-        ("annotators", 4, "several rows are about one clip"),
         ("times", 4, "it is not known where these clips are in theirs"),
         ("film", 4, "films of 3 of 6 clips are not known"),
         ("drawn", 4, "these clips are a sample themselves"),
@@ -229,15 +228,7 @@ def test_what_cannot_be_drawn_is_refused(
     manifest = manifest_of([3, 3], "ab")
     more: dict[str, Any] = {"by": "group"}
     clips = list(manifest)
-    if change == "annotators":
-        clips = [
-            replace(clip, clip_id=f"{clip.clip_id}.{who}", extra={"annotator": who})
-            for clip in clips
-            for who in ("ada", "ben")
-        ]
-        manifest = replace(manifest, columns=("annotator",))
-        more = {}
-    elif change == "times":
+    if change == "times":
         clips = [replace(clip, start_s=None, end_s=None) for clip in clips]
     elif change == "film":
         clips[:3] = [replace(clip, movie_id="unknown") for clip in clips[:3]]

@@ -59,7 +59,7 @@ def test_the_place_and_the_hint_are_below():
 
 
 # Also words that look like options, and what a shell would change.
-SIGNS = ["a", "7", " ", "'", '"', "$HOME", "`", "\\", "*", "~", ";", "&", "|", "é", "#"]
+SIGNS = ["a", "-", " ", "'", '"', "$HOME", "`", "\\", "*", "~", ";", "&", "|", "é", "#"]
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + amount(20, 500)))

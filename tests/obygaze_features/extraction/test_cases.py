@@ -22,9 +22,8 @@ from obygaze_features.extraction.cases import (
     Work,
     compare_with_store,
 )
-from obygaze_features.extraction.clips import PlannedClip, planned_clips
+from obygaze_features.extraction.clips import PlannedClip
 from obygaze_features.extraction.stored import StoreState
-from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.layout import Array
@@ -277,27 +276,14 @@ def test_another_clip_with_the_id_of_a_withdrawn_one_is_refused() -> None:
 
 
 def test_a_withdrawn_clip_does_not_come_back_under_another_id() -> None:
-    """Neither as the row of an annotator, nor as the same part of the same video."""
+    """The same part of the same video is the same clip."""
     gone = ROW_A._replace(status=WITHDRAWN, reason="2026-01-02: by request")
-    of_ada = CLIP_B._replace(clip_id="b.ada", about_id="b")
     renamed = CLIP_A._replace(clip_id="c")
     another_part = CLIP_A._replace(clip_id="d", end_s=0.5)
-    withdrawals = Withdrawals({}, [withdrawn(gone), by_id_alone("b")])
-    done = work([of_ada, renamed, another_part], [gone], withdrawals=withdrawals)
+    withdrawals = Withdrawals({}, [withdrawn(gone)])
+    done = work([renamed, another_part], [gone], withdrawals=withdrawals)
     assert done.found[NEW] == ["d"]
-    assert found(done) == {cases.WITHDRAWN_BEFORE: 3, cases.NEW: 1}
-
-
-def test_the_clip_that_a_row_of_an_annotator_is_about_is_known() -> None:
-    rows = []
-    for annotator in ("ada", "ben"):
-        clip = Clip(f"1.{annotator}", "lake", extra={"annotator": annotator})
-        rows.append(clip)
-    manifest = Manifest("films", Header("films"), tuple(rows), ("annotator",))
-    about = [
-        [known.clip_id for known in c.identities({})] for c in planned_clips(manifest)
-    ]
-    assert about == [["1.ada", "1"], ["1.ben", "1"]]
+    assert found(done) == {cases.WITHDRAWN_BEFORE: 2, cases.NEW: 1}
 
 
 def withdrawn(row: Row) -> WithdrawnClip:

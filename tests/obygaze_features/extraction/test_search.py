@@ -24,12 +24,9 @@ import obygaze as og
 from obygaze_features.backbones import text as texts
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.io import write_manifest
-from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Array, Recipe
 from obygaze_features.store.arrays import Arrays
-from obygaze_features.store.records import ManifestMark
-from obygaze_features.store.rows import FAILED, Row
+from obygaze_features.store.rows import FAILED
 
 CLIP = (Array.of("clip", "float32", (4,)),)
 
@@ -226,36 +223,6 @@ def test_texts_are_compared_in_their_own_space_only(
     )
     with pytest.raises(FixInput, match="does not say"):
         og.search(tmp_path / "t", text="a dog")
-
-
-def test_a_clip_of_several_annotators_is_found_once(tmp_path: Path) -> None:
-    clips = []
-    rows = []
-    for number in range(4):
-        for who in ("ada", "ben"):
-            clip_id = f"m-{number}.{who}"
-            times = {"start_s": 2.0 * number, "end_s": 2.0 * number + 2}
-            extra = {"annotator": who}
-            clips.append(Clip(clip_id, "m", video="m.mp4", extra=extra, **times))
-            rows.append(Row(clip_id, "m", **times))
-    watched = {"annotator": "ada", "start_frame": "0", "comment": "watched"}
-    clips.append(Clip("m-all", "m", video="m.mp4", extra=watched))
-    rows.append(Row("m-all", "m"))
-    header = Header("Films", video_root=str(tmp_path))
-    manifest = Manifest("films", header, tuple(clips), tuple(watched))
-    write_manifest(manifest, tmp_path / "manifests" / "films.toml")
-    values = some_values(9, CLIP)
-    values["clip"][1:8:2] = values["clip"][:8:2]
-    rows[2] = rows[2]._replace(status=FAILED, reason="error: x")
-    made_store(
-        tmp_path / "stores" / "s",
-        rows,
-        values,
-        manifest=ManifestMark("films", "0" * 64),
-    )
-    hits = og.search("s", like="m-0.ben", workspace=tmp_path)
-    found = sorted(hit.clip_id for hit in hits)
-    assert found == ["m-1.ben", "m-2.ada", "m-3.ada"]
 
 
 def test_clips_without_words_are_left_out(tmp_path: Path) -> None:

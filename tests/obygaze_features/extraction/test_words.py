@@ -386,22 +386,6 @@ def test_the_released_texts_of_mobygaze_are_read_and_no_manifest_has_them(
     assert "tt01-annotator1-0000 has several rows" in caught.value.details[0]
 
 
-def test_rows_of_several_annotators_have_the_text_of_their_clip(
-    tmp_path: Path, workspace: Path, encoder: Path
-) -> None:
-    table = workspace / "clips.csv"
-    table.write_text(
-        "clip_id,movie_id,annotator,level\nlake-0,lake,ada,S\nlake-0,lake,ben,EN\n"
-    )
-    call_obygaze("-C", workspace, "manifest", "import", "csv", table, "-o", "two").ok()
-    texts = workspace / "texts.csv"
-    texts.write_text("clip_id;text\nlake-0;a sad man, riding\n")
-    extract_words("two", "tiny", texts, weights=encoder, workspace=workspace)
-    store = open_store("two.tiny", workspace=workspace)
-    assert store.matrix("n_words", missing="drop").values.tolist() == [4, 4]
-    assert len({row.tobytes() for row in store.matrix("clip").values}) == 1
-
-
 def test_what_was_watched_has_no_words(
     tmp_path: Path, workspace: Path, encoder: Path
 ) -> None:

@@ -157,6 +157,10 @@ def test_what_annotators_said_is_grouped_too(tmp_path: Path) -> None:
         ({"seen": ["Loook"]}, "unknown concept 'Loook'"),
         ({"all": ["Look", "Voice"]}, "several modalities: audio, visual"),
         ({"Voice": ["Look"]}, "the name of a concept that is in no group"),
+        ({"voice": ["Look"]}, "the name of a concept that is in no group: Voice"),
+        # `"A B" in concept` would select the clips of both.
+        ({"A B": ["Look"], "A  B": ["Body"]}, "differ by spelling alone"),
+        ({"A B": ["Look"], "A\tb": ["Body"]}, "differ by spelling alone"),
         ({"none": []}, "group 'none' has no concepts"),
         (
             {"a|b": ["Look"]},

@@ -33,18 +33,3 @@ def test_times_of_another_clip_are_not_taken() -> None:
     columns = film_columns(identities, ["lake"] * 3, manifest)
     # A store knows times of its own.
     assert columns["start_s"] == [1.0, None, 7.0]
-
-
-def test_a_clip_has_the_times_of_a_row_of_any_annotator() -> None:
-    """A store has the clip itself, and the manifest a row of it for each annotator."""
-    clips = []
-    for name in ("ada", "ben"):
-        extra = {"annotator": name}
-        clips.append(Clip(f"a-1.{name}", "lake", start_s=1.0, end_s=2.0, extra=extra))
-    manifest = Manifest("m", Header("m", {}), tuple(clips), ("annotator",))
-    ids = ("a-1", "a-1.ben", "a-2")
-    identities = [Identity(clip_id, "lake") for clip_id in ids]
-    columns = film_columns(identities, ["lake"] * 3, manifest)
-    assert columns["start_s"] == [1.0, 1.0, None]
-    other = [Identity("a-1", "lake", in_either=(7.0, 8.0))]
-    assert film_columns(other, ["lake"], manifest)["start_s"] == [7.0]

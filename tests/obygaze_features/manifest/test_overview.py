@@ -86,21 +86,6 @@ def test_it_is_said_how_many_clips_were_selected(workspace: Path) -> None:
     ]
 
 
-def test_rows_of_annotators_are_called_so(workspace: Path) -> None:
-    header, *rows = ROWS.splitlines()
-    ids = [row.partition(",")[0] for row in rows]
-    lines = [f"{header},annotator"]
-    for name in ("ada", "ben"):
-        for own_id, row in zip(ids, rows, strict=True):
-            rest = row.removeprefix(own_id)
-            lines.append(f"{own_id}.{name}{rest},{name}")
-    table = workspace / "manifests" / "tiny.csv"
-    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    page = show_manifest("tiny", where="level == S", limit=1, workspace=workspace)
-    assert str(page).startswith("tiny: 6 rows of ")
-    assert page.notes == ["selected: 4 of 6 rows", "3 more rows; --limit 0 shows all"]
-
-
 def test_names_paths_and_manifests_are_taken(workspace: Path) -> None:
     path = workspace / "manifests" / "tiny.csv"
     clips = read_manifest(path)

@@ -239,15 +239,3 @@ def test_the_figure_of_a_level_without_concepts_says_so(tmp_path: Path) -> None:
     stats = compute_stats(Manifest("m", Header("m", {"Look": "visual"}), clips))
     svg, _ = draw_stats(stats, figure=tmp_path / "f")
     assert "no clip with a level has a concept" in svg.read_text("utf-8")
-
-
-def test_the_figure_of_annotators_rows_counts_clips(tmp_path: Path) -> None:
-    clips = []
-    for annotator in ("ada", "ben"):
-        extra = {"annotator": annotator}
-        clips.append(Clip(f"a-1.{annotator}", "a", level="S", extra=extra))
-    stats = compute_stats(Manifest("m", Header("m"), tuple(clips), ("annotator",)))
-    svg, _ = draw_stats(stats, figure=tmp_path / "f")
-    drawn = svg.read_text("utf-8")
-    assert "2 rows of annotators on 1 clip of 1 film" in drawn
-    assert "% of rows with the concept" in drawn

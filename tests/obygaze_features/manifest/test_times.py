@@ -182,16 +182,8 @@ def test_times_may_be_numbers_of_numpy() -> None:
         # Files of their own: a scene, and one of two.
         ([Clip("lake-1", "lake", 1, "lake-1.mp4")], ""),
         ([Clip(f"lake-{n}", "lake", None, f"{n}.mp4") for n in "ab"], ""),
-        # Two clips are the same whole file, as of a table with frames in place of times; but not
-        # what two annotators say of one clip.
+        # Two clips are the same whole file, as of a table with frames in place of times.
         ([Clip(f"lake-{n}", "lake", None, "lake.mp4") for n in "ab"], "2 clips "),
-        (
-            [
-                Clip(f"lake.{name}", "lake", 1, "lake.mp4", extra={"annotator": name})
-                for name in ("ada", "ben")
-            ],
-            "",
-        ),
         # A row without times is the whole file of which the other row is a part.
         (
             [

@@ -48,7 +48,6 @@ from obygaze_features.core.errors import (
 from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.core.written_tables import write_table
-from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import finding
 from obygaze_features.store.card import Terms, with_terms
@@ -717,33 +716,22 @@ def test_a_part_keeps_what_was_withdrawn_from_its_source(
     assert not has_planted(tmp_path / "both")
 
 
-@pytest.mark.parametrize("is_known_by", ["video", "manifest"])
-def test_a_clip_is_withdrawn_with_the_rows_of_all_annotators(
-    workspace: Workspace, is_known_by: str
-) -> None:
-    """Their rows have the same numbers; clips of other spans stay."""
+def test_a_clip_is_withdrawn_under_all_of_its_ids(workspace: Workspace) -> None:
+    """Rows of one part of one file have the same numbers; clips of other spans stay."""
     rows = []
-    clips = []
     for number in range(2):
-        for name in ("ada", "ben"):
-            row = Row(f"c{number}.{name}", "alba", 4.0 * number, 4.0 * number + 2)
-            clips.append(Clip(row.clip_id, "alba", extra={"annotator": name}))
-            if is_known_by == "video":
-                row = row._replace(video_bytes=7, video_hash="ab" * 8)
-            rows.append(row)
-    if is_known_by == "manifest":
-        (workspace.root / "manifests").mkdir()
-        manifest = Manifest("films", Header("films"), tuple(clips), ("annotator",))
-        write_manifest(manifest, workspace.root / "manifests" / "films.toml")
+        for name in ("a", "b"):
+            row = Row(f"c{number}-{name}", "alba", 4.0 * number, 4.0 * number + 2)
+            rows.append(row._replace(video_bytes=7, video_hash="ab" * 8))
     values = {"clip": np.repeat(np.eye(2, 4, dtype=np.float32), 2, axis=0)}
     place = workspace.root / "stores" / "both"
     made_store(place, rows, values, manifest=ManifestMark("films", "0" * 64))
     export_features(place, workspace.root / "old.npz", "npz")
-    made = subset(place, without=["c0.ada"], reason="asked", workspace=workspace)
-    assert list(made.clips) == ["c0.ada", "c0.ben"]
+    made = subset(place, without=["c0-a"], reason="asked", workspace=workspace)
+    assert list(made.clips) == ["c0-a", "c0-b"]
     store = open_store(place)
     assert [row.is_ok for row in store.rows] == [False, False, True, True]
-    assert store.record.replaces[-1].clips == ("c0.ada", "c0.ben")
+    assert store.record.replaces[-1].clips == ("c0-a", "c0-b")
     import_features(
         "npz", workspace.root / "old.npz", place.parent / "again", workspace=workspace
     )
@@ -937,11 +925,6 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         "sent/run": {"run.json": run_json, "predictions.csv": table},
         "sent/page": {"data.js": 'const EXPORTED = {"clip": "clip 9"}'},
         "scores": {"scores.csv": table},
-        # Rows of an annotator, of a manifest that has several.
-        "annotated": {
-            "run.json": run_json,
-            "predictions.csv": table.replace("clip 9", "clip 9.ada"),
-        },
         # It may have been trained on it.
         "sent/run-on-others": {
             "run.json": open_store(store).seal,
@@ -957,8 +940,6 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         (root / folder).mkdir(parents=True)
         for name, text in files.items():
             (root / folder / name).write_text(text)
-    values = {"clip": np.ones((1, 4), np.float32)}
-    made_store(root / "annotated-rows", [Row("clip 9.ada", FILM)], values)
     # Another film has a clip of this id.
     other = table.replace(FILM, "another film")
     (root / "scores" / "others.csv").write_text(other)
@@ -975,8 +956,6 @@ def test_what_has_a_clip_is_listed_wherever_it_is(
         root / "sent" / "run-on-others": FROM_STORE,
         root / "sent" / "page": BY_IDS,
         root / "scores" / "scores.csv": NO_SEAL,
-        root / "annotated": "",
-        root / "annotated-rows": "",
         root / "scores" / "others.csv": OTHERS,
         root / "scores" / "sheet.xlsx": NO_SEAL,
     }
@@ -994,20 +973,6 @@ def test_other_clips_of_the_same_video_are_not_listed(workspace: Workspace) -> N
     made_store(stores / "same", rows[:1], {"clip": np.ones((1, 4), np.float32)})
     made = subset(stores / "both", without=["c0"], reason="asked", workspace=workspace)
     assert [copy.path.name for copy in made.copies[1:]] == ["same"]
-
-
-def test_a_file_that_names_the_row_of_an_annotator_otherwise_is_listed(
-    workspace: Workspace,
-) -> None:
-    """An import makes `lake_1.ada` of `lake 1.ada`, which is a row of the clip `lake_1`."""
-    place = workspace.root / "stores" / "lake"
-    values = {"clip": np.ones((2, 4), np.float32)}
-    made_store(place, [Row("lake_1", "lake"), Row("lake_2", "lake")], values)
-    sent = workspace.root / "sent.npz"
-    ids = {"clip_id": ["lake 1.ada"], "movie_id": ["lake"]}
-    np.savez(sent, **ids, clip=np.ones((1, 4), np.float32))
-    made = subset(place, without=["lake_1"], reason="asked", workspace=workspace)
-    assert sent in [copy.path for copy in made.copies]
 
 
 def test_a_merger_never_takes_the_place_of_its_source(

@@ -44,12 +44,17 @@ def test_a_default_array_changes_no_hash_and_must_be_there(tmp_path: Path) -> No
     card = find_card(str(own))
     assert next(iter(card.arrays)) == "pooled"
     assert card.sha256 == find_card("descriptors").sha256
-    own.write_text(text.replace('default_array = "clip"', 'default_array = "poled"'))
-    with pytest.raises(FixInput) as refusal:
-        find_card(str(own))
-    assert "unknown array 'poled' (did you mean 'pooled'?)" in "".join(
-        refusal.value.details
-    )
+    wrong = {
+        "poled": "unknown array 'poled' (did you mean 'pooled'?)",
+        # The first vector would be read in its place.
+        "frames": "must have one vector a clip, frames has several",
+    }
+    for name, said in wrong.items():
+        array = f'default_array = "{name}"'
+        own.write_text(text.replace('default_array = "clip"', array))
+        with pytest.raises(FixInput) as refusal:
+            find_card(str(own))
+        assert said in "".join(refusal.value.details)
 
 
 def test_it_is_the_first_with_one_vector_a_clip(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ from obygaze_features.store.layout import ROWS_JSON, Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.reading import open_store
 from obygaze_features.store.records import Maker, Origin, Replaced, decode_block
-from obygaze_features.store.rows import FAILED, Row
+from obygaze_features.store.rows import FAILED
 from obygaze_features.store.sealing import NOT_EXTRACTED, seal
 
 VALUES = values_of()
@@ -485,19 +485,6 @@ def test_withdrawn_clips_do_not_come_back(tmp_path: Path) -> None:
         computed = [row >= N_ROWS for row in range(number + 1)]
         with pytest.raises(FixInput, match="'clip 95' was withdrawn"):
             plan(tmp_path / "s", number + 1, replaces=sealed, computed=computed)
-    # It may be the row of an annotator about this clip.
-    annotated = [*rows, Row("clip 95.ada", "film-31")]
-    with pytest.raises(FixInput, match=r"'clip 95.ada' was withdrawn"):
-        plan_filling(
-            tmp_path / "s",
-            annotated,
-            arrays=ARRAYS,
-            recipe=a_recipe(),
-            manifest=MANIFEST,
-            kind=MAKER.kind,
-            computed=[row.clip_id == "clip 95.ada" for row in annotated],
-            replaces=sealed,
-        )
 
 
 def test_of_two_changes_the_second_is_told(tmp_path: Path) -> None:

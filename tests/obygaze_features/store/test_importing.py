@@ -72,16 +72,8 @@ def test_a_film_that_is_guessed_never_counts_as_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_export", [True, False])
-@pytest.mark.parametrize(
-    "clip",
-    [
-        Clip("lake-1.ada", "lake", extra={"annotator": "ada"}),
-        Clip("scene", "lake", video="lake-1.mp4"),
-    ],
-    ids=["annotator", "video"],
-)
 def test_what_was_withdrawn_does_not_come_back_under_another_id(
-    tmp_path: Path, clip: Clip, is_export: bool
+    tmp_path: Path, is_export: bool
 ) -> None:
     file = saved(tmp_path / "x.npz", clip_id=["lake-1", "lake-2"], clip=np.eye(2, 5))
     store = tmp_path / "stores" / "s"
@@ -90,7 +82,8 @@ def test_what_was_withdrawn_does_not_come_back_under_another_id(
         file = tmp_path / "export.npz"
         export_features(store, file, "npz")
     subset(store, without=["lake-1"], reason="asked", workspace=tmp_path)
-    manifest = a_manifest([clip, Clip("lake-2", "lake")])
+    clips = [Clip("scene", "lake", video="lake-1.mp4"), Clip("lake-2", "lake")]
+    manifest = a_manifest(clips)
     again = made(file, tmp_path / "again", manifest=manifest, workspace=tmp_path)
     assert [row.status for row in again.rows] == [WITHDRAWN, "ok"]
 
@@ -208,39 +201,22 @@ def test_a_store_has_a_row_for_each_clip_of_the_manifest(tmp_path: Path) -> None
 
 def test_names_that_the_manifest_changed_are_known(tmp_path: Path) -> None:
     clips = [
-        Clip("Amelie_1.ada", "a", extra={"annotator": "ada"}),
+        Clip("Amelie_1", "a"),
         Clip("tt1-002", "a", video="tt1/scene_two.mp4"),
         Clip("Juno_3", "a"),
     ]
-    # Without the annotator and with an accent, the name of a video, a name with a blank.
+    # With an accent, the name of a video, a name with a blank.
     ids = ["Ame\u0301lie 1", "scene_two", "Juno 3"]
     file = saved(tmp_path / "f.npz", clip_id=ids, X=X)
     store = made(file, tmp_path / "s", manifest=a_manifest(clips))
     np.testing.assert_array_equal(
-        values_of(store, "clip", ["Amelie_1.ada", "tt1-002", "Juno_3"]), X
+        values_of(store, "clip", ["Amelie_1", "tt1-002", "Juno_3"]), X
     )
     twice = saved(tmp_path / "g.npz", clip_id=["Juno_3", "Juno 3", "x"], X=X)
     with pytest.raises(
         FixInput, match="1 clip id in several rows of the files: Juno_3"
     ):
         import_features("npz", twice, tmp_path / "t", manifest=a_manifest(clips))
-
-
-def test_rows_of_several_annotators_have_the_features_of_their_clip(
-    tmp_path: Path,
-) -> None:
-    clips = []
-    for annotator in ("ada", "ben", "cleo"):
-        extra = {"annotator": annotator}
-        clips += [Clip(f"lake-{n}.{annotator}", "lake", extra=extra) for n in (1, 2)]
-    clips.append(Clip("lake-3.ada", "lake", extra={"annotator": "ada"}))
-    values = np.random.default_rng(0).standard_normal((3, 8), dtype=np.float32)
-    file = saved(tmp_path / "f.npz", clip_id=["lake-1", "lake-2", "lake-3"], X=values)
-    done = import_features("npz", file, tmp_path / "s", manifest=a_manifest(clips))
-    assert not done.warnings
-    store = open_store(tmp_path / "s")
-    found = values_of(store, "clip", [clip.clip_id for clip in clips])
-    np.testing.assert_array_equal(found, values[[0, 1, 0, 1, 0, 1, 2]])
 
 
 def test_features_of_a_film_are_not_those_of_its_only_clip(tmp_path: Path) -> None:

@@ -260,15 +260,6 @@ def test_clips_of_several_shapes_are_never_voted_on(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values_of(store, "frames"), [A[0], A[0]])
     store = made("hdf5", file, tmp_path / "s", pool="only")
     np.testing.assert_array_equal(values_of(store, "pooled"), [A[2], A[0], A[0]])
-    # Rows of annotators are called rows.
-    clips = tuple(
-        Clip(f"{clip}.{name}", "m", extra={"annotator": name})
-        for clip in "abc"
-        for name in ("ada", "ben")
-    )
-    rows = Manifest("m", Header("x", {}), clips, ("annotator",))
-    with pytest.raises(FixInput, match=r"one for all rows: .* rows of"):
-        import_features("hdf5", file, tmp_path / "t", manifest=rows)
 
 
 def test_clips_of_all_lengths_are_pooled_if_asked(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from obygaze_features.core.errors import (
     NotFound,
 )
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest import io as manifest_io
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import table
@@ -404,12 +403,11 @@ def test_the_manifest_is_found_by_its_name_only(tmp_path: Path) -> None:
     write_plain_store(tmp_path / "s", values, rows, manifest_name="../../etc/passwd")
     store = open_store(tmp_path / "s")
     assert store.find_manifest(Workspace(tmp_path)) is None
-    assert store.annotated_manifest(Workspace(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
     ("ids", "is_of_store"),
-    [(["a", "x"], True), (["b.ada", "b.ben"], True), (["x.a"], False), ([], False)],
+    [(["a", "x"], True), (["b"], True), (["x"], False), ([], False)],
 )
 def test_the_manifest_of_another_laboratory_has_no_clip_of_the_store(
     tmp_path: Path, ids: list[str], is_of_store: bool
@@ -417,41 +415,12 @@ def test_the_manifest_of_another_laboratory_has_no_clip_of_the_store(
     values = {"clip": some(2, 4)}
     rows = rows_of(["a", "b"], ["f", "f"])
     write_plain_store(tmp_path / "s", values, rows, manifest_name="films")
-    clips = []
-    for clip_id in ids:
-        annotator = clip_id.partition(".")[2]
-        clips.append(Clip(clip_id, "f", extra={"annotator": annotator}))
-    manifest = Manifest("films", Header("films"), tuple(clips), ("annotator",))
+    clips = tuple(Clip(clip_id, "f") for clip_id in ids)
+    manifest = Manifest("films", Header("films"), clips)
     (tmp_path / "manifests").mkdir()
     write_manifest(manifest, tmp_path / "manifests" / "films.toml")
     store = open_store(tmp_path / "s")
-    workspace = Workspace(tmp_path)
-    assert (store.find_manifest(workspace) is not None) is is_of_store
-    assert (store.annotated_manifest(workspace) is not None) is is_of_store
-
-
-@pytest.mark.parametrize("is_annotated", [False, True])
-def test_only_a_manifest_with_annotators_is_read_for_what_rows_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_annotated: bool
-) -> None:
-    """The page on a store of 200,000 clips took ten seconds, for a manifest without annotators."""
-    clips = []
-    for name in ("ada", "ben"):
-        extra = {"annotator": name} if is_annotated else {}
-        clips.append(Clip(f"a.{name}", "f", extra=extra))
-    columns = ("annotator",) if is_annotated else ()
-    manifest = Manifest("m", Header("x"), tuple(clips), columns=columns)
-    (tmp_path / "manifests").mkdir()
-    write_manifest(manifest, tmp_path / "manifests" / "m.toml")
-    rows = rows_of(["a.ada", "a.ben"], ["f", "f"])
-    write_plain_store(tmp_path / "s", {"clip": some(2, 4)}, rows, manifest_name="m")
-    read = []
-    monkeypatch.setattr(
-        manifest_io, "read_manifest", lambda path: read.append(path) or manifest
-    )
-    unit = open_store(tmp_path / "s").unit(Workspace(tmp_path))
-    assert unit == ("row" if is_annotated else "clip")
-    assert len(read) == is_annotated
+    assert (store.find_manifest(Workspace(tmp_path)) is not None) is is_of_store
 
 
 def test_reading_does_not_import_zarr(path: Path) -> None:
@@ -513,12 +482,6 @@ def test_the_clips_of_a_manifest_are_compared_with_the_rows(
         matrix = store.matrix("clip", clips=given_clips, missing="drop")
         np.testing.assert_array_equal(matrix.values, values["clip"][[5, 2]])
         assert matrix.clip_ids.tolist() == [CLIPS[5], CLIPS[2]]
-    of_annotators = [
-        Clip(f"{CLIPS[5]}.{name}", FILMS[5], extra={"annotator": name})
-        for name in ("ada", "ben")
-    ]
-    matrix = store.matrix("clip", clips=of_annotators)
-    np.testing.assert_array_equal(matrix.values, values["clip"][[5, 5]])
     with pytest.raises(FixInput, match="film: another and tt1"):
         store.matrix("clip", clips=[Clip(CLIPS[5], "another")])
 

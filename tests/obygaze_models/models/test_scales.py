@@ -59,7 +59,7 @@ def test_concept_vectors_are_refused_too() -> None:
     assert refusal.value.hint == STANDARD
 
 
-@pytest.mark.parametrize("n_clips", [N, 3_000])  # libsvm, and without products
+@pytest.mark.parametrize("n_clips", [N, registry.PRIMAL_CLIPS])  # both solvers
 def test_a_machine_without_end_is_refused_before_it_begins(n_clips: int) -> None:
     random = np.random.default_rng(1)
     X = random.standard_normal((n_clips, D)) * 1000
@@ -74,6 +74,20 @@ def test_a_machine_without_end_is_refused_before_it_begins(n_clips: int) -> None
     assert variance * 0.005 < 5e4 < variance * 0.05
     with pytest.raises(FixInput, match=r"tolerance 0\.05"):
         machines_on(X).svm(np.arange(n_clips), y == 1, 0.05)
+
+
+@pytest.mark.parametrize("solver", ["libsvm", "primal"])
+def test_a_clip_that_is_not_fitted_may_have_any_values(solver: str) -> None:
+    """A clip without a label may be broken; what others of the store give is not less right."""
+    X, y, _ = world(1.0)
+    rows = np.arange(1, N)
+    normal, bias = machines_on(X, solver).svm(rows, y[rows] == 1, 1.0)
+    for broken in (1e4, 1e20):
+        others = X.astype(np.float64)
+        others[0] *= broken
+        found = machines_on(others, solver).svm(rows, y[rows] == 1, 1.0)
+        np.testing.assert_allclose(found[0], normal, rtol=0, atol=1e-9)
+        assert found[1] == pytest.approx(bias, abs=1e-9)
 
 
 @pytest.mark.parametrize(("deviation", "width"), [(1.0, 768), (5.0, 1024), (0.05, 512)])

@@ -56,35 +56,11 @@ def test_concepts_of_clips_in_the_order_of_their_names() -> None:
     assert table.has_concept.tolist() == [[False, True], [False, False]]
 
 
-def test_rows_with_the_same_times_are_one_clip() -> None:
-    spans = [(0.0, 2.0), (0.0, 2.0), (0.0, 3.0), (0.0, None)]
-    clips = [Clip(f"c{i}", "m", start_s=s, end_s=e) for i, (s, e) in enumerate(spans)]
-    expected = {"c0": "c0", "c1": "c0", "c2": "c2", "c3": "c3"}
-    assert ClipTable("m", clips, (), of_segments=True).clip_of == expected
-    assert ClipTable("m", clips, ()).clip_of == expected
-
-
-def test_rows_of_one_part_of_a_file_are_one_clip() -> None:
-    """A model learnt from one of them and was tested on the other."""
-    clips = [
-        Clip("r1", "m", video="m-1.mp4", start_s=1.0, end_s=2.0),
-        Clip("r2", "m", video="m-1.mp4", start_s=1.0, end_s=2.0),
-        Clip("r3", "m", video="m-2.mp4", start_s=1.0, end_s=2.0),
-        # The times of these may have been lost.
-        Clip("r4", "m", video="m-2.mp4"),
-        Clip("r5", "m", video="m-2.mp4"),
-    ]
-    clip_of = ClipTable("m", clips, ()).clip_of
-    assert clip_of == {"r1": "r1", "r2": "r1", "r3": "r3", "r4": "r4", "r5": "r5"}
-
-
-def test_rows_of_a_clip_that_contradict_each_other_are_refused() -> None:
-    clips = [
-        Clip("c.ada", "m", start_s=0.0, end_s=2.0, extra={"annotator": "ada"}),
-        Clip("c.ben", "m", start_s=5.0, end_s=9.0, extra={"annotator": "ben"}),
-    ]
-    with pytest.raises(FixInput, match="times: 0 s to 2 s and 5 s to 9 s"):
-        assert ClipTable("m", clips, ()).clip_of
+def test_clips_are_chosen_by_concepts_that_no_header_lists() -> None:
+    clips = (Clip("a", "m", concepts=("Look",)), Clip("b", "m", concepts=("Body",)))
+    manifest = Manifest("m", Header("m"), clips)
+    data = Data(view="raw", where="Look in concepts")
+    assert clip_table(manifest, data).ids == ["a"]
 
 
 def test_a_task_with_folds_has_the_clips_that_have_a_fold() -> None:

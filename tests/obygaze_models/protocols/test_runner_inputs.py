@@ -843,6 +843,23 @@ class TestExtras:
         assert tested["none"] & silent
 
 
+def test_features_of_no_clip_with_a_video_are_refused_before_anything_is_fitted(
+    tmp_path: Path,
+) -> None:
+    manifest = with_folds(films(4, 20))
+    without = set(manifest.clip_ids[::2])
+    clips = []
+    for clip in manifest:
+        video = "" if clip.clip_id in without else f"{clip.clip_id}.mp4"
+        clips.append(replace(clip, video=video))
+    manifest = manifest.with_clips(clips)
+    of_others = manifest.with_clips([c for c in clips if c.clip_id in without])
+    store = store_of(tmp_path / "s", of_others, planted(of_others))
+    protocol = quick("paper-pcbm", "data.view=raw")
+    with pytest.raises(FixInput, match="none of the 40 clips with a video has"):
+        run_on(tmp_path, protocol, manifest, {"x": store})
+
+
 def test_a_task_that_no_task_trains_for_is_left_out(
     manifest: Manifest, tmp_path: Path
 ) -> None:

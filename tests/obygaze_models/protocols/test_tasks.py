@@ -15,7 +15,6 @@ from obygaze_models.protocols.clips import (
     class_names,
     clip_table,
     empty_labels,
-    rows_of_annotators,
     task_labels,
 )
 from obygaze_models.protocols.reading import load_protocol
@@ -316,47 +315,6 @@ def test_what_a_model_says_is_no_label() -> None:
         Clip(clip.clip_id, "m", extra={"score": clip.extra["score"]}) for clip in clips
     ]
     assert own_tasks(own) == ["score>=1"]
-
-
-def test_rows_of_annotators_are_counted_with_the_clips_they_contradict_each_other_on() -> (
-    None
-):
-    said = {"ada": ("oui", "non", "oui", ""), "ben": ("oui", "oui", "", "non")}
-    clips = []
-    for annotator, words in said.items():
-        for number, word in enumerate(words):
-            extra = {"annotator": annotator, "a": word}
-            clips.append(Clip(f"c{number}.{annotator}", "m", extra=extra))
-    task = Task(positive="a == oui")
-    table = ClipTable("made-up", clips[:-1], ())
-    labels = {"a=oui": task_labels("a=oui", task, table)}
-    assert rows_of_annotators(labels, table) == (
-        "7 rows of 2 annotators about 4 clips; positive for one and negative for another: 1 clip"
-        " (a=oui), where the one score of a clip is wrong for one of them, so that no model"
-        " reaches 1."
-    )
-    assert "2 of 7 rows have no value" in empty_labels({"a=oui": task}, labels, table)
-    of_ada = ClipTable("made-up", clips[:4], ())
-    labels = {"a=oui": task_labels("a=oui", task, of_ada)}
-    assert rows_of_annotators(labels, of_ada) == ""
-
-
-def test_rows_that_overlap_those_of_another_annotator_are_said() -> None:
-    spans = [("ada", 0, 3), ("ada", 5, 8), ("ada", 9, 11), ("ben", 1, 4), ("ben", 8, 9)]
-    clips = []
-    for number, (name, start_s, end_s) in enumerate(spans):
-        extra = {"annotator": name, "a": "oui"}
-        times = {"start_s": float(start_s), "end_s": float(end_s)}
-        clips.append(Clip(f"c{number}", "m", **times, extra=extra))
-    # What was only watched is no clip.
-    extra = {"annotator": "ben", "start_frame": "0", "comment": "watched"}
-    clips.append(Clip("c9", "m", start_s=0.0, end_s=99.0, extra=extra))
-    said = rows_of_annotators({}, ClipTable("made-up", clips, ()))
-    assert said.startswith(
-        "2 of 5 rows of 2 annotators overlap one of another annotator"
-    )
-    assert "--set 'data.where=annotator == ada' takes one annotator." in said
-    assert rows_of_annotators({}, ClipTable("made-up", clips[:3], ())) == ""
 
 
 def test_ids_are_not_numbers() -> None:

@@ -403,8 +403,6 @@ def tree_rows(depth: int) -> list[dict[str, Any]]:
 def test_a_tree_asks_at_each_inner_node_and_is_cut_at_four_questions() -> None:
     figure = figure_of_tree("pcbm-dt (x), EN_S", tree_rows(2))
     assert figure.title == "Decision tree of pcbm-dt (x), EN_S, 100 clips, 50 positive"
-    of_rows = figure_of_tree("x", tree_rows(2), "row")
-    assert of_rows.title == "Decision tree of x, 100 rows, 50 positive"
     assert figure.markup(1).count("?</text>") == 2
     # Each box is paper below a shade.
     assert figure.markup(1).count("fill: var(--paper)") == 5 + 1

@@ -62,7 +62,7 @@ def test_columns_of_one_name_are_all_in_the_csv() -> None:
 
 def test_a_number_of_other_rows_names_them() -> None:
     assert str(NumberCell(0.5, n_clips=3)) == "0.50 on 3 clips"
-    assert str(NumberCell(0.5, n_clips=1, noun="row")) == "0.50 on 1 row"
+    assert str(NumberCell(0.5, n_clips=1)) == "0.50 on 1 clip"
 
 
 def test_csv_keeps_full_precision_with_intervals_and_headings_in_columns() -> None:

@@ -145,23 +145,6 @@ def test_films_that_choose_are_apart_or_train() -> None:
     assert names(manifest, np.flatnonzero(~inside.may_learn)) == held
 
 
-def test_a_clip_is_held_out_under_the_name_of_every_annotator() -> None:
-    rows = []
-    for clip in clips({}):
-        for name in ("ada", "ben"):
-            extra = {"annotator": name, "about": clip.clip_id, "part": ""}
-            rows.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra))
-    columns = ("part", "annotator", "about")
-    manifest = Manifest("few", Header("few", concepts()), tuple(rows), columns)
-    for held in folds(manifest, "splits.kind=kfold", "splits.folds=2"):
-        tested = {manifest.clips[row].extra["about"] for row in held.test}
-        trained = [
-            manifest.clips[row].extra["about"]
-            for row in [*held.train, *held.validation, *np.flatnonzero(held.may_learn)]
-        ]
-        assert len(tested) > 1 and not tested.intersection(trained)
-
-
 def test_a_learning_curve_counts_every_film_that_a_fit_sees() -> None:
     manifest = clips({})
     first = folds(manifest, "splits.kind=nested")[0]

@@ -73,8 +73,6 @@ SPLITS: dict[str, tuple[tuple[str, ...], bool]] = {
     "fixed, by film": ((*FIXED, "splits.column=whole"), True),
     "fixed, by clip": ((*FIXED, "splits.column=scenes"), False),
     "by clip": (("splits.kind=kfold", "splits.folds=3"), False),
-    "by clip, two annotators": (("splits.kind=kfold", "splits.folds=3"), False),
-    "by row, two annotators": ((*FIXED, "splits.column=rows"), False),
     "published": (PUBLISHED, False),
     "published, by film": (PUBLISHED_BY_FILM, True),
     "published, by the code": ((*PUBLISHED, *BY_THE_CODE), False),
@@ -121,7 +119,6 @@ def case(
         *changes,
         *LEARNING[learning],
         *more,
-        annotators="annotators" in splits,
         joined=learning == "joined",
     )
 
@@ -134,9 +131,9 @@ def folds_to_try(way: Way) -> Sequence[HeldOut]:
     return amount(last, both if tested[0].is_by_film else last)
 
 
-# Kinds of splits that hold out films, clips, clips of two annotators, and a part of all films;
-# `make check` has each of the others with another way of learning.
-SOME_SPLITS = ("nested", "by clip, two annotators", "published, by the code", "own")
+# Kinds of splits that hold out films, clips, and a part of all films; `make check` has each of the
+# others with another way of learning.
+SOME_SPLITS = ("nested", "by clip", "published, by the code", "own")
 
 
 @pytest.mark.parametrize("splits", amount(SOME_SPLITS, tuple(SPLITS)))
@@ -291,7 +288,7 @@ RULES = [
     ),
     (
         "        units = table.group_numbers\n        tested = test_fold\n",
-        "        units = table.clip_numbers\n",
+        "        units = np.arange(len(table))\n",
         "nested",
     ),
     (
@@ -303,16 +300,6 @@ RULES = [
         "    if split_kind(splits.kind).by_clip or splits.follow_scheme:\n",
         "    if split_kind(splits.kind).by_clip or split_kind(splits.kind).by_task:\n",
         "published, by film",
-    ),
-    (
-        "    units = table.clip_numbers\n",
-        "    units = np.arange(len(table))\n",
-        "by clip, two annotators",
-    ),
-    (
-        "        may_train = trains & held.may_learn\n",
-        "        may_train = trains\n",
-        "by row, two annotators",
     ),
     (
         "    tested = test\n",

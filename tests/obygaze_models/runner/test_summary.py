@@ -455,19 +455,19 @@ def test_other_limits_are_said(tmp_path: Path) -> None:
         splits={"kind": "fixed", "column": "part"},
         rare_concepts=rare,
         stores={"s": {"missing": {"a-1": "decode_error", "a-2": "decode_error"}}},
-        remarks={"annotators": "200 rows about 3 clips."},
+        remarks={"annotators differ": "3 of 200 clips have no class in T."},
     )
     found = about_of(run)
-    assert "40 of the 200 test rows" in found["films on both sides"]
+    assert "40 of the 200 test clips" in found["films on both sides"]
     assert "the column part divides films" in found["films on both sides"]
     assert "Look (down to 1 clip, in 2 of 12 folds)" in found["rare concepts"]
     assert found["skipped folds"] == (
         "1 fold left out: no clip is left to train on (film-03)."
     )
     assert found["missing features of s"] == (
-        "2 of 200 rows have no features in s and are left out (2 decode_error): a-1, a-2."
+        "2 of 200 clips have no features in s and are left out (2 decode_error): a-1, a-2."
     )
-    assert found["annotators"] == "200 rows about 3 clips."
+    assert found["annotators differ"] == "3 of 200 clips have no class in T."
 
 
 def test_folds_that_are_left_out_are_named_with_their_films_and_stores(

@@ -73,3 +73,11 @@ def test_the_same_and_other_letters_are_what_they_were(
 ) -> None:
     store = open_store(_store(tmp_path / "new", ["new-1"], film))
     assert predict(model, store).basis == [basis]
+
+
+def test_a_store_with_training_clips_says_itself_which_film_it_is(
+    model: SavedModel, tmp_path: Path
+) -> None:
+    """A store that was imported without a manifest guesses films from ids, such as ALBA."""
+    store = open_store(_store(tmp_path / "new", [IDS[0], "new-1"], "ALBA"))
+    assert predict(model, store, in_sample=True).basis == ["in-sample", "film-seen"]

@@ -421,7 +421,7 @@ def test_a_training_clip_under_another_id_is_refused(
 
 @given(st.data())
 def test_clips_that_overlap_training_clips_are_found(data: st.DataObject) -> None:
-    """Of another annotator, for instance: as a loop over all pairs finds them."""
+    """As a loop over all pairs finds them."""
     seconds = st.tuples(st.integers(0, 40), st.integers(1, 15))
     spans = st.lists(st.tuples(st.sampled_from("ab"), seconds), min_size=1, max_size=8)
     trained, asked = data.draw(spans), data.draw(spans)

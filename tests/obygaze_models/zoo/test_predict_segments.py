@@ -310,41 +310,22 @@ def test_a_run_of_violence_needs_two_classes(workspace: Path) -> None:
     assert "needs a model of two classes, kept has 4" in done.stderr
 
 
-def test_a_segment_that_one_annotator_gave_for_training_is_one_of_all_annotators(
-    tmp_path: Path,
-) -> None:
-    """Its row by somebody else had the model's own score, and was called one of a seen film."""
-    drawn, noise = long_segments(n_films=4, n_segments=12)
-    clips = []
-    for clip in drawn:
-        name = clip.extra["annotator"]
-        of_segment = clip.clip_id.replace(f"-{name}-", "-")
-        clips.append(replace(clip, clip_id=f"{of_segment}.{name}"))
-    manifest = drawn.with_clips(clips)
+def test_what_an_annotator_has_watched_is_no_segment(tmp_path: Path) -> None:
+    of_both, noise = long_segments(n_films=4, n_segments=12)
+    manifest = of_both.where("annotator == ada")
     store = store_of_windows(tmp_path / "store", noise)
     changes = ("data.segments=made-up", "report.replicates=20")
     protocol = training_protocol("ridge", "EN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"x": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
     model = load_model(fit_final(inputs, run, tmp_path / "kept"))
-    segments = {
-        of.clip_id.rpartition(".")[0] for of in clips if of.level in ("EN", "S")
-    }
+    segments = {of.clip_id for of in manifest if of.level in ("EN", "S")}
     assert model.clips is not None
     assert {*model.clips.clip_ids} == segments
-    assert model.info.training.n_clips == len(segments)
-    cleo = []
-    for clip in clips:
-        if clip.extra["annotator"] == "ada":
-            of_segment = clip.clip_id.rpartition(".")[0]
-            extra = {"annotator": "cleo"}
-            cleo.append(replace(clip, clip_id=f"{of_segment}.cleo", extra=extra))
-    for rows in (clips, cleo):
-        found = predict(model, store, manifest=manifest.with_clips(rows))
-        for clip_id, basis in zip(found.clip_ids, found.basis, strict=True):
-            is_trained = clip_id.rpartition(".")[0] in segments
-            assert basis == ("out-of-fold" if is_trained else "film-seen")
-    # What an annotator has watched is no segment.
+    found = predict(model, store, manifest=manifest)
+    for clip_id, basis in zip(found.clip_ids, found.basis, strict=True):
+        assert basis == ("out-of-fold" if clip_id in segments else "film-seen")
+    clips = manifest.clips
     watched = {"annotator": "ada", "start_frame": "0", "comment": "watched"}
     whole = Clip("w", clips[0].movie_id, None, "", 0.0, 60.0, extra=watched)
     rows = [replace(clip, extra={**watched, **clip.extra}) for clip in clips]

@@ -42,7 +42,7 @@ export function chooseClips() {
     && (!filters.concept.value || clip.concepts.includes(filters.concept.value));
   found = state.page.clips.filter(fits).sort(ORDERS[filters.order.value][1]);
   nShown = 0;
-  $("n-clips").textContent = `${found.length} of ${state.page.clips.length} ${state.page.rows}`;
+  $("n-clips").textContent = `${found.length} of ${state.page.clips.length} ${state.page.units}`;
   $("grid").replaceChildren();
   addClips();
 }
@@ -56,6 +56,7 @@ function addClips() {
 
 const placeText = (clip) => (clip.start !== null ? clock(clip.start) : clip.scene === null ? "" : `scene ${clip.scene}`);
 const ownText = (clip) => Object.entries(clip.own).map(([name, value]) => `${name}: ${value}`).join("; ");
+const saidText = (one) => `${one.annotator}: ${[levelText(one.level), one.concepts.join(", "), ownText(one), one.comment].filter(Boolean).join("; ")}`;
 const similarity = (cosine) => `similarity ${cosine.toFixed(3)} (cosine)`;
 
 function levelMark(level) {
@@ -101,7 +102,7 @@ export async function openClip(id) {
   const level = [levelText(clip.level), clip.concepts.join(", ")].filter(Boolean).join(": ");
   $("clip-title").textContent = clip.id;
   $("clip-facts").textContent = [`${titleOf(clip.film)}, ${placeText(clip)}`, level, ownText(clip)].filter(Boolean).join("; ");
-  const more = [scoreText(clip), clip.comment, ...clip.notes];
+  const more = [scoreText(clip), ...clip.said.map(saidText), clip.comment, ...clip.notes];
   $("clip-more").textContent = more.filter(Boolean).join("; ");
   $("clip-model").textContent = clip.score === undefined ? "" : `${page.scored_by.cells[cell]}. ${scores.text}`;
   $("clip-watch").href = address({ film: clip.film, clip: clip.id });

@@ -44,7 +44,8 @@ function makeLanes() {
   const add = (kind, name, bars, label) => bars.length && lanes.push(laneOf(kind, name, bars, label));
   const clips = clipsOfFilm();
   const marks = Map.groupBy(film.segments, (one) => one.annotator);
-  const rows = Map.groupBy(clips, (one) => one.annotator);
+  const said = clips.flatMap((clip) => clip.said.map((one) => ({ ...clip, ...one })));
+  const rows = Map.groupBy([...clips, ...said], (one) => one.annotator);
   if (film.can_mark) lanes.push(laneOf("watched", "watched", film.watched, "you watched"), ownLane());
   for (const name of [...marks.keys()].sort()) add("level", name, marks.get(name));
   // In one row with the marks of the same person, they would count twice, and may be in another view.
@@ -105,9 +106,7 @@ export function scoreText(one) {
   const decision = decisionOf(one);
   const basis = one.basis ? ` (${one.basis})` : "";
   const score = `score of the model ${digitsOf(one.score)}${band}${basis}`;
-  // Rows of several annotators about a clip have a score each.
-  const who = one.annotator ? ` of ${one.annotator}` : "";
-  const annotation = `the annotation${who}${state.page.changed ? " that the run had" : ""}`;
+  const annotation = `the annotation${state.page.changed ? " that the run had" : ""}`;
   const differs = `differs from ${annotation}`;
   // Whoever calls all clips negative agrees with the annotation of the negative ones: that says nothing.
   if (state.scores.decidesAlike) return `${score}; it calls every clip ${decision}${one.correct === false ? `: ${differs}` : ""}`;
@@ -121,7 +120,7 @@ export function describe(lane, bar) {
     watched: () => "you watched this",
     score: () => scoreText(bar),
     concept: () => `${lane.name}, in ${bar.id ? `clip ${bar.id}` : "a segment"} of ${bar.source}`,
-    level: () => [bar.id ? `clip ${bar.id}` : lane.label, facts.join("; ")].filter(Boolean).join(": "),
+    level: () => [bar.id ? [`clip ${bar.id}`, bar.annotator].filter(Boolean).join(", ") : lane.label, facts.join("; ")].filter(Boolean).join(": "),
   };
   return texts[lane.kind]();
 }

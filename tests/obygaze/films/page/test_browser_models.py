@@ -21,6 +21,7 @@ from support.run_tables import (
 from obygaze.films.page.site import Site
 from obygaze.films.predictions import read_predictions
 from obygaze_features.core.workspace import Workspace
+from obygaze_features.manifest.model import Annotation
 from obygaze_models.runner.tables import Run
 
 __all__ = ["browser"]
@@ -102,17 +103,17 @@ def test_a_model_with_one_decision_for_all_clips_agrees_with_nothing(
     assert "kappa 0.00" in said
 
 
-def test_a_score_names_the_annotator_whose_label_it_agrees_with(
+def test_what_each_annotator_said_stands_beside_the_score(
     browser: Any, tmp_path: Path
 ) -> None:
-    """Below the clips of two people stood two scores, and "the annotation" was that of either."""
-    rows = []
-    for name in ("Jonas", "Mia"):
-        for clip in film_clips("lake", ""):
-            extra = {"annotator": name}
-            rows.append(replace(clip, clip_id=f"{name}-{clip.clip_id}", extra=extra))
-    scores = {row.clip_id: 0.5 if row.clip_id[0] == "M" else -0.5 for row in rows}
-    films = manifest(tmp_path, rows, "annotator")
+    clips = film_clips("lake", "")
+    scores = {clip.clip_id: -0.5 if clip.level == "EN" else 0.5 for clip in clips}
+    annotations = []
+    for clip in clips:
+        jonas = Annotation(clip.clip_id, "Jonas", clip.level, clip.concepts, {})
+        mia = Annotation(clip.clip_id, "Mia", "S", ("Look",), {"comment": "at once"})
+        annotations += [jonas, mia]
+    films = replace(manifest(tmp_path, clips), annotations=tuple(annotations))
     page = Site(Workspace(tmp_path), films, run=run_of(tmp_path, scores))
     with served(page) as server:
         open_page(browser, f"{server.new_address()}#film=lake", "lake")
@@ -122,11 +123,19 @@ def test_a_score_names_the_annotator_whose_label_it_agrees_with(
             "return [...document.querySelectorAll('#lane-names li')].map((name) =>"
             " [name.innerText, name.scrollWidth <= name.clientWidth])"
         )
+        go(browser, clip="lake-000")
+        wait(lambda: browser.title.startswith("lake-000"))
+        of_clip = text(browser, "#clip-more")
     run_had = " that the run had" if page.overview()["changed"] else ""
-    assert f"-0.50, negative: agrees with the annotation of Jonas{run_had}" in here
-    assert f"0.50, positive: differs from the annotation of Mia{run_had}" in here
-    for name in ("Jonas", "Mia"):
-        assert [f"{name} clips: annotated level", True] in labels
+    score = f"score of the model -0.50, negative: agrees with the annotation{run_had}"
+    assert score in here
+    said = "clip lake-000, Mia: S sure; Look; “at once”"
+    assert said in here
+    assert "clip lake-000, Jonas: EN easy negative" in here
+    for name in ("clips", "Jonas clips", "Mia clips"):
+        assert [f"{name}: annotated level", True] in labels
+    of_annotators = "Jonas: EN easy negative; Mia: S sure; Look; at once"
+    assert of_clip == f"{score}; {of_annotators}"
 
 
 def test_a_score_of_a_table_is_compared_with_no_annotation(

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from support.annotated import annotated
 from support.damage import change_packets, flip_bits
 from support.experiments import films as made_up_films
-from support.experiments import planted, store_of, write_workspace
+from support.experiments import planted, write_workspace
 from support.film import write_segments
 from support.film_pages import ask, film_clips, mark, segment, served, site, table
 from support.run_tables import (
@@ -280,30 +281,6 @@ def test_features_of_other_clips_of_the_same_ids_are_not_shown(tmp_path: Path) -
     write_manifest(changed, path, force=True)
     with pytest.raises(FixInput, match=f"film: brug and {first.movie_id}"):
         open_site(store="sig", workspace=tmp_path)
-
-
-def test_rows_of_annotators_have_the_neighbours_of_their_clips(tmp_path: Path) -> None:
-    """The row of another annotator was the nearest clip, with a similarity of 1."""
-    manifest = made_up_films(n_films=2)
-    features = planted(manifest)
-    write_workspace(tmp_path, manifest, features)
-    nearest = open_site(store="sig", workspace=tmp_path).clip(manifest.clip_ids[0])
-    expected = [(f"{other}.ada", cosine) for other, cosine in nearest["nearest"]]
-    rows = []
-    for clip in manifest:
-        for name in ("ada", "ben"):
-            clip_id = f"{clip.clip_id}.{name}"
-            rows.append(replace(clip, clip_id=clip_id, extra={"annotator": name}))
-    annotated = replace(manifest, clips=rows, columns=("annotator",))
-    path = tmp_path / "manifests" / f"{manifest.name}.toml"
-    write_manifest(annotated, path, force=True)
-    place = tmp_path / "stores" / "rows"
-    store_of(place, annotated, features.repeat(2, axis=0))
-    # The store has the clips themselves, or a row for each annotator.
-    for store in ("sig", place):
-        page = open_site(store=store, workspace=tmp_path)
-        for row in rows[:2]:
-            assert page.clip(row.clip_id)["nearest"] == expected
 
 
 def test_damaged_pictures_are_blank_where_nothing_marks_them(tmp_path: Path) -> None:
@@ -677,9 +654,35 @@ def test_a_clip_has_the_columns_of_ones_own(tmp_path: Path) -> None:
     assert page.clip("lake-1")["own"] == {"mood": "tense"}
     blind = replace(page, blind=True, manifest=site(tmp_path, [clip]).manifest)
     assert blind.clip("lake-1")["own"] == {}
-    # Rows of annotators are not counted as clips.
-    assert overview["rows"] == "rows"
-    assert site(tmp_path, [clip]).overview()["rows"] == "clips"
+    assert overview["units"] == "clips"
+
+
+def test_a_clip_has_what_each_annotator_said_in_the_view_of_the_page(
+    tmp_path: Path,
+) -> None:
+    said = {
+        "ada": {
+            "lake-1": {"level": "S", "concepts": ("Look", "Voice"), "mood": "calm"}
+        },
+        "ben": {"lake-1": {"level": "HN", "concepts": ("Voice",), "comment": "heard"}},
+    }
+    films = annotated(said)
+    header = Header("made up", {"Look": "visual", "Voice": "speech"})
+    films = replace(films, header=header)
+    page = Site(Workspace(tmp_path), films)
+    facts = page.clip("lake-1")
+    ada = {"annotator": "ada", "level": "S", "concepts": ("Look", "Voice")}
+    ben = {"annotator": "ben", "level": "HN", "concepts": ("Voice",)}
+    assert facts["said"] == [
+        {**ada, "comment": "", "own": {"mood": "calm"}},
+        {**ben, "comment": "heard", "own": {}},
+    ]
+    seen = Site(Workspace(tmp_path), films.view("visual")).clip("lake-1")["said"]
+    assert [(one["level"], one["concepts"]) for one in seen] == [
+        ("S", ("Look",)),
+        ("EN", ()),
+    ]
+    assert replace(page, blind=True).clip("lake-1")["said"] == []
 
 
 def test_a_blind_page_has_the_places_of_clips_but_not_of_segments(
@@ -693,7 +696,8 @@ def test_a_blind_page_has_the_places_of_clips_but_not_of_segments(
         assert (clip["start"], clip["end"]) == (60, 61)
         assert page.film("lake")["spans"] == {"lake-1": (60, 61)}
     marked = Clip("lake-ada-1", "lake", start_s=0, end_s=1, extra={"annotator": "ada"})
-    manifest = replace(site(tmp_path, [marked]).manifest, columns=("annotator",))
+    header = Header("marks", unit="segment")
+    manifest = Manifest("marks", header, (marked,), ("annotator",))
     page = Site(Workspace(tmp_path), manifest, blind=True)
     assert page.film("lake")["spans"] == {}
 

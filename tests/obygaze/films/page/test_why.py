@@ -14,10 +14,9 @@ from obygaze.films.decisions import training_text
 from obygaze.films.page.site import Site
 from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.manifest.model import UNKNOWN_FILM, Clip, Header, Manifest
+from obygaze_features.manifest.model import UNKNOWN_FILM, Clip
 from obygaze_models.runner.experiments import train
 from obygaze_models.zoo import predict
-from obygaze_models.zoo.info import TrainingClips
 
 MANIFEST = films(n_films=4, n_scenes=30)
 X = planted(MANIFEST)
@@ -96,26 +95,6 @@ def test_what_the_model_has_seen_of_a_clip_is_said(page: Site) -> None:
     assert page.clip(seen.clip_id)["explanation"]["training"] == training_text(
         model, seen, MANIFEST, store
     )
-
-
-@pytest.mark.parametrize(
-    ("trained_on", "is_listed"),
-    [("1.ada", True), ("1.ben", True), ("1", True), ("7", True), ("2.ada", False)],
-)
-def test_a_model_was_trained_on_a_clip_whoever_labelled_it(
-    page: Site, trained_on: str, is_listed: bool
-) -> None:
-    """The row of another annotator was another clip."""
-    rows = []
-    for name, start_s in (("1.ada", 0.0), ("1.ben", 0.0), ("7", 0.0), ("2.ada", 9.0)):
-        extra = {"annotator": name.partition(".")[2]}
-        clip = Clip(name, "lake", start_s=start_s, end_s=start_s + 2, extra=extra)
-        rows.append(clip)
-    manifest = Manifest("m", Header("m"), rows)
-    assert page.explainer is not None
-    model = replace(page.explainer.model, clips=TrainingClips((trained_on,)))
-    said = training_text(model, rows[0], manifest, page.explainer.store)
-    assert said.startswith("The model was trained on this clip") is is_listed
 
 
 def test_similar_clips_have_the_largest_cosine(page: Site) -> None:

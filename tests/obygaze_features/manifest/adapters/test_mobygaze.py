@@ -124,6 +124,15 @@ def test_everything_wrong_at_once(tmp_path: Path) -> None:
     )
 
 
+def test_segments_are_clips_of_their_own_and_the_import_says_so(tmp_path: Path) -> None:
+    imported = read(write(tmp_path, *ROWS))
+    assert not imported.manifest.annotations
+    assert "overlap those of the other" in imported.notes[0]
+    assert "'data.where=annotator == annotator1'" in imported.notes[0]
+    one = imported.manifest.where("annotator == annotator1")
+    assert {clip.extra["annotator"] for clip in one} == {"annotator1"}
+
+
 def test_the_rows_serve_as_segments_to_project(tmp_path: Path) -> None:
     # Rows of one film have one rate.
     rows = [text.replace("23.976", "24.0") for text in ROWS]

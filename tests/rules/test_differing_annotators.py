@@ -1,0 +1,255 @@
+"""Where annotators differ on a column or a concept, a clip has no class in what asks for it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.experiments import VISUAL, films, planted, quick, run_on, store_of
+from support.seeds import amount
+
+import obygaze as og
+from obygaze_features.core.errors import FixUsage, ObygazeWarning
+from obygaze_features.manifest.annotators import labelled
+from obygaze_features.manifest.model import Annotation, Clip, Header, Manifest
+from obygaze_features.manifest.own_labels import own_tasks
+from obygaze_models.protocols.clips import (
+    clip_table,
+    differing_annotators,
+    empty_labels,
+    labels_sha256,
+    task_labels,
+)
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.protocols.schema import Data, Task
+from obygaze_models.protocols.tasks import with_tasks
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.store_run import store_runs
+
+HEADER = Header("made up", {"Look": "visual", "Body": "visual", "Voice": "audio"})
+COLUMNS = ("mood", "rating", "differs")
+# Tasks, and what each of them asks for.
+TASKS = {
+    "levels": (Task(classes={"EN": 0, "S": 1}), {"level"}),
+    "words": (Task(column="mood", values={"joy": 1, "fear": 0}), {"mood"}),
+    "one side": (Task(positive="Look in concept"), {"Look"}),
+    "both sides": (
+        Task(
+            positive="level == S and Look in concept",
+            negative="level != S and Body not in concept",
+        ),
+        {"level", "Look", "Body"},
+    ),
+    "any": (Task(positive="concept"), {"Look", "Body", "Voice"}),
+    "a number": (Task(positive="rating >= 2"), {"rating"}),
+    "not": (Task(positive="not (mood == joy or Body in concept)"), {"mood", "Body"}),
+}
+NAMES = ("level", "mood", "rating", "Look", "Body", "Voice")
+DRAWN = st.lists(
+    st.tuples(
+        st.sampled_from(["EN", "HN", "S"]),
+        st.sets(st.sampled_from(["Look", "Body", "Voice"])),
+        st.sampled_from(["joy", "fear"]),
+        st.sampled_from(["1", "2", "3"]),
+        st.sets(st.sampled_from(NAMES)),
+    ),
+    min_size=1,
+    max_size=6,
+)
+# Each task has both classes among these.
+CERTAIN = [
+    ("S", {"Look", "Body"}, "joy", "3", set()),
+    ("EN", set(), "fear", "1", set()),
+    ("S", {"Look", "Body"}, "joy", "1", set()),
+    ("EN", set(), "fear", "3", set()),
+]
+
+
+def manifest_of(drawn: Sequence[tuple[str, set[str], str, str, set[str]]]) -> Manifest:
+    clips = []
+    for number, (level, concepts, mood, rating, left_open) in enumerate(drawn):
+        names = tuple(name for name in HEADER.concepts if name in concepts)
+        differs = "|".join(name for name in NAMES if name in left_open)
+        extra = {"mood": mood, "rating": rating, "differs": differs}
+        clips.append(Clip(f"c{number}", "m", level=level, concepts=names, extra=extra))
+    return Manifest("made-up", HEADER, tuple(clips), COLUMNS)
+
+
+@given(DRAWN)
+def test_a_disputed_clip_is_neither_positive_nor_negative(
+    drawn: list[tuple[str, set[str], str, str, set[str]]],
+) -> None:
+    """All others have the class that they have where nobody differs."""
+    drawn = [*CERTAIN, *drawn]
+    agreed = [(*row[:-1], set[str]()) for row in drawn]
+    disputed = clip_table(manifest_of(drawn), Data(view="raw"))
+    undisputed = clip_table(manifest_of(agreed), Data(view="raw"))
+    for name, (task, asked) in TASKS.items():
+        of_agreed = task_labels(name, task, undisputed).tolist()
+        expected = []
+        for (*_, left_open), label in zip(drawn, of_agreed, strict=True):
+            expected.append(label if asked.isdisjoint(left_open) else -1)
+        found = task_labels(name, task, disputed)
+        assert found.tolist() == expected
+        said = differing_annotators({name: task}, [name], disputed)
+        n_disputed = sum(not asked.isdisjoint(left_open) for *_, left_open in drawn)
+        counted = f"{n_disputed} of {len(drawn)} clips have no class in {name}, because"
+        assert said.startswith(counted if n_disputed else "")
+        assert bool(said) == bool(n_disputed)
+        assert empty_labels({name: task}, {name: found}, disputed) == ""
+
+
+def test_a_limit_says_how_many_clips_have_no_class() -> None:
+    rows = [("", set(), "joy", "1", {"level"})] * 24
+    rows += [("S", {"Body"}, "", "1", {"mood", "Look"})] * 3
+    rows += [CERTAIN[number % 2] for number in range(96)]
+    table = clip_table(manifest_of(rows), Data(view="raw"))
+    tasks = {name: task for name, (task, _) in TASKS.items()}
+    asked = ["levels", "words", "one side", "a number"]
+    assert differing_annotators(tasks, asked, table) == (
+        "24 of 123 clips have no class in levels, because annotators differ on level."
+        " 3 of 123 clips have no class in words, because annotators differ on mood."
+        " 3 of 123 clips have no class in one side, because annotators differ on Look."
+    )
+    # Those on which annotators differ are not counted once more as empty.
+    labels = {name: task_labels(name, tasks[name], table) for name in asked}
+    del labels["one side"]
+    assert empty_labels(tasks, labels, table) == ""
+
+
+def test_what_annotators_differ_on_is_no_task() -> None:
+    manifest = manifest_of([*CERTAIN, ("S", set(), "joy", "1", {"mood"})])
+    assert not any("differs" in task for task in own_tasks(manifest.clips))
+    for asked in ("differs", "differs=mood"):
+        with pytest.raises(FixUsage, match="unknown task or column 'differs'"):
+            with_tasks(load_protocol("honest"), [asked], manifest)
+
+
+FILMS = films(4, 16, seed=5, runs_on=0.3)
+
+
+def with_disputes(manifest: Manifest, *, have_concept: bool) -> Manifest:
+    """Annotators differ on the concepts of every third clip, which has all of them or none."""
+    clips = []
+    for number, clip in enumerate(manifest):
+        extra = {"differs": ""}
+        if number % 3 == 0:
+            names = VISUAL if have_concept else ()
+            clip = replace(clip, level="S", concepts=names)
+            extra = {"differs": "|".join(VISUAL)}
+        clips.append(replace(clip, extra=extra))
+    return replace(manifest, clips=tuple(clips), columns=("differs",))
+
+
+def test_a_disputed_clip_finds_no_concept_vector(tmp_path: Path) -> None:
+    """Vectors, and what is said of them, are the same to the bit whether it has the concept."""
+    X = planted(FILMS)
+    changes = (
+        *("data.view=raw", 'grid.models=["pcbm-lr"]', "models.pcbm-lr.tolerance=0.1"),
+        *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
+    )
+    store = store_of(tmp_path / "s", FILMS, X)
+    protocol = quick("honest", *changes, replicates=2)
+    found = []
+    for have_concept in (True, False):
+        manifest = with_disputes(FILMS, have_concept=have_concept)
+        run = run_on(tmp_path, protocol, manifest, {"x": store})
+        rows = [row["score"] for row in run.predictions if row["model"] == "pcbm-lr"]
+        found.append((rows, run.table("concepts.csv")))
+        inputs = gather(protocol, manifest, "made-up", {"x": store})
+        (of_store,) = store_runs(inputs)
+        targets = of_store.vectors.targets("absent")
+        assert (targets[::3] == -1).all() and (targets[1::3] >= 0).any()
+    assert repr(found[0]) == repr(found[1])
+
+
+def test_a_run_and_a_data_set_say_that_annotators_differ(tmp_path: Path) -> None:
+    clips = []
+    for number, clip in enumerate(FILMS):
+        differs = "" if number % 4 else "level"
+        level = clip.level if number % 4 else ""
+        clips.append(replace(clip, level=level, extra={"differs": differs}))
+    manifest = replace(FILMS, clips=tuple(clips), columns=("differs",))
+    store = store_of(tmp_path / "s", FILMS, planted(FILMS))
+    changes = (
+        *("data.view=raw", 'grid.models=["ridge"]', "report.contrast=[]"),
+        *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.concepts=false"),
+    )
+    run = run_on(tmp_path, quick("honest", *changes), manifest, {"x": store})
+    said = "16 of 64 clips have no class in EN_S, because annotators differ on level."
+    texts = {warning.about: warning.text for warning in warnings_of(run)}
+    assert texts["annotators differ"] == said
+    assert "without label" not in texts
+    with pytest.warns(ObygazeWarning, match=said):
+        found = og.dataset(store, manifest, task="EN_S", view="raw")
+    tested = {row["clip_id"] for row in run.predictions}
+    assert tested == {*found.ids} and tested.isdisjoint(FILMS.clip_ids[::4])
+
+
+ANNOTATED = st.lists(
+    st.tuples(
+        st.sampled_from(["ada", "ben", "cleo"]),
+        st.sampled_from(["EN", "HN", "NS", "S", ""]),
+        st.sets(st.sampled_from(VISUAL[:2])),
+    ),
+    max_size=3,
+    unique_by=lambda said: said[0],
+)
+
+
+@settings(max_examples=amount(15, 100), deadline=None)
+@given(
+    said=st.lists(ANNOTATED, min_size=12, max_size=12),
+    rule=st.sampled_from(["agreed", "majority", "highest"]),
+    view=st.sampled_from(["raw", "visual"]),
+    splits=st.sampled_from(["nested", "kfold"]),
+)
+def test_no_clip_of_a_tested_film_trains_whatever_annotators_said(
+    said: list[list[tuple[str, str, set[str]]]], rule: str, view: str, splits: str
+) -> None:
+    """A row is a clip: in splits of clips, no tested one trains, in others no film of one."""
+    annotations = []
+    for clip, of_clip in zip(FILMS.clips[::5], said, strict=False):
+        for name, level, concepts in of_clip:
+            names = tuple(name for name in VISUAL if name in concepts)
+            annotations.append(Annotation(clip.clip_id, name, level, names, {}))
+    manifest = labelled(replace(FILMS, annotations=tuple(annotations)), rule)
+    changes = (
+        *(f"data.view={view}", f"splits.kind={splits}", "splits.folds=2"),
+        *('grid.models=["ridge", "pcbm-lr"]', "leakage=error"),
+    )
+    with TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ObygazeWarning)
+        store = store_of(Path(folder) / "s", FILMS, planted(FILMS))
+        inputs = gather(quick("honest", *changes), manifest, "x", {"x": store})
+        (run,) = store_runs(inputs)
+        assert inputs.table.ids == list(FILMS.clip_ids)
+        units = inputs.table.films if splits == "nested" else np.array(FILMS.clip_ids)
+        for pair, _, held in run.every_fold:
+            tested = set(units[held.test].tolist())
+            may_learn = np.flatnonzero(held.may_learn)
+            learned = [*held.train, *held.validation, *may_learn]
+            assert tested.isdisjoint(units[learned].tolist())
+            labels = [inputs.labels[task] for task in pair]
+            for clip, of_train, of_test in zip(
+                inputs.table.clips, *labels, strict=True
+            ):
+                if "level" in clip.extra.get("differs", "").split("|"):
+                    assert (of_train, of_test) == (-1, -1)
+
+
+def test_a_run_knows_its_labels_by_what_annotators_differ_on() -> None:
+    hashes = []
+    for left_open in (set[str](), {"Body"}, {"Look"}):
+        rows = [*CERTAIN, ("S", set[str](), "joy", "1", left_open)]
+        table = clip_table(manifest_of(rows), Data(view="raw"))
+        hashes.append(labels_sha256(table, {})["levels"])
+    assert len(set(hashes)) == 3
