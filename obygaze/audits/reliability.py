@@ -226,7 +226,7 @@ def _rated_clips(manifest: Manifest, column: str) -> _Records:
     own = manifest.annotations[0].own
     if set(columns).isdisjoint({*SEEN_IN_VIEW, *own}):
         raise FixInput(
-            f"--column {column} says something of clips, and not of annotators",
+            f"the column {column!r} says something of clips, and not of annotators",
             where=manifest.name,
             hint=f"a column of annotators: {few(['level', 'concepts', *own])}",
         )
