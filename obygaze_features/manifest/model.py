@@ -457,11 +457,12 @@ class Manifest:
         It is "" where there are none: a clip whose concepts can only be heard is EN rightly. A
         clip without any was probably labelled by its level alone.
         """
-        lost = [
-            clip
-            for clip in self.clips
-            if clip.level not in ("", "EN") and not clip.concepts
-        ]
+        visual = self.header.of_modality("visual")
+        lost = []
+        for clip in self.clips:
+            is_open = not disputed(clip).isdisjoint(visual)
+            if clip.level not in ("", "EN") and not clip.concepts and not is_open:
+                lost.append(clip)
         films = {clip.movie_id for clip in lost}
         return self._en_in_visual_view(lost, "with a level but without concepts", films)
 
@@ -475,7 +476,7 @@ class Manifest:
         heard = []
         names: set[str] = set()
         for clip in self.clips:
-            is_visible = not visible.isdisjoint(clip.concepts)
+            is_visible = not visible.isdisjoint({*clip.concepts, *disputed(clip)})
             if clip.level not in ("", "EN") and clip.concepts and not is_visible:
                 heard.append(clip)
                 names.update(clip.concepts)
