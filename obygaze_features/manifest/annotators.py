@@ -76,7 +76,7 @@ def orders_of(typed: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the words of each column with an order, from `weak,strong`."""
     orders = {}
     for column, words in typed.items():
-        order = [plain_value(word, column) for word in words.split(",")]
+        order = [_plain_words(word, column) for word in words.split(",")]
         if len(set(order)) < max(2, len(order)) or "" in order:
             raise FixUsage(
                 f"expected the words of {column} from the lowest to the highest, got {words!r}",
@@ -106,9 +106,10 @@ def labelled(
         return manifest
     manifest = replace(manifest, annotations=sorted_annotations(manifest.annotations))
     columns = tuple(manifest.annotations[0].own)
+    _check_names(columns, manifest)
     _check_orders(orders or {}, manifest)
     used = _Rule(rule or AGREED, orders or {}, tuple(manifest.header.concepts))
-    of_each = columns_of_each(manifest.annotators, columns)
+    of_each = columns_of_each(manifest)
     made_before = {*columns, *of_each, DIFFERS}
     of_clip = manifest.annotations_by_clip
     clips = []
@@ -176,11 +177,18 @@ def sorted_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, .
     return tuple(one._replace(own={**blank, **one.own}) for one in said)
 
 
-def columns_of_each(annotators: Iterable[str], columns: Iterable[str]) -> list[str]:
+def columns_of_people(manifest: Manifest) -> tuple[str, ...]:
+    """Return the columns in which people have words of their own; without people, all labels."""
+    for one in manifest.annotations:
+        return tuple(one.own)
+    return said_columns(manifest.columns)
+
+
+def columns_of_each(manifest: Manifest) -> list[str]:
     """Return the columns that the rule `each` makes, such as `level.ada`."""
-    labels = ("level", "concepts", *columns)
+    labels = ("level", "concepts", *columns_of_people(manifest))
     columns_of_all = []
-    for name in annotators:
+    for name in manifest.annotators:
         columns_of_all += [f"{column}.{name}" for column in labels]
     return columns_of_all
 
@@ -205,6 +213,19 @@ def _check_rule(rule: str, manifest: Manifest) -> None:
         )
 
 
+def _check_names(columns: Iterable[str], manifest: Manifest) -> None:
+    """Raise an error for columns whose names are not plain in the column `differs`."""
+    for column in columns:
+        is_concept = any(column in one.concepts for one in manifest.annotations)
+        if is_concept or "|" in column:
+            raise FixInput(
+                f"the column {column!r} of annotators has the name of a concept that they gave, or"
+                f" a |, and the column {DIFFERS} could not name it",
+                where=manifest.name,
+                hint="rename the column in the table",
+            )
+
+
 def _check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> None:
     """Raise an error for an order of no column, and for words that an order does not have."""
     columns = manifest.annotations[0].own
@@ -217,7 +238,7 @@ def _check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> No
                 hint="levels have an order; the other columns: "
                 + (", ".join(columns) or "none"),
             )
-        words = [plain_value(one.own[column], column) for one in manifest.annotations]
+        words = [_plain_words(one.own[column], column) for one in manifest.annotations]
         others = Counter(word for word in words if word and word not in order)
         if others:
             named = [f"{word!r} ({count(n, 'time')})" for word, n in others.items()]
@@ -261,7 +282,7 @@ class _Rule:
     def _value(self, column: str, cells: Iterable[str]) -> str | None:
         """Return the value of a column, "" where nobody gave one; None where people differ."""
         given = [cell for cell in cells if cell]
-        words = [plain_value(cell, column) for cell in given]
+        words = [_plain_words(cell, column) for cell in given]
         cell_of = dict(zip(reversed(words), reversed(given), strict=True))
         order = LEVELS if column == "level" else self.orders.get(column)
         if len(cell_of) < 2:
@@ -302,6 +323,12 @@ class _Rule:
             elif n > n_others:
                 kept.append(concept)
         return tuple(kept), left_open
+
+
+def _plain_words(cell: str, column: str) -> str:
+    """Return a cell as it is compared; several words have no order."""
+    words = {plain_value(word, column) for word in cell.split("|")}
+    return "|".join(sorted(words - {""}))
 
 
 def _cells_of_each(said: Iterable[Annotation]) -> dict[str, str]:

@@ -15,9 +15,9 @@ from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
 from obygaze_features.manifest.annotators import (
     annotations_of,
     columns_of_each,
+    columns_of_people,
     labelled,
     orders_of,
-    said_columns,
     sorted_annotations,
 )
 from obygaze_features.manifest.io import read_manifest, write_manifest
@@ -149,9 +149,13 @@ def merged_manifest(
         )
     header = _merged_header(manifests, name)
     columns: dict[str, None] = {}
+    of_people: dict[str, None] = {}
     for manifest in manifests:
-        made = (DIFFERS, *columns_of_each(manifest.annotators, manifest.columns))
-        columns.update(dict.fromkeys(c for c in manifest.columns if c not in made))
+        made = (DIFFERS, *columns_of_each(manifest))
+        of_manifest = dict.fromkeys(columns_of_people(manifest))
+        of_people |= of_manifest
+        columns |= dict.fromkeys(c for c in manifest.columns if c not in made)
+        columns |= of_manifest
     warnings = [*_of_one_source(manifests), *_of_other_concepts(manifests, header)]
     splits = [name for name in columns if name.startswith(FOLD_PREFIX)]
     for split in splits:
@@ -182,7 +186,7 @@ def merged_manifest(
     _require_one_film_of_videos(rows)
     # Each mark in a film is of one person; clips may be of several.
     are_marks = header.unit == "segment"
-    said = [] if are_marks else said_columns(columns)
+    said = [] if are_marks else [*of_people]
     facts = [column for column in columns if column not in (*said, ANNOTATOR)]
     clips, n_shared = _one_of_each(rows, [*facts, *LABELS] if are_marks else facts)
     merged = Manifest(name, header, clips, tuple(columns))
