@@ -139,13 +139,17 @@ def are_of_people(
 
 
 def clips_and_annotations(
-    rows: Sequence[TableRow], clips: Sequence[Clip], columns: Iterable[str]
+    rows: Sequence[TableRow],
+    clips: Sequence[Clip],
+    columns: Iterable[str],
+    coders: Mapping[str, str],
 ) -> tuple[tuple[Clip, ...], tuple[Annotation, ...]]:
     """Return each clip once, and what each person said of it.
 
-    What is no label must be the same in all rows of a clip; else each other row is a violation.
+    Of people with columns, a column for all is not said by them. What is not said must be the same
+    in all rows of a clip; else each other row is a violation.
     """
-    said = said_columns([*columns])
+    said = said_columns(made_of_coders(coders) or [*columns])
     facts = [name for name in columns if name not in (*said, ANNOTATOR)]
     first_of: dict[str, tuple[TableRow, Clip]] = {}
     for row, clip in zip(rows, clips, strict=True):
