@@ -405,7 +405,7 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
     files = check_manifest(manifest).files(path)
     if force and not (path.is_file() and b"obygaze-manifest/" in path.read_bytes()):
         # One of them may be the table or the mapping that is being imported.
-        for file, data in files.items():
+        for file, data in {annotators_of(path): b"", **files}.items():
             if os.path.lexists(file) and not (
                 file.is_file() and file.read_bytes() == data
             ):
