@@ -72,6 +72,12 @@ def annotations_of(
     return tuple(annotations)
 
 
+def of_nobody(clip: Clip) -> Clip:
+    """Return a clip without the name of a person in its column `annotator`."""
+    extra = {name: cell for name, cell in clip.extra.items() if name != "annotator"}
+    return replace(clip, extra=extra)
+
+
 def orders_of(typed: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the words of each column with an order, from `weak,strong`."""
     orders = {}
@@ -238,12 +244,11 @@ def _check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> No
                 hint="levels have an order; the other columns: "
                 + (", ".join(columns) or "none"),
             )
-        words = [_plain_words(one.own[column], column) for one in manifest.annotations]
-        others = Counter(word for word in words if word and word not in order)
+        words = {_plain_words(one.own[column], column) for one in manifest.annotations}
+        others = sorted(words.difference(order, [""]))
         if others:
-            named = [f"{word!r} ({count(n, 'time')})" for word, n in others.items()]
             raise FixInput(
-                f"the order of {column} does not have {few(named, 3)}",
+                f"the order of {column} does not have {few([*map(repr, others)], 3)}",
                 where=manifest.name,
                 hint=f"--order {shell_word(f'{column}=WORD,WORD')} with all words, from the lowest",
             )

@@ -32,6 +32,7 @@ from obygaze_features.manifest.adapters.table_coders import (
     clips_and_annotations,
     made_of_coders,
     rows_of_coders,
+    targets_of_coders,
 )
 from obygaze_features.manifest.adapters.table_ids import (
     COUNT,
@@ -197,7 +198,10 @@ def _read(
     Hints name the mapping that was given, if it is one of a file.
     """
     required = _required(chosen)
-    violations = Violations(path, _names_in_table(chosen))
+    names = _names_in_table(chosen)
+    for target, columns in targets_of_coders(chosen.coders).items():
+        names[target] = ", ".join(columns)
+    violations = Violations(path, names)
     table = read_table(
         path,
         required=required,

@@ -406,12 +406,14 @@ def test_rows_of_a_clip_that_contradict_each_other_are_refused(
     assert problem in it.value.details[0]
 
 
-def test_a_violation_names_the_column_of_the_person(tmp_path: Path) -> None:
+def test_a_violation_names_the_columns_of_people(tmp_path: Path) -> None:
     row = {**facts_of("c1"), "Ada": "S", "Ben": "Maybe"}
     table = write_rows(tmp_path / "t.csv", [row])
     with pytest.raises(FixInput) as caught:
         read(table, {"coder:ada": "Ada", "coder:ben": "Ben"})
-    assert caught.value.details[0].startswith(f"{table}:2: column 'Ben': unknown level")
+    assert caught.value.details[0].startswith(
+        f"{table}:2: column 'Ada, Ben': unknown level"
+    )
 
 
 @pytest.mark.parametrize(
@@ -445,9 +447,7 @@ def test_a_word_outside_of_an_order_is_refused(tmp_path: Path) -> None:
     rows[0]["mood"] = "calm"
     rows[1]["mood"] = "wild"
     table = write_rows(tmp_path / "t.csv", rows)
-    with pytest.raises(
-        FixInput, match=r"order of mood does not have 'wild' \(1 time\)"
-    ):
+    with pytest.raises(FixInput, match="order of mood does not have 'wild'"):
         read(table, rule="highest", orders=ORDERS)
 
 
