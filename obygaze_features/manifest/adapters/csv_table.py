@@ -198,10 +198,10 @@ def _read(
     Hints name the mapping that was given, if it is one of a file.
     """
     required = _required(chosen)
-    names = _names_in_table(chosen)
+    names_in_table = _names_in_table(chosen)
     for target, columns in targets_of_coders(chosen.coders).items():
-        names[target] = ", ".join(columns)
-    violations = Violations(path, names)
+        names_in_table[target] = ", ".join(columns)
+    violations = Violations(path, names_in_table)
     table = read_table(
         path,
         required=required,
