@@ -122,11 +122,12 @@ def are_of_people(
                 ANNOTATOR,
                 "is empty, and each row needs one where a clip has several rows",
             )
-        elif has_names:
-            line = line_of_person.setdefault((clip_id, name), row.line)
-            if line != row.line:
-                row.add(ANNOTATOR, f"{name!r} has a row of {clip_id!r} on line {line}")
-                values[ANNOTATOR] = ""
+        elif has_names and (clip_id, name) in line_of_person:
+            line = line_of_person[clip_id, name]
+            row.add(ANNOTATOR, f"{name!r} has a row of {clip_id!r} on line {line}")
+            values[ANNOTATOR] = ""
+        else:
+            line_of_person[clip_id, name] = row.line
     return True
 
 

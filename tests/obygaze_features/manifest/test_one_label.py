@@ -700,6 +700,14 @@ def test_a_column_for_all_is_not_said_by_people_with_columns(tmp_path: Path) -> 
                 assert clip.extra["comment"] == "dark"
 
 
+def test_columns_of_one_person_under_two_names_are_refused(tmp_path: Path) -> None:
+    row = {**facts_of("c1"), "Ada": "S", "Ben": "EN"}
+    table = write_rows(tmp_path / "t.csv", [row])
+    with pytest.raises(FixInput) as caught:
+        read(table, {"coder:ada": "Ada", "coder:ADA": "Ben"}, rule="agreed")
+    assert "'ada' has a row of 'c1' on line 2" in caught.value.details[0]
+
+
 def test_columns_of_the_names_that_the_rule_each_makes_are_refused(
     tmp_path: Path,
 ) -> None:
