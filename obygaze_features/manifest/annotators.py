@@ -111,21 +111,20 @@ def labelled(
     if not manifest.annotations:
         return manifest
     manifest = replace(manifest, annotations=sorted_annotations(manifest.annotations))
-    columns = tuple(manifest.annotations[0].own)
+    columns = columns_of_people(manifest)
     _check_names(columns, manifest)
     _check_orders(orders or {}, manifest)
     used = _Rule(rule or AGREED, orders or {}, tuple(manifest.header.concepts))
-    of_each = columns_of_each(manifest)
-    made_before = {*columns, *of_each, DIFFERS}
+    made = (*columns, *columns_of_each(manifest), DIFFERS)
     of_clip = manifest.annotations_by_clip
     clips = []
     for clip in manifest.clips:
-        said = of_clip.get(clip.clip_id, ())
-        facts = {n: cell for n, cell in clip.extra.items() if n not in made_before}
-        own = {column: clip.extra.get(column, "") for column in columns}
+        own = clip.extra
+        said = of_clip.get(clip.clip_id)
         if said:
             clip, own = used.label(clip, said)
-        clips.append(replace(clip, extra={**facts, **own}))
+        cells = {name: own.get(name, "") for name in made}
+        clips.append(replace(clip, extra={**clip.extra, **cells}))
     differing = [clip for clip in clips if clip.extra.get(DIFFERS)]
     if differing and rule is None:
         raise FixInput(
@@ -134,24 +133,22 @@ def labelled(
             where=manifest.name,
             hint=f"{option} {'|'.join(RULES)} makes one label a clip",
         )
-    kept = [name for name in manifest.columns if name not in made_before]
-    kept += columns if rule != EACH else ()
-    filled: set[str] = set()
+    filled = {*columns} if rule != EACH else set()
     for clip in clips:
         filled.update(name for name, cell in clip.extra.items() if cell)
-    made = (*columns, *of_each, DIFFERS)
-    kept += [name for name in made if name in filled and name not in kept]
-    with_all = []
+    kept = [name for name in manifest.columns if name not in made]
+    kept += [name for name in made if name in filled]
+    with_kept = []
     for clip in clips:
         cells = {name: clip.extra.get(name, "") for name in kept}
-        with_all.append(replace(clip, extra=cells))
+        with_kept.append(replace(clip, extra=cells))
     names = manifest.annotators
     note = f"{NOTE}{rule or AGREED} of {count(len(names), 'annotator')}: {', '.join(names)}"
     notes = [one for one in manifest.header.notes if not one.startswith(NOTE)]
     return replace(
         manifest,
         header=structs.replace(manifest.header, notes=(*notes, note)),
-        clips=tuple(with_all),
+        clips=tuple(with_kept),
         columns=tuple(kept),
         # What one person alone says is the label.
         annotations=manifest.annotations if len(names) > 1 else (),
@@ -315,7 +312,9 @@ class _Rule:
         labels = [one for one in said if one.level or one.concepts]
         if self.name == HIGHEST and level:
             labels = [one for one in labels if one.level == level]
-        n_of = Counter(concept for one in labels for concept in one.concepts)
+        n_of: Counter[str] = Counter()
+        for one in labels:
+            n_of.update(one.concepts)
         kept = []
         left_open = []
         for concept in sorted(n_of, key=self.concepts.index):

@@ -19,7 +19,6 @@ from obygaze_features.manifest.annotators import (
     labelled,
     of_nobody,
     orders_of,
-    sorted_annotations,
 )
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.link import original
@@ -239,7 +238,7 @@ def _annotations(
                     where=manifest.name,
                     hint="correct one of them, or give the two people other names",
                 )
-    return sorted_annotations(one for one, _ in said.values())
+    return tuple(one for one, _ in said.values())
 
 
 def _annotations_of_clip(
@@ -311,11 +310,11 @@ def _plain(clip: Clip, column: str) -> str:
 
 def _completed(one: Clip, other: Clip, facts: Iterable[str]) -> Clip:
     """Return a clip with the facts that another row of it states alone; its place is one fact."""
-    if not _has_place(one):
-        one, other = other, one
+    if not _has_place(one) and _has_place(other):
+        return _completed(other, one, facts)
     extra = dict(one.extra)
     for column in facts:
-        if column in extra and column not in PLACE:
+        if column not in PLACE:
             extra[column] = extra[column] or other.extra[column]
     scene = other.scene if one.scene is None else one.scene
     movie_id = known_film(one.movie_id) or other.movie_id
