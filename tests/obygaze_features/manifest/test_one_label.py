@@ -698,6 +698,10 @@ def test_a_column_for_all_is_not_said_by_people_with_columns(tmp_path: Path) -> 
             for clip in made:
                 assert clip.extra["light"] == f"light of {clip.clip_id}"
                 assert clip.extra["comment"] == "dark"
+    copy = replace(made, name="copy")
+    merged = merged_manifest([made, copy], "t", "highest").manifest
+    assert merged.annotations == made.annotations
+    assert merged["c3"].extra["light"] == "light of c3"
 
 
 def test_columns_of_one_person_under_two_names_are_refused(tmp_path: Path) -> None:
