@@ -72,11 +72,17 @@ def annotations_of(
     return tuple(annotations)
 
 
+def of_nobody(clip: Clip) -> Clip:
+    """Return a clip without the name of a person in its column `annotator`."""
+    extra = {name: cell for name, cell in clip.extra.items() if name != "annotator"}
+    return replace(clip, extra=extra)
+
+
 def orders_of(typed: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the words of each column with an order, from `weak,strong`."""
     orders = {}
     for column, words in typed.items():
-        order = [plain_value(word, column) for word in words.split(",")]
+        order = [_plain_words(word, column) for word in words.split(",")]
         if len(set(order)) < max(2, len(order)) or "" in order:
             raise FixUsage(
                 f"expected the words of {column} from the lowest to the highest, got {words!r}",
@@ -105,20 +111,20 @@ def labelled(
     if not manifest.annotations:
         return manifest
     manifest = replace(manifest, annotations=sorted_annotations(manifest.annotations))
-    columns = tuple(manifest.annotations[0].own)
+    columns = columns_of_people(manifest)
+    _check_names(columns, manifest)
     _check_orders(orders or {}, manifest)
     used = _Rule(rule or AGREED, orders or {}, tuple(manifest.header.concepts))
-    of_each = columns_of_each(manifest.annotators, columns)
-    made_before = {*columns, *of_each, DIFFERS}
+    made = (*columns, *columns_of_each(manifest), DIFFERS)
     of_clip = manifest.annotations_by_clip
     clips = []
     for clip in manifest.clips:
-        said = of_clip.get(clip.clip_id, ())
-        facts = {n: cell for n, cell in clip.extra.items() if n not in made_before}
-        own = {column: clip.extra.get(column, "") for column in columns}
+        own = clip.extra
+        said = of_clip.get(clip.clip_id)
         if said:
             clip, own = used.label(clip, said)
-        clips.append(replace(clip, extra={**facts, **own}))
+        cells = {name: own.get(name, "") for name in made}
+        clips.append(replace(clip, extra={**clip.extra, **cells}))
     differing = [clip for clip in clips if clip.extra.get(DIFFERS)]
     if differing and rule is None:
         raise FixInput(
@@ -127,24 +133,22 @@ def labelled(
             where=manifest.name,
             hint=f"{option} {'|'.join(RULES)} makes one label a clip",
         )
-    kept = [name for name in manifest.columns if name not in made_before]
-    kept += columns if rule != EACH else ()
-    filled: set[str] = set()
+    filled = {*columns} if rule != EACH else set()
     for clip in clips:
         filled.update(name for name, cell in clip.extra.items() if cell)
-    made = (*columns, *of_each, DIFFERS)
-    kept += [name for name in made if name in filled and name not in kept]
-    with_all = []
+    kept = [name for name in manifest.columns if name not in made]
+    kept += [name for name in made if name in filled]
+    with_kept = []
     for clip in clips:
         cells = {name: clip.extra.get(name, "") for name in kept}
-        with_all.append(replace(clip, extra=cells))
+        with_kept.append(replace(clip, extra=cells))
     names = manifest.annotators
     note = f"{NOTE}{rule or AGREED} of {count(len(names), 'annotator')}: {', '.join(names)}"
     notes = [one for one in manifest.header.notes if not one.startswith(NOTE)]
     return replace(
         manifest,
         header=structs.replace(manifest.header, notes=(*notes, note)),
-        clips=tuple(with_all),
+        clips=tuple(with_kept),
         columns=tuple(kept),
         # What one person alone says is the label.
         annotations=manifest.annotations if len(names) > 1 else (),
@@ -176,11 +180,18 @@ def sorted_annotations(annotations: Iterable[Annotation]) -> tuple[Annotation, .
     return tuple(one._replace(own={**blank, **one.own}) for one in said)
 
 
-def columns_of_each(annotators: Iterable[str], columns: Iterable[str]) -> list[str]:
+def columns_of_people(manifest: Manifest) -> tuple[str, ...]:
+    """Return the columns in which people have words of their own; without people, all labels."""
+    for one in manifest.annotations:
+        return tuple(one.own)
+    return said_columns(manifest.columns)
+
+
+def columns_of_each(manifest: Manifest) -> list[str]:
     """Return the columns that the rule `each` makes, such as `level.ada`."""
-    labels = ("level", "concepts", *columns)
+    labels = ("level", "concepts", *columns_of_people(manifest))
     columns_of_all = []
-    for name in annotators:
+    for name in manifest.annotators:
         columns_of_all += [f"{column}.{name}" for column in labels]
     return columns_of_all
 
@@ -205,6 +216,19 @@ def _check_rule(rule: str, manifest: Manifest) -> None:
         )
 
 
+def _check_names(columns: Iterable[str], manifest: Manifest) -> None:
+    """Raise an error for columns whose names are not plain in the column `differs`."""
+    for column in columns:
+        is_concept = any(column in one.concepts for one in manifest.annotations)
+        if is_concept or "|" in column:
+            raise FixInput(
+                f"the column {column!r} of annotators has the name of a concept that they gave, or"
+                f" a |, and the column {DIFFERS} could not name it",
+                where=manifest.name,
+                hint="rename the column in the table",
+            )
+
+
 def _check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> None:
     """Raise an error for an order of no column, and for words that an order does not have."""
     columns = manifest.annotations[0].own
@@ -217,12 +241,11 @@ def _check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> No
                 hint="levels have an order; the other columns: "
                 + (", ".join(columns) or "none"),
             )
-        words = [plain_value(one.own[column], column) for one in manifest.annotations]
-        others = Counter(word for word in words if word and word not in order)
+        words = {_plain_words(one.own[column], column) for one in manifest.annotations}
+        others = sorted(words.difference(order, [""]))
         if others:
-            named = [f"{word!r} ({count(n, 'time')})" for word, n in others.items()]
             raise FixInput(
-                f"the order of {column} does not have {few(named, 3)}",
+                f"the order of {column} does not have {few([*map(repr, others)], 3)}",
                 where=manifest.name,
                 hint=f"--order {shell_word(f'{column}=WORD,WORD')} with all words, from the lowest",
             )
@@ -261,7 +284,7 @@ class _Rule:
     def _value(self, column: str, cells: Iterable[str]) -> str | None:
         """Return the value of a column, "" where nobody gave one; None where people differ."""
         given = [cell for cell in cells if cell]
-        words = [plain_value(cell, column) for cell in given]
+        words = [_plain_words(cell, column) for cell in given]
         cell_of = dict(zip(reversed(words), reversed(given), strict=True))
         order = LEVELS if column == "level" else self.orders.get(column)
         if len(cell_of) < 2:
@@ -289,7 +312,9 @@ class _Rule:
         labels = [one for one in said if one.level or one.concepts]
         if self.name == HIGHEST and level:
             labels = [one for one in labels if one.level == level]
-        n_of = Counter(concept for one in labels for concept in one.concepts)
+        n_of: Counter[str] = Counter()
+        for one in labels:
+            n_of.update(one.concepts)
         kept = []
         left_open = []
         for concept in sorted(n_of, key=self.concepts.index):
@@ -302,6 +327,12 @@ class _Rule:
             elif n > n_others:
                 kept.append(concept)
         return tuple(kept), left_open
+
+
+def _plain_words(cell: str, column: str) -> str:
+    """Return a cell as it is compared; several words have no order."""
+    words = {plain_value(word, column) for word in cell.split("|")}
+    return "|".join(sorted(words - {""}))
 
 
 def _cells_of_each(said: Iterable[Annotation]) -> dict[str, str]:

@@ -31,7 +31,7 @@ from obygaze_features.core.schema_check import Violations, read_toml, record_of
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow, number_of_cell, read_table
 from obygaze_features.core.workspace import Workspace, toml_of
-from obygaze_features.manifest.annotators import said_columns
+from obygaze_features.manifest.annotators import said_columns, sorted_annotations
 from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.frame_rate import known_frame_rate
 from obygaze_features.manifest.model import (
@@ -369,16 +369,14 @@ def _cells(clip: Clip) -> tuple[str, ...]:
 
 def annotations_to_csv(annotations: Iterable[Annotation]) -> bytes:
     """Return what annotators said as the CSV beside a manifest; no bytes where nobody did."""
-    said = sorted(annotations, key=lambda one: (one.clip_id, one.annotator))
+    said = sorted_annotations(annotations)
     if not said:
         return b""
-    columns = dict.fromkeys(column for one in said for column in one.own)
     rows = []
     for one in said:
-        own = (one.own.get(column, "") for column in columns)
         label = one.clip_id, one.annotator, one.level, "|".join(one.concepts)
-        rows.append((*label, *own))
-    return csv_bytes((*ANNOTATION_COLUMNS, *columns), rows)
+        rows.append((*label, *one.own.values()))
+    return csv_bytes((*ANNOTATION_COLUMNS, *said[0].own), rows)
 
 
 def manifest_sha256(manifest: Manifest) -> str:
@@ -405,7 +403,7 @@ def write_manifest(manifest: Manifest, path: Path, *, force: bool = False) -> No
     files = check_manifest(manifest).files(path)
     if force and not (path.is_file() and b"obygaze-manifest/" in path.read_bytes()):
         # One of them may be the table or the mapping that is being imported.
-        for file, data in files.items():
+        for file, data in {annotators_of(path): b"", **files}.items():
             if os.path.lexists(file) and not (
                 file.is_file() and file.read_bytes() == data
             ):

@@ -1,7 +1,7 @@
 """`obygaze manifest merge`: the clips of several manifests; and `labels`, one label a clip."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -15,10 +15,10 @@ from obygaze_features.manifest.adapters import ImportedManifest, SavedManifest
 from obygaze_features.manifest.annotators import (
     annotations_of,
     columns_of_each,
+    columns_of_people,
     labelled,
+    of_nobody,
     orders_of,
-    said_columns,
-    sorted_annotations,
 )
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.link import original
@@ -149,10 +149,14 @@ def merged_manifest(
         )
     header = _merged_header(manifests, name)
     columns: dict[str, None] = {}
+    of_people: dict[str, None] = {}
     for manifest in manifests:
-        made = (DIFFERS, *columns_of_each(manifest.annotators, manifest.columns))
-        columns.update(dict.fromkeys(c for c in manifest.columns if c not in made))
-    warnings = [*_of_one_source(manifests), *_of_other_concepts(manifests, header)]
+        made = (DIFFERS, *columns_of_each(manifest))
+        of_manifest = dict.fromkeys(columns_of_people(manifest))
+        of_people |= of_manifest
+        columns |= dict.fromkeys(c for c in manifest.columns if c not in made)
+        columns |= of_manifest
+    warnings = _of_other_concepts(manifests, header)
     splits = [name for name in columns if name.startswith(FOLD_PREFIX)]
     for split in splits:
         # One film may be in two folds: each manifest has its own.
@@ -180,16 +184,22 @@ def merged_manifest(
             row = original(clip) if is_unlinked else clip
             rows.append((_with_cells(row, manifest, columns), manifest))
     _require_one_film_of_videos(rows)
+    said = [*of_people]
+    facts = [column for column in columns if column not in (*said, ANNOTATOR)]
     # Each mark in a film is of one person; clips may be of several.
     are_marks = header.unit == "segment"
-    said = [] if are_marks else said_columns(columns)
-    facts = [column for column in columns if column not in (*said, ANNOTATOR)]
-    clips, n_shared = _one_of_each(rows, [*facts, *LABELS] if are_marks else facts)
+    labels = [*LABELS, *(column for column in columns if column not in facts)]
+    clips, n_shared = _one_of_each(rows, facts, labels if are_marks else ())
     merged = Manifest(name, header, clips, tuple(columns))
     is_annotated = any(manifest.annotations for manifest in manifests)
     if is_annotated or (n_shared and not are_marks):
-        annotations = _annotations(rows, said)
-        merged = replace(_without_annotator(merged), annotations=annotations)
+        columns.pop(ANNOTATOR, None)
+        merged = replace(
+            merged,
+            clips=tuple(map(of_nobody, clips)),
+            columns=tuple(columns),
+            annotations=_annotations(rows, said),
+        )
         merged = labelled(merged, rule, orders_of(orders or {}))
     warnings += _words_in_several_spellings(merged.clips)
     sentence = f"{count(n_shared, merged.header.unit)} in several of the manifests"
@@ -204,16 +214,6 @@ def _with_cells(clip: Clip, manifest: Manifest, columns: Mapping[str, None]) -> 
     if NAME_COLUMN in columns:
         cells[NAME_COLUMN] = named_file(clip)
     return replace(clip, extra=cells)
-
-
-def _without_annotator(manifest: Manifest) -> Manifest:
-    """Return a manifest whose clips are nobody's."""
-    clips = []
-    for clip in manifest:
-        extra = {name: cell for name, cell in clip.extra.items() if name != ANNOTATOR}
-        clips.append(replace(clip, extra=extra))
-    columns = tuple(name for name in manifest.columns if name != ANNOTATOR)
-    return replace(manifest, clips=tuple(clips), columns=columns)
 
 
 def _annotations(
@@ -233,12 +233,12 @@ def _annotations(
             first, where = said.setdefault((clip.clip_id, name), (named, manifest.name))
             if first != named:
                 raise FixInput(
-                    f"{name!r} says of the clip {clip.clip_id!r} {_label(first)} in {where} and"
-                    f" {_label(named)} in {manifest.name}",
+                    f"{name!r} says of the clip {clip.clip_id!r} one thing in {where} and another"
+                    f" in {manifest.name}",
                     where=manifest.name,
                     hint="correct one of them, or give the two people other names",
                 )
-    return sorted_annotations(one for one, _ in said.values())
+    return tuple(one for one, _ in said.values())
 
 
 def _annotations_of_clip(
@@ -255,18 +255,13 @@ def _annotations_of_clip(
     return annotations
 
 
-def _label(one: Annotation) -> str:
-    """Return what a person says in a few words."""
-    cells = [one.level, "|".join(one.concepts), *one.own.values()]
-    return " ".join(filter(None, cells)) or "nothing"
-
-
 def _one_of_each(
-    rows: Sequence[tuple[Clip, Manifest]], facts: Sequence[str]
+    rows: Sequence[tuple[Clip, Manifest]], facts: Sequence[str], labels: Sequence[str]
 ) -> tuple[tuple[Clip, ...], int]:
     """Return each clip once, and how many are in several manifests.
 
-    Facts must be equal wherever two manifests state them; else it is an error of all such clips.
+    Facts must be equal wherever two manifests state them, and labels in any case; else it is an
+    error of all such clips.
     """
     first_of: dict[str, tuple[Clip, Manifest]] = {}
     shared: set[str] = set()
@@ -276,7 +271,7 @@ def _one_of_each(
         if first is clip:
             continue
         shared.add(clip.clip_id)
-        difference = _difference(first, clip, facts)
+        difference = _difference(first, clip, facts, labels)
         if difference:
             names = f"{of_manifest.name} and {manifest.name}"
             problems.append(f"{clip.clip_id} in {names}: {difference}")
@@ -291,18 +286,21 @@ def _one_of_each(
     return tuple(clip for clip, _ in first_of.values()), len(shared)
 
 
-def _difference(one: Clip, other: Clip, facts: Iterable[str]) -> str:
-    """Return the first fact that two rows of a clip do not say alike, with both values."""
+def _difference(
+    one: Clip, other: Clip, facts: Iterable[str], labels: Collection[str]
+) -> str:
+    """Return the first fact or label that two rows of a clip do not say alike, and both values."""
     compared = compare_clips(Identity.of_clip(one), Identity.of_clip(other))
     if compared.contradiction:
         return compared.contradiction
-    for column in ("scene", *facts):
+    for column in ("scene", *facts, *labels):
         # Films and times are compared above, with what they mean together.
         if column not in PLACE:
             ours = _plain(one, column)
             theirs = _plain(other, column)
-            if ours and theirs and ours != theirs:
-                return f"{column}: {ours} and {theirs}"
+            is_stated = column in labels or (ours and theirs)
+            if is_stated and ours != theirs:
+                return f"{column}: {ours or 'nothing'} and {theirs or 'nothing'}"
     return ""
 
 
@@ -312,46 +310,21 @@ def _plain(clip: Clip, column: str) -> str:
 
 def _completed(one: Clip, other: Clip, facts: Iterable[str]) -> Clip:
     """Return a clip with the facts that another row of it states alone; its place is one fact."""
+    if not _has_place(one) and _has_place(other):
+        return _completed(other, one, facts)
     extra = dict(one.extra)
     for column in facts:
-        if column not in PLACE and column in extra:
+        if column not in PLACE:
             extra[column] = extra[column] or other.extra[column]
     scene = other.scene if one.scene is None else one.scene
     movie_id = known_film(one.movie_id) or other.movie_id
-    completed = replace(one, movie_id=movie_id, scene=scene, extra=extra)
-    if _has_place(one):
-        return completed
-    places = {column: other.extra[column] for column in PLACE if column in extra}
-    return replace(
-        completed,
-        video=other.video,
-        start_s=other.start_s,
-        end_s=other.end_s,
-        extra={**extra, **places},
-    )
+    return replace(one, movie_id=movie_id, scene=scene, extra=extra)
 
 
 def _has_place(clip: Clip) -> bool:
     """Return whether a row says where its clip is: in a film, or in a file."""
     of_film = [clip.extra.get(column) for column in PLACE]
     return bool(clip.video) or clip.start_s is not None or any(of_film)
-
-
-def _of_one_source(manifests: Sequence[Manifest]) -> list[str]:
-    """Return a sentence on each file whose labels without annotators would be of two people."""
-    name_of: dict[SourceFile, str] = {}
-    sentences = []
-    for manifest in manifests:
-        if manifest.annotations or all(c.extra.get(ANNOTATOR) for c in manifest):
-            continue
-        for source in manifest.header.sources:
-            first = name_of.setdefault(source, manifest.name)
-            if first != manifest.name:
-                sentences.append(
-                    f"{first} and {manifest.name} were both made of {source.file}, and their"
-                    " labels count as those of two annotators"
-                )
-    return sentences
 
 
 def _of_other_concepts(manifests: Sequence[Manifest], merged: Header) -> list[str]:

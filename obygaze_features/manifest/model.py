@@ -516,7 +516,7 @@ class Manifest:
         clips = []
         for clip in self.clips:
             extra = {**clip.extra, column: values.get(clip.clip_id, "")}
-            if column in disputed(clip):
+            if column in disputed(clip) and column not in self._concepts_of_clips:
                 # The new value takes the place of those of the annotators.
                 others = [name for name in extra[DIFFERS].split("|") if name != column]
                 extra[DIFFERS] = "|".join(others)
@@ -530,7 +530,9 @@ class Manifest:
         if not isinstance(self.clips, Windows):
             for clip in self.clips:
                 names.update(clip.concepts)
-                names.update(disputed(clip).intersection(self.header.concepts))
+                left_open = disputed(clip).intersection(self.header.concepts)
+                # A column may be called as a concept that nobody gave.
+                names.update(left_open.difference(self.columns))
         for one in self.annotations:
             names.update(one.concepts)
         return frozenset(names)

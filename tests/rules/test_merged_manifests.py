@@ -18,7 +18,6 @@ from obygaze_features.manifest.model import (
     Clip,
     Header,
     Manifest,
-    SourceFile,
     Windows,
 )
 from obygaze_features.manifest.spans import named_file
@@ -110,7 +109,10 @@ def test_a_merged_manifest_has_each_clip_once_and_what_each_person_said(
         label = (one.level, one.concepts, one.own["mood"])
         if label != ("", (), ""):
             found[one.clip_id, one.annotator] = label
-    is_of_several = len({person for _, person in said}) > 1
+    # People with rows that say nothing are people, too.
+    people = {person for _, person in said}
+    people.update(*(manifest.annotators for manifest in manifests))
+    is_of_several = len(people) > 1
     if is_shared or any(manifest.annotations for manifest in manifests):
         assert found == (said if is_of_several else {})
     backwards = merged_manifest(manifests[::-1], "all", "majority").manifest
@@ -166,7 +168,7 @@ def test_what_one_person_says_in_two_manifests_must_be_equal() -> None:
     assert merged.notes == ("1 clip in several of the manifests",)
     (clip,) = nice
     nice = nice.with_clips([replace(clip, level="HN")])
-    problem = "'ada' says of the clip 'c-1' S Look in paris and HN Look in nice"
+    problem = "'ada' says of the clip 'c-1' one thing in paris and another in nice"
     with pytest.raises(FixInput, match=problem):
         merged_manifest([paris, nice], "all")
     # Two people are asked for a rule.
@@ -196,6 +198,12 @@ def test_marks_of_two_labs_stay_marks_of_their_annotators() -> None:
     surer = marks["paris"].with_clips([replace(copy.clips[0], level="HN")])
     with pytest.raises(FixInput, match="level: HN and S"):
         merged_manifest([surer, other], "all")
+    # A mark is of one person, and a level is not lost.
+    with pytest.raises(FixInput, match="level: nothing and S"):
+        merged_manifest([marks["paris"], other], "all")
+    ben = copy.with_column("annotator", {copy.clips[0].clip_id: "ben"})
+    with pytest.raises(FixInput, match="annotator: ada and ben"):
+        merged_manifest([marks["paris"], ben], "all")
 
 
 def with_header(name: str, **facts: object) -> Manifest:
@@ -342,18 +350,6 @@ def test_two_manifests_of_one_name_are_refused() -> None:
         merged_manifest([with_header("paris"), with_header("paris")], "all")
     with pytest.raises(FixUsage, match="two manifests or more"):
         merged_manifest([with_header("paris")], "all")
-
-
-def test_one_file_is_not_two_annotators_without_a_word() -> None:
-    source = SourceFile("clips.csv", "0" * 64)
-    paris, copy = (with_header(name, sources=(source,)) for name in ("paris", "copy"))
-    problem = "paris and copy were both made of clips.csv"
-    assert problem in merged_manifest([paris, copy], "all").warnings[0]
-    people = [
-        one.with_column("annotator", {"c-1": who})
-        for one, who in ((paris, "ada"), (copy, "zoe"))
-    ]
-    assert merged_manifest(people, "all").warnings == ()
 
 
 def test_names_of_files_are_kept_for_a_link() -> None:

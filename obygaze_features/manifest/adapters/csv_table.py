@@ -32,6 +32,7 @@ from obygaze_features.manifest.adapters.table_coders import (
     clips_and_annotations,
     made_of_coders,
     rows_of_coders,
+    targets_of_coders,
 )
 from obygaze_features.manifest.adapters.table_ids import (
     COUNT,
@@ -62,7 +63,12 @@ from obygaze_features.manifest.adapters.table_times import (
     in_seconds,
     is_short,
 )
-from obygaze_features.manifest.annotators import labelled, orders_of, sorted_annotations
+from obygaze_features.manifest.annotators import (
+    columns_of_each,
+    labelled,
+    orders_of,
+    sorted_annotations,
+)
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.io import (
@@ -192,7 +198,10 @@ def _read(
     Hints name the mapping that was given, if it is one of a file.
     """
     required = _required(chosen)
-    violations = Violations(path, _names_in_table(chosen))
+    names_in_table = _names_in_table(chosen)
+    for target, columns in targets_of_coders(chosen.coders).items():
+        names_in_table[target] = ", ".join(columns)
+    violations = Violations(path, names_in_table)
     table = read_table(
         path,
         required=required,
@@ -247,7 +256,7 @@ def _read(
     annotations: tuple[Annotation, ...] = ()
     if is_of_people:
         del extra["annotator"]
-        clips, annotations = clips_and_annotations(rows, clips, extra)
+        clips, annotations = clips_and_annotations(rows, clips, extra, chosen.coders)
     if violations:
         draft = draft_hint(f"{path.stem}-mapping.toml", given)
         hint = _hint(table, path, required, chosen, draft)
@@ -294,6 +303,13 @@ def _read(
     used = used_mapping(chosen, table.rows)
     warnings += _words_read_as_others(used, chosen)
     manifest = Manifest(name, header, clips, tuple(extra), said or annotations)
+    taken = set() if said else {*columns_of_each(manifest)}.intersection(extra)
+    if taken:
+        raise FixInput(
+            f"the rule each makes columns of the names {few(sorted(taken))} of this table",
+            where=str(path),
+            hint="rename them; or, if people wrote them, --map coder:NAME:concepts=COLUMN",
+        )
     # The clips of a table with what annotators say beside it have labels.
     if chosen.rule or not said:
         manifest = labelled(manifest, chosen.rule or None, orders_of(chosen.orders))

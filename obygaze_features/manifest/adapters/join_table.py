@@ -47,7 +47,7 @@ from obygaze_features.manifest.io import (
     read_manifest,
     update_manifest,
 )
-from obygaze_features.manifest.model import CLIP_COLUMNS, NAME_COLUMN, Manifest
+from obygaze_features.manifest.model import CLIP_COLUMNS, DIFFERS, NAME_COLUMN, Manifest
 from obygaze_features.manifest.own_labels import column_words
 from obygaze_features.manifest.same_clip import (
     UNKNOWN,
@@ -196,7 +196,7 @@ def join(
     used = {"", *targets, *targets.values(), *columns_of_form(form)}
     plan = {**targets, **{name: name for name in read.columns if name not in used}}
     # Times would become those in another file.
-    of_manifest = (*CLIP_COLUMNS, NAME_COLUMN)
+    of_manifest = (*CLIP_COLUMNS, NAME_COLUMN, DIFFERS)
     added = {name: column for name, column in plan.items() if name not in of_manifest}
     taken = [name for name in added if name in manifest.columns]
     if taken and not force:

@@ -4,12 +4,16 @@ Columns of people are turned into rows of people first, so that both tables are 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from obygaze_features.core.errors import FixUsage
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
-from obygaze_features.manifest.annotators import annotations_of, said_columns
+from obygaze_features.manifest.annotators import (
+    annotations_of,
+    of_nobody,
+    said_columns,
+)
 from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.model import Annotation, Clip
 
@@ -19,18 +23,6 @@ CODER = "coder:"
 OF_CLIPS = ("scene", "video", "start_s", "end_s")
 
 Cells = dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class RowOfCoder(TableRow):
-    """What one person said in a row; violations name the columns of this person."""
-
-    columns: Mapping[str, str]
-
-    def add(self, column: str | None, message: str) -> None:
-        """Add a violation of this row."""
-        name = self.columns.get(column, column) if column else column
-        self.violations.add(self.line, name, message)
 
 
 def columns_of_coders(coders: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -94,7 +86,7 @@ def rows_of_coders(
             said = {**dict.fromkeys(targets, ""), ANNOTATOR: name}
             for target, column in columns.items():
                 said[target] = row[column]
-            expanded.append(RowOfCoder(row.line, row.cells, row.violations, columns))
+            expanded.append(row)
             cells_of_expanded.append({**values, **said})
     return expanded, cells_of_expanded
 
@@ -130,22 +122,27 @@ def are_of_people(
                 ANNOTATOR,
                 "is empty, and each row needs one where a clip has several rows",
             )
-        elif has_names:
-            line = line_of_person.setdefault((clip_id, name), row.line)
-            if line != row.line:
-                row.add(ANNOTATOR, f"{name!r} has a row of {clip_id!r} on line {line}")
-                values[ANNOTATOR] = ""
+        elif has_names and (clip_id, name) in line_of_person:
+            line = line_of_person[clip_id, name]
+            row.add(ANNOTATOR, f"{name!r} has a row of {clip_id!r} on line {line}")
+            values[ANNOTATOR] = ""
+        else:
+            line_of_person[clip_id, name] = row.line
     return True
 
 
 def clips_and_annotations(
-    rows: Sequence[TableRow], clips: Sequence[Clip], columns: Iterable[str]
+    rows: Sequence[TableRow],
+    clips: Sequence[Clip],
+    columns: Iterable[str],
+    coders: Mapping[str, str],
 ) -> tuple[tuple[Clip, ...], tuple[Annotation, ...]]:
     """Return each clip once, and what each person said of it.
 
-    What is no label must be the same in all rows of a clip; else each other row is a violation.
+    Of people with columns, a column for all is not said by them. What is not said must be the same
+    in all rows of a clip; else each other row is a violation.
     """
-    said = said_columns([*columns])
+    said = said_columns(made_of_coders(coders) or [*columns])
     facts = [name for name in columns if name not in (*said, ANNOTATOR)]
     first_of: dict[str, tuple[TableRow, Clip]] = {}
     for row, clip in zip(rows, clips, strict=True):
@@ -164,8 +161,7 @@ def clips_and_annotations(
                 break
     once = []
     for _, clip in first_of.values():
-        extra = {name: cell for name, cell in clip.extra.items() if name != ANNOTATOR}
-        once.append(replace(clip, level="", concepts=(), extra=extra))
+        once.append(replace(of_nobody(clip), level="", concepts=()))
     return tuple(once), annotations_of(clips, said)
 
 
