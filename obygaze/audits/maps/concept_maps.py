@@ -63,7 +63,6 @@ def write_concept_maps(
     if not names:
         raise FixInput("no direction could be found", where=opened.location)
     random = random_directions(X.shape[1])
-    # Rows of annotators are about one clip, which the store has once.
     present = np.array(inputs.table.ids)[features.present]
     selected = opened.select(clips=[clips_of_manifest[clip] for clip in present])
     films = inputs.table.films[features.present].tolist()
