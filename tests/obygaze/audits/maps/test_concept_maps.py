@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -122,19 +121,6 @@ def test_the_recipe_of_maps_names_their_source(
     )
     with pytest.raises(FixInput, match="not a store of maps"):
         map_names(store)
-
-
-def test_maps_are_of_clips_whoever_labelled_them(tmp_path: Path) -> None:
-    manifest = films(2, 30)
-    store = token_store(tmp_path / "tokens", manifest, VISUAL[:10])
-    rows = []
-    for clip, name in product(manifest, ("ada", "ben")):
-        extra = {"annotator": name}
-        rows.append(replace(clip, clip_id=f"{clip.clip_id}.{name}", extra=extra))
-    several = replace(manifest, clips=tuple(rows), columns=("annotator",))
-    written = write_concept_maps(tmp_path / "maps", store, several)
-    assert written.counts["ok"] == written.n_clips == len(manifest)
-    assert open_store(written.path).clip_ids.tolist() == store.clip_ids.tolist()
 
 
 def test_maps_are_of_the_directions_that_were_found_without_each_film() -> None:
