@@ -267,6 +267,10 @@ def test_a_run_and_a_data_set_say_that_annotators_differ(tmp_path: Path) -> None
     texts = {warning.about: warning.text for warning in warnings_of(run)}
     assert texts["annotators differ"] == said
     assert "without label" not in texts
+    asked = quick("honest", *changes, 'data.where="level != NS"')
+    with pytest.warns(ObygazeWarning, match="16 clips left out, because annotators"):
+        remarks = gather(asked, manifest, "made-up", {"x": store}).table.remarks
+    assert remarks["disputed"].startswith("16 clips left out by data.where")
     with pytest.warns(ObygazeWarning, match=said):
         found = og.dataset(store, manifest, task="EN_S", view="raw")
     tested = {row["clip_id"] for row in run.predictions}
