@@ -112,9 +112,11 @@ def read_store_vectors(
     groups: list[VectorGroup] = []
     n_silent = 0
     for group in select_groups((x, y), manifest):
-        ids = _stored_ids(group.clips, manifest, store)
+        known = {} if manifest is None else manifest.by_id
+        # Of a clip of the manifest the store must not have another one of its id.
+        clips = [known.get(clip_id, clip_id) for clip_id in group.clips]
         try:
-            found = store.matrix(ARRAY, clips=ids)
+            found = store.matrix(ARRAY, clips=clips)
         except NotFound as error:
             error.hint = "groups of clips that the store has"
             raise
@@ -147,18 +149,6 @@ def _films_of(
         film = "" if clip is None else known_film(clip.movie_id)
         films.append(film or film_of_store)
     return films
-
-
-def _stored_ids(
-    clips: Sequence[str], manifest: Manifest | None, store: Store
-) -> list[str]:
-    """Return the id of each clip in a store; a clip of the manifest must be the one that has it."""
-    known = {} if manifest is None else manifest.by_id
-    rows = store.select([known.get(clip_id, clip_id) for clip_id in clips]).rows
-    stored_ids = []
-    for clip_id, row in zip(clips, rows.tolist(), strict=True):
-        stored_ids.append(store.clip_ids[row] if row >= 0 else clip_id)
-    return stored_ids
 
 
 def in_view(

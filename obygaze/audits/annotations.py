@@ -19,6 +19,7 @@ from obygaze.audits.result import (
 from obygaze.films.sampling import require_column
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
+from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.model import view_words
 from obygaze_features.manifest.same_clip import require_films
 from obygaze_models.evaluation.bootstrap import ratio_interval
@@ -120,10 +121,20 @@ def audit_annotations(
     manifest = in_view(manifest, workspace=workspace)
     require_column(manifest, column)
     group_x, group_y = select_groups((x, y), manifest)
-    cells_x = [{*manifest[clip].plain_values(column)} for clip in group_x.clips]
-    cells_y = [{*manifest[clip].plain_values(column)} for clip in group_y.clips]
-    films_x = [manifest[clip].movie_id for clip in group_x.clips]
-    films_y = [manifest[clip].movie_id for clip in group_y.clips]
+    asked = manifest.header.concepts if column in CONCEPTS else (column,)
+    in_groups = [manifest[clip] for clip in (*group_x.clips, *group_y.clips)]
+    decided = manifest.with_clips(in_groups).undisputed(asked)
+    clips_x = [decided[clip] for clip in group_x.clips if clip in decided]
+    clips_y = [decided[clip] for clip in group_y.clips if clip in decided]
+    if not clips_x or not clips_y:
+        raise FixInput(
+            f"annotators differ on {column} in all clips of a group",
+            where=manifest.name,
+        )
+    cells_x = [{*clip.plain_values(column)} for clip in clips_x]
+    cells_y = [{*clip.plain_values(column)} for clip in clips_y]
+    films_x = [clip.movie_id for clip in clips_x]
+    films_y = [clip.movie_id for clip in clips_y]
     values = sorted(set().union(*cells_x, *cells_y))
     if not values:
         message = f"no clip of the groups has a value in column {column!r}"

@@ -193,6 +193,9 @@ def audit_levels(
 ) -> LevelAudit:
     """Test whether clips of a higher level have more concepts, for each annotator."""
     manifest = in_view(manifest, view, workspace).without_watched()
+    if by is not None:
+        # Their labels are counted, and not what each annotator said.
+        manifest = manifest.undisputed(("level", *manifest.header.concepts))
     clips = list(manifest)
     clips_of = _clips_by(manifest, by)
     if by is None and manifest.annotations:

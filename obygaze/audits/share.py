@@ -37,7 +37,7 @@ from obygaze_features.core.tables import number_of_cell, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.io import read_manifest
-from obygaze_features.manifest.model import Clip, Manifest, require_numbers
+from obygaze_features.manifest.model import DIFFERS, Clip, Manifest, require_numbers
 from obygaze_features.manifest.same_clip import other_clip
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
@@ -113,6 +113,7 @@ class ShareAudit(ReportedAudit):
     agreement: Mapping[str, Any] | None
     n_drawn: int
     n_withdrawn: int
+    n_disputed: int
     films_without_marks: tuple[str, ...]
     films_without_group: tuple[str, ...]
     n_without_score: int
@@ -238,7 +239,7 @@ class ShareAudit(ReportedAudit):
                 f"Where several annotators marked a clip, the highest level counts. They agree by"
                 f" gamma {gammas}, in the mean of {count(self.agreement['films'], 'film')}."
             )
-        n_missing = self.n_drawn - self.n_withdrawn - whole.n_marked
+        n_missing = self.n_drawn - self.n_withdrawn - self.n_disputed - whole.n_marked
         if n_missing:
             yield (
                 f"{n_missing} of {self.n_drawn} drawn clips have no mark: the share is right if"
@@ -249,6 +250,8 @@ class ShareAudit(ReportedAudit):
                 f"No mark in {count(len(self.films_without_marks), 'film')}"
                 f" ({few(self.films_without_marks, 5)}): the share is that of the others."
             )
+        if self.n_disputed:
+            yield f"Left out, because annotators differ: {count(self.n_disputed, 'clip')}."
         if self.n_withdrawn:
             yield f"Left out, because they were withdrawn: {count(self.n_withdrawn, 'clip')}."
         if self.films_without_group:
@@ -290,7 +293,9 @@ def audit_share(
     if marks is not None:
         marked, warnings, measured = _with_marks(marked, marks, manifest, workspace)
     expression = _expression(of, marked, marks, here)
-    answers = {clip.clip_id: expression.holds(clip.values) for clip in marked}
+    decided = marked.undisputed((*expression.compared, *expression.concepts))
+    answers = dict.fromkeys(marked.clip_ids)
+    answers.update({clip.clip_id: expression.holds(clip.values) for clip in decided})
     with_marks = {clip.movie_id for clip in marked if answers[clip.clip_id] is not None}
     films_with_marks = [film for film in drawn.films if film in with_marks]
     if len(films_with_marks) < LEAST_FILMS:
@@ -323,6 +328,7 @@ def audit_share(
         agreement=measured,
         n_drawn=sum(film.n_drawn for film in plan.values()),
         n_withdrawn=len(drawn) - len(kept),
+        n_disputed=len(marked) - len(decided),
         films_without_marks=tuple(
             film for film in drawn.films if film not in films_with_marks
         ),
@@ -379,7 +385,9 @@ def _with_marks(
             # A table made by hand may have another name of a concept of the papers.
             is_own = name in drawn.header.concepts
             concepts[name if is_own else concept_of(name)] = None
-        clips.append(replace(clip, level=level, concepts=tuple(concepts)))
+        # The marks take the place of what annotators said before.
+        extra = {name: cell for name, cell in clip.extra.items() if name != DIFFERS}
+        clips.append(replace(clip, level=level, concepts=tuple(concepts), extra=extra))
     # The projection is on all drawn clips, also on those that were withdrawn since.
     spans = [span for span in projected.spans if span.clip_id in drawn]
     pairs = pairs_of(projected.projection, spans)

@@ -373,7 +373,8 @@ def _agreement_of_annotations(manifest: Manifest, permutations: int) -> Agreemen
     """Return the agreement of the levels that several people gave to clips."""
     pairs = pairs_of_annotations(manifest)
     _require_pairs(pairs, manifest.name)
-    annotated = {manifest[one.clip_id].movie_id for one in manifest.annotations}
+    levels = [one for one in manifest.annotations if one.level]
+    annotated = {manifest[one.clip_id].movie_id for one in levels}
     warnings = _films_of_one_annotator(annotated, pairs)
     return Agreement(None, agreement(pairs, permutations), tuple(warnings))
 

@@ -315,5 +315,5 @@ def training_text(
 
 def _is_listed(clip: Clip, listed: TrainingClips) -> bool:
     """Return whether a model was trained on a clip."""
-    found = listed.find(clip.clip_id, Identity.of_clip(clip))
+    found = listed.find(Identity.of_clip(clip))
     return found is not None and found[1].sameness.is_same

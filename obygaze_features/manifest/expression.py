@@ -146,8 +146,13 @@ def _with_quoted_columns(text: str, columns: Collection[str]) -> str:
 
 
 def is_labelled(column: str, values_of: Values) -> bool:
-    """Return whether a column of a clip is filled in: where it has a level, its concepts are."""
-    return bool(values_of(column)) or (column in CONCEPTS and bool(values_of("level")))
+    """Return whether a column of a clip is filled in.
+
+    Where it has a level, its concepts are, also where annotators differ on the level.
+    """
+    if values_of(column) or column not in CONCEPTS:
+        return bool(values_of(column))
+    return bool(values_of("level")) or "level" in values_of("differs")
 
 
 def plain_value(word: str, column: str) -> str:

@@ -180,6 +180,9 @@ class Clip:
         """
         if column in CONCEPTS:
             return self.concepts
+        if column == DIFFERS:
+            # Where annotators differ nowhere, the manifest lacks this column.
+            return tuple(filter(None, self.extra.get(DIFFERS, "").split("|")))
         if column not in CLIP_COLUMNS and column not in self.extra:
             names = dict.fromkeys(
                 (*own_columns(self.extra), *CLIP_COLUMNS, *self.extra)
@@ -397,6 +400,8 @@ class Manifest:
     def where(self, expression: str) -> Self:
         """Return the manifest with only the clips for which an expression holds.
 
+        Where annotators differ on what it asks for, it is not known whether it holds.
+
         Args:
             expression: Over the columns: `"level == S and Body in concept"`, `"annotator == A1"`.
         """
@@ -407,8 +412,9 @@ class Manifest:
         )
         try:
             require_numbers(parsed, self.clips, self.name)
-            selected = self.with_clips(
-                clip for clip in self.clips if parsed.holds(clip.values)
+            decided = self.undisputed((*parsed.compared, *parsed.concepts))
+            selected = decided.with_clips(
+                clip for clip in decided if parsed.holds(clip.values)
             )
         except UnknownName as error:
             # The first clip says it; it is so of all of them.
@@ -417,6 +423,31 @@ class Manifest:
         for sentence in self.unknown_values(parsed):
             warnings.warn(sentence, ObygazeWarning, stacklevel=2)
         return selected
+
+    def undisputed(self, names: Iterable[str]) -> Self:
+        """Return the manifest without clips whose annotators differ on some columns or concepts.
+
+        A warning counts them.
+        """
+        if DIFFERS not in self.columns:
+            return self
+        asked = frozenset(names)
+        kept = []
+        left_open: set[str] = set()
+        for clip in self.clips:
+            of_clip = asked & disputed(clip)
+            left_open |= of_clip
+            if not of_clip:
+                kept.append(clip)
+        if left_open:
+            n_open = count(len(self) - len(kept), self.header.unit)
+            warnings.warn(
+                f"{self.name}: {n_open} left out, because annotators differ on"
+                f" {few(sorted(left_open))}",
+                ObygazeWarning,
+                stacklevel=3,
+            )
+        return self.with_clips(kept)
 
     def unknown_values(self, expression: Expression) -> list[str]:
         """Return a sentence on each value of an expression that no clip has in that column.

@@ -43,6 +43,7 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     Windows,
+    disputed,
     is_only_watched,
     view_words,
 )
@@ -86,7 +87,7 @@ FACT_COLUMNS = {
     "start_s": "where the clip starts in its video, in seconds",
     "end_s": "where it ends",
     "level": "its annotation level: EN, HN, NS or S",
-    "concepts": "its concepts",
+    "concepts": "its concepts; not known where annotators differ on one",
 }
 
 
@@ -546,9 +547,7 @@ def write_features_table(job: Export, path: Path) -> list[str]:
             piece = slice(first, first + n_rows_of_group)
             columns: dict[str, Any] = {}
             for name in names:
-                columns[name] = [
-                    _fact(name, row, job.label_of) for row in job.rows[piece]
-                ]
+                columns[name] = [_fact(name, row, job) for row in job.rows[piece]]
             for array in job.arrays:
                 column = pyarrow.array(job.values(array, piece).reshape(-1))
                 for size in reversed(array.shape):
@@ -568,14 +567,18 @@ def fact_columns(job: Export) -> list[str]:
     return names
 
 
-def _fact(name: str, row: Row, label_of: Mapping[str, Clip]) -> Any:
+def _fact(name: str, row: Row, job: Export) -> Any:
     """Return what a column says of a clip; None where it is not known."""
     if name in (ID_KEY, FILM_KEY, *TIME_KEYS):
         return getattr(row, name)
-    clip = label_of.get(row.clip_id)
-    if clip is None:
+    clip = job.label_of.get(row.clip_id)
+    if clip is None or job.labels is None:
         return None
-    return clip.level or None if name == "level" else list(clip.concepts)
+    if name == "level":
+        return clip.level or None
+    # Where annotators differ on a concept, an absent one would be read as one that is not there.
+    is_open = any(concept in disputed(clip) for concept in job.labels.header.concepts)
+    return None if is_open else list(clip.concepts)
 
 
 def _write_card(job: Export, folder: Path, columns: Sequence[str]) -> None:

@@ -269,6 +269,13 @@ def _remarks(
         unknown = viewed.unknown_values(expression)
         if unknown:
             remarks["unknown values"] = "; ".join(unknown) + "."
+        asked = (*expression.compared, *expression.concepts)
+        n_open = sum(not disputed(clip).isdisjoint(asked) for clip in viewed)
+        if n_open:
+            clips = count(n_open, viewed.header.unit)
+            remarks["disputed"] = (
+                f"{clips} left out by data.where, because annotators differ on what it asks for."
+            )
     if data.view != manifest.header.view:
         # The view may be why `where` selects a clip, and why it leaves a clip out.
         in_view_or_raw = []

@@ -18,6 +18,7 @@ import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.manifest.model import disputed
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions, tune_threshold
 from obygaze_models.models.common import FixTraining
@@ -261,18 +262,25 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
         paper_factors,
     )
 
+    # Clips whose annotators differ on a factor are neither with it nor without it.
+    names = ("level", *table.concept_names)
+    is_decided = np.array([disputed(clip).isdisjoint(names) for clip in table.clips])
     for cell in cells:
+        decided = is_decided[cell.clips]
+        if not decided.any():
+            continue
+        clips = cell.clips[decided]
         threshold = 0.5 if cell.tested[0].gives_probabilities else 0.0
-        is_correct = (cell.mean_scores > threshold) == cell.y
-        has_concept = table.has_concept[cell.clips].T
+        is_correct = ((cell.mean_scores > threshold) == cell.y)[decided]
+        has_concept = table.has_concept[clips].T
         concepts = dict(zip(table.concept_names, has_concept, strict=True))
-        factors = paper_factors(concepts, table.levels[cell.clips].tolist())
+        factors = paper_factors(concepts, table.levels[clips].tolist())
         # Where each clip has one of the three levels, these are an intercept for each level.
         is_levelled = bool(np.all(sum(factors[name] for name in LEVEL_FACTORS) == 1))
         results = analyse_success(
             is_correct,
             factors,
-            table.groups[cell.clips],
+            table.groups[clips],
             intercept=not is_levelled,
         )
         for result in results:

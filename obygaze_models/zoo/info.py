@@ -200,14 +200,13 @@ class TrainingClips:
         """The row of each clip in `scores`."""
         return {clip: row for row, clip in enumerate(self.clip_ids)}
 
-    def find(self, clip_id: str, clip: Identity) -> tuple[int, Comparison] | None:
-        """Return the row of the training clip of an id, and what a clip is to it, or None."""
-        row = self.row_of.get(clip_id)
+    def find(self, clip: Identity) -> tuple[int, Comparison] | None:
+        """Return the row of the training clip of the same id, and what a clip is to it, or None."""
+        row = self.row_of.get(clip.clip_id)
         if row is None:
             return None
-        trained = self.identities[row]._replace(clip_id=clip.clip_id)
         return row, compare_clips(
-            trained, with_film_of_video(clip, self.films_of_video)
+            self.identities[row], with_film_of_video(clip, self.films_of_video)
         )
 
     def overlapping(self, clips: Mapping[str, Identity]) -> set[str]:

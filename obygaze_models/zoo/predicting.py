@@ -476,7 +476,7 @@ def _asked_clips(
             if identity.video in trained_videos:
                 trained_films.add(films[clip])
     for clip, identity in identities.items():
-        found = model.clips.find(clip, identity) if model.clips else None
+        found = model.clips.find(identity) if model.clips else None
         # Another data set may have the ids of training clips for clips of other films.
         if found is not None and found[1].sameness.is_same:
             trained_films.add(films[clip])
@@ -610,7 +610,7 @@ def _training_rows(
     rows = {}
     n_by_id = 0
     for clip_id in ids:
-        found = clips.find(clip_id, asked.identities[clip_id])
+        found = clips.find(asked.identities[clip_id])
         if found is None:
             continue
         row, comparison = found

@@ -171,6 +171,85 @@ def test_a_disputed_clip_finds_no_concept_vector(tmp_path: Path) -> None:
     assert repr(found[0]) == repr(found[1])
 
 
+def test_a_disputed_concept_is_neither_present_nor_absent_in_a_run(
+    tmp_path: Path,
+) -> None:
+    """The oracle and the regression of errors are the same whether the clip has the concept."""
+    store = store_of(tmp_path / "s", FILMS, planted(FILMS))
+    changes = (
+        *("data.view=raw", 'grid.models=["ridge"]', 'grid.baselines=["oracle"]'),
+        *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
+    )
+    protocol = quick("honest", *changes, "report.error_analysis=true", replicates=2)
+    found = []
+    for have_concept in (True, False):
+        manifest = with_disputes(FILMS, have_concept=have_concept)
+        run = run_on(tmp_path, protocol, manifest, {"x": store})
+        scores = [row["score"] for row in run.predictions if row["model"] == "oracle"]
+        tested = {row["clip_id"] for row in run.predictions}
+        success = run.table("success.csv")
+        assert not tested.isdisjoint(FILMS.clip_ids[::3])
+        (n_clips,) = {row["all_clips"] for row in success if row["film"] == "all films"}
+        assert n_clips == len(tested.difference(FILMS.clip_ids[::3]))
+        found.append((scores, success))
+    assert repr(found[0]) == repr(found[1])
+
+
+def test_where_annotators_differ_on_the_level_concepts_are_known() -> None:
+    """Whether another concept is agreed on does not decide whether a clip counts as negative."""
+    rows = [*CERTAIN, ("", set[str](), "joy", "1", {"level"})]
+    rows.append(("", {"Body"}, "joy", "1", {"level"}))
+    table = clip_table(manifest_of(rows), Data(view="raw"))
+    task = Task(positive="Look in concept")
+    labels = task_labels("look", task, table)
+    assert labels.tolist() == [1, 0, 1, 0, 0, 0]
+    assert empty_labels({"look": task}, {"look": labels}, table) == ""
+
+
+GROUPED = [
+    ("S", {"Look"}, "joy", "1", set[str]()),
+    ("S", {"Body"}, "joy", "2", {"Look"}),
+    ("S", {"Body"}, "fear", "3", set[str]()),
+    ("EN", set[str](), "", "1", {"mood"}),
+    ("EN", set[str](), "joy", "1", set[str]()),
+]
+
+
+@pytest.mark.parametrize(
+    ("expression", "ids", "left_open"),
+    [
+        ("Look in concept", ["c0"], "Look"),
+        ("Look not in concept", ["c2", "c3", "c4"], "Look"),
+        ("mood != joy", ["c2"], "mood"),
+        ("level == S and not mood == joy", ["c2"], "mood"),
+        ("concept", ["c0", "c2"], "Look"),
+        ("rating >= 2", ["c1", "c2"], ""),
+    ],
+)
+def test_a_disputed_clip_is_in_no_selection(
+    expression: str, ids: list[str], left_open: str
+) -> None:
+    manifest = manifest_of(GROUPED)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        selected = manifest.where(expression)
+    assert list(selected.clip_ids) == ids
+    said = f"made-up: 1 clip left out, because annotators differ on {left_open}"
+    assert [str(one.message) for one in caught] == [said] * bool(left_open)
+
+
+@pytest.mark.filterwarnings("ignore:made-up")
+def test_shares_of_groups_are_of_undisputed_clips() -> None:
+    """By hand: of c0, c1, c2 against c3, c4, c1 has no known concept, and c3 no known mood."""
+    manifest = manifest_of(GROUPED)
+    groups = {"x": "level == S", "y": "level == EN"}
+    for column, n_x, n_y, share_x in (("concepts", 2, 2, 1 / 2), ("mood", 3, 1, 2 / 3)):
+        found = og.audit.annotations(manifest, column=column, **groups).to_json()
+        assert (found["n_x"], found["n_y"]) == (n_x, n_y)
+        share_of = {value["value"]: value["share_x"] for value in found["values"]}
+        assert share_of["Look" if column == "concepts" else "joy"] == share_x
+
+
 def test_a_run_and_a_data_set_say_that_annotators_differ(tmp_path: Path) -> None:
     clips = []
     for number, clip in enumerate(FILMS):
@@ -188,6 +267,10 @@ def test_a_run_and_a_data_set_say_that_annotators_differ(tmp_path: Path) -> None
     texts = {warning.about: warning.text for warning in warnings_of(run)}
     assert texts["annotators differ"] == said
     assert "without label" not in texts
+    asked = quick("honest", *changes, 'data.where="level != NS"')
+    with pytest.warns(ObygazeWarning, match="16 clips left out, because annotators"):
+        remarks = gather(asked, manifest, "made-up", {"x": store}).table.remarks
+    assert remarks["disputed"].startswith("16 clips left out by data.where")
     with pytest.warns(ObygazeWarning, match=said):
         found = og.dataset(store, manifest, task="EN_S", view="raw")
     tested = {row["clip_id"] for row in run.predictions}

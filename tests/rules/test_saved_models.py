@@ -272,7 +272,7 @@ def test_a_training_clip_is_found_again_whatever_other_films_are_the_same_file(
     videos = tuple(video for _, _, video in drawn)
     clips = TrainingClips(ids, places=tuple(places), videos=videos)
     for row, clip in enumerate(clips.identities):
-        found = clips.find(clip.clip_id, clip)
+        found = clips.find(clip)
         assert found is not None
         assert found[0] == row
         assert found[1].sameness.is_same

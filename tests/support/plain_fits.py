@@ -20,7 +20,7 @@ from sklearn.metrics import average_precision_score
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from obygaze_features.manifest.model import Clip
-from support.random_protocols import Experiment
+from support.random_protocols import Experiment, differ
 
 Rows = list[dict[str, Any]]
 Floats = NDArray[np.float64]
@@ -291,8 +291,11 @@ def _oracle(
     vocabulary = one.manifest.header.concepts
     names = [name for name, kind in vocabulary.items() if kind == "visual"]
 
+    def mark(clip: Clip, name: str) -> float:
+        return 0.5 if differ(clip, name) else float(name in clip.concepts)
+
     def marks(clips: list[Clip]) -> Floats:
-        return np.array([[float(n in clip.concepts) for n in names] for clip in clips])
+        return np.array([[mark(clip, name) for name in names] for clip in clips])
 
     fit = LogisticRegression(class_weight="balanced", max_iter=1000)
     fit.fit(marks(used), y)

@@ -31,9 +31,19 @@ def of_level(rule: Callable[[Clip], bool]) -> Rule:
     return lambda clip: rule(clip) if clip.level else None
 
 
+def differ(clip: Clip, *names: str) -> bool:
+    """Whether the annotators of a clip differ on some columns or concepts."""
+    return not set(names).isdisjoint(clip.extra["differs"].split("|"))
+
+
 def of_concepts(rule: Callable[[Clip], bool]) -> Rule:
-    """A rule that is not known of a clip without a level or a concept."""
-    return lambda clip: rule(clip) if clip.level or clip.concepts else None
+    """A rule that is not known of a clip to which nobody gave a level or a concept."""
+
+    def known(clip: Clip) -> bool | None:
+        is_labelled = clip.level or clip.concepts or differ(clip, "level")
+        return rule(clip) if is_labelled else None
+
+    return known
 
 
 def _is_north_or_sure(clip: Clip) -> bool | None:
@@ -79,7 +89,7 @@ WHERE: list[tuple[str, Rule]] = [
     ("", lambda clip: True),
     ("", lambda clip: True),
     ("region != south", lambda clip: clip.extra["region"] != "south"),
-    ("level != NS", lambda clip: clip.level != "NS"),
+    ("level != NS", lambda clip: clip.level != "NS" and not differ(clip, "level")),
 ]
 
 

@@ -63,13 +63,10 @@ def write_concept_maps(
     if not names:
         raise FixInput("no direction could be found", where=opened.location)
     random = random_directions(X.shape[1])
-    # Rows of annotators are about one clip, which the store has once.
     present = np.array(inputs.table.ids)[features.present]
     selected = opened.select(clips=[clips_of_manifest[clip] for clip in present])
-    films = inputs.table.films[features.present].tolist()
-    film_of_row = dict(sorted(zip(selected.rows.tolist(), films, strict=True)))
-    clips = opened.clip_ids[list(film_of_row)].tolist()
-    film_of = dict(zip(clips, film_of_row.values(), strict=True))
+    clips = opened.clip_ids[np.sort(selected.rows)].tolist()
+    film_of = dict(zip(inputs.table.ids, inputs.table.films.tolist(), strict=True))
     origin = X.mean(axis=0, dtype=np.float64)
 
     def results_of_clips() -> Iterator[NDArray[Any] | Reason]:

@@ -16,7 +16,7 @@ from support.data import real_data
 
 from obygaze.audits import audit_levels
 from obygaze.audits.levels import AnnotatorLevels, LevelAudit
-from obygaze_features.core.errors import FixInput, NotFound
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
 from obygaze_features.manifest.adapters.mobygaze import read as read_mobygaze
 from obygaze_features.manifest.adapters.obygaze12 import read as read_obygaze12
 from obygaze_features.manifest.io import write_manifest
@@ -220,6 +220,22 @@ def test_levels_by_a_column_of_clips() -> None:
     assert audit.finding().headers[0] == "genre"
     with pytest.raises(NotFound, match="column 'gnre'"):
         audit_levels(films, by="gnre")
+
+
+def test_how_many_concepts_a_clip_has_is_not_known_where_annotators_differ() -> None:
+    films = manifest({"ada": ADA})
+    films = films.with_column("genre", dict.fromkeys(films.clip_ids, "drama"))
+    clips = []
+    for clip in films:
+        differs = "A" if clip.concepts == ("A",) else ""
+        clips.append(replace(clip, extra={**clip.extra, "differs": differs}))
+    columns = (*films.columns, "differs")
+    disputed = replace(films, clips=tuple(clips), columns=columns)
+    others = films.with_clips(clip for clip in films if clip.concepts != ("A",))
+    assert 0 < len(others) < len(films)
+    with pytest.warns(ObygazeWarning, match="left out, because annotators differ on A"):
+        audit = audit_levels(disputed, by="genre")
+    assert audit.annotators == audit_levels(others, by="genre").annotators
 
 
 def test_a_mean_number_of_concepts_is_no_share() -> None:

@@ -14,7 +14,7 @@ from support.stores import made_store
 
 from obygaze.audits import audit_share
 from obygaze.audits.share import ShareAudit
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -80,6 +80,27 @@ def test_the_share_of_levels_concepts_and_columns(tmp_path: Path) -> None:
     assert "no clip has" not in sad.page()
     with pytest.raises(FixInput, match="unknown concept 'Lok'"):
         audit(tmp_path, manifest, of="Lok in concept")
+
+
+def test_clips_on_which_annotators_differ_are_left_out_and_said(tmp_path: Path) -> None:
+    manifest = drawn_films(["SSEE", "SEEE", "EEEE", "SSSE"])
+    clips = list(manifest.clips)
+    for place in (0, 5):
+        extra = {**clips[place].extra, "differs": "Look"}
+        clips[place] = replace(clips[place], concepts=(), extra=extra)
+    columns = (*manifest.columns, "differs")
+    disputed = replace(manifest, clips=tuple(clips), columns=columns)
+    with pytest.warns(ObygazeWarning, match="2 clips left out"):
+        found = audit(tmp_path, disputed, of="Look not in concept")
+    assert found.shares[0].n_marked == 14
+    # By hand: the mean of 2 of 3, 2 of 3, 4 of 4 and 1 of 4.
+    assert found.shares[0].share == pytest.approx((2 / 3 + 2 / 3 + 1 + 1 / 4) / 4)
+    assert "Left out, because annotators differ: 2 clips." in limits(found)
+    assert "have no mark" not in limits(found)
+    # What marks say takes the place of what annotators said before.
+    marks = write_marks(tmp_path / "marks.csv", "ada", ["f0-0", "f1-0"])
+    marked = audit(tmp_path, disputed, of="Look not in concept", marks=marks)
+    assert "annotators differ" not in limits(marked)
 
 
 @pytest.mark.parametrize(("n_of_film", "is_drawn"), [(4, False), (SIZE, True)])

@@ -39,7 +39,7 @@ from obygaze.films.mark_tables import Segment
 from obygaze.films.projection import ClipSpan, project
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.io import read_annotations, write_manifest
-from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
+from obygaze_features.manifest.model import LEVELS, Annotation, Clip, Header, Manifest
 
 DISTANCES = {
     ("EN", "HN"): 0.3,
@@ -753,3 +753,25 @@ def test_the_levels_of_annotations_are_those_of_their_marks(tmp_path: Path) -> N
         refused = call_obygaze(*words, *more_words, cwd=tmp_path)
         assert refused.code == 2
         assert "which are compared as they are" in refused.stderr
+
+
+def test_films_without_levels_are_not_among_those_of_one_annotator(
+    tmp_path: Path,
+) -> None:
+    """A person who only wrote a comment gave no level that could be compared."""
+    clips = []
+    said = []
+    for film in ("one", "two", "six"):
+        for number in range(3):
+            clip = Clip(f"{film}-{number}", film)
+            clips.append(clip)
+            level = "" if film == "two" else ("EN", "HN", "S")[number]
+            comment = {"comment": "dark"}
+            said.append(Annotation(clip.clip_id, "ada", level, (), comment))
+            if film != "six":
+                said.append(Annotation(clip.clip_id, "ben", level, (), comment))
+    manifest = Manifest("films", Header("made up"), tuple(clips), (), tuple(said))
+    write_manifest(manifest, tmp_path / "manifests/films.toml")
+    found = measure_agreement("films", permutations=9, workspace=tmp_path)
+    assert found.warnings == ("films of one annotator only, not compared: six",)
+    assert [pair["n"] for pair in found.measures["pairs"]] == [3]
