@@ -94,7 +94,7 @@ def rows_of_coders(
 def are_of_people(
     rows: Sequence[TableRow], cells: Sequence[Cells], coders: Mapping[str, str]
 ) -> bool:
-    """Return whether a clip has rows of several people; each needs a name, else it has none after.
+    """Return whether clips have rows of several people, and spell each name in one way.
 
     A name is one however its capitals, accents and blanks were typed.
     """
