@@ -68,7 +68,6 @@ from obygaze_features.store.files import (
     FolderFiles,
     ListedFiles,
 )
-from obygaze_features.store.identity import Matched, match
 from obygaze_features.store.layout import (
     BEFORE,
     BLOCKS,
@@ -90,6 +89,7 @@ from obygaze_features.store.layout import (
     power_of_two,
     with_companions,
 )
+from obygaze_features.store.matching import Matched, match
 from obygaze_features.store.network import Unreachable, open_remote
 from obygaze_features.store.placing import finish_change, next_of
 from obygaze_features.store.recipe import Recipe

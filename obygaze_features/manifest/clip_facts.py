@@ -1,0 +1,192 @@
+"""Whether rows of one id are about one clip: what two sources state of it must be equal.
+
+A clip is its id. Where rows of two sources meet by id, the film and the span that both state are
+equal to the millisecond, or they are refused; what one of them does not state is not asked. Nothing
+else compares films or spans.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import Mismatch
+from obygaze_features.core.tables import number_of_cell
+from obygaze_features.manifest.model import Clip
+
+# Two spellings of one time differ by less.
+MILLISECOND_S = 0.001 + 1e-9
+SHOWN = 3
+
+Texts = npt.NDArray[np.str_]
+Floats = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ClipFacts:
+    """What a source states of some clips, as columns of one length.
+
+    Attributes:
+        clip_ids: The ids.
+        movie_ids: The films; "" where none is stated.
+        start_s: The starts in their videos, in seconds; NaN where none is stated.
+        end_s: The ends in their videos.
+    """
+
+    clip_ids: Texts
+    movie_ids: Texts
+    start_s: Floats
+    end_s: Floats
+
+    @classmethod
+    def of(
+        cls,
+        clip_ids: Iterable[str],
+        movie_ids: Iterable[str | None] | None = None,
+        start_s: Iterable[float | None] | None = None,
+        end_s: Iterable[float | None] | None = None,
+    ) -> Self:
+        """Return columns; None, also for a whole column, where nothing is stated."""
+        ids = np.array(clip_ids if isinstance(clip_ids, np.ndarray) else [*clip_ids])
+        films = [""] * len(ids) if movie_ids is None else [f or "" for f in movie_ids]
+        return cls(
+            ids.astype(np.str_),
+            np.array(films, dtype=np.str_),
+            _seconds(start_s, len(ids)),
+            _seconds(end_s, len(ids)),
+        )
+
+    @classmethod
+    def of_clips(cls, clips: Sequence[Clip]) -> Self:
+        """Return what a manifest states of its clips."""
+        return cls.of(
+            [clip.clip_id for clip in clips],
+            [clip.movie_id for clip in clips],
+            [clip.start_s for clip in clips],
+            [clip.end_s for clip in clips],
+        )
+
+    @classmethod
+    def of_cells(cls, rows: Sequence[Mapping[str, str]]) -> Self:
+        """Return what rows of a table state, in the columns that results have."""
+        return cls.of(
+            [row["clip_id"] for row in rows],
+            [row.get("movie_id") for row in rows],
+            [number_of_cell(row.get("start_s")) for row in rows],
+            [number_of_cell(row.get("end_s")) for row in rows],
+        )
+
+    def __len__(self) -> int:
+        return len(self.clip_ids)
+
+    def some(self, places: Places) -> Self:
+        """Return some rows."""
+        return type(self)(
+            self.clip_ids[places],
+            self.movie_ids[places],
+            self.start_s[places],
+            self.end_s[places],
+        )
+
+
+def _seconds(times: Iterable[float | None] | None, n: int) -> Floats:
+    if times is None:
+        return np.full(n, np.nan)
+    return np.array([np.nan if t is None else t for t in times], dtype=np.float64)
+
+
+def places_of(ids: Sequence[str] | Texts, in_ids: Sequence[str] | Texts) -> Places:
+    """Return where each id stands among others; -1 where it does not."""
+    place_of = {
+        clip_id: place for place, clip_id in enumerate(np.asarray(in_ids).tolist())
+    }
+    return np.array(
+        [place_of.get(one, -1) for one in np.asarray(ids).tolist()], dtype=np.int64
+    )
+
+
+def differing(ours: ClipFacts, theirs: ClipFacts) -> npt.NDArray[np.bool_]:
+    """Return for each pair of rows whether a film or a time that both state differs."""
+    have_films = (ours.movie_ids != "") & (theirs.movie_ids != "")
+    differ = have_films & (ours.movie_ids != theirs.movie_ids)
+    for mine, other in ((ours.start_s, theirs.start_s), (ours.end_s, theirs.end_s)):
+        # A time that is not stated is NaN, which is not more than anything.
+        differ = differ | (np.abs(mine - other) > MILLISECOND_S)
+    return np.asarray(differ, dtype=np.bool_)
+
+
+def n_by_ids(ours: ClipFacts, theirs: ClipFacts) -> int:
+    """Return how many pairs of rows only their ids hold together: no fact is stated by both."""
+    have_films = (ours.movie_ids != "") & (theirs.movie_ids != "")
+    have_starts = ~np.isnan(ours.start_s - theirs.start_s)
+    have_ends = ~np.isnan(ours.end_s - theirs.end_s)
+    return int((~(have_films | have_starts | have_ends)).sum())
+
+
+def require_same(
+    ours: ClipFacts,
+    theirs: ClipFacts,
+    names: tuple[str, str],
+    *,
+    where: str = "",
+    hint: str = "other ids for the clips of one of them",
+) -> int:
+    """Raise an error where rows of one id state other films or spans.
+
+    Args:
+        ours: Rows of one source.
+        theirs: The rows of the other with the same ids, in the same order.
+        names: What the sources are called: `the manifest films`, `the store clip`.
+        where: What the error is about.
+        hint: What to do.
+
+    Returns:
+        How many pairs only their ids hold together.
+    """
+    differ = np.flatnonzero(differing(ours, theirs))
+    if not len(differ):
+        return n_by_ids(ours, theirs)
+    examples = [_difference(ours, theirs, place) for place in differ[:SHOWN].tolist()]
+    first, second = names
+    raise Mismatch(
+        f"{count(len(differ), 'clip')} of {first} {'is' if len(differ) == 1 else 'are'} not what"
+        f" {second} has under the same {'id' if len(differ) == 1 else 'ids'}: "
+        + "; ".join(examples),
+        where=where,
+        hint=hint,
+    )
+
+
+def require_same_shared(
+    ours: ClipFacts,
+    theirs: ClipFacts,
+    names: tuple[str, str],
+    *,
+    where: str = "",
+    hint: str = "other ids for the clips of one of them",
+) -> int:
+    """As `require_same`, of the ids that both have."""
+    places = places_of(ours.clip_ids, theirs.clip_ids)
+    shared = np.flatnonzero(places >= 0)
+    return require_same(
+        ours.some(shared), theirs.some(places[shared]), names, where=where, hint=hint
+    )
+
+
+def _difference(ours: ClipFacts, theirs: ClipFacts, place: int) -> str:
+    """Return the first fact that differs, with both values."""
+    name = str(ours.clip_ids[place])
+    films = str(ours.movie_ids[place]), str(theirs.movie_ids[place])
+    if all(films) and films[0] != films[1]:
+        return f"{name!r} is of the film {films[0]!r} and of {films[1]!r}"
+    return f"{name!r} is {_span(ours, place)} and {_span(theirs, place)}"
+
+
+def _span(facts: ClipFacts, place: int) -> str:
+    times = [facts.start_s[place], facts.end_s[place]]
+    start, end = ["?" if np.isnan(time) else f"{time:.10g} s" for time in times]
+    return f"{start} to {end}"

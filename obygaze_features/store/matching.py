@@ -1,0 +1,111 @@
+"""Which rows of a store the clips of a manifest are, and whether both mean the same clips."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from obygaze_features.manifest.clip_facts import ClipFacts, require_same
+from obygaze_features.manifest.model import Clip
+from obygaze_features.store.decoding import (
+    CLIP_ID,
+    END_S,
+    MOVIE_ID,
+    OK_CODE,
+    START_S,
+    VIDEO_BYTES,
+    VIDEO_HASH,
+    Rows,
+    times_of,
+)
+from obygaze_features.store.layout import ROWS_CSV, TIMES_OF_WINDOWS
+
+if TYPE_CHECKING:
+    from obygaze_features.store.reading import Store
+
+EXTRACT_AGAIN = "obygaze extract run MANIFEST -b BACKBONE --store BACKBONE=NAME"
+IMPORT_AGAIN = "obygaze store import FORMAT FILE --manifest MANIFEST -o NAME"
+
+
+class Matched(NamedTuple):
+    """The rows of clips of a manifest.
+
+    Args:
+        rows: The row of each clip; -1 for one that the store does not have.
+        n_by_ids: How many of them only their ids hold together.
+    """
+
+    rows: Rows
+    n_by_ids: int
+
+
+def match(clips: Sequence[Clip], store: "Store") -> Matched:
+    """Return which rows of a store the clips of a manifest are.
+
+    A clip whose film or span is another one in the store is an error.
+    """
+    rows = store.table.find([clip.clip_id for clip in clips])
+    known = np.flatnonzero(rows >= 0)
+    n_by_ids = require_same(
+        ClipFacts.of_clips([clips[place] for place in known.tolist()]),
+        facts_of_rows(rows[known], store),
+        ("the manifest", "the store"),
+        where=store.location,
+        hint="the manifest of these clips, or a store of another name with their features:"
+        f" {IMPORT_AGAIN if store.recipe.is_unknown else EXTRACT_AGAIN}",
+    )
+    return Matched(rows, n_by_ids)
+
+
+def facts_of_rows(rows: Rows, store: "Store") -> ClipFacts:
+    """Return what a store states of the clips of some rows; windows have times in its arrays."""
+    columns = store.table.columns(rows)
+    with store.table.listed.decoding(ROWS_CSV):
+        start_s, end_s = times_of(columns[START_S]), times_of(columns[END_S])
+    facts = ClipFacts.of(columns[CLIP_ID], columns[MOVIE_ID], start_s, end_s)
+    if has_times_of_windows(store):
+        has_times = np.flatnonzero(store.table.codes_of(rows) == OK_CODE)
+        for times, name in zip(
+            (facts.start_s, facts.end_s), TIMES_OF_WINDOWS, strict=True
+        ):
+            times[has_times] = store.read(name, rows[has_times])
+    return facts
+
+
+def has_times_of_windows(store: "Store") -> bool:
+    """Return whether a store has start and end of each row as arrays, as of windows."""
+    arrays = [store.record.array(name) for name in TIMES_OF_WINDOWS]
+    # A stranger's arrays of these names may be anything.
+    return all(array is not None and not array.shape for array in arrays)
+
+
+def files_of_rows(rows: Rows, store: "Store") -> list[str]:
+    """Return the hash of the video of some rows; "" where the store does not know it."""
+    return store.table.columns(rows)[VIDEO_HASH]
+
+
+def replaced_videos(clips: Sequence[Clip], folder: str, store: "Store") -> list[str]:
+    """Return the videos whose files have another length than those whose features a store has.
+
+    A file that is not there says nothing, nor does a store that does not know its files.
+
+    Args:
+        clips: Clips of a manifest.
+        folder: The folder of their videos; "" if it is not known.
+        store: The store.
+    """
+    with_video = [clip for clip in clips if clip.video and folder]
+    rows = store.table.find([clip.clip_id for clip in with_video])
+    known = np.flatnonzero(rows >= 0)
+    lengths = store.table.columns(rows[known])[VIDEO_BYTES]
+    lengths_of_video: dict[str, set[str]] = {}
+    for place, length in zip(known.tolist(), lengths, strict=True):
+        if length:
+            lengths_of_video.setdefault(with_video[place].video, set()).add(length)
+    replaced = []
+    for video, known_lengths in lengths_of_video.items():
+        path = Path(folder, video)
+        if path.is_file() and known_lengths != {str(path.stat().st_size)}:
+            replaced.append(video)
+    return replaced
