@@ -213,7 +213,7 @@ def not_withdrawn(clips: Sequence[Clip], workspace: Workspace) -> list[Clip]:
         return list(clips)
     kept = []
     for clip in clips:
-        if not withdrawals.find(Identity.of_clip(clip), clip.movie_id).reason:
+        if not withdrawals.reason(clip.clip_id, clip.movie_id):
             kept.append(clip)
     return kept
 

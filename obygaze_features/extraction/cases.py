@@ -328,8 +328,7 @@ def _manifest_changed(wanted: Wanted) -> Case:
 
 
 def _was_withdrawn(clip: PlannedClip, wanted: Wanted, stored: StoreState) -> bool:
-    identity = clip.identity(wanted.facts)
-    return bool(stored.withdrawals.find(identity, clip.movie_id).reason)
+    return bool(stored.withdrawals.reason(clip.clip_id, clip.movie_id))
 
 
 def _cases_of_further_arrays(

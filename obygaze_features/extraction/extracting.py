@@ -69,7 +69,6 @@ from obygaze_features.extraction.stopping import RESUME, StopFlag, stop_on_signa
 from obygaze_features.extraction.stored import store_status
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store.card import Terms, spdx_of
 from obygaze_features.store.filling import (
     Filling,
@@ -283,7 +282,7 @@ def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
         if store.filling is not None or store.seal:
             for sentence in store.work.sentences:
                 yield f"{name}: {sentence}"
-        withdrawn = withdrawn_elsewhere(_known_of_new_rows(store, run), run.workspace)
+        withdrawn = withdrawn_elsewhere(_clips_of_new_rows(store, run), run.workspace)
         if withdrawn:
             yield f"{name}: {withdrawn}, and are extracted again into this store"
     read_from: set[str] = set()
@@ -296,12 +295,12 @@ def _before_the_run(plan: ExtractionPlan, run: ExtractionRun) -> Iterator[str]:
         yield f"kept frames are read from {location}"
 
 
-def _known_of_new_rows(
+def _clips_of_new_rows(
     store: StorePlan, run: ExtractionRun
-) -> Iterator[tuple[Identity, str]]:
-    """Yield what is known of each row that this extraction adds, and its film.
+) -> Iterator[tuple[str, str]]:
+    """Yield the clip and the film of each row that this extraction adds.
 
-    Rows of finished blocks are among them, and all have the times of the plan.
+    Rows of finished blocks are among them.
     """
     is_planned = (
         store.work.computed if store.filling is None else store.filling.computed
@@ -309,7 +308,7 @@ def _known_of_new_rows(
     for number, row in enumerate(store.work.rows):
         is_to_compute = store.work.computed[number] and not run.seal_now
         if is_planned[number] and (is_to_compute or row.is_ok):
-            yield _without_video(row).identity({}), row.movie_id
+            yield row.clip_id, row.movie_id
 
 
 def _nothing_was_added(one: Begun) -> str:

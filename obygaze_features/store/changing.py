@@ -88,6 +88,7 @@ from obygaze_features.store.records import (
     ManifestMark,
     Origin,
     Replaced,
+    WithdrawnClip,
     common_maker,
     place_in,
 )
@@ -97,7 +98,6 @@ from obygaze_features.store.withdrawals import (
     Withdrawals,
     changes_that_withdrew,
     rows_withdrawn_elsewhere,
-    with_other_ids,
 )
 
 # Rows that are in two stores are compared so many at a time.
@@ -467,7 +467,7 @@ def _withdraw(
     try:
         named = _Named.of(before, names)
         rows = list(before.rows)
-        numbers = with_other_ids(before, named.rows.tolist())
+        numbers = named.rows.tolist()
     except (Corrupt, OSError):
         # Another store may have taken its place while it was read.
         if seal_at(target) != before.seal:
@@ -483,9 +483,11 @@ def _withdraw(
                 status=WITHDRAWN, reason=f"{today}: {reason}"
             )
             is_new = True
-    others = np.setdiff1d(numbers, named.rows).tolist()
-    ids = (*named.clips, *(rows[number].clip_id for number in others))
-    change = Replaced(before.seal, today, reason, author, tuple(named.films), ids)
+    clips = []
+    for number in before.table.find(named.clips).tolist():
+        clips.append(WithdrawnClip(rows[number].movie_id, rows[number].clip_id))
+    films = tuple(named.films)
+    change = Replaced(before.seal, today, reason, author, films, tuple(clips))
     if is_new:
         record = before.record
         source = PickedRows(
@@ -508,31 +510,10 @@ def _withdraw(
         # The same command again: it lists what is still to be removed.
         warnings = ("these clips were withdrawn before",)
         written = Written(target, before.seal, warnings)
-    remarks = (*written.warnings, *_other_names_of(rows, numbers))
-    written = written._replace(warnings=remarks)
     changed = open_store(target)
     copies = find_copies(changed, [change], workspace)
-    clips = [rows[number].clip_id for number in numbers]
-    return Changed.of(written, clips=clips, copies=copies)
-
-
-def _other_names_of(rows: Sequence[Row], withdrawn: Sequence[int]) -> list[str]:
-    """Return a sentence on films that are still here and have a file of withdrawn clips."""
-    videos = {rows[number].video_hash for number in withdrawn} - {""}
-    films = {rows[number].movie_id for number in withdrawn}
-    others: dict[str, None] = {}
-    for row in rows:
-        is_same_file = row.is_ok and row.video_hash in videos
-        if is_same_file and row.movie_id not in films:
-            others[row.movie_id] = None
-    if not others:
-        return []
-    film, *_ = others
-    return [
-        f"the same file under another name is still here: {few([*others], 3)}; if it shows what was"
-        f" withdrawn, --without CLIP for each of these clips, or --without {shell_word(film)} for"
-        " all of it, with the same reason"
-    ]
+    ids = [rows[number].clip_id for number in numbers]
+    return Changed.of(written, clips=ids, copies=copies)
 
 
 def _folder_of(store: StoreName, workspace: Workspace) -> Path:
@@ -716,7 +697,7 @@ def _clips_of(
                 if compared.sameness is UNKNOWN and not is_one_row:
                     by_ids[row.clip_id] = None
             # A row that may be withdrawn gives nothing, also where another row knows better.
-            reason = withdrawals.reason(row, store.record)
+            reason = withdrawals.reason(row.clip_id, row.movie_id)
             if reason and row.is_ok:
                 had_features[row.clip_id] = None
             if reason:

@@ -2,7 +2,7 @@
 
 Every export says of which store it is: as an array of an npz file, an attribute of an HDF5 file,
 in the metadata of a Parquet file and in the head of README.md beside it. So whoever withdraws clips
-of the store finds its exports (`named_clips.py`), and an import of it keeps what it says.
+of the store finds its exports (`finding.py`), and an import of it keeps what it says.
 """
 
 import json

@@ -239,7 +239,7 @@ def _check_rows_of_change(
         if not computed[number]:
             continue
         was_withdrawn = not is_new and kept_rows[number].status == WITHDRAWN
-        if was_withdrawn or withdrawals.reason(row, before.record):
+        if was_withdrawn or withdrawals.reason(row.clip_id, row.movie_id):
             raise FixInput(f"the clip {row.clip_id!r} was withdrawn", where=where)
         if not computes_all and (is_new or not kept_rows[number].is_ok):
             raise FixInput(

@@ -1,35 +1,35 @@
-"""Find what else of a workspace has withdrawn clips: stores, exports, runs, models, pages.
+"""Find what else of a workspace has withdrawn clips, or was made of a store that had them.
 
-What names a withdrawn clip is listed, whether or not the store that it was made of still exists,
-and so is a run or a model that names a store which had the clip: it may have been trained on it.
-The list may have too much: whoever reads it decides. A withdrawal never takes more than its clips.
+Stores are asked for their rows. Exports, runs, models and reports name the stores of which they
+were made by their seals. The list may have too much: a run may have been made of other clips of a
+store. Whoever reads it decides. A withdrawal never takes more than its clips.
 """
 
 import os
 import shlex
 import warnings
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
+import numpy as np
 
 from obygaze_features.core import own_results
 from obygaze_features.core.errors import ObygazeError, ObygazeWarning
 from obygaze_features.core.leftovers import hidden_of
-from obygaze_features.core.own_results import PAGE_DATA, added_to, made_by_obygaze
-from obygaze_features.core.workspace import Workspace, toml_of
-from obygaze_features.manifest.same_clip import (
-    OTHER,
-    SAME,
-    UNKNOWN,
-    Identity,
-    Sameness,
-)
+from obygaze_features.core.own_results import REPORT_ENDINGS, added_to
+from obygaze_features.core.tables import read_table
+from obygaze_features.core.workspace import Workspace
 from obygaze_features.store.exporting import EXPORTED_TABLE
-from obygaze_features.store.identity import identity_of
-from obygaze_features.store.importing.reader import FOREIGN_DAMAGE
+from obygaze_features.store.importing import npz, parquet
+from obygaze_features.store.importing.reader import (
+    FILM_KEY,
+    FOREIGN_DAMAGE,
+    ID_KEY,
+    ExportOrigin,
+    read_export_origin,
+)
 from obygaze_features.store.layout import (
     BEFORE,
     BLOCKS,
@@ -42,21 +42,10 @@ from obygaze_features.store.layout import (
     STORE_JSON,
     ZARR,
 )
-from obygaze_features.store.named_clips import (
-    EXPORT_ENDINGS,
-    clips_in_export,
-    clips_in_page,
-    clips_in_report,
-    clips_in_table,
-    has_scores,
-    is_report,
-    read_origin,
-)
 from obygaze_features.store.placing import next_of, seal_at
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.records import Replaced
-from obygaze_features.store.rows import WITHDRAWN
-from obygaze_features.store.withdrawals import Withdrawals
+from obygaze_features.store.withdrawals import WITHDRAWN_CODE, Withdrawals
 
 # Tables of a store, or of one that is being made, in which the ids stand.
 _TABLES = (ROWS_CSV, CLIPS_CSV, FILMS_CSV)
@@ -64,49 +53,37 @@ _OURS = (STORE_JSON, PLAN_JSON, ZARR, BLOCKS)
 _SKIPPED = (".git", "__pycache__")
 # The file that marks an environment of Python, whose thousands of folders have no features.
 _ENVIRONMENT = "pyvenv.cfg"
+EXPORT_ENDINGS = (".npz", ".h5", ".hdf5", ".parquet")
 EARLIER = "store that was replaced"
 STORE = "store"
 EXPORT = "file of features"
-SCORES = "table of scores"
-PAGE = "exported page"
 REPORT = "report"
 RUN = "run"
 MODEL = "model"
-IMPORTED = "imported file or folder"
-MANIFEST = "manifest with scores"
 MODEL_JSON = "model.json"
-# The file that says what a folder is, and the table with its clips.
-_FILE_OF_FOLDER = {RUN: "run.json", MODEL: MODEL_JSON, PAGE: PAGE_DATA}
-_TABLE_OF_FOLDER = {RUN: "predictions.csv", MODEL: "training-clips.csv"}
-TABLES_OF_RUN = "tables"
-BY_IDS = "known by its ids alone"
-OTHERS = "the same ids, with other films or times: look at it"
+# The file that says what a folder is, and of which stores it was made.
+_DOCUMENT_OF_FOLDER = {RUN: "run.json", MODEL: MODEL_JSON}
 UNREADABLE = "it cannot be read: look at it"
-WINDOWS = "windows of its film, some of which may show it: look at it"
-ORIGINAL = "features of the store are from it: look at it"
 NO_SEAL = "nothing says that obygaze wrote all of it: look at it"
-FROM_STORE = "computed from a store that had them: look at it"
-NOT_LOOKED_INTO = (
-    "archives (.zip, .tar) are not looked into, nor are models and runs that were pushed or copied"
-    " elsewhere, and a table of scores does not name its model: look at yours"
+NOT_SEARCHED = (
+    "what does not name the seal of its store was not searched: exported pages, tables (of scores,"
+    " of a search), files from which a store was imported, archives (.zip, .tar), and what was"
+    " pushed or copied elsewhere; look at yours"
 )
 OF_ANOTHER_PLACE = (
     "a store that you pulled from elsewhere is pulled again instead, where its owner has withdrawn"
     " them, too: obygaze store pull ADDRESS refuses a copy that was changed here"
 )
-_LOOKED_AT_FIRST = (OTHERS, UNREADABLE, WINDOWS, ORIGINAL, NO_SEAL, FROM_STORE)
-# By what is known of its clips, the surest first; None is said of windows of a film.
-_REMARKS = {SAME: "", UNKNOWN: BY_IDS, OTHER: OTHERS, None: WINDOWS}
 
 
 class Copy(NamedTuple):
-    """What still has features of withdrawn clips, or was made with them.
+    """What still has features of withdrawn clips, or was made of a store that had them.
 
     Args:
         path: The file or folder.
         kind: What it is: a store, a store that was replaced, an export, a run or a model.
         withdrawal: The line that withdraws the clips from it, of a store that has others too.
-        remark: Why it may have none of them.
+        remark: Why a person looks first; "" for what obygaze wrote whole.
     """
 
     path: Path
@@ -120,9 +97,7 @@ class Copy(NamedTuple):
 
         "" where a person looks first: only what obygaze wrote, and can write again, has a line.
         """
-        if self.remark in _LOOKED_AT_FIRST:
-            return ""
-        if self.withdrawal:
+        if self.remark or self.withdrawal:
             return self.withdrawal
         paths = [self.path]
         if self.path.is_symlink():
@@ -151,7 +126,11 @@ def text_of_copies(copies: Sequence[Copy]) -> list[str]:
     lines = [f"  {copy}" for copy in copies]
     if any(copy.withdrawal for copy in copies):
         lines.append(OF_ANOTHER_PLACE)
-    return ["the withdrawn features are still in:", *lines, NOT_LOOKED_INTO]
+    return [
+        "still with the withdrawn features, or made of a store that had them:",
+        *lines,
+        NOT_SEARCHED,
+    ]
 
 
 def find_copies(
@@ -167,16 +146,6 @@ def find_copies(
         changes: What was withdrawn: the films and clips that these changes name.
         workspace: The workspace.
     """
-    with warnings.catch_warnings():
-        # How a person's other tables were read is no part of the answer.
-        warnings.simplefilter("ignore", ObygazeWarning)
-        return _copies(store, changes, workspace)
-
-
-def _copies(
-    store: Store, changes: Sequence[Replaced], workspace: Workspace
-) -> list[Copy]:
-    """Return what `find_copies` returns."""
     withdrawals = Withdrawals.of([store]).by(changes)
     authors = {change.author for change in changes}
     author = authors.pop() if len(authors) == 1 else ""
@@ -190,42 +159,34 @@ def _copies(
         seen.add(hidden.path.resolve())
     roots = {workspace.root.resolve(): workspace.root}
     roots.setdefault(home.parent.resolve(), home.parent)
-    others = []
+    results = []
     # A result that names one of them was made of a store that had the clips.
     seals = _seals_with_clips(store)
     seals.update(origin.seal for origin in store.record.origins)
     seals_without_clips = {store.seal}
-    originals = set()
-    if store.recipe.is_unknown:
-        originals = {origin.place for origin in store.record.origins}
     for root in roots.values():
-        for path, kind in _candidates(root, originals):
+        for path, kind in _candidates(root):
             place = path.resolve()
             if place in seen:
                 continue
             seen.add(place)
             if kind != STORE:
-                others.append((path, kind))
+                results.append((path, kind))
                 continue
             copy = _copy_of_store(path, withdrawals, author)
             seals |= _seals_before(path, withdrawals)
             if copy is None:
                 seals_without_clips.add(seal_at(path))
-            else:
-                if not copy.remark:
-                    seals.add(seal_at(path))
-                if not (copy.remark or copy.withdrawal) and _holds_more(path):
-                    copy = copy._replace(remark=NO_SEAL)
-                copies.append(copy)
+                continue
+            if not copy.remark:
+                seals.add(seal_at(path))
+            if not (copy.remark or copy.withdrawal) and _holds_more(path):
+                copy = copy._replace(remark=NO_SEAL)
+            copies.append(copy)
     seals -= {"", *seals_without_clips}
-    for path, kind in others:
-        remark = _remark_on(path, kind, withdrawals, seals)
-        if remark in ("", BY_IDS) and not _says_who_wrote_it(path, kind):
-            remark = NO_SEAL
-        if remark is None and path.name in originals:
-            # It may have other names for its clips than the store.
-            remark = ORIGINAL
-        if remark is not None:
+    for path, kind in results:
+        if _names_a_seal(path, kind, seals):
+            remark = "" if _wrote_all_of(path, kind) else NO_SEAL
             copies.append(Copy(path, kind, remark=remark))
     earlier = f"{home.name}{BEFORE}"
     return sorted(
@@ -233,13 +194,8 @@ def _copies(
     )
 
 
-def _candidates(root: Path, originals: Set[str]) -> Iterator[tuple[Path, str]]:
-    """Yield what may have features of clips, or come from them, with its kind.
-
-    Args:
-        root: The folder in which to look.
-        originals: The names of files and folders of which the store was imported.
-    """
+def _candidates(root: Path) -> Iterator[tuple[Path, str]]:
+    """Yield what may have features of clips, or say of which store it was made, with its kind."""
     for folder, folders, files in os.walk(root):
         path = Path(folder)
         folders[:] = [name for name in folders if name not in _SKIPPED]
@@ -254,27 +210,17 @@ def _candidates(root: Path, originals: Set[str]) -> Iterator[tuple[Path, str]]:
             # A store on another disk; `os.walk` does not follow links.
             if (path / name).is_symlink() and _is_store(path / name):
                 yield path / name, STORE
-        kinds = [kind for kind, name in _FILE_OF_FOLDER.items() if name in files]
         if (path / EXPORTED_TABLE).is_file():
             folders.remove(Path(EXPORTED_TABLE).parts[0])
             yield path, EXPORT
-        elif path.name in originals and path != root:
-            yield path, IMPORTED
+        kinds = [kind for kind, name in _DOCUMENT_OF_FOLDER.items() if name in files]
         if kinds:
-            if kinds[0] == RUN and made_by_obygaze(path / _FILE_OF_FOLDER[RUN]):
-                # Tables of its report, which are removed with it.
-                folders[:] = [name for name in folders if name != TABLES_OF_RUN]
             yield path, kinds[0]
             continue
         for name in files:
             if name.endswith(EXPORT_ENDINGS):
                 yield path / name, EXPORT
-            elif name in originals:
-                yield path / name, IMPORTED
-            elif has_scores(path / name):
-                is_manifest = toml_of(path / name).name in files
-                yield path / name, MANIFEST if is_manifest else SCORES
-            elif is_report(path / name):
+            elif name.lower().endswith(REPORT_ENDINGS):
                 yield path / name, REPORT
 
 
@@ -300,15 +246,26 @@ def _copy_of_store(path: Path, withdrawals: Withdrawals, author: str) -> Copy | 
         with suppress(ObygazeError, OSError):
             return _copy_of_finished(open_store(path), path, kind, withdrawals, author)
     # It is not finished, or damaged: what its table names, it may have.
-    tables = [path / name for name in _TABLES if (path / name).is_file()]
-    if not tables:
-        # Another process moves or removes it at this moment.
+    try:
+        is_named = _names_some(path, withdrawals)
+    except (*FOREIGN_DAMAGE, ObygazeError):
+        # Another process may move or remove it at this moment.
         return Copy(path, kind, remark=UNREADABLE)
-    remark = _remark_on(tables[0], SCORES, withdrawals, set())
     is_ours = (path / STORE_JSON).is_file() or (path / PLAN_JSON).is_file()
-    if remark in ("", BY_IDS) and not is_ours:
-        remark = NO_SEAL
-    return None if remark is None else Copy(path, kind, remark=remark)
+    return Copy(path, kind, remark="" if is_ours else NO_SEAL) if is_named else None
+
+
+def _names_some(store: Path, withdrawals: Withdrawals) -> bool:
+    """Return whether the first table in the folder of a store names withdrawn clips."""
+    tables = [store / name for name in _TABLES if (store / name).is_file()]
+    if not tables:
+        raise FileNotFoundError(store)
+    with warnings.catch_warnings():
+        # How it was read is no part of the answer.
+        warnings.simplefilter("ignore", ObygazeWarning)
+        rows = read_table(tables[0], required=[ID_KEY]).rows
+    films = [row.cells.get(FILM_KEY, "") for row in rows]
+    return bool(withdrawals.reasons([row.cells[ID_KEY] for row in rows], films))
 
 
 def _seals_with_clips(store: Store) -> set[str]:
@@ -326,10 +283,8 @@ def _seals_before(path: Path, withdrawals: Withdrawals) -> set[str]:
     """Return the seals of what another store was before the same clips were withdrawn from it."""
     with suppress(ObygazeError, OSError):
         store = open_store(path)
-        rows = store.rows if store.record.rows.withdrawn else []
-        for row in rows:
-            if row.status == WITHDRAWN and withdrawals.reason(row, store.record):
-                return _seals_with_clips(store)
+        if store.record.rows.withdrawn and withdrawals.rows_in(store, WITHDRAWN_CODE):
+            return _seals_with_clips(store)
     return set()
 
 
@@ -344,32 +299,25 @@ def _holds_more(path: Path) -> bool:
 def _copy_of_finished(
     store: Store, path: Path, kind: str, withdrawals: Withdrawals, author: str
 ) -> Copy | None:
-    names_of_reason: dict[str, dict[str, None]] = {}
-    has_same_ids = False
-    may_show = False
-    n_withdrawn = 0
-    for row in store.rows:
-        if not row.is_ok:
-            continue
-        identity = identity_of(row, store.record)
-        found = withdrawals.find(identity, row.movie_id)
-        if found.reason:
-            n_withdrawn += 1
-            of_film = withdrawals.reason_of_film.get(row.movie_id)
-            name = row.clip_id if of_film is None else row.movie_id
-            _, _, reason = (of_film or found.reason).partition(": ")
-            names_of_reason.setdefault(reason, {})[name] = None
-        has_same_ids |= found.sameness is OTHER
-        may_show |= withdrawals.may_show(identity, row.movie_id)
-    if not n_withdrawn and has_same_ids:
-        return Copy(path, kind, remark=OTHERS)
-    if not n_withdrawn:
-        return Copy(path, kind, remark=WINDOWS) if may_show else None
+    reasons = withdrawals.rows_in(store)
+    if not reasons:
+        return None
     is_unchanging = BEFORE in path.name or path.name.endswith(NEXT)
     if is_unchanging or path.is_symlink() or path.name.startswith("."):
         return Copy(path, kind)
-    if n_withdrawn == store.record.rows.ok:
+    if len(reasons) == store.record.rows.ok:
         return Copy(path, kind)
+    names_of_reason: dict[str, dict[str, None]] = {}
+    rows = np.array([*reasons], dtype=np.int64)
+    clip_ids = store.table.clip_ids_of(rows).tolist()
+    movie_ids = store.table.movie_ids_of(rows).tolist()
+    for clip_id, film, of_row in zip(
+        clip_ids, movie_ids, reasons.values(), strict=True
+    ):
+        of_film = withdrawals.reason("", film)
+        _, _, reason = (of_film or of_row).partition(": ")
+        name = film if of_film else clip_id
+        names_of_reason.setdefault(reason, {})[name] = None
     lines = []
     for reason, names in names_of_reason.items():
         # A word without a slash would be the name of a store of the workspace.
@@ -385,99 +333,44 @@ def _copy_of_finished(
 # --- What was made of stores ---
 
 
-def _remark_on(
-    path: Path, kind: str, withdrawals: Withdrawals, seals: set[str]
-) -> str | None:
-    """Return why a file or folder may have nothing of withdrawn clips; None if it has nothing.
-
-    It is "" for what certainly has something.
-    """
-    if kind == IMPORTED:
-        return ORIGINAL
-    try:
-        if kind in (SCORES, MANIFEST):
-            return _remark_on_clips(clips_in_table(path), withdrawals)
-        if kind == PAGE:
-            return _remark_on_clips(clips_in_page(path), withdrawals)
-        if kind == EXPORT:
-            return _remark_on_export(path, withdrawals, seals)
-        return _remark_on_result(path, kind, withdrawals, seals)
-    except (*FOREIGN_DAMAGE, ObygazeError):
-        return UNREADABLE
+def _names_a_seal(path: Path, kind: str, seals: Set[str]) -> bool:
+    """Return whether an export, a report, a run or a model says that it was made of some stores."""
+    if kind == EXPORT:
+        origin = read_origin(_table_of_export(path))
+        return origin is not None and origin.seal in seals
+    name = _DOCUMENT_OF_FOLDER.get(kind)
+    document = b""
+    with suppress(OSError):
+        document = (path / name if name else path).read_bytes()
+    return any(seal.encode() in document for seal in seals)
 
 
-def _remark_on_clips(clips: Iterable[Identity], withdrawals: Withdrawals) -> str | None:
-    """Return the surest remark on some clips; see `_remark_on`."""
-    found: set[Sameness | None] = set()
-    for clip in clips:
-        sameness = withdrawals.find(clip).sameness
-        if sameness is not None or withdrawals.may_show(clip):
-            found.add(sameness)
-        if sameness is SAME:
-            break
-    return next((text for known, text in _REMARKS.items() if known in found), None)
+def read_origin(path: Path) -> ExportOrigin | None:
+    """Return of which store a file is an export; None for other files."""
+    text = ""
+    with suppress(*FOREIGN_DAMAGE, ObygazeError):
+        if path.suffix == ".npz":
+            text = npz.origin_text(path)
+        elif path.suffix == ".parquet":
+            text = parquet.origin_text(path)
+        elif path.suffix in EXPORT_ENDINGS:
+            # h5py is imported only where there is such a file.
+            from obygaze_features.store.importing.hdf5 import origin_text
 
-
-def _remark_on_export(
-    path: Path, withdrawals: Withdrawals, seals: set[str]
-) -> str | None:
-    remark = _remark_on_clips(clips_in_export(_table_of_export(path)), withdrawals)
-    if remark != BY_IDS:
-        return remark
-    origin = read_origin(_table_of_export(path))
-    return "" if origin is not None and origin.seal in seals else BY_IDS
+            text = origin_text(path)
+    return read_export_origin(text)
 
 
 def _table_of_export(path: Path) -> Path:
     return path / EXPORTED_TABLE if path.is_dir() else path
 
 
-def _says_who_wrote_it(path: Path, kind: str) -> bool:
-    """Return whether obygaze wrote all of a file or folder; tables never say it."""
+def _wrote_all_of(path: Path, kind: str) -> bool:
+    """Return whether obygaze wrote all of a file or folder that names a seal."""
     if kind == EXPORT:
-        is_ours = read_origin(_table_of_export(path)) is not None
-        return is_ours and not added_to(path, (EXPORTED_TABLE, CARD))
+        return not added_to(path, (EXPORTED_TABLE, CARD))
     if kind == RUN:
         return not own_results.RUN.refusal(path)
-    if kind == PAGE:
-        return not own_results.PAGE.refusal(path)
     if kind == REPORT:
         return not own_results.REPORT.refusal(path)
-    return kind == MODEL and not own_results.MODEL.refusal(path)
-
-
-def _remark_on_result(
-    path: Path, kind: str, withdrawals: Withdrawals, seals: set[str]
-) -> str | None:
-    """Return the remark on a report, a run or a model; see `_remark_on`."""
-    document_path = path if kind == REPORT else path / _FILE_OF_FOLDER[kind]
-    document = document_path.read_bytes()
-    names_a_seal = any(seal.encode() in document for seal in seals)
-    clips = None
-    if kind == REPORT:
-        clips = clips_in_report(path)
-    elif (path / _TABLE_OF_FOLDER[kind]).is_file():
-        clips = clips_in_table(path / _TABLE_OF_FOLDER[kind])
-    if clips is not None:
-        remark = _remark_on_clips(clips, withdrawals)
-        if not names_a_seal:
-            return remark
-        # A run names the clips that it tested, and not those of its training; a report, some.
-        return {BY_IDS: "", None: FROM_STORE}.get(remark, remark)
-    if names_a_seal:
-        return ""
-    with suppress(msgspec.DecodeError):
-        films = msgspec.json.decode(document, type=_Model).training.films
-        if any(film in withdrawals.reason_of_film for film in films):
-            return BY_IDS
-    return None
-
-
-class _Training(msgspec.Struct):
-    films: tuple[str, ...] = ()
-
-
-class _Model(msgspec.Struct):
-    """What model.json says of the films that a model was trained on."""
-
-    training: _Training = msgspec.field(default_factory=_Training)
+    return not own_results.MODEL.refusal(path)

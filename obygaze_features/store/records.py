@@ -123,20 +123,30 @@ def _listed(words: Iterable[str]) -> str:
     return " and ".join(dict.fromkeys(each))
 
 
+class WithdrawnClip(Record, frozen=True, array_like=True):
+    """A clip that was withdrawn: its film, "" where this is not stated, and its id."""
+
+    movie_id: str
+    clip_id: str
+
+
 class Replaced(Record, frozen=True):
-    """A store of which this one has taken the place, and what was withdrawn with it."""
+    """A store of which this one has taken the place, and what was withdrawn with it.
+
+    Of a film that was withdrawn as a whole, the clips are not listed.
+    """
 
     seal: str
     date: str
     reason: str = ""
     author: str = ""
     films: tuple[str, ...] = ()
-    clips: tuple[str, ...] = ()
+    clips: tuple[WithdrawnClip, ...] = ()
 
     @property
     def withdrawn(self) -> tuple[str, ...]:
-        """The films and the clips that were withdrawn."""
-        return (*self.films, *self.clips)
+        """The names of the films and of the clips that were withdrawn."""
+        return (*self.films, *(clip.clip_id for clip in self.clips))
 
 
 class Origin(Record, frozen=True):

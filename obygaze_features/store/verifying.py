@@ -378,7 +378,7 @@ def compare_with_source(
     theirs = compared.record
     if has_replaced(copy, compared):
         since = ours.changes_since(compared.seal)
-        n_clips = _n_withdrawn(compared, Withdrawals.of([copy]).by(since))
+        n_clips = len(Withdrawals.of([copy]).by(since).rows_in(compared))
         sentence = "a later store than its source, which it replaces"
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since, which the source still has"
@@ -408,7 +408,7 @@ def compare_with_source(
         # The first of these stores lacks the most changes.
         seal, sentence = next(iter(sentence_of_seal.items()))
         since = theirs.changes_since(seal)
-        n_clips = _n_withdrawn(copy, Withdrawals.of([compared]).by(since))
+        n_clips = len(Withdrawals.of([compared]).by(since).rows_in(copy))
         if n_clips:
             sentence += f": {count(n_clips, 'clip')} withdrawn since"
         elif seal in origins and all(entry.withdrawn for entry in since):
@@ -443,16 +443,6 @@ def _kept(store: Store) -> tuple[object, ...]:
     if not store.recipe.is_unknown:
         return kept
     return (*kept, record.manifest, record.arrays, record.rows.total)
-
-
-def _n_withdrawn(store: Store, withdrawals: Withdrawals) -> int:
-    """Return how many clips with features in a store were withdrawn elsewhere."""
-    if not withdrawals:
-        return 0
-    n_clips = 0
-    for row in store.rows:
-        n_clips += row.is_ok and bool(withdrawals.reason(row, store.record))
-    return n_clips
 
 
 def changes_of(

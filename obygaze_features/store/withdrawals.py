@@ -1,203 +1,138 @@
 """Whether a clip was withdrawn: one answer for everything that makes, brings or lists rows.
 
-Extraction, import, merge, copies, `info`, `verify` and the list of what is still to be removed ask
-`Withdrawals`. A film that was withdrawn as a whole counts for all of its clips. Another clip that
-only has the id of a withdrawn one is not withdrawn; where nobody can know it, it is.
+What is withdrawn is a film, or a clip by its film and its id. Extraction, import, merge, copies,
+`info`, `verify` and the list of what is still to be removed ask `Withdrawals`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import ObygazeError
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.same_clip import (
-    OTHER,
-    SAME,
-    UNKNOWN,
-    Identity,
-    Sameness,
-    compare_clips,
-    places_of,
-)
-from obygaze_features.store.identity import OfManifest, identity_of
+from obygaze_features.store.decoding import OK_CODE
 from obygaze_features.store.layout import BEFORE
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import UNKNOWN_FILM, Replaced
-from obygaze_features.store.rows import NO_REASON, STATUSES, WITHDRAWN, Row
+from obygaze_features.store.records import Replaced
+from obygaze_features.store.rows import NO_REASON, STATUSES, WITHDRAWN
 
-_WITHDRAWN_CODE = STATUSES.index(WITHDRAWN)
-
-
-class WithdrawnClip(NamedTuple):
-    """A clip that was withdrawn: what is known of it, and why.
-
-    The identity has no film where it is only guessed; `movie_id` has the guess.
-    """
-
-    identity: Identity
-    movie_id: str
-    reason: str
-
-
-class Found(NamedTuple):
-    """What is known of a row.
-
-    Args:
-        reason: Why its clip was withdrawn, after the date; "" if it was not.
-        sameness: Whether it is a withdrawn clip; `OTHER` if it only has the id of one; None if it
-            has not even that.
-    """
-
-    reason: str = ""
-    sameness: Sameness | None = None
+WITHDRAWN_CODE = STATUSES.index(WITHDRAWN)
 
 
 class Withdrawals:
-    """The films and the clips that stores list as withdrawn, with the reasons."""
+    """The films and the clips that stores list as withdrawn, with the reasons after their dates.
+
+    Args:
+        reason_of_film: Of each film that was withdrawn as a whole, why.
+        reasons_of_id: Of each id of a withdrawn clip, why, by the film of the clip; "" where its
+            film is not stated.
+    """
 
     def __init__(
-        self, reason_of_film: dict[str, str], clips: Sequence[WithdrawnClip]
+        self,
+        reason_of_film: Mapping[str, str],
+        reasons_of_id: Mapping[str, Mapping[str, str]],
     ) -> None:
         self.reason_of_film = reason_of_film
-        self.clips = clips
-        self._films_of_clips = {clip.movie_id for clip in clips} - {"", UNKNOWN_FILM}
-        self._clips_of_key: dict[tuple[str | int, ...], list[WithdrawnClip]] = {}
-        for clip in clips:
-            for key in _keys_of(clip.identity):
-                self._clips_of_key.setdefault(key, []).append(clip)
+        self.reasons_of_id = reasons_of_id
 
     @classmethod
     def of(cls, stores: Sequence[Store], *, has_rows: bool = True) -> Self:
         """Return what stores list as withdrawn.
 
-        Of a clip that a store names without having its row, as a part may do, only the id is known;
-        another store of the same change may have the row.
-
         Args:
             stores: The stores.
             has_rows: Whether their rows can be read.
         """
-        clips: list[WithdrawnClip] = []
-        with_rows: set[tuple[Replaced, str]] = set()
-        for store in stores:
-            rows: list[Row] = []
-            if store.record.rows.withdrawn and has_rows:
-                is_withdrawn = store.table.codes == _WITHDRAWN_CODE
-                rows = store.table.some(np.flatnonzero(is_withdrawn))
-            ids = {row.clip_id for row in rows}
-            for row in rows:
-                identity = identity_of(row, store.record)
-                reason = row.reason or NO_REASON
-                clips.append(WithdrawnClip(identity, row.movie_id, reason))
-            for change in store.record.replaces:
-                with_rows.update(
-                    (change, clip) for clip in ids.intersection(change.clips)
-                )
         reason_of_film: dict[str, str] = {}
+        reasons_of_id: dict[str, dict[str, str]] = {}
         for change in changes_that_withdrew(stores):
             reason = f"{change.date}: {change.reason}"
             for film in change.films:
-                if film != UNKNOWN_FILM:
-                    reason_of_film.setdefault(film, reason)
+                reason_of_film.setdefault(film, reason)
             for clip in change.clips:
-                if (change, clip) not in with_rows:
-                    clips.append(WithdrawnClip(Identity(clip), "", reason))
-        return cls(reason_of_film, clips)
+                of_id = reasons_of_id.setdefault(clip.clip_id, {})
+                of_id.setdefault(clip.movie_id, reason)
+        for store in stores:
+            if not (store.record.rows.withdrawn and has_rows):
+                continue
+            # The clips of a film that was withdrawn as a whole are only here.
+            is_withdrawn = store.table.codes == WITHDRAWN_CODE
+            for row in store.table.some(np.flatnonzero(is_withdrawn)):
+                of_id = reasons_of_id.setdefault(row.clip_id, {})
+                of_id.setdefault(row.movie_id, row.reason or NO_REASON)
+        return cls(reason_of_film, reasons_of_id)
 
     def by(self, changes: Iterable[Replaced]) -> Self:
         """Return only what some changes have withdrawn."""
         films: set[str] = set()
-        ids: set[str] = set()
+        clips: set[tuple[str, str]] = set()
         for change in changes:
             films.update(change.films)
-            ids.update(change.clips)
+            clips.update((clip.clip_id, clip.movie_id) for clip in change.clips)
         reason_of_film = {
             film: reason
             for film, reason in self.reason_of_film.items()
             if film in films
         }
-        clips = []
-        for clip in self.clips:
-            if clip.identity.clip_id in ids or clip.movie_id in films:
-                clips.append(clip)
-        return type(self)(reason_of_film, clips)
+        reasons_of_id: dict[str, dict[str, str]] = {}
+        for clip_id, reason_of in self.reasons_of_id.items():
+            for film, reason in reason_of.items():
+                if film in films or (clip_id, film) in clips:
+                    reasons_of_id.setdefault(clip_id, {})[film] = reason
+        return type(self)(reason_of_film, reasons_of_id)
 
     def __bool__(self) -> bool:
-        return bool(self.reason_of_film or self.clips)
+        return bool(self.reason_of_film or self.reasons_of_id)
 
-    def reason(self, row: Row, source: OfManifest | None = None) -> str:
-        """Return why the clip of a row was withdrawn, after the date; "" if it was not.
+    def reason(self, clip_id: str, movie_id: str) -> str:
+        """Return why a clip was withdrawn, after the date; "" if it was not.
 
-        Args:
-            row: The row.
-            source: Of what it is a row; without it, its film is known.
-        """
-        return self.find(identity_of(row, source), row.movie_id).reason
-
-    def find(self, identity: Identity, movie_id: str = "") -> Found:
-        """Return whether a clip was withdrawn, how sure that is, and why.
+        A clip of another film that has the id of a withdrawn one was not. Where one of the two
+        films is not stated, nobody knows that they are two: then it was.
 
         Args:
-            identity: What is known of the clip.
-            movie_id: Its film, also if that is only guessed.
+            clip_id: The id; "" asks for the film alone.
+            movie_id: The film; "" if it is not stated.
         """
-        by_id = Found()
-        for clip in self._with_keys_of(identity):
-            sameness = compare_clips(clip.identity, identity).sameness
-            if sameness is UNKNOWN:
-                by_id = Found(clip.reason, UNKNOWN)
-            elif sameness.is_same:
-                return Found(clip.reason, SAME)
-            elif by_id.sameness is None and clip.identity.clip_id == identity.clip_id:
-                by_id = Found("", OTHER)
-        reason = self.reason_of_film.get(movie_id or identity.movie_id)
-        if reason is not None and by_id.sameness is not UNKNOWN:
-            return Found(reason, SAME)
-        return by_id
+        for film, reason in self.reasons_of_id.get(clip_id, {}).items():
+            if film == movie_id or not (film and movie_id):
+                return reason
+        return self.reason_of_film.get(movie_id, "") if movie_id else ""
 
-    def may_show(self, identity: Identity, movie_id: str = "") -> bool:
-        """Return whether a row is a window of the film of a withdrawn clip.
+    def reasons(
+        self, clip_ids: Iterable[str], movie_ids: Iterable[str]
+    ) -> dict[int, str]:
+        """Return why some clips were withdrawn, by their places among those that are asked for."""
+        reasons: dict[int, str] = {}
+        if not self:
+            return reasons
+        for place, names in enumerate(zip(clip_ids, movie_ids, strict=True)):
+            reason = self.reason(*names)
+            if reason:
+                reasons[place] = reason
+        return reasons
 
-        It is another clip, though it may have pictures of this one.
+    def rows_in(self, store: Store, code: int = OK_CODE) -> dict[int, str]:
+        """Return why clips of a store were withdrawn, by the numbers of their rows.
+
+        Only rows that may be among them are read.
+
+        Args:
+            store: The store.
+            code: The number of the status of the rows that are asked for.
         """
-        film = movie_id or identity.movie_id
-        return identity.is_window and film in self._films_of_clips
-
-    def _with_keys_of(self, identity: Identity) -> list[WithdrawnClip]:
-        clips: list[WithdrawnClip] = []
-        for key in _keys_of(identity):
-            clips += self._clips_of_key.get(key, ())
-        return clips
-
-
-def _keys_of(identity: Identity) -> list[tuple[str | int, ...]]:
-    """Return by what a clip can be found: rows without one in common are never the same clip."""
-    return [(identity.clip_id,), *places_of(identity)]
-
-
-def with_other_ids(store: Store, numbers: Iterable[int]) -> list[int]:
-    """Return rows of a store with those of the same clips under other ids.
-
-    Videos and times tell them.
-    """
-    clips = []
-    for row in store.rows:
-        identity = identity_of(row, store.record)
-        clips.append(WithdrawnClip(identity, row.movie_id, "named"))
-    found = list(numbers)
-    n_before = 0
-    while len(found) > n_before:
-        n_before = len(found)
-        named = Withdrawals({}, [clips[number] for number in found])
-        found = []
-        for number, clip in enumerate(clips):
-            if named.find(clip.identity).reason:
-                found.append(number)
-    return found
+        table = store.table
+        films = self.reason_of_film.keys() & table.films.runs_of_film.keys()
+        with_ids = table.find(list(self.reasons_of_id))
+        rows = np.union1d(with_ids[with_ids >= 0], table.films.rows_of(films))
+        rows = rows[table.codes_of(rows) == code]
+        clip_ids = table.clip_ids_of(rows).tolist()
+        reasons = self.reasons(clip_ids, table.movie_ids_of(rows).tolist())
+        return {int(rows[place]): reason for place, reason in reasons.items()}
 
 
 def changes_that_withdrew(stores: Sequence[Store]) -> list[Replaced]:
@@ -224,44 +159,41 @@ def stores_with_withdrawals(workspace: Workspace) -> dict[str, Store]:
     return stores
 
 
+def _withdrawals_of_stores(workspace: Workspace) -> dict[str, Withdrawals]:
+    """Return what each store of a workspace lists as withdrawn, by the names of the stores."""
+    withdrawals = {}
+    for name, store in stores_with_withdrawals(workspace).items():
+        try:
+            withdrawals[name] = Withdrawals.of([store])
+        except ObygazeError:
+            # Its rows are damaged; the films and the named clips are in its record too.
+            withdrawals[name] = Withdrawals.of([store], has_rows=False)
+    return withdrawals
+
+
 def withdrawn_elsewhere(
-    clips: Iterable[tuple[Identity, str]], workspace: Workspace, noun: str = "clip"
+    clips: Iterable[tuple[str, str]], workspace: Workspace, noun: str = "clip"
 ) -> str:
     """Return that clips were withdrawn from stores of a workspace; "" if none was.
 
     Args:
-        clips: What is known of each clip, and its film, also if that is only guessed. A film of
-            which no clip is known has an identity without an id.
+        clips: The id and the film of each clip; of a film of which no clip is known, "" and the
+            film.
         workspace: The workspace.
         noun: What they are: clips, or films.
     """
-    stores = stores_with_withdrawals(workspace)
-    if not stores:
+    withdrawals_of_store = _withdrawals_of_stores(workspace)
+    if not withdrawals_of_store:
         return ""
     known = list(clips)
-    withdrawn: dict[str, None] = {}
-    names = []
-    for name, store in stores.items():
-        try:
-            withdrawals = Withdrawals.of([store])
-        except ObygazeError:
-            # Its rows are damaged; the films and the ids of clips are in its record too.
-            withdrawals = Withdrawals.of([store], has_rows=False)
-        found = []
-        for clip, film in known:
-            if withdrawals.find(clip, film).reason:
-                found.append(clip.clip_id or film)
-        if found:
-            withdrawn.update(dict.fromkeys(found))
-            names.append(name)
-    if not withdrawn:
-        return ""
-    clips_withdrawn = list(withdrawn)
-    verb = "was" if len(clips_withdrawn) == 1 else "were"
-    return (
-        f"{few(clips_withdrawn)} ({count(len(clips_withdrawn), noun)}) {verb} withdrawn"
-        f" from {few(names)}"
-    )
+    withdrawn_from = {}
+    for name, withdrawals in withdrawals_of_store.items():
+        withdrawn_from[name] = [
+            clip_id or film
+            for clip_id, film in known
+            if withdrawals.reason(clip_id, film)
+        ]
+    return _withdrawn_from(withdrawn_from, noun)
 
 
 def rows_withdrawn_elsewhere(
@@ -274,13 +206,24 @@ def rows_withdrawn_elsewhere(
         workspace: The workspace, in which the others are.
         here: What the sentence calls the store, such as "in this copy".
     """
-    clips = _clips_with_features(store)
-    withdrawn = withdrawn_elsewhere(clips, workspace)
+    withdrawn_from = {}
+    for name, withdrawals in _withdrawals_of_stores(workspace).items():
+        rows = np.array([*withdrawals.rows_in(store)], dtype=np.int64)
+        withdrawn_from[name] = store.table.clip_ids_of(rows).tolist()
+    withdrawn = _withdrawn_from(withdrawn_from, "clip")
     return [f"{withdrawn}, still with features {here}"] if withdrawn else []
 
 
-def _clips_with_features(store: Store) -> Iterator[tuple[Identity, str]]:
-    """Yield what is known of each clip; a generator, which reads the rows where they are needed."""
-    for row in store.rows:
-        if row.is_ok:
-            yield identity_of(row, store.record), row.movie_id
+def _withdrawn_from(names_of_store: Mapping[str, Sequence[str]], noun: str) -> str:
+    """Return the sentence that clips or films were withdrawn from stores; "" if none was."""
+    stores = [store for store, names in names_of_store.items() if names]
+    withdrawn: dict[str, None] = {}
+    for names in names_of_store.values():
+        withdrawn.update(dict.fromkeys(names))
+    if not withdrawn:
+        return ""
+    verb = "was" if len(withdrawn) == 1 else "were"
+    return (
+        f"{few([*withdrawn])} ({count(len(withdrawn), noun)}) {verb} withdrawn from"
+        f" {few(stores)}"
+    )

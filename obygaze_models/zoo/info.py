@@ -365,10 +365,10 @@ def withdrawn_from_training(
     Of a model that does not list its clips, films are looked for.
     """
     if clips is None:
-        films = [(Identity("", film), film) for film in info.training.films]
+        films = [("", film) for film in info.training.films]
         withdrawn = withdrawn_elsewhere(films, workspace, "film")
     else:
-        trained_on = [(clip, clip.movie_id) for clip in clips.identities]
+        trained_on = [(clip.clip_id, clip.movie_id) for clip in clips.identities]
         withdrawn = withdrawn_elsewhere(trained_on, workspace)
     return [f"{withdrawn}; the model was trained on them"] if withdrawn else []
 

@@ -172,7 +172,6 @@ def _with_predictions(
     from obygaze_features.manifest.model import view_words
     from obygaze_features.store import open_store
     from obygaze_features.store.identity import replaced_videos
-    from obygaze_features.store.named_clips import has_scores
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
 
@@ -227,12 +226,21 @@ def _with_predictions(
         try:
             shown.table_of_marks(shown.segments)
         except FixInput as error:
-            if is_table(segments) and has_scores(shown.segments):
+            if is_table(segments) and _has_scores(shown.segments):
                 error.hint = (
                     f"--scores {shell_word(segments)}, which shows scores of clips"
                 )
             raise
     return shown
+
+
+def _has_scores(table: Path) -> bool:
+    """Return whether a table has scores of clips."""
+    from obygaze_features.core.tables import header_of
+    from obygaze_features.manifest.own_labels import OF_PREDICTIONS
+
+    header = header_of(table)
+    return "clip_id" in header and any(map(OF_PREDICTIONS.match, header))
 
 
 def _scores_of_table(path: Path, site: Site) -> PredictionTable:
