@@ -455,12 +455,9 @@ def _exported(folder: Path, workspace: Path) -> list[Tree]:
 
 def _read_exported(files: Tree, folder: Path) -> None:
     from obygaze_features.store import import_features
-    from obygaze_features.store.importing.reader import FOREIGN_DAMAGE
-    from obygaze_features.store.named_clips import clips_in_export, read_origin
+    from obygaze_features.store.finding import read_origin
 
     path = place_of(files, folder) / "e.npz"
     read_origin(path)
-    with suppress(*FOREIGN_DAMAGE):
-        list(clips_in_export(path))
     import_features("npz", path, folder / "store")
     shutil.rmtree(folder / "store")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from obygaze_features.extraction import cases
 from obygaze_features.extraction.cases import (
     COMPUTE,
     KEEP,
-    NEW,
     REFUSE,
     Case,
     Wanted,
@@ -24,13 +24,11 @@ from obygaze_features.extraction.cases import (
 )
 from obygaze_features.extraction.clips import PlannedClip
 from obygaze_features.extraction.stored import StoreState
-from obygaze_features.manifest.same_clip import Identity
-from obygaze_features.store.identity import identity_of
 from obygaze_features.store.layout import Array
 from obygaze_features.store.records import Kind
 from obygaze_features.store.rows import FAILED, NO_VIDEO, OK, WITHDRAWN, Row
 from obygaze_features.store.sealing import NOT_EXTRACTED
-from obygaze_features.store.withdrawals import Withdrawals, WithdrawnClip
+from obygaze_features.store.withdrawals import Withdrawals
 
 KIND = Kind("obygaze 1", "cpu", "float32")
 CLIP = Array.of("clip", "float32", (4,))
@@ -256,9 +254,7 @@ def test_a_clip_without_a_video_is_computed_when_its_frames_were_kept(
 def test_what_was_withdrawn_never_comes_back() -> None:
     gone = Row("a", "film", status=WITHDRAWN, reason="by request, 2026-01-02")
     other = PlannedClip("c", "gone", "b.mp4")
-    withdrawals = Withdrawals(
-        {"gone": "2026-01-02: by request"}, [withdrawn(gone), by_id_alone("b")]
-    )
+    withdrawals = withdrawn({"a": "film", "b": ""}, films=["gone"])
     done = work(
         [CLIP_A, CLIP_B, other], [gone], withdrawals=withdrawals, retry_failed=True
     )
@@ -268,32 +264,20 @@ def test_what_was_withdrawn_never_comes_back() -> None:
 
 def test_another_clip_with_the_id_of_a_withdrawn_one_is_refused() -> None:
     gone = Row("a", "alba", 0.0, 1.0, WITHDRAWN, "2026-01-02: by request")
-    withdrawals = Withdrawals({}, [withdrawn(gone)])
+    withdrawals = withdrawn({"a": "alba"})
     done = work([CLIP_A], [gone], withdrawals=withdrawals)
     with pytest.raises(Mismatch) as error:
         done.refuse("films.clip")
     assert error.value.details == ("a: the film was alba, is film",)
 
 
-def test_a_withdrawn_clip_does_not_come_back_under_another_id() -> None:
-    """The same part of the same video is the same clip."""
-    gone = ROW_A._replace(status=WITHDRAWN, reason="2026-01-02: by request")
-    renamed = CLIP_A._replace(clip_id="c")
-    another_part = CLIP_A._replace(clip_id="d", end_s=0.5)
-    withdrawals = Withdrawals({}, [withdrawn(gone)])
-    done = work([renamed, another_part], [gone], withdrawals=withdrawals)
-    assert done.found[NEW] == ["d"]
-    assert found(done) == {cases.WITHDRAWN_BEFORE: 2, cases.NEW: 1}
-
-
-def withdrawn(row: Row) -> WithdrawnClip:
-    """The withdrawal of the clip of a row."""
-    return WithdrawnClip(identity_of(row), row.movie_id, row.reason)
-
-
-def by_id_alone(clip_id: str) -> WithdrawnClip:
-    """The withdrawal of a clip of which only the id is known."""
-    return WithdrawnClip(Identity(clip_id), "", "2026-01-02: by request")
+def withdrawn(
+    film_of_clip: Mapping[str, str], films: Sequence[str] = ()
+) -> Withdrawals:
+    """What is withdrawn: clips of these films, "" where it is not stated, and whole films."""
+    reason = "2026-01-02: by request"
+    clips = {clip_id: {film: reason} for clip_id, film in film_of_clip.items()}
+    return Withdrawals(dict.fromkeys(films, reason), clips)
 
 
 def test_another_recipe_is_refused() -> None:
@@ -419,9 +403,11 @@ def test_drawn_stores_against_a_plain_model(
     """Which ids are computed, which are refused, and that every row and clip is one case."""
     clip_of = {clip.clip_id: clip for clip in clips}
     row_of = {row.clip_id: row for row in rows}
-    clips_gone = [withdrawn(row) for row in rows if row.status == WITHDRAWN]
-    clips_gone += [by_id_alone(name) for name in gone - row_of.keys()]
-    withdrawals = Withdrawals({}, clips_gone)
+    film_of_gone = dict.fromkeys(gone - row_of.keys(), "")
+    for row in rows:
+        if row.status == WITHDRAWN:
+            film_of_gone[row.clip_id] = row.movie_id
+    withdrawals = withdrawn(film_of_gone)
     done = work(clips, rows, retry_failed=retry, withdrawals=withdrawals)
     to_compute = set()
     refused = set()
@@ -431,10 +417,10 @@ def test_drawn_stores_against_a_plain_model(
             to_compute.add(name)
         if row is None or clip is None:
             continue
-        if row.status in (OK, WITHDRAWN):
+        if row.status == OK:
             if row.start_s != clip.start_s:
                 refused.add(name)
-        elif (
+        elif row.status != WITHDRAWN and (
             row.reason == NOT_EXTRACTED
             or (row.status == NO_VIDEO and clip.video)
             or row.start_s != clip.start_s

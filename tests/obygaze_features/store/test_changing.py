@@ -8,7 +8,6 @@ import shutil
 import warnings
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from support.cli import call_obygaze
@@ -47,8 +46,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.leftovers import hidden_name
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.core.written_tables import write_table
-from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip
 from obygaze_features.store import finding
 from obygaze_features.store.card import Terms, with_terms
 from obygaze_features.store.changing import merge, subset
@@ -56,17 +54,10 @@ from obygaze_features.store.copying import pull, push
 from obygaze_features.store.describing import describe, describe_store
 from obygaze_features.store.exporting import export_features
 from obygaze_features.store.filling import plan_filling
-from obygaze_features.store.finding import (
-    BY_IDS,
-    FROM_STORE,
-    NO_SEAL,
-    ORIGINAL,
-    OTHERS,
-    UNREADABLE,
-)
-from obygaze_features.store.importing.features import import_features
+from obygaze_features.store.finding import NO_SEAL, UNREADABLE
+from obygaze_features.store.layout import BEFORE
 from obygaze_features.store.reading import Store, open_store
-from obygaze_features.store.records import Maker, ManifestMark
+from obygaze_features.store.records import Maker, ManifestMark, WithdrawnClip
 from obygaze_features.store.rows import FAILED, WITHDRAWN, Row
 from obygaze_features.store.verifying import compare_with_source, verify
 
@@ -327,86 +318,7 @@ def test_a_store_that_is_filled_is_told_by_its_clips(workspace: Workspace) -> No
         )
     made = subset(stores / "films", without=["1"], reason="asked", workspace=workspace)
     listed = {copy.path.name: copy.remark for copy in made.copies[1:]}
-    assert listed == {"same.next": "", "other-film.next": OTHERS}
-
-
-@pytest.mark.parametrize("ids", [["Nuit 1", "Nuit 2"], [1, 2], ["Зеркало-1", "x-2"]])
-@pytest.mark.parametrize("format", ["npz", "hdf5", "parquet"])
-def test_the_original_of_an_import_is_told_by_ids_that_became_others(
-    workspace: Workspace, format: str, ids: list[str | int]
-) -> None:
-    root = workspace.root
-    values = np.random.default_rng(0).standard_normal((2, 4))
-    file = root / f"original.{format}"
-    if format == "npz":
-        np.savez(file, clip_id=ids, clip=values)
-    elif format == "hdf5":
-        with h5py.File(file, "w") as out:
-            out["clip_id"] = ids
-            out["clip"] = values
-    else:
-        pyarrow = pytest.importorskip("pyarrow")
-        column = pyarrow.array(ids)
-        if isinstance(ids[0], str):
-            # As pandas writes categories.
-            column = column.dictionary_encode()
-        columns = {"clip_id": column, "clip": values.tolist()}
-        parquet = pytest.importorskip("pyarrow.parquet")
-        parquet.write_table(pyarrow.table(columns), file)
-    store = root / "stores" / "imported"
-    import_features(format, file, store, workspace=root)
-    clip = open_store(store).clip_ids[0]
-    made = subset(store, without=[clip], reason="asked", workspace=workspace)
-    assert [copy.path for copy in made.copies[1:]] == [file]
-
-
-@pytest.mark.parametrize("format", ["csv", "npy"])
-def test_a_table_or_folder_that_was_imported_is_listed_by_its_name(
-    workspace: Workspace, format: str
-) -> None:
-    original = workspace.root / "lent" / "original.csv"
-    if format == "csv":
-        columns = {"clip_id": ["a", "b"], "x": [1.5, 2.5], "y": [0.5, 0.25]}
-        original.parent.mkdir()
-        write_table(original, columns)
-    else:
-        original.mkdir(parents=True)
-        for name in "ab":
-            np.save(original / f"{name}.npy", np.ones(4, np.float32))
-    # A store of this name is found as a store.
-    store = workspace.root / "original.csv"
-    import_features(format, original, store)
-    shutil.copytree(store, workspace.root / "stores" / "original.csv")
-    made = subset(store, without=["a"], reason="asked", workspace=workspace)
-    listed = {copy.path: (copy.remark, bool(copy.command)) for copy in made.copies[1:]}
-    assert listed == {
-        original: (ORIGINAL, False),
-        workspace.root / "stores" / "original.csv": ("", True),
-    }
-
-
-def test_the_original_of_an_import_is_listed_whatever_its_names_of_clips_are(
-    workspace: Workspace,
-) -> None:
-    """Names of videos, and ids in groups of films, are other words than the ids of a store."""
-    original = workspace.root / "lent" / "original.npz"
-    original.parent.mkdir()
-    np.savez(original, names=["01", "02"], X=np.ones((2, 4), np.float32))
-    np.savez(workspace.root / "other.npz", names=["01", "02"], X=np.ones((2, 4)))
-    clips = (Clip("a-1", "a", video="01.mp4"), Clip("a-2", "a", video="02.mp4"))
-    import_features(
-        "npz",
-        original,
-        workspace.root / "stores" / "films",
-        arrays={"clip": "X"},
-        id_key="names",
-        manifest=Manifest("films", Header("films"), clips),
-    )
-    store = workspace.root / "stores" / "films"
-    made = subset(store, without=["a-1"], reason="asked", workspace=workspace)
-    assert [(copy.path, copy.remark) for copy in made.copies[1:]] == [
-        (original, ORIGINAL)
-    ]
+    assert listed == {"same.next": ""}
 
 
 def test_a_damaged_store_hides_nothing_that_was_withdrawn(workspace: Workspace) -> None:
@@ -440,7 +352,10 @@ def test_a_clip_that_was_withdrawn_stays_so(store: Path, workspace: Workspace) -
     assert rows[9].reason.endswith(": two")
     assert rows[4].status == WITHDRAWN
     record = open_store(store).record
-    assert [entry.clips for entry in record.replaces] == [("clip 10",), ("clip 4",)]
+    assert [entry.clips for entry in record.replaces] == [
+        (WithdrawnClip(FILM, "clip 10"),),
+        (WithdrawnClip("film-1", "clip 4"),),
+    ]
     assert record.rows.withdrawn == 4
     # Neither a filling nor a subset nor a merger brings it back.
     with pytest.raises(FixInput, match="was withdrawn"):
@@ -716,31 +631,17 @@ def test_a_part_keeps_what_was_withdrawn_from_its_source(
     assert not has_planted(tmp_path / "both")
 
 
-def test_a_clip_is_withdrawn_under_all_of_its_ids(workspace: Workspace) -> None:
-    """Rows of one part of one file have the same numbers; clips of other spans stay."""
+def test_a_withdrawal_takes_what_is_named_and_no_more(workspace: Workspace) -> None:
+    """Another id for the same part of the same file is another clip."""
     rows = []
-    for number in range(2):
-        for name in ("a", "b"):
-            row = Row(f"c{number}-{name}", "alba", 4.0 * number, 4.0 * number + 2)
-            rows.append(row._replace(video_bytes=7, video_hash="ab" * 8))
-    values = {"clip": np.repeat(np.eye(2, 4, dtype=np.float32), 2, axis=0)}
+    for name in ("a", "b"):
+        row = Row(name, "alba", 4.0, 6.0)
+        rows.append(row._replace(video_bytes=7, video_hash="ab" * 8))
     place = workspace.root / "stores" / "both"
-    made_store(place, rows, values, manifest=ManifestMark("films", "0" * 64))
-    export_features(place, workspace.root / "old.npz", "npz")
-    made = subset(place, without=["c0-a"], reason="asked", workspace=workspace)
-    assert list(made.clips) == ["c0-a", "c0-b"]
-    store = open_store(place)
-    assert [row.is_ok for row in store.rows] == [False, False, True, True]
-    assert store.record.replaces[-1].clips == ("c0-a", "c0-b")
-    import_features(
-        "npz", workspace.root / "old.npz", place.parent / "again", workspace=workspace
-    )
-    assert [row.is_ok for row in open_store(place.parent / "again").rows] == [
-        False,
-        False,
-        True,
-        True,
-    ]
+    made_store(place, rows, {"clip": np.ones((2, 4), np.float32)})
+    made = subset(place, without=["a"], reason="asked", workspace=workspace)
+    assert list(made.clips) == ["a"]
+    assert [row.is_ok for row in open_store(place).rows] == [False, True]
 
 
 def test_a_clip_that_is_not_of_the_film_is_refused(store: Path, tmp_path: Path) -> None:
@@ -905,60 +806,50 @@ def test_a_store_that_another_process_removes_meanwhile_is_listed(
     assert remarks[part] == UNREADABLE
 
 
-def test_what_has_a_clip_is_listed_wherever_it_is(
+def test_what_names_the_seal_of_the_store_is_listed_wherever_it_is(
     store: Path, workspace: Workspace
 ) -> None:
-    """Whether or not the store between still exists, and in folders of any depth."""
+    """In folders of any depth; what only names the clip is not searched."""
     root = workspace.root
-    part = root / "deep" / "part"
-    subset(store, part, films=[FILM, "film-4"])
-    export_features(part, root / "deep" / "part.h5", "hdf5", arrays=["pooled"])
-    export_features(part, root / "deep" / "table", "parquet", arrays=["pooled"])
-    shutil.rmtree(part)
-    subset(store, root / "deep" / "er" / "nested", films=[FILM])
+    deep = root / "deep" / "er"
+    export_features(store, root / "deep" / "all.h5", "hdf5", arrays=["pooled"])
+    export_features(store, root / "deep" / "table", "parquet", arrays=["pooled"])
+    subset(store, deep / "nested", films=[FILM])
+    subset(store, deep / "other", films=["film-4"])
+    export_features(deep / "other", deep / "other.npz", "npz")
+    made_by = {"created_by": "obygaze 1", "files": {}}
+    of_store = json.dumps({**made_by, "seal": open_store(store).seal})
+    of_other = json.dumps({**made_by, "seal": open_store(deep / "other").seal})
     table = f"clip_id,movie_id,score\nclip 9,{FILM},.5\n"
-    by_us = {"created_by": "obygaze 1"}
-    run_json = json.dumps({**by_us, "files": {"predictions.csv": ""}})
-    model_json = json.dumps({**by_us, "files": {"training-clips.csv": ""}})
-    for folder, files in {
-        "sent/model": {"model.json": model_json, "training-clips.csv": table},
-        "sent/run": {"run.json": run_json, "predictions.csv": table},
-        "sent/page": {"data.js": 'const EXPORTED = {"clip": "clip 9"}'},
-        "scores": {"scores.csv": table},
-        # It may have been trained on it.
-        "sent/run-on-others": {
-            "run.json": open_store(store).seal,
-            "predictions.csv": table.replace("clip 9", "clip 12"),
-        },
-        # These have nothing of it.
-        "none/run": {
-            "run.json": run_json,
-            "predictions.csv": table.replace("clip 9", "clip 12"),
-        },
-        "none/films": {"films.csv": table.replace("score", "level")},
+    generator = '<meta name="generator" content="obygaze 0.1.0">'
+    for name, text in {
+        "sent/model/model.json": of_store,
+        "sent/run/run.json": of_store,
+        "sent/report.HTML": generator + of_store,
+        "sent/added/run.json": of_store,
+        "sent/added/mine.txt": "mine",
+        "sent/mine.html": of_store,
+        "none/run/run.json": of_other,
+        "none/run/predictions.csv": table,
+        "none/report.html": generator + of_other,
+        "none/scores.csv": table,
+        "none/data.js": 'const EXPORTED = {"clip": "clip 9"}',
     }.items():
-        (root / folder).mkdir(parents=True)
-        for name, text in files.items():
-            (root / folder / name).write_text(text)
-    # Another film has a clip of this id.
-    other = table.replace(FILM, "another film")
-    (root / "scores" / "others.csv").write_text(other)
-    columns = {"clip_id": ["clip 9"], "movie_id": [FILM], "p:S": [0.5]}
-    write_table(root / "scores" / "sheet.xlsx", columns)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
     made = subset(store, without=["clip 9"], reason="asked", workspace=workspace)
     listed = {copy.path: copy.remark for copy in made.copies[1:]}
     assert listed == {
-        root / "deep" / "part.h5": "",
+        root / "deep" / "all.h5": "",
         root / "deep" / "table": "",
-        root / "deep" / "er" / "nested": "",
+        deep / "nested": "",
         root / "sent" / "model": "",
         root / "sent" / "run": "",
-        root / "sent" / "run-on-others": FROM_STORE,
-        root / "sent" / "page": BY_IDS,
-        root / "scores" / "scores.csv": NO_SEAL,
-        root / "scores" / "others.csv": OTHERS,
-        root / "scores" / "sheet.xlsx": NO_SEAL,
+        root / "sent" / "report.HTML": "",
+        root / "sent" / "added": NO_SEAL,
+        root / "sent" / "mine.html": NO_SEAL,
     }
+    assert "what does not name the seal of its store was not searched" in str(made)
 
 
 def test_other_clips_of_the_same_video_are_not_listed(workspace: Workspace) -> None:
@@ -1035,34 +926,17 @@ def test_a_part_never_takes_the_place_of_its_source(
     assert open_store(old).seal == seal
 
 
-def test_windows_of_the_film_of_a_withdrawn_clip_are_to_be_looked_at(
-    workspace: Workspace,
-) -> None:
-    """They are other clips, and some of them may show it; a film takes its windows with it."""
+def test_a_film_takes_its_windows_in_other_stores_with_it(workspace: Workspace) -> None:
+    """A clip does not: windows of its film are other clips."""
     stores = workspace.root / "stores"
     values = {"clip": np.ones((2, 4), np.float32)}
     made_store(stores / "clips", [Row("c0", "lake"), Row("c1", "pier")], values)
     recipe = recipe_of_clips(sampling={"unit": "window", "grid": {"seconds": 2.0}})
     for name, film in (("cut", "lake"), ("other", "quay")):
-        rows = [Row(f"{film}:0", film), Row("pier:0", "pier")]
+        rows = [Row(f"{film}_0.000-2.000", film), Row("pier_0.000-2.000", "pier")]
         made_store(stores / name, rows, values, recipe=recipe)
-        # What travels keeps its windows, and an import has no recipe that says so.
-        for ending, kind in ((".npz", "npz"), (".h5", "hdf5")):
-            sent = workspace.root / f"{name}{ending}"
-            export_features(stores / name, sent, kind)
-            import_features(kind, sent, stores / f"{name}-{kind}")
-        scores = "clip_id,movie_id,score\n" + "".join(
-            f"{row.clip_id},{row.movie_id},.5\n" for row in rows
-        )
-        (workspace.root / f"{name}.csv").write_text(scores)
     made = subset(stores / "clips", without=["c0"], reason="asked", workspace=workspace)
-    names = {"cut", "cut.npz", "cut.h5", "cut-npz", "cut-hdf5", "cut.csv"}
-    assert {copy.path.name for copy in made.copies[1:]} == names
-    for copy in made.copies[1:]:
-        assert copy.command == ""
-        assert str(copy).endswith(
-            "windows of its film, some of which may show it: look at it)"
-        )
+    assert made.copies[1:] == []
     made = subset(
         stores / "clips",
         without=["lake"],
@@ -1071,7 +945,7 @@ def test_windows_of_the_film_of_a_withdrawn_clip_are_to_be_looked_at(
         workspace=workspace,
     )
     assert "a store that you pulled from elsewhere is pulled again" in str(made)
-    command_of = {copy.path.name: copy.command for copy in made.copies}
-    for name in ("cut", "cut-npz", "cut-hdf5"):
-        assert "--without lake" in command_of[name]
-        assert command_of[name].endswith("--reason asked --author 'Ada L.'")
+    (cut,) = [copy for copy in made.copies if BEFORE not in copy.path.name]
+    assert cut.path == stores / "cut"
+    assert "--without lake" in cut.command
+    assert cut.command.endswith("--reason asked --author 'Ada L.'")

@@ -23,10 +23,10 @@ from obygaze_features.store.card import Terms
 from obygaze_features.store.exporting import (
     export_features,
 )
+from obygaze_features.store.finding import read_origin
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.layout import Array
 from obygaze_features.store.making import write_store
-from obygaze_features.store.named_clips import read_origin
 from obygaze_features.store.publishing import published_table
 from obygaze_features.store.reading import Reason, Store, open_store
 from obygaze_features.store.records import ManifestMark

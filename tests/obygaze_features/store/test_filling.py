@@ -55,7 +55,13 @@ from obygaze_features.store.filling import (
 from obygaze_features.store.layout import ROWS_JSON, Array
 from obygaze_features.store.making import write_store
 from obygaze_features.store.reading import open_store
-from obygaze_features.store.records import Maker, Origin, Replaced, decode_block
+from obygaze_features.store.records import (
+    Maker,
+    Origin,
+    Replaced,
+    WithdrawnClip,
+    decode_block,
+)
 from obygaze_features.store.rows import FAILED
 from obygaze_features.store.sealing import NOT_EXTRACTED, seal
 
@@ -470,7 +476,8 @@ def test_a_change_that_cannot_be_is_refused(tmp_path: Path) -> None:
 
 
 def test_withdrawn_clips_do_not_come_back(tmp_path: Path) -> None:
-    withdrawn = Replaced("1" * 64, "2026-01-01", films=("film-33",), clips=("clip 95",))
+    clips = (WithdrawnClip("", "clip 95"),)
+    withdrawn = Replaced("1" * 64, "2026-01-01", films=("film-33",), clips=clips)
     rows = expected_rows()
     sealed = write_store(
         tmp_path / "s",

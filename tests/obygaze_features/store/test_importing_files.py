@@ -22,12 +22,12 @@ from obygaze_features.core.errors import Corrupt, FixInput, FixUsage
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.card import MOST_CARD_BYTES
 from obygaze_features.store.exporting import export_features
+from obygaze_features.store.finding import read_origin
 from obygaze_features.store.identity import identity_of
 from obygaze_features.store.importing import hdf5 as hdf5_files
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.importing.formats import open_features
 from obygaze_features.store.importing.reader import ORIGIN_KEY
-from obygaze_features.store.named_clips import clips_in_export, read_origin
 from obygaze_features.store.reading import Store, open_store
 from obygaze_features.store.texts import read_texts
 
@@ -492,8 +492,6 @@ def test_a_type_that_is_no_text_is_not_read(
     reader = open_features("hdf5", path)
     assert list(reader.clip_ids) == ["m-1"] and list(reader.movie_ids) == [None]
     reader.close()
-    with pytest.raises(ValueError, match="neither a number nor a text"):
-        list(clips_in_export(path))
 
 
 def test_a_film_that_is_not_utf_8_is_not_known(tmp_path: Path) -> None:
@@ -994,9 +992,6 @@ def test_texts_that_are_not_unicode_are_refused(
     with pytest.raises(Corrupt, match=f"{name}.*that Unicode does not have"):
         import_features("npz", path, tmp_path / "s")
     assert read_origin(path) is None
-    if name != ORIGIN_KEY:
-        with pytest.raises(ValueError, match="that Unicode does not have"):
-            list(clips_in_export(path))
     save(path, embeddings=np.ones((2, 4)), attribute=broken_text(ids, number))
     with pytest.raises(Corrupt, match="that Unicode does not have"):
         read_texts(path)

@@ -194,7 +194,7 @@ def test_a_part_learns_of_its_source(tmp_path: Path) -> None:
     assert report.warnings == ["the source was replaced on 2026-11-25: better weights"]
 
 
-@pytest.mark.parametrize("here", [{}, {"films": ["f"]}, {"clips": ["c1"]}])
+@pytest.mark.parametrize("here", [{}, {"films": ["f"]}, {"clips": [["", "c1"]]}])
 @pytest.mark.parametrize("there", [{}, {"films": ["h"]}])
 def test_a_part_of_a_copy_that_was_changed_learns_of_its_source(
     tmp_path: Path, here: dict[str, list[str]], there: dict[str, list[str]]
