@@ -71,23 +71,6 @@ def test_a_film_that_is_guessed_never_counts_as_known(tmp_path: Path) -> None:
         assert identity_of(row, store.record).movie_id == ""
 
 
-@pytest.mark.parametrize("is_export", [True, False])
-def test_what_was_withdrawn_does_not_come_back_under_another_id(
-    tmp_path: Path, is_export: bool
-) -> None:
-    file = saved(tmp_path / "x.npz", clip_id=["lake-1", "lake-2"], clip=np.eye(2, 5))
-    store = tmp_path / "stores" / "s"
-    made(file, store)
-    if is_export:
-        file = tmp_path / "export.npz"
-        export_features(store, file, "npz")
-    subset(store, without=["lake-1"], reason="asked", workspace=tmp_path)
-    clips = [Clip("scene", "lake", video="lake-1.mp4"), Clip("lake-2", "lake")]
-    manifest = a_manifest(clips)
-    again = made(file, tmp_path / "again", manifest=manifest, workspace=tmp_path)
-    assert [row.status for row in again.rows] == [WITHDRAWN, "ok"]
-
-
 def a_manifest(clips: list[Clip], **header: str) -> Manifest:
     """A manifest called films."""
     return Manifest("films", Header("made up", {}, **header), tuple(clips))
