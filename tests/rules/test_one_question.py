@@ -1,0 +1,279 @@
+"""A clip is its id: where two sources meet, what both state of a clip is equal, or it is refused.
+
+Drawn are two sources with some ids in common. Each states the films of all its clips or of none,
+and the span of any of them; some of the second's are other films, or begin a little elsewhere. An
+oracle of plain loops says what must come: a refusal that names both values, or the clips joined by
+their ids and the number of those that only the ids hold together.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.seeds import amount
+from support.stores import a_recipe, made_store
+
+from obygaze_features.core.errors import Mismatch, ObygazeWarning
+from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
+from obygaze_features.manifest.merging import merged_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store import Row, Store, open_store
+from obygaze_features.store.changing import join, merge
+from obygaze_features.store.importing.features import import_features
+
+FILMS = ("alba", "brug")
+IDS = ("1", "2", "3", "4")
+# How much later the span of the second source is; what is less than a millisecond is no difference.
+LATER_S = (0.0, 0.0, 0.0, 0.0004, 0.002, 0.02, 5.0)
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a source states of a clip."""
+
+    film: str
+    start_s: float | None
+    end_s: float | None
+
+
+Source = dict[str, Stated]
+
+
+@st.composite
+def sources(draw: Callable[..., Any]) -> tuple[Source, Source]:
+    """Two sources with clips of some ids."""
+    have_films = draw(st.tuples(st.booleans(), st.booleans()))
+    made: tuple[Source, Source] = ({}, {})
+    for clip_id in draw(st.lists(st.sampled_from(IDS), unique=True, min_size=1)):
+        film = draw(st.sampled_from(FILMS))
+        start_s = float(draw(st.integers(0, 30)))
+        for number, source in enumerate(made):
+            if not draw(st.sampled_from((True, True, True, False))):
+                continue
+            own_film = draw(st.sampled_from((film, film, film, *FILMS)))
+            later_s = draw(st.sampled_from(LATER_S)) if number else 0.0
+            has_span = draw(st.booleans())
+            source[clip_id] = Stated(
+                own_film if have_films[number] else "",
+                start_s + later_s if has_span else None,
+                start_s + later_s + 2.0 if has_span else None,
+            )
+    return made
+
+
+def contradiction(one: Stated, other: Stated) -> tuple[str, str] | None:
+    """Return the two values that differ, as a refusal must name them."""
+    if one.film and other.film and one.film != other.film:
+        return one.film, other.film
+    for ours, theirs in ((one.start_s, other.start_s), (one.end_s, other.end_s)):
+        if ours is not None and theirs is not None and abs(ours - theirs) > 0.00101:
+            return f"{one.start_s:.10g} s", f"{other.start_s:.10g} s"
+    return None
+
+
+def is_by_id(one: Stated, other: Stated) -> bool:
+    """Return whether no fact is stated by both."""
+    has_films = bool(one.film and other.film)
+    return not has_films and (one.start_s is None or other.start_s is None)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What must come of two sources: contradictions by id, shared ids, and how many by id alone."""
+
+    contradictions: dict[str, tuple[str, str]]
+    shared: tuple[str, ...]
+    n_by_ids: int
+
+    @classmethod
+    def of(cls, ours: Source, theirs: Source) -> Expected:
+        contradictions = {}
+        shared = []
+        n_by_ids = 0
+        for clip_id in ours:
+            if clip_id not in theirs:
+                continue
+            shared.append(clip_id)
+            values = contradiction(ours[clip_id], theirs[clip_id])
+            if values:
+                contradictions[clip_id] = values
+            n_by_ids += is_by_id(ours[clip_id], theirs[clip_id])
+        return cls(contradictions, tuple(shared), n_by_ids)
+
+    def check_refusal(self, error: Mismatch) -> None:
+        """Check that a refusal counts the clips and names both values of up to three."""
+        n = len(self.contradictions)
+        assert re.search(rf"\b{n} clips?\b", error.message), error.message
+        named = [
+            clip_id for clip_id in self.contradictions if repr(clip_id) in error.message
+        ]
+        assert len(named) == min(n, 3), error.message
+        for clip_id in named:
+            assert all(value in error.message for value in self.contradictions[clip_id])
+
+
+def facts_of(source: Source) -> ClipFacts:
+    stated = source.values()
+    return ClipFacts.of(
+        source,
+        [one.film for one in stated],
+        [one.start_s for one in stated],
+        [one.end_s for one in stated],
+    )
+
+
+def manifest_of(source: Source, name: str) -> Manifest:
+    has_films = any(one.film for one in source.values())
+    header = Header("films", films="" if has_films else "none")
+    clips = []
+    for clip_id, one in source.items():
+        clips.append(Clip(clip_id, one.film, start_s=one.start_s, end_s=one.end_s))
+    return Manifest(name, header, tuple(clips))
+
+
+def vector_of(clip_id: str) -> np.ndarray:
+    return np.random.default_rng(int(clip_id)).normal(size=4).astype("float32")
+
+
+def vectors_of(source: Source) -> np.ndarray:
+    return np.stack([vector_of(clip_id) for clip_id in source])
+
+
+def store_of(source: Source, path: Path, backbone: str = "toy") -> Store:
+    rows = [Row(i, one.film, one.start_s, one.end_s) for i, one in source.items()]
+    recipe = a_recipe(backbone={"name": backbone, "card_sha256": "ab" * 32})
+    return made_store(path, rows, {"clip": vectors_of(source)}, recipe=recipe)
+
+
+def table_of(source: Source, path: Path) -> Path:
+    lines = ["clip_id,movie_id,start_s,end_s,a,b,c,d"]
+    for clip_id, one in source.items():
+        start, end = ["" if t is None else repr(t) for t in (one.start_s, one.end_s)]
+        numbers = ",".join(map(repr, vector_of(clip_id).tolist()))
+        lines.append(f"{clip_id},{one.film},{start},{end},{numbers}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def check_numbers(store: Store, width: int = 1) -> None:
+    """Check that each row with features has those of its id."""
+    for number, row in enumerate(store.rows):
+        if row.is_ok:
+            (vector,) = store.read(store.feature_arrays[0], np.array([number]))
+            expected = np.tile(vector_of(row.clip_id), width)
+            np.testing.assert_array_equal(vector, expected)
+
+
+# --- The doors: at each two sources meet; each returns what it says to the user ---
+
+
+def at_the_function(ours: Source, theirs: Source, _: Path) -> str:
+    n_by_ids = require_same_shared(facts_of(ours), facts_of(theirs), ("one", "other"))
+    return f"{n_by_ids} clips by the ids alone" if n_by_ids else ""
+
+
+def at_a_store(ours: Source, theirs: Source, folder: Path) -> str:
+    """A manifest asks a store for its clips, as runs and predictions do."""
+    store = store_of(theirs, folder / "store")
+    matrix = store.matrix("clip", clips=manifest_of(ours, "films"), missing="drop")
+    assert matrix.clip_ids.tolist() == [one for one in ours if one in theirs]
+    for clip_id, vector in zip(matrix.clip_ids.tolist(), matrix.values, strict=True):
+        np.testing.assert_array_equal(vector, vector_of(clip_id))
+    return ""
+
+
+def at_an_import(ours: Source, theirs: Source, folder: Path) -> str:
+    """A table of features is imported for the clips of a manifest."""
+    done = import_features(
+        "csv",
+        table_of(theirs, folder / "features.csv"),
+        folder / "store",
+        manifest=manifest_of(ours, "films"),
+        workspace=folder,
+    )
+    check_numbers(open_store(folder / "store"))
+    return " ".join(done.notes)
+
+
+def at_a_merger(ours: Source, theirs: Source, folder: Path) -> str:
+    one, other = store_of(ours, folder / "one"), store_of(theirs, folder / "other")
+    done = merge([one.location, other.location], folder / "both", workspace=folder)
+    store = open_store(folder / "both")
+    assert set(store.clip_ids.tolist()) == {*ours, *theirs}
+    check_numbers(store)
+    return " ".join(done.warnings)
+
+
+def at_a_join(ours: Source, theirs: Source, folder: Path) -> str:
+    one, other = (
+        store_of(ours, folder / "one"),
+        store_of(theirs, folder / "other", "also"),
+    )
+    done = join([one.location, other.location], folder / "both", workspace=folder)
+    check_numbers(open_store(folder / "both"), width=2)
+    return " ".join(done.warnings)
+
+
+def at_a_merger_of_manifests(ours: Source, theirs: Source, _: Path) -> str:
+    merged = merged_manifest(
+        [manifest_of(ours, "one"), manifest_of(theirs, "other")], "both"
+    )
+    assert set(merged.manifest.clip_ids) == {*ours, *theirs}
+    return " ".join(merged.warnings)
+
+
+DOORS = (
+    at_the_function,
+    at_a_store,
+    at_an_import,
+    at_a_merger,
+    at_a_join,
+    at_a_merger_of_manifests,
+)
+# What says nothing of ids alone, as two manifests of one lab are merged.
+SILENT = (at_a_merger_of_manifests,)
+# What needs clips in common, and of both sources films or of none.
+NEED_SHARED = (at_a_store, at_an_import, at_a_join)
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_no_pair_whose_facts_differ_meets(
+    door: Callable[[Source, Source, Path], str],
+) -> None:
+    @settings(max_examples=amount(60, 600))
+    @given(sources())
+    def each(made: tuple[Source, Source]) -> None:
+        ours, theirs = made
+        expected = Expected.of(ours, theirs)
+        if not ours or not theirs or (door in NEED_SHARED and not expected.shared):
+            return
+        with (
+            tempfile.TemporaryDirectory() as name,
+            warnings.catch_warnings(record=True) as caught,
+        ):
+            warnings.simplefilter("always", ObygazeWarning)
+            if expected.contradictions:
+                with pytest.raises(Mismatch) as refused:
+                    door(ours, theirs, Path(name))
+                expected.check_refusal(refused.value)
+                return
+            said = " ".join(
+                [door(ours, theirs, Path(name)), *(str(one.message) for one in caught)]
+            )
+        if door not in SILENT:
+            assert ("ids alone" in said) == bool(expected.n_by_ids), said
+            assert not expected.n_by_ids or re.search(
+                rf"\b{expected.n_by_ids} clips?\b", said
+            )
+
+    each()
