@@ -11,9 +11,8 @@ import numpy.typing as npt
 from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.outside import safe_text
-from obygaze_features.manifest.io import as_id
 from obygaze_features.store.importing.arrays import StoredArray, converted
-from obygaze_features.store.importing.clips import Clips, identity_in
+from obygaze_features.store.importing.clips import Clips, row_in_files
 from obygaze_features.store.importing.reader import (
     MOST_BYTES,
     BadRow,
@@ -113,14 +112,12 @@ class ImportedRows:
         self._stored_of_name = {stored.name: stored for stored in self.stored}
         rows_to_ask = range(n_rows) if self.withdrawals else range(0)
         for number in rows_to_ask:
-            reason = self.withdrawals.reason(self.clips.rows[number], self.clips)
+            reason = self.withdrawals.reason(self.clips.rows[number])
             place = int(self.places[number])
             if place >= 0 and not reason:
                 # It may have been withdrawn under the id that it has in the files.
-                name = self.reader.clip_ids[place]
-                stored_id = as_id(name) if self.reader.export is None else name
-                in_files = identity_in(self.reader, place, stored_id)
-                reason = self.withdrawals.find(in_files).reason
+                in_files = row_in_files(self.reader, place)
+                reason = self.withdrawals.reason(in_files)
             if reason:
                 self.withdrawn[number] = reason
         self.places[list(self.withdrawn)] = -1
