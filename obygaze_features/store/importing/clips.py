@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import PurePosixPath
 
 import numpy as np
 import numpy.typing as npt
@@ -47,9 +48,9 @@ def matched_clips(reader: Reader, manifest: model.Manifest | None) -> Clips:
     places = places_of(manifest.clip_ids, ids_in_files)
     known = np.flatnonzero(places >= 0)
     n_by_ids = require_same(
-        ClipFacts.of_clips(clips).some(known),
         _facts_of_files(reader, ids_in_files).some(places[known]),
-        ("the manifest", "the files"),
+        ClipFacts.of_clips(clips).some(known),
+        ("the files", "the manifest"),
         where=reader.where,
         hint="the manifest of the clips in these files",
     )
@@ -95,15 +96,35 @@ def _ids_in_manifest(reader: Reader, manifest: model.Manifest) -> list[str]:
     """Return the id of the clip of each name in the files; the name where the manifest has none.
 
     It is the name itself, or what becomes of it by the rule of manifests, also after its film, as
-    in a path: `FILM/ID`.
+    in a path: `FILM/ID`. A file may have the path of the clip's video: `FILM/VIDEO`.
     """
+    id_of_path = _ids_of_paths(manifest)
     ids = []
     for name, film in zip(reader.clip_ids, reader.movie_ids, strict=True):
         # Where two films have one name, the files' reader has put the film before it.
         in_film = f"{film}/{name.removeprefix(f'{film}-')}" if film else name
         known_names = (name, as_id(name), model.ascii_id(in_film))
-        ids.append(next((one for one in known_names if one in manifest), name))
+        known = [one for one in known_names if one in manifest]
+        ids.append(known[0] if known else id_of_path.get(in_film, name))
     return ids
+
+
+def _ids_of_paths(manifest: model.Manifest) -> dict[str, str]:
+    """Return the id of each clip that is all of a video in a folder, by its path without ending.
+
+    Files of the released features are called as the videos of ObyGaze12, and not as its clips.
+    """
+    id_of_path: dict[str, str] = {}
+    several = set()
+    for clip in manifest:
+        if "/" not in clip.video:
+            continue
+        path = PurePosixPath(clip.video).with_suffix("").as_posix()
+        is_whole = (clip.start_s, clip.end_s) == (None, None)
+        if not is_whole or path in id_of_path:
+            several.add(path)
+        id_of_path[path] = clip.clip_id
+    return {path: id_of_path[path] for path in id_of_path if path not in several}
 
 
 def _facts_of_files(reader: Reader, ids: Sequence[str]) -> ClipFacts:

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import warnings
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -388,12 +389,13 @@ def test_a_table_or_folder_that_was_imported_is_listed_by_its_name(
 def test_the_original_of_an_import_is_listed_whatever_its_names_of_clips_are(
     workspace: Workspace,
 ) -> None:
-    """Names of videos, and ids in groups of films, are other words than the ids of a store."""
+    """Ids within films are other words than the ids of a store."""
     original = workspace.root / "lent" / "original.npz"
     original.parent.mkdir()
-    np.savez(original, names=["01", "02"], X=np.ones((2, 4), np.float32))
-    np.savez(workspace.root / "other.npz", names=["01", "02"], X=np.ones((2, 4)))
-    clips = (Clip("a-1", "a", video="01.mp4"), Clip("a-2", "a", video="02.mp4"))
+    columns: dict[str, Any] = {"names": ["1", "2"], "movie_id": ["a", "a"]}
+    np.savez(original, X=np.ones((2, 4), np.float32), **columns)
+    np.savez(workspace.root / "other.npz", X=np.ones((2, 4)), **columns)
+    clips = (Clip("a_1", "a"), Clip("a_2", "a"))
     import_features(
         "npz",
         original,
@@ -403,7 +405,7 @@ def test_the_original_of_an_import_is_listed_whatever_its_names_of_clips_are(
         manifest=Manifest("films", Header("films"), clips),
     )
     store = workspace.root / "stores" / "films"
-    made = subset(store, without=["a-1"], reason="asked", workspace=workspace)
+    made = subset(store, without=["a_1"], reason="asked", workspace=workspace)
     assert [(copy.path, copy.remark) for copy in made.copies[1:]] == [
         (original, ORIGINAL)
     ]
@@ -525,7 +527,7 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
     for name, start_s in (("times", 1.0), ("others", 2.0)):
         rows[40] = rows[40]._replace(start_s=start_s, end_s=3.0)
         write(tmp_path / name, rows, values)
-    with pytest.raises(Mismatch, match="times: 1 s to 3 s and 2 s to 3 s"):
+    with pytest.raises(Mismatch, match="is 1 s to 3 s and 2 s to 3 s"):
         merge([tmp_path / "times", tmp_path / "others"], tmp_path / "both")
     gpu = Maker("p 1", "cuda", "a GPU", "float16")
     write(tmp_path / "gpu", makers=[gpu])
@@ -752,7 +754,7 @@ def test_a_subset_of_the_clips_of_a_manifest(store: Path, tmp_path: Path) -> Non
     clips = [Clip("clip 10", FILM), Clip("clip 1", "film-0")]
     subset(store, tmp_path / "part", clips=clips)
     assert list(open_store(tmp_path / "part")) == ["clip 1", "clip 10"]
-    with pytest.raises(FixInput, match="film: another and film-3"):
+    with pytest.raises(Mismatch, match="is of the film 'another' and of 'film-3'"):
         subset(store, tmp_path / "other", clips=[Clip("clip 10", "another")])
 
 
@@ -773,7 +775,7 @@ def test_a_film_that_was_withdrawn_elsewhere_is_said_of_a_merger(
 def test_each_two_rows_of_an_id_are_compared(tmp_path: Path) -> None:
     """The second store, which knows the film alone, contradicts neither of the others."""
     values = {"clip": np.ones((1, 4), "float32")}
-    rows = [Row("1", "unknown", 0, 2), Row("1", "lake"), Row("1", "unknown", 4, 6)]
+    rows = [Row("1", "", 0, 2), Row("1", "lake"), Row("1", "", 4, 6)]
     stores = [tmp_path / str(number) for number in range(3)]
     for store, row in zip(stores, rows, strict=True):
         made_store(store, [row], values, manifest=ManifestMark("imported", store.name))
@@ -789,12 +791,27 @@ def test_what_one_store_knows_of_a_clip_is_kept(
     values = {"clip": np.ones((1, 4), "float32")}
     failed = Row("1", "sea", status=FAILED, reason="damaged")
     stores = [tmp_path / name for name in ("imported", "times", "film")]
-    rows = [Row("1", "unknown"), Row("1", "unknown", 0, 2), failed]
+    rows = [Row("1", ""), Row("1", "", 0, 2), failed]
     names = ["imported", "imported", "films"]
     for store, row, name in zip(stores, rows, names, strict=True):
         made_store(store, [row], values, manifest=ManifestMark(name, store.name))
-    merge(list(reversed(stores)) if is_turned else stores, tmp_path / "all")
+    done = merge(list(reversed(stores)) if is_turned else stores, tmp_path / "all")
     assert list(open_store(tmp_path / "all").rows) == [Row("1", "sea", 0, 2)]
+    # No two of the stores state the same fact.
+    said = [text for text in done.warnings if "1 clip matched by the ids alone" in text]
+    assert len(said) == 3
+
+
+def test_clips_with_and_without_films_are_not_merged(tmp_path: Path) -> None:
+    """Then nothing by film could be claimed, and all rows looked as if they had one."""
+    values = {"clip": np.ones((2, 4), "float32")}
+    stores = [tmp_path / "stated", tmp_path / "not"]
+    for store, film in zip(stores, ("lake", ""), strict=True):
+        rows = [Row(f"{store.name} {number}", film) for number in range(2)]
+        made_store(store, rows, values)
+    with pytest.raises(FixInput, match="2 of 4 clips would have no film: a store"):
+        merge(stores, tmp_path / "all")
+    assert not (tmp_path / "all").exists()
 
 
 def test_a_clip_that_one_store_has_is_taken_from_there(tmp_path: Path) -> None:
