@@ -451,7 +451,7 @@ def _n_withdrawn(store: Store, withdrawals: Withdrawals) -> int:
         return 0
     n_clips = 0
     for row in store.rows:
-        n_clips += row.is_ok and bool(withdrawals.reason(row))
+        n_clips += row.is_ok and bool(withdrawals.reason(row, store.record))
     return n_clips
 
 

@@ -185,14 +185,6 @@ def _may_be_other_numbers(
     return []
 
 
-def row_in_files(reader: Reader, place: int) -> Row:
-    """Return the row that a clip has in a store that was imported from these files alone."""
-    name = reader.clip_ids[place]
-    times = reader.times[place] if reader.times else ()
-    clip_id = as_id(name) if reader.export is None else name
-    return Row(clip_id, as_id(reader.movie_ids[place]), *times)
-
-
 def _as_ids(texts: Sequence[str]) -> TextColumn:
     """Return texts as ids, each as `as_id` does."""
     column = TextColumn.of(texts)

@@ -12,7 +12,7 @@ from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.outside import safe_text
 from obygaze_features.store.importing.arrays import StoredArray, converted
-from obygaze_features.store.importing.clips import Clips, row_in_files
+from obygaze_features.store.importing.clips import Clips
 from obygaze_features.store.importing.reader import (
     MOST_BYTES,
     BadRow,
@@ -113,11 +113,6 @@ class ImportedRows:
         rows_to_ask = range(n_rows) if self.withdrawals else range(0)
         for number in rows_to_ask:
             reason = self.withdrawals.reason(self.clips.rows[number])
-            place = int(self.places[number])
-            if place >= 0 and not reason:
-                # It may have been withdrawn under the id that it has in the files.
-                in_files = row_in_files(self.reader, place)
-                reason = self.withdrawals.reason(in_files)
             if reason:
                 self.withdrawn[number] = reason
         self.places[list(self.withdrawn)] = -1

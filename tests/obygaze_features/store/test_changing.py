@@ -802,6 +802,32 @@ def test_what_one_store_knows_of_a_clip_is_kept(
     assert len(said) == 3
 
 
+@pytest.mark.parametrize("later_s", [0.0, 0.0011, 1.0])
+def test_windows_of_one_id_and_other_times_are_not_merged(
+    tmp_path: Path, later_s: float
+) -> None:
+    """The times of windows are numbers of the store; a window that failed has none."""
+    failed = Row("lake:000002", "lake", status=FAILED, reason="damaged")
+    rows = [Row("lake:000000", "lake"), Row("lake:000001", "lake"), failed]
+    starts = np.array([0.0, 2.0, 99.0])
+    values = {
+        "clip": np.ones((3, 4), "float32"),
+        "start_s": starts,
+        "end_s": starts + 2,
+    }
+    made_store(tmp_path / "one", rows, values)
+    starts = np.array([0.0, 2.0 + later_s])
+    other = {"clip": np.ones((2, 4), "float32"), "start_s": starts, "end_s": starts + 2}
+    made_store(tmp_path / "other", rows[:2], other, manifest=ManifestMark("other", "0"))
+    stores = [tmp_path / "one", tmp_path / "other"]
+    if not later_s:
+        merge(stores, tmp_path / "all")
+        return
+    with pytest.raises(Mismatch, match="'lake:000001' is 2 s to 4 s and ") as error:
+        merge(stores, tmp_path / "all")
+    assert error.value.message.startswith("1 clip of ")
+
+
 def test_clips_with_and_without_films_are_not_merged(tmp_path: Path) -> None:
     """Then nothing by film could be claimed, and all rows looked as if they had one."""
     values = {"clip": np.ones((2, 4), "float32")}
