@@ -81,7 +81,7 @@ def _clips_of_files(reader: Reader) -> Clips:
     clip_ids = ids_of(reader.clip_ids)
     if clip_ids.have_one_hash():
         _check_unique(clip_ids, reader)
-    rows = RowColumns.of_clips(clip_ids, ids_of(_films_of(reader)))
+    rows = RowColumns.of_clips(clip_ids, _films_of(reader))
     if reader.times:
         start_s, end_s = zip(*reader.times, strict=True)
         rows = replace(rows, start_s=start_s, end_s=end_s)
@@ -209,7 +209,7 @@ def _changes(reader: Reader, clip_ids: Sequence[str]) -> list[str]:
     return [f"clips have ids as in a manifest: {few(changes, 3)}"] if changes else []
 
 
-def _films_of(reader: Reader) -> Sequence[str]:
+def _films_of(reader: Reader) -> TextColumn:
     """Return the film of each clip; "" for all of them if the files state it of no clip.
 
     If they state it of some clips only, the others might get another name for the same film.
@@ -220,12 +220,13 @@ def _films_of(reader: Reader) -> Sequence[str]:
     if not isinstance(films, TextColumn):
         pairs = zip(reader.clip_ids, films, strict=True)
         without = [clip for clip, film in pairs if not film]
-    if len(without) == len(films):
-        return films
+    if len(without) == len(films) or (reader.export is not None and not without):
+        return TextColumn.of(films)
     if not without:
-        if reader.export is None and _as_ids(films) is not films:
+        ids = _as_ids(films)
+        if ids is not films:
             ids_of_names(dict.fromkeys(films), "film", reader.where)
-        return films
+        return ids
     n_clips = count(len(reader.clip_ids), "clip")
     verb = "has" if len(without) == 1 else "have"
     raise FixInput(
