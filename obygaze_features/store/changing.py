@@ -7,7 +7,7 @@ import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.clip_ids import ClipIds, clip_ids, each_name
-from obygaze_features.core.console import Progress, Quiet, count, few, human, listed
+from obygaze_features.core.console import Progress, Quiet, count, few, human
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
@@ -29,13 +29,8 @@ from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.outside import one_line
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import Workspace, is_url
+from obygaze_features.manifest.clip_facts import require_same_shared
 from obygaze_features.manifest.model import Clip
-from obygaze_features.manifest.same_clip import (
-    UNKNOWN,
-    compare_clips,
-    films_of_one_file,
-    films_of_videos,
-)
 from obygaze_features.store.card import Terms
 from obygaze_features.store.decoding import OK_CODE, Rows
 from obygaze_features.store.encoding import Values, fill_rows
@@ -44,11 +39,6 @@ from obygaze_features.store.finding import (
     Copy,
     find_copies,
     text_of_copies,
-)
-from obygaze_features.store.identity import (
-    has_times_of_windows,
-    identities_of_rows,
-    identity_of,
 )
 from obygaze_features.store.joining import (
     DTYPES_OF_PARTS,
@@ -77,12 +67,11 @@ from obygaze_features.store.making import (
     was_first,
     write_store,
 )
+from obygaze_features.store.matching import facts_of_rows, has_times_of_windows
 from obygaze_features.store.placing import finish_waiting, next_of, seal_at
 from obygaze_features.store.reading import Store, StoreName, location_of, open_store
 from obygaze_features.store.recipe import Recipe
 from obygaze_features.store.records import (
-    UNKNOWN_FILM,
-    WITHOUT_MANIFEST,
     Kind,
     Maker,
     ManifestMark,
@@ -348,12 +337,6 @@ class _Named(NamedTuple):
                 raise unknown_name(
                     "film or clip", clip, list(known_films), where=store.location
                 )
-        if UNKNOWN_FILM in films:
-            raise FixInput(
-                f"the films of clips are not known here: {UNKNOWN_FILM!r} is no film",
-                where=store.location,
-                hint="--without CLIP for each clip that you mean",
-            )
         if films:
             rows = np.union1d(rows, store.table.films.rows_of(films))
         return cls(films, clips, rows)
@@ -672,30 +655,13 @@ def _clips_of(
 
     A row of a clip that one of the stores lists as withdrawn is withdrawn.
     """
+    sentences = _require_same_clips(stores)
     withdrawals = Withdrawals.of(stores)
-    identities = [identities_of_rows(np.arange(len(store)), store) for store in stores]
     rows_of_clip: dict[str, list[_Merged]] = {}
     had_features: dict[str, None] = {}
-    by_ids: dict[str, None] = {}
     for place, store in enumerate(stores):
         for number, row in enumerate(store.rows):
             known = rows_of_clip.setdefault(row.clip_id, [])
-            for other in known:
-                first = stores[other.place]
-                compared = compare_clips(
-                    identities[other.place][other.number], identities[place][number]
-                )
-                if compared.contradiction:
-                    raise Mismatch(
-                        f"the clip {row.clip_id!r} is in two stores, and not the same clip:"
-                        f" {compared.contradiction}",
-                        where=f"{first.location}, {store.location}",
-                        hint="other ids for the clips of one store",
-                    )
-                # Two arrays of one store have one row.
-                is_one_row = first.seal == store.seal
-                if compared.sameness is UNKNOWN and not is_one_row:
-                    by_ids[row.clip_id] = None
             # A row that may be withdrawn gives nothing, also where another row knows better.
             reason = withdrawals.reason(row.clip_id, row.movie_id)
             if reason and row.is_ok:
@@ -707,22 +673,35 @@ def _clips_of(
     for clip in had_features:
         if not any(each.row.is_ok for each in rows_of_clip[clip]):
             lost.append(clip)
-    remarks = {
-        "with features in one of the stores, withdrawn in the new one": lost,
-        "taken for the same in two stores by their ids alone": list(by_ids),
-    }
-    sentences = _sentences(remarks)
-    with_features = []
-    for merged in chain(*rows_of_clip.values()):
-        if merged.row.is_ok:
-            with_features.append(identities[merged.place][merged.number])
-    several = films_of_one_file(films_of_videos(with_features))
-    if several:
-        sentences.append(
-            f"the same file under several names: {few(list(map(listed, several)), 3)}; if they are"
-            " one film, give it one movie_id"
-        )
+    words = "with features in one of the stores, withdrawn in the new one"
+    sentences += _sentences({words: lost})
     return rows_of_clip, sentences
+
+
+def _require_same_clips(stores: Sequence[Store]) -> list[str]:
+    """Return how many clips of each pair of stores only their ids hold together, in sentences.
+
+    An error where two stores state other films or times of the clip of one id.
+    """
+    # Two arrays of one store have one row.
+    store_of_seal = {store.seal: store for store in stores}
+    facts_of_stores = []
+    for store in store_of_seal.values():
+        facts_of_stores.append((store, facts_of_rows(np.arange(len(store)), store)))
+    sentences = []
+    for (first, ours), (second, theirs) in combinations(facts_of_stores, 2):
+        n_by_ids = require_same_shared(
+            ours,
+            theirs,
+            (first.location, second.location),
+            hint="other ids for the clips of one store",
+        )
+        if n_by_ids:
+            sentences.append(
+                f"{first.location} and {second.location}: {count(n_by_ids, 'clip')} matched by the"
+                " ids alone; nothing else says that they are the same clips"
+            )
+    return sentences
 
 
 def _sentences(remarks: Mapping[str, Sequence[str]]) -> list[str]:
@@ -747,7 +726,7 @@ def _merged_rows(
         for other in rows:
             if other.row.is_ok and other is not best:
                 pairs.append((len(merged), other.place, other.number))
-        merged.append(best._replace(row=_completed(best, rows, stores)))
+        merged.append(best._replace(row=_completed(best.row, rows)))
     source = PickedRows(
         [each.row for each in merged],
         stores,
@@ -758,18 +737,17 @@ def _merged_rows(
     return source
 
 
-def _completed(best: _Merged, rows: Sequence[_Merged], stores: Sequence[Store]) -> Row:
+def _completed(row: Row, rows: Sequence[_Merged]) -> Row:
     """Return a row with the film and the times of its clip, where only other rows have them.
 
     Without them, the store would take another clip of this id for this one.
     """
-    row = best.row
-    for other, place, _ in rows:
-        if (row.start_s, row.end_s) == (None, None):
-            row = row._replace(start_s=other.start_s, end_s=other.end_s)
-        film = identity_of(other, stores[place].record).movie_id
-        if film and not identity_of(row, stores[best.place].record).movie_id:
-            row = row._replace(movie_id=film)
+    for other, _, _ in rows:
+        row = row._replace(
+            movie_id=row.movie_id or other.movie_id,
+            start_s=other.start_s if row.start_s is None else row.start_s,
+            end_s=other.end_s if row.end_s is None else row.end_s,
+        )
     return row
 
 
@@ -797,17 +775,12 @@ def _check_equal(
 
 
 def _common_manifest(stores: Sequence[Store], rows: RowColumns) -> ManifestMark:
-    """Return the manifest of all stores, or that of the new rows, "" if there are several.
-
-    Where a store was imported without a manifest, its films may be guesses, also afterwards.
-    """
+    """Return the manifest of all stores, or that of the new rows, "" if there are several."""
     manifests = {store.record.manifest for store in stores}
     if len(manifests) == 1:
         return manifests.pop()
     names = {manifest.name for manifest in manifests}
     name = names.pop() if len(names) == 1 else ""
-    if WITHOUT_MANIFEST in names:
-        name = WITHOUT_MANIFEST
     return ManifestMark(name, rows.clips_sha256)
 
 
@@ -975,8 +948,7 @@ class JoinedRows(_NewRows):
 
     def _row_of(self, rows: Sequence[_Merged]) -> Row:
         """Return the new row of a clip."""
-        row = _completed(rows[0], rows, self.stores)
-        row = row._replace(
+        row = _completed(rows[0].row, rows)._replace(
             video_bytes=_only([each.row.video_bytes for each in rows]),
             video_hash=_only([each.row.video_hash or None for each in rows]) or "",
             pictures=_only([each.row.pictures for each in rows]),

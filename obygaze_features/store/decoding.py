@@ -179,7 +179,7 @@ def rows_of(columns: Sequence[Sequence[str]]) -> list[Row]:
     _, clip_ids, movie_ids, starts, ends, statuses, reasons, *video, makers = columns
     sizes, hashes, pictures = video
     check_ids(clip_ids)
-    check_ids(movie_ids)
+    check_films(movie_ids)
     if not set(statuses).issubset(STATUSES):
         raise ValueError("a row has an unknown status")
     digits = "".join((*sizes, *pictures, *makers))
@@ -221,12 +221,17 @@ def check_ids(names: Sequence[str]) -> None:
         raise ValueError("an id is empty or cannot be printed")
 
 
+def check_films(movie_ids: Sequence[str]) -> None:
+    """Raise ValueError for ids of films as `check_ids` does; "" is a film that is not stated."""
+    check_ids([*filter(None, movie_ids)])
+
+
 @dataclass(frozen=True)
 class Films:
     """films.csv: runs of consecutive rows of one film, and where their lines are in rows.csv.
 
     Args:
-        movie_ids: The film of each run.
+        movie_ids: The film of each run; "" in all runs where no films are stated.
         first_rows: The first row of each run, and the number of all rows.
         first_bytes: Where the lines of each run begin in rows.csv, and where the last ones end.
         crc32c: The CRC32C of the lines of each run, 8 hexadecimal digits.
@@ -250,7 +255,9 @@ class Films:
         check_header(header, RUN_COLUMNS)
         columns = columns_of(lines, len(RUN_COLUMNS))
         movie_ids, first_rows, counts, first_bytes, crc32c_of_runs = columns
-        check_ids(movie_ids)
+        check_films(movie_ids)
+        if "" in movie_ids and any(movie_ids):
+            raise ValueError("some rows have a film, and others have none")
         rows = np.array([*map(int, first_rows), n_rows], np.int64)
         bytes_ = np.array([*map(int, first_bytes), n_bytes], np.int64)
         rows_of_runs = np.diff(rows)
@@ -268,10 +275,17 @@ class Films:
     def __len__(self) -> int:
         return len(self.movie_ids)
 
+    @property
+    def are_stated(self) -> bool:
+        """Whether the rows have films; all have one, or none has."""
+        return "" not in self.movie_ids
+
     @cached_property
     def runs_of_film(self) -> dict[str, list[int]]:
-        """The numbers of the runs of each film, in the order of the rows."""
+        """The numbers of the runs of each film that is stated, in the order of the rows."""
         runs: dict[str, list[int]] = {}
+        if not self.are_stated:
+            return runs
         for run, movie_id in enumerate(self.movie_ids):
             runs.setdefault(movie_id, []).append(run)
         return runs

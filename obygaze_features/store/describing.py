@@ -98,6 +98,8 @@ def describe(store: Store, title_of_seal: Mapping[str, str] = NO_TITLES) -> str:
         *recipe_sentences(store.recipe),
     ]
     last_lines = []
+    if not store.table.films.are_stated:
+        last_lines.append("films: none is stated")
     if len(store.feature_arrays) > 1:
         last_lines.append(
             f"default array: {store.default_array}, which is read where no other is named"

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.files import csv_line
 from obygaze_features.core.outside import one_line, visible
@@ -269,9 +270,16 @@ def check_rows(rows: RowColumns, where: str) -> None:
                 f"{wrong!r} cannot be an id: it has characters that are not printed",
                 where=where,
             )
-        may_be_empty = ids.table is None or " " in ids.characters
-        if may_be_empty and not all(map(str.strip, ids)):
-            raise FixInput("a clip or a film has an empty id", where=where)
+    if _n_empty(rows.clip_ids):
+        raise FixInput("a clip has an empty id", where=where)
+    n_without_film = _n_empty(rows.movie_ids)
+    if n_without_film and rows.movie_ids.characters:
+        raise FixInput(
+            f"{n_without_film} of {count(len(rows), 'clip')} would have no film: a store states"
+            " the film of each clip, or of none",
+            where=where,
+            hint="a manifest states the film of each clip: obygaze store import with --manifest",
+        )
     for status in set(rows.statuses):
         if status not in STATUSES:
             raise FixInput(
@@ -281,6 +289,13 @@ def check_rows(rows: RowColumns, where: str) -> None:
     for time_s in {*rows.start_s, *rows.end_s}:
         if time_s is not None and not math.isfinite(time_s):
             raise FixInput(f"a time of a clip is {time_s}", where=where)
+
+
+def _n_empty(ids: TextColumn) -> int:
+    """Return how many ids are empty or blank."""
+    if ids.table is not None and " " not in ids.characters:
+        return 0
+    return sum(not text.strip() for text in ids)
 
 
 def check_different(clip_ids: Sequence[str], where: str) -> None:

@@ -302,6 +302,11 @@ class Export:
         return np.ascontiguousarray(values)
 
 
+def _have_films(rows: Iterable[Row]) -> bool:
+    """Return whether the clips have films; all have one, or none has."""
+    return any(row.movie_id for row in rows)
+
+
 def _have_times(rows: Iterable[Row]) -> bool:
     """Return whether a clip has a start or an end in its video."""
     return any((row.start_s, row.end_s) != (None, None) for row in rows)
@@ -418,9 +423,10 @@ def write_npz(job: Export, path: Path) -> None:
     """Write ids, films and an array of each name; in pieces, so that any size fits."""
     columns: dict[str, Any] = {
         ID_KEY: [row.clip_id for row in job.rows],
-        FILM_KEY: [row.movie_id for row in job.rows],
         ORIGIN_KEY: json.dumps(job.origin()),
     }
+    if _have_films(job.rows):
+        columns[FILM_KEY] = [row.movie_id for row in job.rows]
     with zipfile.ZipFile(path, "w") as archive:
         for name, column in columns.items():
             texts = np.array(column, dtype=np.str_)
@@ -488,7 +494,8 @@ def _write_values(group: Any, name: str, values: Any) -> Any:
 
 def _write_facts(node: Any, row: Row) -> None:
     """Write the film of a clip and its times, if they are known, as attributes."""
-    node.attrs[FILM_KEY] = row.movie_id
+    if row.movie_id:
+        node.attrs[FILM_KEY] = row.movie_id
     for key in TIME_KEYS:
         time_s = getattr(row, key)
         if time_s is not None:
@@ -559,7 +566,9 @@ def write_features_table(job: Export, path: Path) -> list[str]:
 
 def fact_columns(job: Export) -> list[str]:
     """Return the columns beside the features."""
-    names = [ID_KEY, FILM_KEY]
+    names = [ID_KEY]
+    if _have_films(job.rows):
+        names.append(FILM_KEY)
     if _have_times(job.rows):
         names += TIME_KEYS
     if job.labels is not None:

@@ -255,6 +255,9 @@ def import_features(
     called mask says which frames are real, time_s and asked_s when they are: they come with the
     arrays of frames, and --pool leaves padding out.
 
+    With --manifest, clips are found by their ids; where both state a film or times, and these
+    differ, it is an error. Without it, the clips have the films that the files state, or none.
+
     Of an export of this program, arrays, films, times, licence and citation are kept as they were
     in the store.
 

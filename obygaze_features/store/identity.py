@@ -19,11 +19,7 @@ from obygaze_features.manifest.same_clip import (
 from obygaze_features.manifest.times import times_of_films
 from obygaze_features.store.decoding import MOVIE_ID, OK_CODE, VIDEO_HASH, Rows
 from obygaze_features.store.layout import TIMES_OF_WINDOWS
-from obygaze_features.store.records import (
-    WITHOUT_MANIFEST,
-    ManifestMark,
-    film_of_id,
-)
+from obygaze_features.store.records import ManifestMark
 from obygaze_features.store.rows import Row
 from obygaze_features.store.table import RowTable
 
@@ -43,12 +39,6 @@ class OfManifest(Protocol):
         """The manifest."""
 
 
-def is_guessed_film(film: str, clip_id: str, source: OfManifest) -> bool:
-    """Return whether the film of a row is only what an import without a manifest made of its id."""
-    guesses = (clip_id, film_of_id(clip_id))
-    return source.manifest.name == WITHOUT_MANIFEST and film in guesses
-
-
 def identity_of(row: Row, source: OfManifest | None = None) -> Identity:
     """Return what a row says about its clip, for `compare_clips`.
 
@@ -60,8 +50,6 @@ def identity_of(row: Row, source: OfManifest | None = None) -> Identity:
             guess from the id; then it is not known.
     """
     film = known_film(row.movie_id)
-    if source is not None and is_guessed_film(row.movie_id, row.clip_id, source):
-        film = ""
     times = (row.start_s, row.end_s)
     return Identity(
         clip_id=row.clip_id,

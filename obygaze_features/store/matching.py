@@ -1,6 +1,7 @@
 """Which rows of a store the clips of a manifest are, and whether both mean the same clips."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -8,13 +9,13 @@ import numpy as np
 
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.spans import FILM_TIMES
 from obygaze_features.store.decoding import (
     CLIP_ID,
     END_S,
     MOVIE_ID,
     OK_CODE,
     START_S,
-    VIDEO_BYTES,
     VIDEO_HASH,
     Rows,
     times_of,
@@ -88,7 +89,8 @@ def files_of_rows(rows: Rows, store: "Store") -> list[str]:
 def replaced_videos(clips: Sequence[Clip], folder: str, store: "Store") -> list[str]:
     """Return the videos whose files have another length than those whose features a store has.
 
-    A file that is not there says nothing, nor does a store that does not know its files.
+    A file that is not there says nothing, nor does a store that does not know its files. A segment
+    of a film has the features of the windows of its film.
 
     Args:
         clips: Clips of a manifest.
@@ -97,15 +99,34 @@ def replaced_videos(clips: Sequence[Clip], folder: str, store: "Store") -> list[
     """
     with_video = [clip for clip in clips if clip.video and folder]
     rows = store.table.find([clip.clip_id for clip in with_video])
-    known = np.flatnonzero(rows >= 0)
-    lengths = store.table.columns(rows[known])[VIDEO_BYTES]
-    lengths_of_video: dict[str, set[str]] = {}
-    for place, length in zip(known.tolist(), lengths, strict=True):
-        if length:
-            lengths_of_video.setdefault(with_video[place].video, set()).add(length)
+    video_of_row: dict[int, str] = {}
+    video_of_film: dict[str, str] = {}
+    is_of_windows = has_times_of_windows(store)
+    for clip, row in zip(with_video, rows.tolist(), strict=True):
+        if row >= 0:
+            video_of_row[row] = clip.video
+        elif is_of_windows and _is_in_film(clip, store):
+            video_of_film[clip.movie_id] = clip.video
+    for film, video in video_of_film.items():
+        windows = store.table.films.rows_of([film]).tolist()
+        video_of_row.update(dict.fromkeys(windows, video))
+    lengths_of_video: dict[str, set[int]] = {}
+    numbers = np.array([*video_of_row], dtype=np.int64)
+    for number, row_there in zip(video_of_row, store.table.some(numbers), strict=True):
+        if row_there.is_ok and row_there.video_bytes is not None:
+            lengths = lengths_of_video.setdefault(video_of_row[number], set())
+            lengths.add(row_there.video_bytes)
     replaced = []
-    for video, known_lengths in lengths_of_video.items():
-        path = Path(folder, video)
-        if path.is_file() and known_lengths != {str(path.stat().st_size)}:
-            replaced.append(video)
+    for video, lengths in lengths_of_video.items():
+        with suppress(OSError):
+            if lengths != {Path(folder, video).stat().st_size}:
+                replaced.append(video)
     return replaced
+
+
+def _is_in_film(clip: Clip, store: "Store") -> bool:
+    """Return whether a clip is a part of the video of its film, which a store has."""
+    has_own_video = any(clip.extra.get(name) for name in FILM_TIMES)
+    is_part = (clip.start_s, clip.end_s) != (None, None)
+    is_known = clip.movie_id in store.table.films.runs_of_film
+    return is_part and is_known and not has_own_video

@@ -626,8 +626,8 @@ class Store:
         """Return the rows of clips (in their order), or of films or a mask (in the store's order).
 
         With several conditions, the rows that meet all of them. Films are named by their ids. A
-        clip of a manifest must not be another clip here that has its id; a warning says how many
-        are known by their ids alone.
+        clip of a manifest must have the film and the times of the clip that has its id here; a
+        warning says how many are known by their ids alone.
         """
         self.table.check_rows()
         rows = None
@@ -655,7 +655,7 @@ class Store:
         return selection[(found < 0) | np.isin(found, rows)]
 
     def match(self, clips: Sequence[Clip]) -> Matched:
-        """Return the rows that clips of a manifest have here; see `identity.match`."""
+        """Return the rows that clips of a manifest have here; see `matching.match`."""
         matched = match(clips, self)
         if matched.n_by_ids:
             warnings.warn(

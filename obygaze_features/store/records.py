@@ -13,7 +13,6 @@ from msgspec import Meta
 
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.core.schema_check import Record, Sha256
-from obygaze_features.manifest.model import NO_MANIFESTS
 from obygaze_features.manifest.model import UNKNOWN_FILM as UNKNOWN_FILM
 from obygaze_features.manifest.model import WITHOUT_MANIFEST as WITHOUT_MANIFEST
 from obygaze_features.store.joining import check_joined_arrays
@@ -48,7 +47,7 @@ SEVERAL_MANIFESTS = "several manifests"
 class ManifestMark(Record, frozen=True):
     """The manifest whose clips the rows are: its name, and the hash of its ids.
 
-    A merger of stores of several manifests has no name; `NO_MANIFESTS` are those of none.
+    A merger of stores of several manifests has no name; `WITHOUT_MANIFEST` is that of none.
     """
 
     name: str
@@ -57,15 +56,9 @@ class ManifestMark(Record, frozen=True):
     @property
     def text(self) -> str:
         """What a sentence calls it."""
-        if self.name in NO_MANIFESTS:
+        if self.name == WITHOUT_MANIFEST:
             return "an unknown manifest"
         return f"the manifest {self.name!r}" if self.name else SEVERAL_MANIFESTS
-
-
-def film_of_id(clip_id: str) -> str:
-    """Return the film of a clip by its id: the part before the last hyphen, or `UNKNOWN_FILM`."""
-    head, hyphen, _ = clip_id.rpartition("-")
-    return head if hyphen and head else UNKNOWN_FILM
 
 
 class Kind(Record, frozen=True):

@@ -97,7 +97,7 @@ class RowTable:
     @cached_property
     def movie_ids(self) -> npt.NDArray[np.str_]:
         """The film of each row."""
-        films = self._id_array(self.films.movie_ids)
+        films = self._text_array(self.films.movie_ids)
         movie_ids: npt.NDArray[np.str_] = films.repeat(np.diff(self.films.first_rows))
         return movie_ids
 
@@ -155,7 +155,7 @@ class RowTable:
     def movie_ids_of(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Return the films of some rows."""
         runs = self.films.runs_of(rows)
-        return self._id_array([self.films.movie_ids[run] for run in runs.tolist()])
+        return self._text_array([self.films.movie_ids[run] for run in runs.tolist()])
 
     def columns(self, rows: Rows) -> list[list[str]]:
         """Return the columns of the lines of some rows, in any order."""
@@ -243,9 +243,12 @@ class RowTable:
     def _id_array(self, ids: Sequence[str]) -> npt.NDArray[np.str_]:
         with self.listed.decoding(ROWS_CSV):
             check_ids(ids)
-        n_bytes = 4 * len(ids) * max(map(len, ids), default=0)
+        return self._text_array(ids)
+
+    def _text_array(self, texts: Sequence[str]) -> npt.NDArray[np.str_]:
+        n_bytes = 4 * len(texts) * max(map(len, texts), default=0)
         check_memory(n_bytes, "the ids of the rows", self.listed.location)
-        return np.array(ids, dtype=np.str_)
+        return np.array(texts, dtype=np.str_)
 
     def find(self, clip_ids: Sequence[str]) -> Rows:
         """Return the row of each clip; -1 for one that the store does not have."""

@@ -13,7 +13,7 @@ from support.stores import made_store
 
 from obygaze_features.manifest.model import Clip
 from obygaze_features.store import Row
-from obygaze_features.store.identity import replaced_videos
+from obygaze_features.store.matching import replaced_videos
 from obygaze_features.store.rows import FAILED, OK
 
 # A film has so many bytes, or is not there.
@@ -59,9 +59,9 @@ def test_a_video_is_named_whose_file_is_another_one(
         vectors = np.ones((len(rows), 2), np.float32)
         store = made_store(folder / "store", rows, {"clip": vectors})
         clips = [clip for clip, _ in drawn]
-        found = replaced_videos(clips, str(folder), store.table)
+        found = replaced_videos(clips, str(folder), store)
         assert sorted(found) == sorted(expected)
-        assert replaced_videos(clips, "", store.table) == []
+        assert replaced_videos(clips, "", store) == []
 
 
 @settings(deadline=None, max_examples=amount(20, 200))
@@ -70,12 +70,14 @@ def test_a_video_is_named_whose_file_is_another_one(
     in_store=st.fixed_dictionaries(dict.fromkeys(["alba", "brug"], LENGTHS)),
     n_segments=st.integers(0, 3),
     has_own_files=st.booleans(),
+    has_windows=st.booleans(),
 )
 def test_a_segment_has_the_file_of_the_windows_of_its_film(
     lengths: dict[str, int | None],
     in_store: dict[str, int | None],
     n_segments: int,
     has_own_files: bool,
+    has_windows: bool,
 ) -> None:
     rows = []
     for film, length in in_store.items():
@@ -108,7 +110,11 @@ def test_a_segment_has_the_file_of_the_windows_of_its_film(
                 (folder / f"{film}.mp4").write_bytes(b"x" * length)
         for clip in clips if has_own_files else ():
             (folder / clip.video).write_bytes(b"x" * 7)
-        vectors = np.ones((len(rows), 2), np.float32)
-        store = made_store(folder / "store", rows, {"clip": vectors})
-        found = replaced_videos(clips, str(folder), store.table)
-        assert sorted(found) == sorted(expected)
+        values = {"clip": np.ones((len(rows), 2), np.float32)}
+        # Windows have times; a store of clips has no features of segments.
+        if has_windows:
+            values["start_s"] = np.arange(len(rows), dtype=np.float64)
+            values["end_s"] = values["start_s"] + 1
+        store = made_store(folder / "store", rows, values)
+        found = replaced_videos(clips, str(folder), store)
+        assert sorted(found) == (sorted(expected) if has_windows else [])

@@ -183,7 +183,8 @@ def features_with_a_failed_clip(ws: Workspace) -> tuple[list[str], dict[str, Any
         "frames": draws.normal(size=(12, 3, 8)).astype(np.float16),
     }
     values["clip"][3, 5] = np.nan
-    np.savez(ws.path("films.npz"), clip_id=ids, **values)
+    films = ["lake"] * 6 + ["night"] * 6
+    np.savez(ws.path("films.npz"), clip_id=ids, movie_id=films, **values)
     ws(
         "store import npz films.npz --array clip=clip --array frames=frames -o films "
         "--licence CC-BY-4.0",

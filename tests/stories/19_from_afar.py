@@ -36,7 +36,8 @@ def make_store(ws: Workspace) -> Values:
         "clip": draws.normal(size=(len(ids), 64)).astype(np.float32),
         "frames": draws.normal(size=(len(ids), 8, 64)).astype(np.float16),
     }
-    np.savez(ws.path("films.npz"), clip_id=ids, **values)
+    films = np.repeat(FILMS, PER_FILM)
+    np.savez(ws.path("films.npz"), clip_id=ids, movie_id=films, **values)
     ws(
         "store import npz films.npz --array clip=clip --array frames=frames -o films "
         "--licence CC-BY-4.0"
@@ -191,7 +192,8 @@ def test_a_part_of_a_large_store_is_verified_with_its_source(ws: Workspace) -> N
     n_clips = 16_384
     ids = [f"film{row // 2048}-{row % 2048:04d}" for row in range(n_clips)]
     X = np.arange(2 * n_clips, dtype=np.float32).reshape(n_clips, 2)
-    np.savez(ws.path("large.npz"), clip_id=ids, X=X)
+    films = [clip_id.partition("-")[0] for clip_id in ids]
+    np.savez(ws.path("large.npz"), clip_id=ids, movie_id=films, X=X)
     ws("store import npz large.npz --array clip=X -o large")
     ws("store subset large --film film3 -o part")
     found = og.open_store(ws.path("stores/part")).matrix("clip")

@@ -395,11 +395,11 @@ def _read_facts(
     words = pattern.split("/")
     depth = next(place for place, word in enumerate(words) if ID in word)
     of_clip = "/".join(words[: depth + 1])
-    films: list[str | None] = []
+    films = []
     times = []
     is_checked = False
     for clip in reader.clip_ids:
-        film = None
+        film = ""
         start_s = end_s = None
         # A damaged one is a failed row where it is read.
         with suppress(*FOREIGN_DAMAGE, Corrupt):
@@ -408,7 +408,7 @@ def _read_facts(
                 check_texts(handle)
                 is_checked = True
             if FILM_KEY in node.attrs:
-                film = text_of(node, FILM_KEY) or None
+                film = text_of(node, FILM_KEY)
             if export is not None:
                 start_s, end_s = (_time_of(node, key) for key in TIME_KEYS)
         films.append(film)

@@ -75,6 +75,8 @@ FOREIGN_DAMAGE = (
 )
 
 Values: TypeAlias = npt.NDArray[Any]
+# Start and end of a clip in its video, in seconds; a time that is None is not known.
+Times: TypeAlias = tuple[float | None, float | None]
 
 
 class ExportOrigin(msgspec.Struct, frozen=True):
@@ -148,8 +150,8 @@ class Column(Protocol):
 class Reader:
     """Features of clips in files of any format.
 
-    `where` names the file or folder, `origin` is what the recipe records of it. `movie_ids` has
-    None where the files do not give the film of a clip. `handles` are closed at the end.
+    `where` names the file or folder, `origin` is what the recipe records of it. `movie_ids` has ""
+    where the files do not give the film of a clip. `handles` are closed at the end.
 
     Of an export of this program, `export` is what it says of its store, `times` has start and end
     of each clip if a clip has any, and `dims` has the dimensions of the arrays that are kept as
@@ -161,12 +163,12 @@ class Reader:
     where: str
     origin: Mapping[str, Any]
     clip_ids: Sequence[str]
-    movie_ids: Sequence[str | None]
+    movie_ids: Sequence[str]
     columns: dict[str, Column]
     notes: Sequence[str] = ()
     handles: Sequence[Any] = ()
     export: ExportOrigin | None = None
-    times: Sequence[tuple[float | None, float | None]] = ()
+    times: Sequence[Times] = ()
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     companions: Collection[str] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -419,7 +421,7 @@ def clip_reader(
     for array, key_of_clip in keys.items():
         in_order = [key_of_clip.get(clip) for clip in clips]
         columns[array] = ClipColumn(array, in_order, open_array, least_dimensions)
-    films = [film_of_clip.get(clip) for clip in clips]
+    films = [film_of_clip.get(clip, "") for clip in clips]
     return Reader(where, origin, list(clips), films, columns)
 
 
@@ -471,13 +473,11 @@ def array_reader(
     # Some formats read much of an array to open it.
     array_of = cache(array_of)
     ids = text_ids(array_of(id_key), id_key, where)
-    films: Sequence[str | None] = [None] * len(ids)
+    films: Sequence[str] = [""] * len(ids)
     if FILM_KEY in names:
         films = text_ids(array_of(FILM_KEY), FILM_KEY, where)
-        if not isinstance(films, TextColumn):
-            films = [film or None for film in films]
     dims_of_key: Mapping[str, tuple[str, ...]] = {}
-    times: Sequence[tuple[float | None, float | None]] = ()
+    times: Sequence[Times] = ()
     facts = [id_key, FILM_KEY]
     if export is not None:
         dims_of_key = export.arrays
@@ -561,9 +561,7 @@ def _is_companion(
     return key in dims_of_key or (is_number and has_rows)
 
 
-def _times_of(
-    array_of: Callable[[str], Any], n_clips: int, where: str
-) -> list[tuple[float | None, float | None]]:
+def _times_of(array_of: Callable[[str], Any], n_clips: int, where: str) -> list[Times]:
     """Return start and end of each clip of an export, where NaN or no value is not known."""
     columns = []
     for key in TIME_KEYS:

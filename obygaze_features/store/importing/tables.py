@@ -21,7 +21,6 @@ from obygaze_features.core.tables import (
 )
 from obygaze_features.manifest.adapters.table_ids import columns_of_form, id_of_form
 from obygaze_features.manifest.model import own_columns
-from obygaze_features.manifest.same_clip import Times, times_of_cells
 from obygaze_features.store.importing.reader import (
     FILM_KEY,
     ID_KEY,
@@ -29,6 +28,7 @@ from obygaze_features.store.importing.reader import (
     ArrayColumn,
     BadRow,
     Reader,
+    Times,
     Values,
     origin_of,
 )
@@ -58,7 +58,7 @@ def open_table(
         content="clips",
     )
     ids = [id_of_form(form, row, row.cells) for row in table.rows]
-    films = [row.cells.get(FILM_KEY, "").strip() or None for row in table.rows]
+    films = [row.cells.get(FILM_KEY, "").strip() for row in table.rows]
     times = [_times(row) for row in table.rows]
     cells_of: dict[str, list[str]] = {}
     left_out = []
@@ -128,11 +128,14 @@ class _Rows:
 
 def _times(row: TableRow) -> Times:
     """Return when the clip of a row begins and ends; add a violation for each other word."""
+    times = []
     for name in TIME_KEYS:
         cell = row.cells.get(name, "").strip()
-        if cell and number_of_cell(cell) is None:
+        time_s = number_of_cell(cell)
+        if cell and time_s is None:
             row.add(name, f"{cell!r} is not a number of seconds")
-    return times_of_cells(row.cells) or (None, None)
+        times.append(time_s)
+    return times[0], times[1]
 
 
 def _numbers(row: TableRow, cells: Mapping[str, str]) -> Values | BadRow:

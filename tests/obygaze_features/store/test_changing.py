@@ -440,7 +440,7 @@ def test_what_a_merger_refuses(store: Path, tmp_path: Path) -> None:
     for name, start_s in (("times", 1.0), ("others", 2.0)):
         rows[40] = rows[40]._replace(start_s=start_s, end_s=3.0)
         write(tmp_path / name, rows, values)
-    with pytest.raises(Mismatch, match="times: 1 s to 3 s and 2 s to 3 s"):
+    with pytest.raises(Mismatch, match="is 1 s to 3 s and 2 s to 3 s"):
         merge([tmp_path / "times", tmp_path / "others"], tmp_path / "both")
     gpu = Maker("p 1", "cuda", "a GPU", "float16")
     write(tmp_path / "gpu", makers=[gpu])
@@ -653,7 +653,7 @@ def test_a_subset_of_the_clips_of_a_manifest(store: Path, tmp_path: Path) -> Non
     clips = [Clip("clip 10", FILM), Clip("clip 1", "film-0")]
     subset(store, tmp_path / "part", clips=clips)
     assert list(open_store(tmp_path / "part")) == ["clip 1", "clip 10"]
-    with pytest.raises(FixInput, match="film: another and film-3"):
+    with pytest.raises(Mismatch, match="is of the film 'another' and of 'film-3'"):
         subset(store, tmp_path / "other", clips=[Clip("clip 10", "another")])
 
 
@@ -674,7 +674,7 @@ def test_a_film_that_was_withdrawn_elsewhere_is_said_of_a_merger(
 def test_each_two_rows_of_an_id_are_compared(tmp_path: Path) -> None:
     """The second store, which knows the film alone, contradicts neither of the others."""
     values = {"clip": np.ones((1, 4), "float32")}
-    rows = [Row("1", "unknown", 0, 2), Row("1", "lake"), Row("1", "unknown", 4, 6)]
+    rows = [Row("1", "", 0, 2), Row("1", "lake"), Row("1", "", 4, 6)]
     stores = [tmp_path / str(number) for number in range(3)]
     for store, row in zip(stores, rows, strict=True):
         made_store(store, [row], values, manifest=ManifestMark("imported", store.name))
@@ -690,12 +690,53 @@ def test_what_one_store_knows_of_a_clip_is_kept(
     values = {"clip": np.ones((1, 4), "float32")}
     failed = Row("1", "sea", status=FAILED, reason="damaged")
     stores = [tmp_path / name for name in ("imported", "times", "film")]
-    rows = [Row("1", "unknown"), Row("1", "unknown", 0, 2), failed]
+    rows = [Row("1", ""), Row("1", "", 0, 2), failed]
     names = ["imported", "imported", "films"]
     for store, row, name in zip(stores, rows, names, strict=True):
         made_store(store, [row], values, manifest=ManifestMark(name, store.name))
-    merge(list(reversed(stores)) if is_turned else stores, tmp_path / "all")
+    done = merge(list(reversed(stores)) if is_turned else stores, tmp_path / "all")
     assert list(open_store(tmp_path / "all").rows) == [Row("1", "sea", 0, 2)]
+    # No two of the stores state the same fact.
+    said = [text for text in done.warnings if "1 clip matched by the ids alone" in text]
+    assert len(said) == 3
+
+
+@pytest.mark.parametrize("later_s", [0.0, 0.0011, 1.0])
+def test_windows_of_one_id_and_other_times_are_not_merged(
+    tmp_path: Path, later_s: float
+) -> None:
+    """The times of windows are numbers of the store; a window that failed has none."""
+    failed = Row("lake:000002", "lake", status=FAILED, reason="damaged")
+    rows = [Row("lake:000000", "lake"), Row("lake:000001", "lake"), failed]
+    starts = np.array([0.0, 2.0, 99.0])
+    values = {
+        "clip": np.ones((3, 4), "float32"),
+        "start_s": starts,
+        "end_s": starts + 2,
+    }
+    made_store(tmp_path / "one", rows, values)
+    starts = np.array([0.0, 2.0 + later_s])
+    other = {"clip": np.ones((2, 4), "float32"), "start_s": starts, "end_s": starts + 2}
+    made_store(tmp_path / "other", rows[:2], other, manifest=ManifestMark("other", "0"))
+    stores = [tmp_path / "one", tmp_path / "other"]
+    if not later_s:
+        merge(stores, tmp_path / "all")
+        return
+    with pytest.raises(Mismatch, match="'lake:000001' is 2 s to 4 s and ") as error:
+        merge(stores, tmp_path / "all")
+    assert error.value.message.startswith("1 clip of ")
+
+
+def test_clips_with_and_without_films_are_not_merged(tmp_path: Path) -> None:
+    """Then nothing by film could be claimed, and all rows looked as if they had one."""
+    values = {"clip": np.ones((2, 4), "float32")}
+    stores = [tmp_path / "stated", tmp_path / "not"]
+    for store, film in zip(stores, ("lake", ""), strict=True):
+        rows = [Row(f"{store.name} {number}", film) for number in range(2)]
+        made_store(store, rows, values)
+    with pytest.raises(FixInput, match="2 of 4 clips would have no film: a store"):
+        merge(stores, tmp_path / "all")
+    assert not (tmp_path / "all").exists()
 
 
 def test_a_clip_that_one_store_has_is_taken_from_there(tmp_path: Path) -> None:

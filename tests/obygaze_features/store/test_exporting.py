@@ -15,7 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.written_stores import MANIFEST, ArraySource, a_recipe
 
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, NotFound
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixInput,
+    FixUsage,
+    Mismatch,
+    NotFound,
+)
 from obygaze_features.manifest.io import ID, manifest_sha256
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import exporting
@@ -276,9 +282,7 @@ def test_labels_are_those_of_the_manifest(tmp_path: Path, store: Store) -> None:
     with pytest.raises(FixInput, match="has none of the clips of this store"):
         export_features(store, tmp_path / "other", "parquet", labels=other)
     elsewhere = replace(a_manifest(), clips=(Clip("lake-0", "sea", level="S"),))
-    with pytest.raises(
-        FixInput, match="'lake-0' is another one in the store: film: sea and"
-    ):
+    with pytest.raises(Mismatch, match="'lake-0' is of the film 'sea' and of"):
         export_features(store, tmp_path / "other", "parquet", labels=elsewhere)
     with pytest.raises(FixUsage, match="labels are columns of parquet only"):
         export_features(store, tmp_path / "x.npz", "npz", labels=a_manifest())

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cli import call_obygaze
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store.importing.features import import_features
 from obygaze_features.store.reading import open_store
@@ -103,7 +103,7 @@ def test_rows_with_the_times_of_other_clips_are_refused(tmp_path: Path) -> None:
     assert not done.failed
     clips[1] = Clip("y", "lake", start_s=3.0, end_s=4.0)
     other = Manifest("films", Header("Made up"), clips)
-    with pytest.raises(FixInput, match=r"times: 3 s to 4 s and 2\.5 s to"):
+    with pytest.raises(Mismatch, match=r"'y' is 2\.5 s to \? and 3 s to 4 s"):
         import_features("csv", path, tmp_path / "u", manifest=other, backbone="b")
 
 

@@ -192,12 +192,12 @@ def test_films_and_times_that_differ_are_refused_with_both_values(
         (
             "film",
             clips[1]._replace(movie_id="brug"),
-            "film: brug and alba",
+            "of the film 'brug' and of 'alba'",
         ),
-        ("time", clips[1]._replace(start_s=3.0), "times: 3 s to 4 s and 2 s to 4 s"),
+        ("time", clips[1]._replace(start_s=3.0), "3 s to 4 s and 2 s to 4 s"),
     ):
         heard_store(here, name, rows=[clips[0], row])
-        with pytest.raises(Mismatch, match=f"'2' is in two stores.*{words}"):
+        with pytest.raises(Mismatch, match=rf"^1 clip of .*: '2' is {words}\n"):
             join(["seen", name], "both", workspace=here.root)
     assert not (here.root / "stores/both").exists()
 

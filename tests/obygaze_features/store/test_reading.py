@@ -482,7 +482,7 @@ def test_the_clips_of_a_manifest_are_compared_with_the_rows(
         matrix = store.matrix("clip", clips=given_clips, missing="drop")
         np.testing.assert_array_equal(matrix.values, values["clip"][[5, 2]])
         assert matrix.clip_ids.tolist() == [CLIPS[5], CLIPS[2]]
-    with pytest.raises(FixInput, match="film: another and tt1"):
+    with pytest.raises(Mismatch, match="is of the film 'another' and of 'tt1'"):
         store.matrix("clip", clips=[Clip(CLIPS[5], "another")])
 
 
