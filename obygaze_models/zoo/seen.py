@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.manifest.clip_facts import (
     ClipFacts,
     Places,
@@ -104,7 +104,7 @@ def _videos_of_films(clips: ClipFacts, store: Store) -> list[tuple[str, str]]:
 def _require_films(model: SavedModel, clips: ClipFacts, store: Store) -> None:
     n_without = int((clips.movie_ids == "").sum())
     if n_without and model.info.training.films:
-        raise FixUsage(
+        raise Mismatch(
             f"the films of {count(n_without, 'clip')} are not stated, and"
             f" {model.info.name} may have been trained on other clips of these films",
             where=store.location,

@@ -204,7 +204,7 @@ def test_clips_of_a_store_without_films_are_predicted_with_a_manifest(
     call_obygaze(*call, "train", "ridge", "whole", "films", "-o", "m", *settings).ok()
 
     bare = call_obygaze(*call, "models", "predict", "m", "bare")
-    assert (bare.code, bare.stdout) == (2, "")
+    assert (bare.code, bare.stdout) == (5, "")
     n_clips = len(manifest)
     assert f"the films of {n_clips} clips are not stated" in bare.stderr
     assert "Try: --manifest NAME," in bare.stderr

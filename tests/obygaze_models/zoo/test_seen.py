@@ -16,7 +16,7 @@ from support.cli import call_obygaze
 from support.experiments import films, planted, store_of_windows
 from support.stores import a_recipe, made_store
 
-from obygaze_features.core.errors import FixUsage, Mismatch
+from obygaze_features.core.errors import Mismatch
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -188,14 +188,14 @@ def test_features_without_films_need_a_manifest(
 ) -> None:
     names = ["1", "8", "new-1", "new-2"]
     store = store_with(tmp_path, [Row(name, "") for name in names])
-    with pytest.raises(FixUsage) as refused:
+    with pytest.raises(Mismatch) as refused:
         predict(model, store)
     assert refused.value.message == (
         "the films of 4 clips are not stated, and kept may have been trained on other clips of"
         " these films"
     )
     typed = call_obygaze("-C", tmp_path, "models", "predict", "kept", "theirs")
-    assert (typed.code, typed.stdout) == (2, "")
+    assert (typed.code, typed.stdout) == (5, "")
     assert "Try: --manifest NAME, a manifest with these clips" in typed.stderr
     film_of = {"1": "alba", "8": "brug", "new-1": "brug", "new-2": "cirk"}
     clips = tuple(Clip(name, film) for name, film in film_of.items())
