@@ -126,7 +126,9 @@ def test_a_later_file_is_imported_and_pooled_as_that_of_the_training(
     command = refused.stderr.partition("Try: obygaze ")[2].partition(", as ")[0]
     assert command.endswith("--backbone 'my rows' --pool only-mean -o STORE")
     call_obygaze("-C", lab, *shlex.split(command)).ok()
-    call_obygaze("-C", lab, "models", "predict", "of-rows", "STORE").ok()
+    # The file has ids alone, and the manifest has the films.
+    words = ("models", "predict", "of-rows", "STORE", "--manifest", "films")
+    call_obygaze("-C", lab, *words).ok()
 
 
 def test_the_only_array_of_a_later_import_may_have_another_name(lab: Path) -> None:
