@@ -196,7 +196,20 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
         )
     if is_joined:
         return _what_joins(model, manifest.name, manifest, here)
-    return f"obygaze extract run {name} -b {shell_word(backbone)}"
+    command = f"obygaze extract run {name} -b {shell_word(backbone)}"
+    store = f"{manifest.name}.{backbone.replace('@', '-')}"
+    if _has_other_windows(store, manifest, here):
+        new_store = shell_word(here.unused_name("stores", store))
+        command += f" --store {shell_word(backbone)}={new_store}"
+    return command
+
+
+def _has_other_windows(store: str, manifest: Manifest, here: Workspace) -> bool:
+    """Return whether a store of the workspace has windows of another grid than a manifest."""
+    if store not in here.names("stores"):
+        return False
+    grid = open_store(store, workspace=here).recipe.grid
+    return grid != manifest.header.grid.to_json()
 
 
 def _has_video(manifest: Manifest) -> bool:
