@@ -10,23 +10,23 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning, near
 from obygaze_features.core.files import canonical_json
 from obygaze_features.core.parts import is_of_sklearn, is_own_code, label_of
 from obygaze_features.core.shell import shell_word
+from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.same_clip import Times
+from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
-from obygaze_features.store.identity import videos_of_clips
 from obygaze_features.store.joining import joined_parts, part_names
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
@@ -75,6 +75,7 @@ from obygaze_models.zoo.info import (
     TrainingData,
 )
 from obygaze_models.zoo.saving import save_model
+from obygaze_models.zoo.seen import video_hashes
 
 CARD_METRICS = [metric.name for metric in METRICS.values() if metric.is_on_card]
 
@@ -274,7 +275,8 @@ def fit_final(
         inputs: The inputs of the run, of one model and one task.
         run: The finished run, which has the metrics and the chosen settings.
         folder: The folder of the model, which is returned; its name is the name of the model.
-        store: The store of the features, which may know the hashes of the videos.
+        store: The store of the features, which may know the hashes of the videos, and how films
+            were cut into its windows.
         force: Replace a model that is there.
     """
     protocol = inputs.protocol
@@ -336,7 +338,7 @@ def fit_final(
         used = (targets[:, columns_found] >= 0).any(axis=1)
         rows = np.union1d(rows, found_on[used])
     trained_on = [table.clips[row] for row in rows.tolist()]
-    ids = [clip.clip_id for clip in trained_on]
+    stated = ClipFacts.of_clips(trained_on)
     facts: dict[str, Any] = {
         "name": folder.name,
         "kind": kind,
@@ -346,21 +348,12 @@ def fit_final(
         "where": protocol.data.where,
     }
     info = _model_info(inputs, run, rows, concepts=concepts, **facts)
-    clips = training_clips(run, ids, columns, unit_norm=name == CAV)
-    places = []
-    film_times: list[Times] = []
-    for clip in trained_on:
-        span = (clip.start_s, clip.end_s)
-        places.append((clip.movie_id, *span))
-        in_film = span_in_film(clip)
-        film_times.append((None, None) if in_film in (None, span) else in_film)
-    clips = replace(clips, places=tuple(places))
-    if set(film_times) != {(None, None)}:
-        clips = replace(clips, film_times=tuple(film_times))
+    clips = training_clips(run, stated, columns, unit_norm=name == CAV)
     if store is not None:
-        videos = videos_of_clips(trained_on, store)
-        if any(videos):
-            clips = replace(clips, videos=tuple(videos))
+        hashes = tuple(video_hashes(stated, store))
+        training = structs.replace(info.training, video_hashes=hashes)
+        made_of = structs.replace(info.features, grid=store.recipe.grid)
+        info = structs.replace(info, training=training, features=made_of)
     X = features.of(rows)
     return save_model(
         estimator,
@@ -417,7 +410,8 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
     manifest = inputs.manifest
     origin = inputs.stores[0].origin
     table = inputs.table
-    film_ids = sorted(set(table.films[rows].tolist()))
+    trained_on = [table.clips[row] for row in rows.tolist()]
+    film_ids = sorted({clip.movie_id for clip in trained_on} - {""})
     cells = cells_of(run)
     models = [cell for cell in cells if cell.is_model]
     held_out = tested_on(weakest(cell.basis for cell in models), run.units)
@@ -439,9 +433,8 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
             f"No metric has an interval: {'; '.join(reasons)}. The values may be far from those of"
             f" other {run.units}."
         )
-    for about in ("annotators differ", "unknown films", "one file"):
-        if about in table.remarks:
-            notes.append(table.remarks[about])
+    if "annotators differ" in table.remarks:
+        notes.append(table.remarks["annotators differ"])
     if "parts" in origin:
         notes.append(
             "The coefficients have a factor for each part of the features, by which all parts of"
@@ -470,11 +463,22 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
             films=tuple(film_ids),
             citation=manifest.header.citation,
             licence=manifest.header.licence,
+            median_s=_median_length_s(trained_on),
         ),
         metrics=_metrics(run, models),
         protocol=f"{protocol.name} (run {run.about['name']})",
         notes=tuple(notes),
     )
+
+
+def _median_length_s(clips: Sequence[Clip]) -> float:
+    """Return the median length of clips in seconds; 0 where it is not known."""
+    lengths = []
+    for clip in clips:
+        start_s, end_s = span_in_film(clip) or (clip.start_s, clip.end_s)
+        if start_s is not None and end_s is not None:
+            lengths.append(end_s - start_s)
+    return round(median(lengths), 2) if lengths else 0.0
 
 
 def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, CardMetric]:
@@ -496,14 +500,15 @@ def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, CardMetric]:
 
 def training_clips(
     run: Run,
-    clip_ids: Sequence[str],
+    stated: ClipFacts,
     columns: Mapping[str, str],
     *,
     unit_norm: bool = False,
 ) -> TrainingClips:
     """Return the clips a model was trained on, with scores of the run's fits without them.
 
-    `columns` names, for each tested task, the column of the kept model that its score belongs to.
+    `stated` is what the manifest states of the clips. `columns` names, for each tested task, the
+    column of the kept model that its score belongs to.
     A clip that several fits tested (repeats, seeds, several splits) gets the mean of their scores.
     With `unit_norm` margins of linear machines become distances, as those of a concept bank are.
     """
@@ -511,9 +516,9 @@ def training_clips(
     for cell in cells_of(run):
         if cell.is_model and cell.test in columns:
             mean_of = _mean_scores(run, cell, unit_norm)
-            values = [mean_of.get(clip, np.nan) for clip in clip_ids]
+            values = [mean_of.get(clip, np.nan) for clip in stated.clip_ids.tolist()]
             scores[columns[cell.test]] = np.array(values, dtype=np.float64)
-    return TrainingClips(tuple(clip_ids), scores)
+    return TrainingClips(stated, scores)
 
 
 def _mean_scores(run: Run, cell: CellRows, unit_norm: bool) -> dict[str, float]:

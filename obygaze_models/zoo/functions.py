@@ -82,11 +82,11 @@ def predict(
     looked for. Where there is none, the error names the command that makes what is missing.
 
     The column `basis` is the kind of the score. unseen: the model was trained on no clip of the
-    film. film-seen: it was trained on other clips of the film. film-unknown: the film of the clip,
-    or of a training clip, is not known, such as in a store that was imported without a manifest.
-    out-of-fold: it was trained on the clip, and the score is from fits of its evaluation that were
-    not; for a bottleneck, these have no margins. in-sample: it was trained on the clip, or on one
-    that has time in common with it, and the score is its own (only with --in-sample).
+    film. film-seen: it was trained on other clips of the film, which may show the same seconds.
+    film-unknown: the films that it was trained on are not known. out-of-fold: it was trained on the
+    clip, and the score is from fits of its evaluation that were not; for a bottleneck, these have
+    no margins. in-sample: it was trained on the clip, and the score is its own (only with
+    --in-sample). Features without films, imported without a manifest, need --manifest.
 
     Args:
         model: A saved model: its name in the workspace, or its folder.

@@ -26,27 +26,15 @@ from obygaze_features.core.outside import Medium
 from obygaze_features.core.rendering import render
 from obygaze_features.core.schema_check import Record, Sha256, read_json
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.same_clip import (
-    Comparison,
-    Identity,
-    Times,
-    compare_clips,
-    films_of_videos,
-    known_film,
-    overlapping,
-    with_film_of_video,
-)
-from obygaze_features.manifest.spans import FILM_TIMES
+from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.store.records import FileMark
 from obygaze_features.store.withdrawals import withdrawn_elsewhere
 from obygaze_models.models.common import Floats
 
 MODEL_SCHEMA = "obygaze-model/1"
 CLIPS_FILE = "training-clips.csv"
-PLACE = ("movie_id", "start_s", "end_s")  # columns of it
-VIDEO = "video_hash"  # a column of it, where the hash of some clip is known
-# Film, start and end of a clip in seconds; "" and None if they are not known.
-Place = tuple[str, float | None, float | None]
+# Its columns before those of the scores.
+FACTS = ("clip_id", "movie_id", "start_s", "end_s")
 
 
 class CardMetric(TypedDict):
@@ -61,7 +49,8 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
     fingerprint.
 
     The features of segments are those of the windows that belong to it by the `rule`, reduced to
-    one vector; both are "" for features of clips.
+    one vector; both are "" for features of clips. `grid` is what cut the films into the windows of
+    the store, if it has windows.
     """
 
     backbone: str
@@ -76,6 +65,7 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
     seal: str = ""
     licence: str = ""
     citation: str = ""
+    grid: Mapping[str, float] = {}
 
     def __repr__(self) -> str:
         width = f"{self.width} numbers per clip"
@@ -84,7 +74,12 @@ class FeatureSpec(Record, frozen=True, omit_defaults=True):
 
 
 class TrainingData(Record, frozen=True):
-    """The clips and films that a model was trained on, in numbers."""
+    """The clips and films that a model was trained on, in numbers.
+
+    A manifest that states no films has none here. `video_hashes` are those of the video files of
+    the films and of the clips, as far as the store knows them. `median_s` is the median length of
+    the clips in seconds, 0 where it is not known.
+    """
 
     manifest: str
     manifest_sha256: str
@@ -94,11 +89,8 @@ class TrainingData(Record, frozen=True):
     films: tuple[str, ...] = ()
     citation: str = ""
     licence: str = ""
-
-    @property
-    def lacks_films(self) -> bool:
-        """Whether the film of some clip is not known."""
-        return not all(map(known_film, self.films))
+    video_hashes: tuple[str, ...] = ()
+    median_s: float = 0.0
 
     def __repr__(self) -> str:
         counts = f"{self.n_clips} clips", f"{self.n_films} films"
@@ -161,83 +153,39 @@ class ModelInfo(Record, frozen=True, omit_defaults=True):
 class TrainingClips:
     """The clips a model was trained on, with scores of fits that were not trained on them.
 
-    `scores` maps a column of `Predicted.columns()`, such as `p:positive`, to one number per clip;
-    NaN where no fold tested the clip. `places` are the film, the start and the end of each clip;
-    without any, as in models that were saved before, only the ids are known. `videos` are the
-    hashes of their videos, "" where it is not known; none, where no hash is known. `film_times` are
-    start and end in the film, where they are others than those in the file; None elsewhere.
+    Attributes:
+        facts: The id of each clip, with the film and the span that the manifest stated.
+        scores: For a column of `Predicted.columns()`, such as `p:positive`, one number a clip; NaN
+            where no fold tested the clip.
     """
 
-    clip_ids: tuple[str, ...]
+    facts: ClipFacts
     scores: Mapping[str, Floats] = field(default_factory=dict)
-    places: tuple[Place, ...] = ()
-    videos: tuple[str, ...] = ()
-    film_times: tuple[Times, ...] = ()
 
     def __post_init__(self) -> None:
-        if len(self.row_of) != len(self.clip_ids):
+        if len(self.row_of) != len(self):
             raise FixInput("the training clips contain a clip twice")
-        if self.places and len(self.places) != len(self.clip_ids):
-            raise FixInput(f"expected a film and times for each of {len(self)} clips")
-        if self.videos and len(self.videos) != len(self.places):
-            raise FixInput(f"expected a film and a hash for each of {len(self)} clips")
-        if self.film_times and len(self.film_times) != len(self.places):
-            raise FixInput(f"expected times in the film for each of {len(self)} clips")
         for column, values in self.scores.items():
-            if np.shape(values) != (len(self.clip_ids),):
+            if np.shape(values) != (len(self),):
                 raise FixInput(
                     f"{column}: expected one score for each of {len(self)} clips"
                 )
 
     def __len__(self) -> int:
-        return len(self.clip_ids)
+        return len(self.facts)
 
     def __repr__(self) -> str:
         return short_repr("TrainingClips", f"{len(self)} clips", *self.scores)
 
     @cached_property
+    def clip_ids(self) -> tuple[str, ...]:
+        """The ids."""
+        return tuple(self.facts.clip_ids.tolist())
+
+    @cached_property
     def row_of(self) -> dict[str, int]:
         """The row of each clip in `scores`."""
         return {clip: row for row, clip in enumerate(self.clip_ids)}
-
-    def find(self, clip: Identity) -> tuple[int, Comparison] | None:
-        """Return the row of the training clip of the same id, and what a clip is to it, or None."""
-        row = self.row_of.get(clip.clip_id)
-        if row is None:
-            return None
-        return row, compare_clips(
-            self.identities[row], with_film_of_video(clip, self.films_of_video)
-        )
-
-    def overlapping(self, clips: Mapping[str, Identity]) -> set[str]:
-        """Return the ids of the clips that have time in common with a training clip."""
-        return overlapping(clips, self.identities)
-
-    @cached_property
-    def films_of_video(self) -> dict[str, dict[str, None]]:
-        """The films of each video of which the hash is known; "" is a film that is not known."""
-        return films_of_videos(self.identities)
-
-    @cached_property
-    def identities(self) -> list[Identity]:
-        """What is known of each clip."""
-        places: Sequence[Place] = self.places or [("", None, None)] * len(self)
-        videos = self.videos or [""] * len(self)
-        film_times: Sequence[Times] = self.film_times or [(None, None)] * len(self)
-        identities = []
-        for clip_id, place, video, in_film in zip(
-            self.clip_ids, places, videos, film_times, strict=True
-        ):
-            film, *times = place
-            identity = Identity(
-                clip_id,
-                known_film(film),
-                in_film=_times_or_none(*in_film),
-                in_either=_times_or_none(*times),
-                video=video,
-            )
-            identities.append(identity)
-        return identities
 
     @cached_property
     def has_score(self) -> NDArray[np.bool_]:
@@ -248,26 +196,15 @@ class TrainingClips:
         return has_score
 
     def to_csv(self) -> bytes:
-        """Return the table as CSV: clip, film, times, hash, scores; "" is not known."""
-        names = ["clip_id"]
-        columns: list[Sequence[Any]] = [self.clip_ids]
-        if self.places:
-            names += PLACE
-            columns += zip(*self.places, strict=True)
-        if self.film_times:
-            names += FILM_TIMES
-            columns += zip(*self.film_times, strict=True)
-        if self.videos:
-            names.append(VIDEO)
-            columns.append(self.videos)
-        for name, values in self.scores.items():
-            names.append(name)
-            columns.append(json_values(values))
-        return csv_bytes(names, zip(*columns, strict=True))
-
-
-def _times_or_none(start_s: float | None, end_s: float | None) -> Times | None:
-    return None if (start_s, end_s) == (None, None) else (start_s, end_s)
+        """Return the table as CSV: clip, film, span, scores; "" is not known."""
+        columns: list[Sequence[Any]] = [
+            self.clip_ids,
+            self.facts.movie_ids.tolist(),
+            json_values(self.facts.start_s),
+            json_values(self.facts.end_s),
+        ]
+        columns += map(json_values, self.scores.values())
+        return csv_bytes([*FACTS, *self.scores], zip(*columns, strict=True))
 
 
 class ModelDocument(ModelInfo, frozen=True, kw_only=True):
@@ -317,34 +254,23 @@ def read_training_clips(data: bytes, where: str) -> TrainingClips:
 def _training_clips_of(rows: Sequence[Sequence[str]]) -> TrainingClips:
     """Return the training clips of a header and rows; ValueError where they are invalid."""
     header, *body = rows or [[]]
-    if header[:1] != ["clip_id"] or len(set(header)) != len(header):
-        raise ValueError("the header must be clip_id and the score columns, each once")
+    if tuple(header[: len(FACTS)]) != FACTS or len(set(header)) != len(header):
+        raise ValueError(
+            f"the header must be {', '.join(FACTS)} and the score columns, each once"
+        )
     if any(len(row) != len(header) for row in body):
         raise ValueError(f"each row must have {len(header)} cells")
     columns: dict[str, Sequence[str]] = {}
     for number, name in enumerate(header):
         columns[name] = [row[number] for row in body]
-    clip_ids = tuple(columns.pop("clip_id"))
-    places: list[Place] = []
-    # Models that were saved before have neither films nor times.
-    if tuple(header[1 : 1 + len(PLACE)]) == PLACE:
-        films, starts, ends = (columns.pop(name) for name in PLACE)
-        places = [*zip(films, map(_number, starts), map(_number, ends), strict=True)]
-    film_times: list[Times] = []
-    if places and all(name in columns for name in FILM_TIMES):
-        starts, ends = (columns.pop(name) for name in FILM_TIMES)
-        film_times = [*zip(map(_number, starts), map(_number, ends), strict=True)]
-    videos: Sequence[str] = ()
-    if places and VIDEO in columns:
-        videos = columns.pop(VIDEO)
+    clip_ids, movie_ids, starts, ends = (columns.pop(name) for name in FACTS)
+    facts = ClipFacts.of(clip_ids, movie_ids, map(_number, starts), map(_number, ends))
     scores = {}
     for name, cells in columns.items():
         # None becomes NaN.
         numbers = [_number(cell) for cell in cells]
         scores[name] = np.array(numbers, dtype=np.float64)
-    return TrainingClips(
-        clip_ids, scores, tuple(places), tuple(videos), tuple(film_times)
-    )
+    return TrainingClips(facts, scores)
 
 
 def _number(cell: str) -> float | None:
@@ -368,7 +294,8 @@ def withdrawn_from_training(
         films = [("", film) for film in info.training.films]
         withdrawn = withdrawn_elsewhere(films, workspace, "film")
     else:
-        trained_on = [(clip.clip_id, clip.movie_id) for clip in clips.identities]
+        movie_ids = clips.facts.movie_ids.tolist()
+        trained_on = zip(clips.clip_ids, movie_ids, strict=True)
         withdrawn = withdrawn_elsewhere(trained_on, workspace)
     return [f"{withdrawn}; the model was trained on them"] if withdrawn else []
 

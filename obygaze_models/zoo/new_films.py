@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 from obygaze_features.core.console import few
@@ -27,14 +25,13 @@ from obygaze_features.manifest.listing import as_clips
 from obygaze_features.manifest.model import Windows
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Store, open_store
-from obygaze_features.store.identity import match
 from obygaze_features.store.joining import JOINED, JoinedPart, joined_parts
+from obygaze_features.store.matching import match
 from obygaze_features.store.recipe import IMPORTED, UNKNOWN_FACT, Recipe
 
 if TYPE_CHECKING:
     from obygaze_models.zoo.saving import SavedModel
 
-_WINDOW = re.compile(r".+:[0-9]{6,9}")
 _OF_CLIPS = "words, which clips have and windows do not"
 _SAME_IMPORT = (
     "imports have the same recipe with the same --backbone and --fact: import both so, each under"
@@ -115,7 +112,7 @@ def _clips_named(
     for name, manifest in of_folder.items():
         if _stores_that_fit(model, here, manifest):
             fitting.append(name)
-    grid = _grid_of(model, here)
+    grid = _grid_of(model)
     reads_words = _reads_words(model, here)
     # Without a grid nobody knows into what whole films are to be cut.
     may_be_long = not grid and not reads_words
@@ -178,7 +175,7 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
         return f"{words_of} --subtitles {recipe.words_of_clips}"
     if not has_video and (not is_joined or _was_trained_on_windows(model)):
         return f"obygaze manifest link {name} FOLDER, with the folder of the films"
-    grid = _grid_of(model, here)
+    grid = _grid_of(model)
     is_to_be_cut = bool(long_clips(manifest)) and not reads_words
     if _was_trained_on_windows(model):
         is_to_be_cut = _as_options(manifest.header.grid.to_json()) != grid
@@ -199,7 +196,20 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
         )
     if is_joined:
         return _what_joins(model, manifest.name, manifest, here)
-    return f"obygaze extract run {name} -b {shell_word(backbone)}"
+    command = f"obygaze extract run {name} -b {shell_word(backbone)}"
+    store = f"{manifest.name}.{backbone.replace('@', '-')}"
+    if _has_other_windows(store, manifest, here):
+        new_store = shell_word(here.unused_name("stores", store))
+        command += f" --store {shell_word(backbone)}={new_store}"
+    return command
+
+
+def _has_other_windows(store: str, manifest: Manifest, here: Workspace) -> bool:
+    """Return whether a store of the workspace has windows of another grid than a manifest."""
+    if store not in here.names("stores"):
+        return False
+    grid = open_store(store, workspace=here).recipe.grid
+    return grid != manifest.header.grid.to_json()
 
 
 def _has_video(manifest: Manifest) -> bool:
@@ -454,29 +464,11 @@ def _n_clips_in(model: SavedModel, store: Store, manifest: Manifest) -> int:
     if model.info.features.rule:
         films = store.table.films.runs_of_film
         return sum(clip.movie_id in films for clip in manifest)
-    there = store.recipe.grid
-    if there and there != manifest.header.grid.to_json():
-        return 0
     try:
         matched = match(manifest.clips, store)
-    except FixInput:
+    except Mismatch:
         return 0
     return int((matched.rows >= 0).sum())
-
-
-def require_same_grid(store: Store, manifest: Manifest) -> None:
-    """Raise an error if windows of a manifest have the ids of other windows in a store."""
-    there = store.recipe.grid
-    here = manifest.header.grid.to_json()
-    if there and here and there != here:
-        backbone = shell_word(store.recipe.backbone)
-        raise Mismatch(
-            f"{manifest.name} has windows of {_as_options(here)}, and this store has windows of"
-            f" {_as_options(there)}",
-            where=store.location,
-            hint=f"obygaze extract run {shell_word(manifest.name)} -b {backbone}"
-            f" --store {backbone}=NAME",
-        )
 
 
 def windows_for_clips(
@@ -484,7 +476,7 @@ def windows_for_clips(
 ) -> str:
     """Return a sentence if windows, or whole films, are scored by a model of clips, else ""."""
     long = long_clips(manifest) if manifest is not None else ""
-    if long and training_length_s(model):
+    if long and model.info.training.median_s:
         return f"{_trained_on(model)}; {long}"
     reads_same_windows = store.fingerprint == model.info.features.fingerprint
     if not store.recipe.grid or model.info.features.rule or reads_same_windows:
@@ -494,21 +486,8 @@ def windows_for_clips(
     return f"{_trained_on(model)}, and these are windows{length}"
 
 
-def training_length_s(model: SavedModel) -> float:
-    """Return the median length of the training clips in seconds; 0 where it is not known."""
-    clips = model.clips.identities if model.clips else ()
-    lengths = []
-    for clip in clips:
-        start_s, end_s = clip.any_times or (None, None)
-        if start_s is not None and end_s is not None:
-            lengths.append(end_s - start_s)
-    return round(median(lengths), 2) if lengths else 0.0
-
-
 def _was_trained_on_windows(model: SavedModel) -> bool:
-    clips = model.clips.clip_ids if model.clips else ()
-    is_of_windows = bool(clips) and all(map(_WINDOW.fullmatch, clips))
-    return is_of_windows or bool(model.info.features.rule)
+    return bool(model.info.features.grid)
 
 
 def _trained_on(model: SavedModel) -> str:
@@ -516,20 +495,16 @@ def _trained_on(model: SavedModel) -> str:
     noun = "windows" if _was_trained_on_windows(model) else "clips"
     if model.info.features.rule:
         noun = "segments"
-    length_s = training_length_s(model)
+    length_s = model.info.training.median_s
     length = f" of {length_s:.3g} s (median)" if length_s else ""
     return f"{model.info.name} was trained on {noun}{length}"
 
 
-def _grid_of(model: SavedModel, here: Workspace) -> str:
+def _grid_of(model: SavedModel) -> str:
     """Return the options that cut a film as the training clips were cut; "" if nobody knows."""
-    length_s = training_length_s(model)
-    grid: Mapping[str, float] = {"seconds": length_s} if length_s else {}
-    if _was_trained_on_windows(model):
-        recipe = _recipe_of(model, here)
-        if recipe is not None:
-            grid = recipe.grid or grid
-    return _as_options(grid)
+    length_s = model.info.training.median_s
+    of_clips = {"seconds": length_s} if length_s else {}
+    return _as_options(model.info.features.grid or of_clips)
 
 
 def _as_options(grid: Mapping[str, float]) -> str:

@@ -25,26 +25,15 @@ from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import Columns, write_table
 from obygaze_features.manifest import Manifest, read_manifest
+from obygaze_features.manifest.clip_facts import ClipFacts, Places
 from obygaze_features.manifest.listing import film_columns
 from obygaze_features.manifest.model import Clip, Windows
-from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.store import Matrix, Segments, Store
-from obygaze_features.store.identity import (
-    identities_of,
-    of_clips_in_store,
-    of_row,
-    replaced_videos,
-    videos_of_films,
-)
-from obygaze_features.store.records import UNKNOWN_FILM
+from obygaze_features.store.matching import facts_of_rows, replaced_videos
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.models.registry import RESIDUAL
-from obygaze_models.zoo.info import (
-    ModelInfo,
-    TrainingClips,
-    withdrawn_from_training,
-)
+from obygaze_models.zoo.info import ModelInfo, withdrawn_from_training
 from obygaze_models.zoo.mediaeval_file import (
     AFFECT,
     read_affect_scores,
@@ -56,16 +45,17 @@ from obygaze_models.zoo.new_films import (
     features_for,
     has_recipe,
     other_store,
-    require_same_grid,
     windows_for_clips,
 )
 from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
+from obygaze_models.zoo.seen import (
+    FILM_UNKNOWN,
+    IN_SAMPLE,
+    OUT_OF_FOLD,
+    UNSEEN,
+    what_was_seen,
+)
 
-OUT_OF_FOLD = "out-of-fold"
-UNSEEN = "unseen"
-FILM_SEEN = "film-seen"
-FILM_UNKNOWN = "film-unknown"
-IN_SAMPLE = "in-sample"
 GIVEN = "given"
 # The most clips that a note advises to draw and to mark.
 MOST_DRAWN = 40
@@ -81,22 +71,20 @@ class Predicted:
     - `out-of-fold`: the model was trained on the clip; the score is the mean over the fits of its
       evaluation that were not;
     - `unseen`: the model was trained on no clip of this film;
-    - `film-seen`: the model was trained on no clip that has time in common with this one, but on
-      others of its film;
-    - `film-unknown`: the model was not trained on the clip, and its film, or that of a training
-      clip, is not known;
-    - `in-sample`: the model was trained on the clip, or on one that has time in common with it,
-      and the score is its own;
+    - `film-seen`: the model was not trained on this clip, but on others of its film, which may
+      show the same seconds;
+    - `film-unknown`: the model was not trained on this clip, and the films that it was trained on
+      are not known;
+    - `in-sample`: the model was trained on the clip, and the score is its own;
     - `given`: the score is that of a table, not of a model.
 
     Out-of-fold clips have no contributions, and may have no margins: these are NaN. `model` has the
     facts of the model that gave the scores, `films` what is known of the films and times of the
     clips, as columns that a file has beside those of the table. `n_by_id` counts the clips of
-    another store that are taken for training clips by their ids, without equal times. `found` says
+    another store that are taken for training clips by their ids alone. `found` says
     which manifest and store were taken, where a folder or a manifest was named. `windows` is a
     sentence if windows were scored by a model of clips. `manifest` is the name of that of the
-    clips; where films are not known, `same_name` is that of a manifest with them, which is called
-    as the store. `can_be_drawn` is whether this manifest says where its clips are in their films.
+    clips. `can_be_drawn` is whether this manifest says where its clips are in their films.
     `replaced` are videos of the manifest with other files than those whose features were scored.
     `withdrawn` says which clips were withdrawn that the model was trained on.
     """
@@ -117,7 +105,6 @@ class Predicted:
     found: str = ""
     windows: str = ""
     manifest: str = ""
-    same_name: str = ""
     can_be_drawn: bool = False
     replaced: Sequence[str] = ()
     withdrawn: Sequence[str] = ()
@@ -278,8 +265,9 @@ class PredictedFiles:
         if predicted.n_by_id:
             clips_by_id = count(predicted.n_by_id, "clip")
             text = (
-                f"{clips_by_id} taken for training clips by their ids alone, as no times are known"
-                " on both sides: their scores are those of the training, not of these features"
+                f"{clips_by_id} taken for training clips by their ids alone, as no film and no time"
+                " is known on both sides: their scores are those of the training, not of these"
+                " features"
             )
             hint = "other ids, in their manifest, if these are other clips"
             warnings.append((text, hint))
@@ -292,22 +280,16 @@ class PredictedFiles:
             hint = f"obygaze extract plan {manifest} -b BACKBONE, which says what to do"
             warnings.append((text, hint))
         if counts[FILM_UNKNOWN]:
-            whose = f"{counts[FILM_UNKNOWN]} clips"
-            name = shell_word(predicted.same_name or "NAME")
-            hint = f"--manifest {name}, a manifest with these clips and their films"
-            if predicted.model is not None and predicted.model.training.lacks_films:
-                whose = "some training clips"
-                hint = "a model of a manifest with the films of all its clips"
             text = (
-                f"the films of {whose} are not known: the model may have been trained on other"
-                " clips of these films"
+                "the films of the training clips are not known: the model may have been trained on"
+                f" other clips of the films of {count(counts[FILM_UNKNOWN], 'clip')}"
             )
+            hint = "a model of a manifest with the films of its clips"
             warnings.append((text, hint))
         if counts[IN_SAMPLE]:
             warnings.append(
-                f"the model was trained on {counts[IN_SAMPLE]} of these clips, or on clips that"
-                " have time in common with them: their in-sample scores are not predictions and"
-                " cannot be used to evaluate the model"
+                f"the model was trained on {counts[IN_SAMPLE]} of these clips: their in-sample"
+                " scores are not predictions and cannot be used to evaluate the model"
             )
         return warnings
 
@@ -346,7 +328,6 @@ def predict(
         table = opened.find_manifest(Workspace.of(workspace))
     else:
         table = read_manifest(manifest, workspace=workspace)
-        require_same_grid(opened, table)
         of_films = table
         if listed is None:
             listed = list(table.without_watched())
@@ -355,18 +336,13 @@ def predict(
             listed = [table[clip_id] for clip_id in ids]
         named_clips = [clip for clip in listed if isinstance(clip, Clip)]
         folder = table.header.video_root
-        replaced = replaced_videos(named_clips, folder, opened.table)
+        replaced = replaced_videos(named_clips, folder, opened)
     matrix = features_for_model(
         saved, opened, listed, workspace=workspace, of_films=of_films
     )
-    asked = _asked_clips(saved, opened, matrix, listed or ())
-    predicted = _predicted(saved, asked, matrix, in_sample=in_sample)
-    identities = []
-    for clip in predicted.clip_ids:
-        # A manifest that is named says which clips these are.
-        is_named = manifest is not None
-        identities.append(Identity(clip) if is_named else asked.identities[clip])
-    movie_ids = [asked.film_of[clip] for clip in predicted.clip_ids]
+    predicted = _predicted(
+        saved, opened, matrix, listed or (), table, in_sample=in_sample
+    )
     here = Workspace.of(workspace)
     can_be_drawn = False
     if table is not None:
@@ -374,28 +350,13 @@ def predict(
         can_be_drawn = is_cut or bool(spans_in_films(table))
     return replace(
         predicted,
-        films=film_columns(identities, movie_ids, table),
         found=found,
         windows=windows_for_clips(saved, opened, table),
         manifest="" if table is None else table.name,
-        same_name=_manifest_of_same_name(opened, predicted, here),
         can_be_drawn=can_be_drawn,
         replaced=replaced,
         withdrawn=withdrawn_from_training(saved.info, saved.clips, here),
     )
-
-
-def _manifest_of_same_name(
-    store: Store, predicted: Predicted, workspace: Workspace
-) -> str:
-    """Return the name of a store if a manifest of this name has the clips of unknown films."""
-    name = Path(store.location).name
-    if FILM_UNKNOWN not in predicted.basis or name not in workspace.names("manifests"):
-        return ""
-    pairs = zip(predicted.clip_ids, predicted.basis, strict=True)
-    of_unknown_films = {clip for clip, basis in pairs if basis == FILM_UNKNOWN}
-    manifest = read_manifest(name, workspace=workspace)
-    return name if of_unknown_films <= manifest.by_id.keys() else ""
 
 
 def _given_affect(path: Path) -> Predicted:
@@ -415,124 +376,64 @@ def _given_affect(path: Path) -> Predicted:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _AskedClips:
-    """What is known of the clips that a model is to predict.
-
-    Attributes:
-        where: The store.
-        identities: What is known of each clip that has features, by the store and by the manifest
-            that names it.
-        film_of: The film of each of them; a store without a manifest has guesses.
-        trained_films: The films of all training clips that the store has, and those of which it
-            has the same videos under other names.
-        is_of_training: Whether the store is the one that the model was trained on.
-    """
-
-    where: str
-    identities: Mapping[str, Identity]
-    film_of: Mapping[str, str]
-    trained_films: set[str]
-    is_of_training: bool
-
-
-def _asked_clips(
-    model: SavedModel,
-    store: Store,
-    matrix: Matrix | Segments,
-    listed: Iterable[str | Clip],
-) -> _AskedClips:
-    """Return what is known of the clips that have features."""
-    of_manifest: dict[str, Clip] = {}
-    for clip in listed:
-        if isinstance(clip, Clip):
-            of_manifest[clip.clip_id] = clip
-    films = {clip_id: clip.movie_id for clip_id, clip in of_manifest.items()}
-    ids = [str(clip) for clip in matrix.clip_ids]
-    if model.info.features.rule:
-        segments = list(of_manifest.values())
-        of_segments = of_clips_in_store(segments, store, are_segments=True)
-        identities = {
-            name: of_segments[segment.clip_id] for name, segment in of_manifest.items()
-        }
-    else:
-        of_store = zip(store.clip_ids.tolist(), store.movie_ids.tolist(), strict=True)
-        films = {**dict(of_store), **films}
-        trained_on = model.clips.row_of if model.clips else {}
-        known_ids = list(set(ids) | (films.keys() & trained_on))
-        known = identities_of(known_ids, store)
-        identities = dict(zip(known_ids, known, strict=True))
-        for clip in identities.keys() & of_manifest.keys():
-            identities[clip] = of_row(of_manifest[clip], identities[clip])
-    trained_films = set()
-    if model.clips is not None:
-        trained_videos = model.clips.films_of_video.keys()
-        asked_films = [films[clip] for clip in ids]
-        for film, hashes in videos_of_films(asked_films, store).items():
-            if not trained_videos.isdisjoint(hashes):
-                trained_films.add(film)
-        for clip, identity in identities.items():
-            # The manifest may have another name for the film than the store.
-            if identity.video in trained_videos:
-                trained_films.add(films[clip])
-    for clip, identity in identities.items():
-        found = model.clips.find(identity) if model.clips else None
-        # Another data set may have the ids of training clips for clips of other films.
-        if found is not None and found[1].sameness.is_same:
-            trained_films.add(films[clip])
-    return _AskedClips(
-        store.location,
-        identities,
-        {clip: films[clip] for clip in ids},
-        trained_films,
-        store.seal == model.info.features.seal,
-    )
+def _stated(
+    clip_ids: Sequence[str], listed: Iterable[str | Clip], store: Store
+) -> ClipFacts:
+    """Return what is stated of clips: by the manifest that lists them, else by the store."""
+    of_manifest = {clip.clip_id: clip for clip in listed if isinstance(clip, Clip)}
+    clips = [of_manifest.get(one, Clip(one, "")) for one in clip_ids]
+    listed_facts = ClipFacts.of_clips(clips)
+    rows = store.table.find(clip_ids)
+    known = np.flatnonzero(rows >= 0)
+    of_rows = facts_of_rows(rows[known], store)
+    movie_ids = listed_facts.movie_ids.astype(np.object_)
+    start_s = listed_facts.start_s.copy()
+    end_s = listed_facts.end_s.copy()
+    for column, in_store, is_missing in (
+        (movie_ids, of_rows.movie_ids, movie_ids == ""),
+        (start_s, of_rows.start_s, np.isnan(start_s)),
+        (end_s, of_rows.end_s, np.isnan(end_s)),
+    ):
+        is_taken = is_missing[known]
+        column[known[is_taken]] = in_store[is_taken]
+    return ClipFacts.of(clip_ids, movie_ids, start_s, end_s)
 
 
 def _predicted(
     model: SavedModel,
-    asked: _AskedClips,
+    store: Store,
     matrix: Matrix | Segments,
+    listed: Iterable[str | Clip],
+    table: Manifest | None,
     *,
     in_sample: bool,
 ) -> Predicted:
     """Return the predictions of a model; training clips get their out-of-fold scores."""
     values = as_float32(matrix.values)
+    all_ids = np.array([str(clip) for clip in matrix.clip_ids], dtype=np.str_)
     is_finite = np.asarray(np.isfinite(values).all(axis=1))
-    ids = [str(clip) for clip in matrix.clip_ids]
     absent = {clip: str(status) for clip, status in matrix.reasons.items()}
-    row_of: dict[str, int] = {}
-    for row, clip in enumerate(ids):
-        if is_finite[row]:
-            row_of[clip] = row
-        else:
-            absent[clip] = NOT_FINITE
-    ids = [*row_of]
+    absent |= dict.fromkeys(all_ids[~is_finite].tolist(), NOT_FINITE)
+    ids = all_ids[is_finite].tolist()
     if not ids:
         raise FixInput(
             "none of these clips has features",
-            where=asked.where,
-            hint=f"obygaze store info {shell_word(asked.where)} --clips",
+            where=store.location,
+            hint=f"obygaze store info {shell_word(store.location)} --clips",
         )
-    trained_on: dict[str, int] = {}
-    n_by_id = 0
-    if model.clips is not None:
-        trained_on, n_by_id = _training_rows(model.clips, ids, asked)
-    _refuse_other_capitals(model, ids, asked)
-    basis = _basis(model, ids, asked, trained_on, in_sample=in_sample)
-    refused = {} if in_sample else _refused(model, ids, basis)
-    kept = [clip for clip in ids if clip not in refused]
-    basis_of = dict(zip(ids, basis, strict=True))
-    rows_of_kept = [row_of[clip] for clip in kept]
-    X = values[rows_of_kept].astype(np.float64)
+    stated = _stated(ids, listed, store)
+    seen = what_was_seen(model, stated, store, in_sample=in_sample)
+    refused = {} if in_sample else _refused(model, ids, seen.basis)
+    kept = np.flatnonzero([clip not in refused for clip in ids])
+    basis = [seen.basis[place] for place in kept.tolist()]
+    X = values[is_finite][kept].astype(np.float64)
     scores, are_probabilities = _scores(model.estimator, X)
     margins, contributions = _explain(model, X)
-    basis = [basis_of[clip] for clip in kept]
-    rows = [trained_on.get(clip, -1) for clip in kept]
-    _put_out_of_fold(model, rows, basis, scores, margins, contributions)
+    _put_out_of_fold(model, seen.rows[kept], basis, scores, margins, contributions)
     names = list(model.info.classes)
+    stated_of_kept = stated.some(kept)
     return Predicted(
-        clip_ids=kept,
+        clip_ids=stated_of_kept.clip_ids.tolist(),
         basis=basis,
         classes=names if scores.shape[1] > 1 else names[-1:],
         scores=scores,
@@ -543,7 +444,8 @@ def _predicted(
         absent=absent,
         refused=refused,
         model=model.info,
-        n_by_id=n_by_id,
+        films=film_columns(stated_of_kept, table),
+        n_by_id=seen.n_by_ids,
     )
 
 
@@ -598,106 +500,11 @@ def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:
     return list(dict.fromkeys(ids))
 
 
-def _training_rows(
-    clips: TrainingClips, ids: Sequence[str], asked: _AskedClips
-) -> tuple[dict[str, int], int]:
-    """Return the row in the training clips of each clip that the model was trained on.
-
-    Also return how many of them only the id says to be clips of the training: in another store,
-    where no times are known on both sides. A clip that has the id of a training clip and is another
-    one is an error.
-    """
-    rows = {}
-    n_by_id = 0
-    for clip_id in ids:
-        found = clips.find(asked.identities[clip_id])
-        if found is None:
-            continue
-        row, comparison = found
-        if not comparison.sameness.is_same:
-            raise FixInput(
-                f"clip {clip_id!r} is another one than the training clip of this id:"
-                f" {comparison.contradiction} here",
-                where=asked.where,
-                hint="other ids for the clips of this data set, in its manifest",
-            )
-        rows[clip_id] = row
-        n_by_id += comparison.is_by_id and not asked.is_of_training
-    return rows, n_by_id
-
-
-def _refuse_other_capitals(
-    model: SavedModel, ids: Sequence[str], asked: _AskedClips
-) -> None:
-    """Raise an error for a clip or a film that differs by capitals alone from one of the training.
-
-    Nothing says whether it is the same, and so whether the model has seen it. A film of which the
-    store has training clips is one that it has seen, however it is spelled there.
-    """
-    trained_clips = model.clips.clip_ids if model.clips else ()
-    films = {asked.film_of[clip]: None for clip in ids}
-    for film in asked.trained_films:
-        films.pop(film, None)
-    for noun, names, trained in (
-        ("film", films, model.info.training.films),
-        ("clip", ids, trained_clips),
-    ):
-        known = set(trained)
-        spelling = {name.casefold(): name for name in trained}
-        for name in names:
-            other = spelling.get(name.casefold(), name)
-            if name not in known and other != name:
-                raise FixInput(
-                    f"the {noun} {name!r} differs by capitals alone from {other!r}, which the"
-                    " model was trained on",
-                    where=asked.where,
-                    hint="one spelling of its id, in the manifest of these clips: --manifest",
-                )
-
-
-def _basis(
-    model: SavedModel,
-    ids: Sequence[str],
-    asked: _AskedClips,
-    trained_on: Mapping[str, int],
-    *,
-    in_sample: bool,
-) -> list[str]:
-    """Return the kind of score of each clip. Films are the same where their ids are."""
-    training = model.info.training
-    lists_clips = model.clips is not None
-    has_score = model.clips.has_score if model.clips else np.zeros(0)
-    may_be_any = not lists_clips and training.n_clips > 0
-    # A store without a manifest may use other film ids than the manifest of the training.
-    films = {*training.films, *asked.trained_films} - {UNKNOWN_FILM}
-    asked_ids = {clip: asked.identities[clip] for clip in ids}
-    overlapping = model.clips.overlapping(asked_ids) if model.clips else set()
-    basis = []
-    for clip in ids:
-        # A training clip of an unknown film may be of any film.
-        is_known = bool(asked.identities[clip].movie_id) and not training.lacks_films
-        if clip in trained_on:
-            is_scored = has_score[trained_on[clip]] and not in_sample
-            basis.append(OUT_OF_FOLD if is_scored else IN_SAMPLE)
-        elif clip in overlapping:
-            basis.append(IN_SAMPLE)
-        elif asked.film_of[clip] in films:
-            basis.append(FILM_SEEN if lists_clips else IN_SAMPLE)
-        elif may_be_any and not (is_known and films):
-            basis.append(IN_SAMPLE)
-        else:
-            basis.append(UNSEEN if is_known or not lists_clips else FILM_UNKNOWN)
-    return basis
-
-
 def _refused(
     model: SavedModel, ids: Sequence[str], basis: Sequence[str]
 ) -> dict[str, str]:
     """Return the reason for each clip that has an in-sample score only; an error if all have."""
-    reason = (
-        "the model was trained on this clip, or on one that has time in common with it, and has no"
-        " out-of-fold score for it"
-    )
+    reason = "the model was trained on this clip and has no out-of-fold score for it"
     if model.clips is None:
         reason = "the model does not list its training clips and may have been trained on this one"
     refused = {
@@ -715,7 +522,7 @@ def _refused(
 
 def _put_out_of_fold(
     model: SavedModel,
-    rows_of_training: Sequence[int],
+    rows_of_training: Places,
     basis: Sequence[str],
     scores: Floats,
     margins: Mapping[str, Floats],

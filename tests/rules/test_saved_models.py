@@ -13,7 +13,6 @@ import warnings
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +24,17 @@ from support.joined_stores import joined_stores
 from support.seeds import amount
 from support.stores import made_store
 
-from obygaze.films.decisions import training_text
 from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.core.files import sha256_bytes
+from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Row, Store
-from obygaze_features.store.identity import videos_of_clips
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run
 from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import Predicted, SavedModel, load_model, predict
-from obygaze_models.zoo.info import TrainingClips, read_training_clips
+from obygaze_models.zoo.seen import video_hashes
 
 FILMS = films(4, 12, seed=5, runs_on=0.3)
 SENSES = {
@@ -230,158 +227,27 @@ def test_a_film_that_trained_is_seen_whatever_its_name_is_elsewhere(
             named = other_manifest if by_manifest else None
             model = load_model(saved)
             found = predict(model, elsewhere, manifest=named, in_sample=True)
-        assert model.clips is not None
-        trained_ids = {*model.clips.clip_ids}
         expected = {}
         for clip, other in zip(clips, theirs, strict=True):
-            basis = "film-seen" if clip.movie_id in trained_films else "unseen"
-            # The same part of the same file is the same clip, and a file of its own is all of it.
-            are_known = has_times and they_have_times
-            if clip.clip_id in trained_ids and (are_known or not is_film_a_file):
-                basis = "in-sample"
-            expected[other.clip_id] = basis
+            is_seen = clip.movie_id in trained_films
+            expected[other.clip_id] = "film-seen" if is_seen else "unseen"
         assert dict(zip(found.clip_ids, found.basis, strict=True)) == expected
-        # The page says of each clip what its basis is.
-        for other in theirs:
-            said = training_text(model, other, other_manifest, elsewhere)
-            basis = "film-seen" if "other clips of this film" in said else "unseen"
-            if "it does not test it" in said:
-                basis = "in-sample"
-            assert basis == expected[other.clip_id]
-            assert said or basis == "unseen"
     finally:
         shutil.rmtree(folder)
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from("ab"),
-            st.sampled_from([(None, None), (0.0, 5.0), (5.0, 9.0)]),
-            st.sampled_from(["", 16 * "1", 16 * "2"]),
-        ),
-        min_size=1,
-        max_size=6,
-    )
-)
-def test_a_training_clip_is_found_again_whatever_other_films_are_the_same_file(
-    drawn: list[tuple[str, tuple[float | None, float | None], str]],
-) -> None:
-    places = [(film, *times) for film, times, _ in drawn]
-    ids = tuple(map(str, range(len(drawn))))
-    videos = tuple(video for _, _, video in drawn)
-    clips = TrainingClips(ids, places=tuple(places), videos=videos)
-    for row, clip in enumerate(clips.identities):
-        found = clips.find(clip)
-        assert found is not None
-        assert found[0] == row
-        assert found[1].sameness.is_same
-
-
-# The part of a film, and when a clip of 5 s begins in its file.
-IN_PARTS = st.lists(
-    st.tuples(st.integers(1, 3), st.sampled_from([0.0, 3.0, 5.0, 9.0, 600.0])),
-    min_size=1,
-    max_size=4,
-    unique=True,
-)
-
-
-@given(IN_PARTS, IN_PARTS, st.booleans(), st.sampled_from(["a", "other", ""]))
-def test_parts_of_a_film_have_times_of_their_own(
-    trained: list[tuple[int, float]],
-    asked: list[tuple[int, float]],
-    by_manifest: bool,
-    film: str,
-) -> None:
-    """Part 2 begins 600 s after part 1: its first seconds are others than those of part 1."""
-    places = [("a", start_s, start_s + 5.0) for _, start_s in trained]
-    videos = [16 * str(part) for part, _ in trained]
-    ids = tuple(f"a-{number}" for number in range(len(trained)))
-    clips = TrainingClips(ids, places=tuple(places), videos=tuple(videos))
-    identities = {}
-    expected = set()
-    for part, start_s in asked:
-        if 16 * str(part) not in videos:
-            continue
-        name = f"{part} at {start_s}"
-        times = (start_s, start_s + 5.0)
-        clip = Identity(name, film, in_either=times, video=16 * str(part))
-        if by_manifest:
-            begins_s = 600.0 * (part - 1)
-            in_film = (begins_s + start_s, begins_s + start_s + 5.0)
-            clip = clip._replace(in_file=times, in_film=in_film)
-        identities[name] = clip
-        for trained_part, trained_start_s in trained:
-            if trained_part == part and abs(trained_start_s - start_s) < 5.0:
-                expected.add(name)
-    assert clips.overlapping(identities) == expected
-
-
-# File k of a film shows its seconds from 100 k to 100 k + 10; no times are the whole file.
-IN_FILES = st.dictionaries(
-    st.integers(1, 3),
-    st.sampled_from([None, (0.0, 2.0), (2.0, 6.0), (5.0, 10.0)]),
-    min_size=1,
-)
-
-
-@given(IN_FILES, IN_FILES, st.booleans(), st.booleans(), st.booleans())
-def test_seconds_of_a_training_clip_are_known_in_its_file_and_in_its_film(
-    trained: dict[int, tuple[float, float] | None],
-    asked: dict[int, tuple[float, float] | None],
-    are_film_times_known: bool,
-    by_manifest: bool,
-    is_other_copy: bool,
-) -> None:
-    """A link to a file of its own leaves a clip its times in the film; another lab has windows."""
-
-    def in_film(file: int, span: tuple[float, float] | None) -> tuple[float, float]:
-        start_s, end_s = span or (0.0, 10.0)
-        return 100.0 * file + start_s, 100.0 * file + end_s
-
-    clips = TrainingClips(
-        tuple(f"a-{file}" for file in trained),
-        places=tuple(("a", *(span or (None, None))) for span in trained.values()),
-        videos=tuple(16 * str(file) for file in trained),
-        film_times=tuple(starmap(in_film, trained.items()))
-        if are_film_times_known
-        else (),
-    )
-    clips = read_training_clips(clips.to_csv(), "written")
-    identities = {}
-    expected = set()
-    for file, span in asked.items():
-        name = f"x-{file}"
-        of_film = in_film(file, span)
-        clip = Identity(name, "other", in_either=span, video=16 * str(file))
-        if is_other_copy:
-            # It has the whole film in one file.
-            clip = Identity(name, "a", in_either=of_film, video=16 * "9")
-        if by_manifest:
-            clip = clip._replace(in_film=of_film)
-        identities[name] = clip
-        can_be_known = are_film_times_known or not is_other_copy
-        if file in trained and can_be_known:
-            start_s, end_s = in_film(file, trained[file])
-            if start_s < of_film[1] and of_film[0] < end_s:
-                expected.add(name)
-    assert clips.overlapping(identities) == expected
-
-
-def test_a_segment_has_the_video_of_the_windows_of_its_film(tmp_path: Path) -> None:
-    """Of windows of several files, nobody knows which is that of the segment."""
+def test_the_films_of_segments_have_the_files_of_their_windows(tmp_path: Path) -> None:
     rows = []
     for film, second, video in (
         ("a", 0, "1"),
         ("a", 1, "1"),
         ("b", 0, "2"),
         ("b", 1, "3"),
+        ("c", 0, "4"),
     ):
-        row = Row(f"{film}:{second:06d}", film, video_bytes=7, video_hash=16 * video)
-        rows.append(row)
-    times = np.array([0.0, 1.0, 0.0, 1.0])
-    values = {"clip": np.ones((4, 3), np.float32), "start_s": times, "end_s": times + 1}
-    store = made_store(tmp_path / "windows", rows, values)
-    segments = [Clip(f"{film}-1", film, start_s=0.0, end_s=2.0) for film in "abc"]
-    assert videos_of_clips(segments, store) == [16 * "1", "", ""]
+        name = f"{film}_{second}.000-{second + 1}.000"
+        rows.append(Row(name, film, video_bytes=7, video_hash=16 * video))
+    store = made_store(tmp_path / "windows", rows, {"clip": np.ones((5, 3), "f4")})
+    segments = [Clip(f"{film}-1", film, start_s=0.0, end_s=2.0) for film in "abd"]
+    hashes = video_hashes(ClipFacts.of_clips(segments), store)
+    assert hashes == [16 * "1", 16 * "2", 16 * "3"]

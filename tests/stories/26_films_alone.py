@@ -269,9 +269,12 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     said = ws("models predict motion more").text
     assert "ilex:000000, ilex:000001: missing" in said
     ws("manifest windows more -o more --seconds 2 --force")
-    for clips in ("more", "more.descriptors --manifest more"):
-        said = ws(f"models predict motion {clips}", code=5).text
-        assert "windows of --seconds 2 --every 2, and this store" in said
+    said = ws("models predict motion more", code=1).text
+    assert "no store has features of more" in said
+    again = "extract run more -b descriptors --store descriptors=more.descriptors-2"
+    assert f"Try: obygaze {again}" in said
+    said = ws("models predict motion more.descriptors --manifest more", code=1).text
+    assert "none of these clips has features" in said
     # The clips of these times have the same features, and get the same scores.
     table = []
     for second in range(8):

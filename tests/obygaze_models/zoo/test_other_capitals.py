@@ -9,6 +9,7 @@ import pytest
 from support.stores import a_recipe, made_store
 
 from obygaze_features.core.errors import FixInput
+from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.store import Row, open_store
 from obygaze_models.models.linear import LogisticProbe
 from obygaze_models.zoo.info import FeatureSpec, ModelInfo, TrainingClips, TrainingData
@@ -37,7 +38,7 @@ def model(tmp_path: Path) -> SavedModel:
         metrics={},
     )
     probe = LogisticProbe().fit(X, np.arange(8) % 2)
-    clips = TrainingClips(tuple(IDS))
+    clips = TrainingClips(ClipFacts.of(IDS, ["Alba"] * len(IDS)))
     return load_model(save_model(probe, info, tmp_path / "toy", X, clips=clips))
 
 
@@ -73,11 +74,3 @@ def test_the_same_and_other_letters_are_what_they_were(
 ) -> None:
     store = open_store(_store(tmp_path / "new", ["new-1"], film))
     assert predict(model, store).basis == [basis]
-
-
-def test_a_store_with_training_clips_says_itself_which_film_it_is(
-    model: SavedModel, tmp_path: Path
-) -> None:
-    """A store that was imported without a manifest guesses films from ids, such as ALBA."""
-    store = open_store(_store(tmp_path / "new", [IDS[0], "new-1"], "ALBA"))
-    assert predict(model, store, in_sample=True).basis == ["in-sample", "film-seen"]

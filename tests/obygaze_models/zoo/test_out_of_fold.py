@@ -7,7 +7,6 @@ import io
 import json
 import re
 import shutil
-import tempfile
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -15,21 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 from support.cli import call_obygaze
 from support.experiments import VISUAL, films, planted, store_of, write_workspace
 from support.saved_models import write_model_json
-from support.seeds import amount
 from support.stores import made_store
 from support.tables import the_cell
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
-from obygaze_features.manifest.link import link
+from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import Manifest
-from obygaze_features.manifest.same_clip import Identity
 from obygaze_features.store import Row, Store
 from obygaze_models.models.common import NOT_FINITE
 from obygaze_models.models.concepts import ConceptBank
@@ -39,7 +34,6 @@ from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run, write_run
 from obygaze_models.runner.training import fit_final, training_clips, training_protocol
 from obygaze_models.zoo import (
-    Predicted,
     SavedModel,
     TrainingClips,
     load_model,
@@ -318,183 +312,6 @@ def test_a_model_without_a_list_counts_every_clip_of_its_films(
     assert set(predict(load_model(ridge.folder), store).basis) == {"unseen"}
 
 
-def test_a_store_that_names_films_otherwise_is_understood_by_its_clips(
-    tmp_path: Path, store: Store, ridge: SavedModel
-) -> None:
-    document = json.loads((ridge.folder / "model.json").read_text("utf-8"))
-    document["training"]["films"] = [f"film {i}" for i in range(6)]
-    write_model_json(ridge.folder, document)
-    found = predict(load_model(ridge.folder), store)
-    told = {
-        (FILM[clip] == LAST, basis)
-        for clip, basis in zip(found.clip_ids, found.basis, strict=True)
-        if basis != "out-of-fold"
-    }
-    assert told == {(True, "unseen"), (False, "film-seen")}
-
-
-def elsewhere(manifest: Manifest) -> Manifest:
-    """Another data set, whose clips have the same ids: the clips of another film each."""
-    clips = []
-    for clip in manifest:
-        clips.append(replace(clip, movie_id=f"other-{clip.movie_id}"))
-    return Manifest("other", manifest.header, tuple(clips))
-
-
-def test_a_clip_with_the_id_of_a_training_clip_and_another_film_is_refused(
-    tmp_path: Path, store: Store, ridge: SavedModel
-) -> None:
-    other = store_of(tmp_path / "other", elsewhere(MANIFEST), X[::-1])
-    with pytest.raises(FixInput) as refused:
-        predict(ridge, other)
-    first = MANIFEST.clips[0]
-    assert refused.value.message == (
-        f"clip {first.clip_id!r} is another one than the training clip of this id: "
-        f"film: {first.movie_id} and other-{first.movie_id} here"
-    )
-    # Clips that no training clip is called as are predicted, of whatever film.
-    unseen = [clip for clip in LEVEL if FILM[clip] == LAST]
-    assert set(predict(ridge, other, unseen).basis) == {"unseen"}
-
-
-@settings(deadline=None, max_examples=amount(15, 100))
-@given(data=st.data())
-def test_a_film_is_seen_by_its_training_clips_not_by_ids_that_they_have(
-    trained: Path, data: st.DataObject
-) -> None:
-    """Another lab calls a film otherwise, or has the ids of training clips for other films."""
-    model = load_model(trained)
-    assert model.clips is not None
-    of_unknown_films = tuple(("", *times) for _, *times in model.clips.places)
-    known = replace(model.clips, places=of_unknown_films)
-    model = replace(model, clips=known)
-    numbers = st.integers(0, len(known) - 1)
-    seen = set()
-    rows = []
-    for number in data.draw(st.lists(numbers, unique=True, max_size=6)):
-        _, start_s, end_s = known.places[number]
-        assert start_s is not None and end_s is not None
-        film = data.draw(st.sampled_from(["lake", "pier", "sea"]))
-        later_s = data.draw(st.sampled_from([0.0, 100.0]))
-        if not later_s:
-            seen.add(film)
-        times = {"start_s": start_s + later_s, "end_s": end_s + later_s}
-        rows.append(Row(known.clip_ids[number], film, **times))
-    asked = {f"new-{film}": film for film in ("lake", "pier", "sea")}
-    rows += [Row(clip, film, start_s=0.0, end_s=2.5) for clip, film in asked.items()]
-    vectors = np.zeros((len(rows), X.shape[1]), np.float32)
-    with tempfile.TemporaryDirectory() as folder:
-        store = made_store(Path(folder) / "theirs", rows, {"clip": vectors})
-        found = predict(model, store, [*asked])
-    for clip, basis in zip(found.clip_ids, found.basis, strict=True):
-        assert basis == ("film-seen" if asked[clip] in seen else "unseen")
-
-
-def test_a_clip_with_the_id_of_a_training_clip_and_other_times_is_refused(
-    store: Store, ridge: SavedModel
-) -> None:
-    moved = replace(MANIFEST.clips[0], start_s=500.0, end_s=502.5)
-    with pytest.raises(FixInput, match=r"times: 3 s to 5\.5 s and 500 s to 502\.5 s"):
-        predict(ridge, store, [moved], in_sample=True)
-    assert predict(ridge, store, [MANIFEST.clips[0]], in_sample=True).n_by_id == 0
-
-
-def test_a_training_clip_under_another_id_is_refused(
-    tmp_path: Path, store: Store, ridge: SavedModel
-) -> None:
-    """The film and the times say that it is the training clip."""
-    clips = []
-    for clip in MANIFEST:
-        clips.append(replace(clip, clip_id=f"other-{clip.clip_id}"))
-    renamed = Manifest("renamed", MANIFEST.header, tuple(clips))
-    elsewhere = store_of(tmp_path / "renamed", renamed, X)
-    found = predict(ridge, elsewhere, list(renamed))
-    assert ridge.clips is not None
-    assert list(found.refused) == [
-        f"other-{clip}" for clip in LEVEL if clip in ridge.clips.row_of
-    ]
-    asked = predict(ridge, elsewhere, list(renamed), in_sample=True)
-    assert asked.basis.count("in-sample") == len(found.refused)
-    assert "in-sample scores are not predictions" in str(asked.write().warnings)
-    assert predict(ridge, store, list(MANIFEST)).refused == {}
-
-
-@given(st.data())
-def test_clips_that_overlap_training_clips_are_found(data: st.DataObject) -> None:
-    """As a loop over all pairs finds them."""
-    seconds = st.tuples(st.integers(0, 40), st.integers(1, 15))
-    spans = st.lists(st.tuples(st.sampled_from("ab"), seconds), min_size=1, max_size=8)
-    trained, asked = data.draw(spans), data.draw(spans)
-    places = [(film, float(start), float(start + n)) for film, (start, n) in trained]
-    clips = TrainingClips(tuple(map(str, range(len(trained)))), places=tuple(places))
-    others = {}
-    overlapping = set()
-    for number, (film, (start, n)) in enumerate(asked):
-        times = (float(start), float(start + n))
-        name = f"other-{number}"
-        others[name] = Identity(name, film, in_film=times)
-        if any(
-            film == there and start < end_s and start_s < start + n
-            for there, start_s, end_s in places
-        ):
-            overlapping.add(name)
-    assert clips.overlapping(others) == overlapping
-
-
-def test_a_clip_of_a_manifest_that_is_another_one_in_the_store_is_refused(
-    store: Store, ridge: SavedModel
-) -> None:
-    (clip, *_) = elsewhere(MANIFEST)
-    with pytest.raises(
-        FixInput, match=f"film: {clip.movie_id} and {FILM[clip.clip_id]}"
-    ):
-        predict(ridge, store, [clip])
-
-
-def test_training_clips_of_an_earlier_model_are_known_by_their_ids(
-    tmp_path: Path, store: Store, ridge: SavedModel
-) -> None:
-    """Its list has neither films nor times. How many clips rest on their ids is said."""
-    table = list(csv.reader((ridge.folder / "training-clips.csv").open("r")))
-    assert table[0][:4] == ["clip_id", "movie_id", "start_s", "end_s"]
-    lines = [",".join([row[0], *row[4:]]) + "\n" for row in table]
-    data = "".join(lines).encode()
-    (ridge.folder / "training-clips.csv").write_bytes(data)
-    document = json.loads((ridge.folder / "model.json").read_text("utf-8"))
-    document["files"]["training-clips.csv"] = [len(data), sha256_bytes(data)]
-    write_model_json(ridge.folder, document)
-    earlier = load_model(ridge.folder)
-    assert earlier.clips is not None and earlier.clips.places == ()
-    n_trained = sum(clip in earlier.clips.row_of for clip in LEVEL)
-    assert n_trained > 0
-    # The store of the training has the clips of the training.
-    assert predict(earlier, store).n_by_id == 0
-    assert_taken_by_id(
-        predict(earlier, store_of(tmp_path / "b", MANIFEST, 2 * X)), n_trained
-    )
-
-
-def assert_taken_by_id(found: Predicted, n_clips: int) -> None:
-    assert found.n_by_id == n_clips
-    (text,) = [text for text, *_ in found.write().warnings if "ids alone" in text]
-    assert text.startswith(f"{n_clips} clips taken for training clips")
-
-
-def test_clips_of_the_same_films_without_times_are_taken_for_training_clips_by_their_ids(
-    tmp_path: Path, ridge: SavedModel
-) -> None:
-    """Another lab may have cut these films into other clips, with the same ids."""
-    untimed = []
-    for clip in MANIFEST:
-        untimed.append(replace(clip, start_s=None, end_s=None))
-    manifest = Manifest("theirs", MANIFEST.header, tuple(untimed))
-    theirs = store_of(tmp_path / "theirs", manifest, 2 * X)
-    assert ridge.clips is not None
-    n_trained = sum(clip in ridge.clips.row_of for clip in LEVEL)
-    for clips in (None, untimed):
-        assert_taken_by_id(predict(ridge, theirs, clips), n_trained)
-
-
 def test_numbers_are_predicted_as_they_were_trained(tmp_path: Path) -> None:
     """A store of doubles: what single precision cannot hold is not read in either place."""
     doubles = X.astype(np.float64) + 1e-9 * np.arange(len(X))[:, None]
@@ -535,7 +352,7 @@ def test_saving_again_without_a_list_leaves_none(
     assert "does not list its training clips" in (ridge.folder / "README.md").read_text(
         "utf-8"
     )
-    wrong = TrainingClips(("a",), {"p:positive": np.array([0.5])})
+    wrong = TrainingClips(ClipFacts.of(["a"]), {"p:positive": np.array([0.5])})
     with pytest.raises(FixInput, match="unknown score column 'p:positive'"):
         save_model(
             ridge.estimator, ridge.info, ridge.folder, X, clips=wrong, force=True
@@ -546,16 +363,17 @@ def test_saving_again_without_a_list_leaves_none(
     "data",
     [
         b"",
-        b"clip,score:positive\na,1\n",
-        b"clip_id,score:positive\na,1\na,2\n",
-        b"clip_id,score:positive\na\n",
-        b"clip_id,score:positive\na,much\n",
-        b"clip_id,score:positive\na,nan\n",
+        b"clip_id,score:positive\na,1\n",
+        b"clip,movie_id,start_s,end_s,score:positive\na,f,0,1,1\n",
+        b"clip_id,movie_id,start_s,end_s,score:positive\na,f,0,1,1\na,f,0,1,2\n",
+        b"clip_id,movie_id,start_s,end_s,score:positive\na,f,0,1\n",
+        b"clip_id,movie_id,start_s,end_s,score:positive\na,f,0,1,much\n",
+        b"clip_id,movie_id,start_s,end_s,score:positive\na,f,0,1,nan\n",
         b"clip_id,movie_id,start_s,end_s,score:positive\na,f,inf,1,1\n",
-        b"clip_id,score:positive,score:positive\na,1,1\n",
-        b'clip_id,score:positive\n"a,1\n',
+        b"clip_id,movie_id,start_s,end_s,score:positive,score:positive\na,f,0,1,1,1\n",
+        b'clip_id,movie_id,start_s,end_s,score:positive\n"a,f,0,1,1\n',
         b"\xff\xfe",
-        b"clip_id,score:negative\na,1\n",
+        b"clip_id,movie_id,start_s,end_s,score:negative\na,f,0,1,1\n",
     ],
 )
 def test_a_list_of_training_clips_that_is_none_is_refused(
@@ -575,12 +393,13 @@ def test_the_list_reads_as_it_was_written() -> None:
         "p:S": np.array([0.1 + 0.2, np.nan]),
         "margin:a,b": np.array([-1e-300, 2.0]),
     }
-    places = (("a film, of two", 0.1 + 0.2, 3.0), ("", None, None))
-    for known in ((), places):
-        clips = TrainingClips(("x,1", "y"), scores, known)
-        again = read_training_clips(clips.to_csv(), "here")
-        assert again.places == known
+    films = ["a film, of two", ""]
+    facts = ClipFacts.of(["x,1", "y"], films, [0.1 + 0.2, None], [3.0, None])
+    again = read_training_clips(TrainingClips(facts, scores).to_csv(), "here")
     assert again.clip_ids == ("x,1", "y")
+    assert again.facts.movie_ids.tolist() == films
+    np.testing.assert_array_equal(again.facts.start_s, facts.start_s)
+    np.testing.assert_array_equal(again.facts.end_s, facts.end_s)
     assert again.has_score.tolist() == [True, True]
     for name, values in scores.items():
         np.testing.assert_array_equal(again.scores[name], values)
@@ -607,7 +426,7 @@ def test_scores_of_a_fold_that_leaked_are_not_out_of_fold(tmp_path: Path) -> Non
     about = {"identity": "x", "fits": fits, "protocol": protocol}
     tables = {"predictions.csv": rows, "results.csv": []}
     run = write_run(tmp_path / "run", about, tables)
-    found = training_clips(run, ["a", "b", "c"], {"T": "p:positive"})
+    found = training_clips(run, ClipFacts.of(["a", "b", "c"]), {"T": "p:positive"})
     np.testing.assert_array_equal(found.scores["p:positive"], [0.5, np.nan, np.nan])
 
 
@@ -771,20 +590,3 @@ def test_a_kept_model_is_fitted_as_the_evaluated_one(
         evaluated[clip.clip_id] for clip in MANIFEST if clip.clip_id in evaluated
     ]
     np.testing.assert_allclose(scores, in_order, rtol=1e-9)
-
-
-def test_a_training_clip_is_known_by_its_times_also_after_a_link(
-    tmp_path: Path, store: Store
-) -> None:
-    """A link to a file of its own moves the times of a clip to those in the film."""
-    (tmp_path / "videos").mkdir()
-    for clip in TRAINED:
-        (tmp_path / "videos" / f"{clip.clip_id}.mp4").touch()
-    linked = link(TRAINED, tmp_path / "videos").manifest
-    assert linked.clips[0].start_s is None
-    model, _ = kept(tmp_path, store, "ridge", manifest=linked)
-    assert model.clips is not None
-    assert {place[1:] for place in model.clips.places} == {(None, None)}
-    times = {clip.clip_id: (clip.start_s, clip.end_s) for clip in TRAINED}
-    expected = [times[clip] for clip in model.clips.clip_ids]
-    assert list(model.clips.film_times) == expected

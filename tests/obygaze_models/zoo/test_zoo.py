@@ -38,6 +38,7 @@ from obygaze_features.core.errors import (
 )
 from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.adapters.folder import read as read_folder
+from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.store import Row, open_store, push, subset
 from obygaze_models.models.bottleneck import Bottleneck
 from obygaze_models.models.concepts import ConceptBank
@@ -861,9 +862,8 @@ def test_a_model_of_withdrawn_clips_says_so(
     rows = [Row(f"x-{number}", "x") for number in range(N)]
     made_store(tmp_path / "stores" / "features", rows, {"clip": X}, recipe=a_recipe())
     store = tmp_path / "stores" / "features"
-    clips = (
-        TrainingClips(tuple(row.clip_id for row in rows[:30])) if lists_clips else None
-    )
+    trained = ClipFacts.of([row.clip_id for row in rows[:30]], ["x"] * 30)
+    clips = TrainingClips(trained) if lists_clips else None
     model = LogisticProbe().fit(X, y)
     save_model(model, an_info(store), tmp_path / "models" / "toy", X, clips=clips)
     assert show_model("toy", workspace=tmp_path).warnings == []

@@ -1,0 +1,184 @@
+"""What a model has seen of clips: those that it was trained on, and those of its films.
+
+It is asked of what a model keeps of its training clips: their ids, films and spans, and the hashes
+of their video files. Features that are equal say nothing: black and silent clips are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from obygaze_features.core.console import count
+from obygaze_features.core.errors import FixInput, Mismatch
+from obygaze_features.manifest.clip_facts import (
+    ClipFacts,
+    Places,
+    places_of,
+    require_same_shared,
+)
+from obygaze_features.store.decoding import MOVIE_ID, VIDEO_HASH
+from obygaze_features.store.matching import files_of_rows
+
+if TYPE_CHECKING:
+    from obygaze_features.store.reading import Store
+    from obygaze_models.zoo.saving import SavedModel
+
+OUT_OF_FOLD = "out-of-fold"
+UNSEEN = "unseen"
+FILM_SEEN = "film-seen"
+FILM_UNKNOWN = "film-unknown"
+IN_SAMPLE = "in-sample"
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a model has seen of some clips.
+
+    Attributes:
+        basis: The kind of the score of each clip.
+        rows: The row of each clip in the training clips of the model; -1 for all other clips.
+        n_by_ids: How many clips of another store only their ids say to be training clips.
+    """
+
+    basis: Sequence[str]
+    rows: Places
+    n_by_ids: int
+
+
+def what_was_seen(
+    model: SavedModel, clips: ClipFacts, store: Store, *, in_sample: bool = False
+) -> Seen:
+    """Return what a model has seen of clips.
+
+    A clip that has the id of a training clip, and another film or span, is an error. So are clips
+    without a film, if the model was trained on films.
+
+    Args:
+        model: The model.
+        clips: What a manifest or the store states of the clips.
+        store: The store of their features, which may know the hashes of the videos.
+        in_sample: Whether clips that have an out-of-fold score get the model's own score.
+    """
+    _require_films(model, clips, store)
+    rows = np.full(len(clips), -1, dtype=np.int64)
+    n_by_ids = 0
+    if model.clips is not None:
+        rows = places_of(clips.clip_ids, model.clips.facts.clip_ids)
+        n_by_ids = require_same_shared(
+            clips,
+            model.clips.facts,
+            ("this store", f"the training of {model.info.name}"),
+            where=store.location,
+            hint="other ids for the clips of this data set, in its manifest",
+        )
+    is_film_seen = _is_film_seen(model, clips, store)
+    _refuse_other_capitals(model, clips, is_film_seen, store)
+    basis = []
+    for row, is_seen in zip(rows.tolist(), is_film_seen.tolist(), strict=True):
+        basis.append(_basis(model, row, is_seen, in_sample=in_sample))
+    is_of_training = store.seal == model.info.features.seal
+    return Seen(basis, rows, 0 if is_of_training else n_by_ids)
+
+
+def video_hashes(clips: ClipFacts, store: Store) -> list[str]:
+    """Return the hashes of the videos of clips and of their films, as far as a store knows them."""
+    rows = store.table.find(clips.clip_ids.tolist())
+    hashes = set(files_of_rows(rows[rows >= 0], store))
+    hashes |= {video for _, video in _videos_of_films(clips, store)}
+    return sorted(hashes - {""})
+
+
+def _videos_of_films(clips: ClipFacts, store: Store) -> list[tuple[str, str]]:
+    """Return the film and the hash of the video of each row of the films of clips."""
+    films = store.table.films
+    known = films.runs_of_film.keys() & set(clips.movie_ids.tolist()) - {""}
+    columns = store.table.columns(films.rows_of(known))
+    return [*zip(columns[MOVIE_ID], columns[VIDEO_HASH], strict=True)]
+
+
+def _require_films(model: SavedModel, clips: ClipFacts, store: Store) -> None:
+    n_without = int((clips.movie_ids == "").sum())
+    if n_without and model.info.training.films:
+        raise Mismatch(
+            f"the films of {count(n_without, 'clip')} are not stated, and"
+            f" {model.info.name} may have been trained on other clips of these films",
+            where=store.location,
+            hint="--manifest NAME, a manifest with these clips and their films",
+        )
+
+
+def _is_film_seen(
+    model: SavedModel, clips: ClipFacts, store: Store
+) -> npt.NDArray[np.bool_]:
+    """Return for each clip whether the model was trained on its film, by its name or its file."""
+    training = model.info.training
+    trained_hashes = set(training.video_hashes)
+    films = set(training.films)
+    is_seen = np.zeros(len(clips), dtype=np.bool_)
+    if trained_hashes:
+        rows = store.table.find(clips.clip_ids.tolist())
+        known = np.flatnonzero(rows >= 0)
+        files = files_of_rows(rows[known], store)
+        is_seen[known] = [file in trained_hashes for file in files]
+        for film, file in _videos_of_films(clips, store):
+            if file in trained_hashes:
+                films.add(film)
+        films.update(clips.movie_ids[is_seen].tolist())
+    names = np.array([*films - {""}], dtype=np.str_)
+    return is_seen | np.isin(clips.movie_ids, names)
+
+
+def _basis(model: SavedModel, row: int, is_film_seen: bool, *, in_sample: bool) -> str:
+    """Return the kind of the score of a clip.
+
+    Args:
+        model: The model.
+        row: The row of the clip in the training clips; -1 if it is none of them.
+        is_film_seen: Whether the model was trained on its film.
+        in_sample: Whether the score of a training clip is the model's own.
+    """
+    training = model.info.training
+    if model.clips is None:
+        # A model that names no films may have been trained on any.
+        may_be_any = training.n_clips > 0 and not training.films
+        return IN_SAMPLE if is_film_seen or may_be_any else UNSEEN
+    if row >= 0:
+        is_scored = model.clips.has_score[row] and not in_sample
+        return OUT_OF_FOLD if is_scored else IN_SAMPLE
+    if is_film_seen:
+        return FILM_SEEN
+    return UNSEEN if training.films else FILM_UNKNOWN
+
+
+def _refuse_other_capitals(
+    model: SavedModel,
+    clips: ClipFacts,
+    is_film_seen: npt.NDArray[np.bool_],
+    store: Store,
+) -> None:
+    """Raise an error for a clip or a film that differs by capitals alone from one of the training.
+
+    Nothing says whether it is the same, and so whether the model has seen it.
+    """
+    trained_clips = model.clips.clip_ids if model.clips else ()
+    films = dict.fromkeys(clips.movie_ids[~is_film_seen].tolist())
+    for noun, names, trained in (
+        ("film", films, model.info.training.films),
+        ("clip", clips.clip_ids.tolist(), trained_clips),
+    ):
+        known = set(trained)
+        spelling = {name.casefold(): name for name in trained}
+        for name in names:
+            other = spelling.get(name.casefold(), name)
+            if name not in known and other != name:
+                raise FixInput(
+                    f"the {noun} {name!r} differs by capitals alone from {other!r}, which the"
+                    " model was trained on",
+                    where=store.location,
+                    hint="one spelling of its id, in the manifest of these clips: --manifest",
+                )

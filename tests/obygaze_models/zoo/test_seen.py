@@ -1,0 +1,334 @@
+"""What a model has seen of the clips of another store: training clips, their films, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+from numpy.typing import NDArray
+from support.cli import call_obygaze
+from support.experiments import films, planted, store_of_windows
+from support.stores import a_recipe, made_store
+
+from obygaze_features.core.errors import Mismatch
+from obygaze_features.manifest.clip_facts import ClipFacts
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store import Row, Store
+from obygaze_models.models.linear import LogisticProbe
+from obygaze_models.runner.inputs import gather
+from obygaze_models.runner.run import run_protocol
+from obygaze_models.runner.training import fit_final, training_protocol
+from obygaze_models.zoo import (
+    FeatureSpec,
+    ModelInfo,
+    SavedModel,
+    TrainingClips,
+    TrainingData,
+    load_model,
+    predict,
+    save_model,
+)
+
+IDS = [str(number) for number in range(1, 9)]
+# Clips 1 to 4 are of the film alba, the others of brug; each has 5 s.
+FILMS = ["alba"] * 4 + ["brug"] * 4
+STARTS = [5.0 * number for number in range(4)] * 2
+ENDS = [start_s + 5.0 for start_s in STARTS]
+HASH = {"alba": 16 * "a", "brug": 16 * "b"}
+TRAINED = ClipFacts.of(IDS, FILMS, STARTS, ENDS)
+X = np.random.default_rng(0).standard_normal((len(IDS), 3)).astype(np.float32)
+
+
+def saved(folder: Path, clips: ClipFacts = TRAINED) -> SavedModel:
+    """A model of these clips, all but the last of which have the out-of-fold score .25."""
+    probe = LogisticProbe().fit(X, np.arange(len(X)) % 2)
+    film_ids = tuple(sorted(set(clips.movie_ids.tolist()) - {""}))
+    training = TrainingData(
+        "films",
+        "0" * 64,
+        "raw",
+        n_clips=len(X),
+        n_films=len(film_ids),
+        films=film_ids,
+        video_hashes=tuple(HASH[film] for film in film_ids),
+    )
+    info = ModelInfo(
+        name="kept",
+        kind="logistic",
+        task="EN_S",
+        classes=("EN", "S"),
+        features=FeatureSpec("toy", "clip", "float32", 3, a_recipe().fingerprint),
+        training=training,
+    )
+    scores = np.full(len(X), 0.25)
+    scores[-1] = np.nan
+    of_training = TrainingClips(clips, {"p:S": scores, "p:EN": 1 - scores})
+    return load_model(
+        save_model(probe, info, folder / "models" / "kept", X, clips=of_training)
+    )
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> SavedModel:
+    return saved(tmp_path)
+
+
+def store_with(
+    folder: Path, rows: Sequence[Row], values: NDArray[np.float32] | None = None
+) -> Store:
+    if values is None:
+        values = np.ones((len(rows), 3), np.float32)
+    path = folder / "stores" / "theirs"
+    return made_store(path, rows, {"clip": values}, recipe=a_recipe())
+
+
+def with_features(model: SavedModel, **changes: str) -> SavedModel:
+    features = structs.replace(model.info.features, **changes)
+    return replace(model, info=structs.replace(model.info, features=features))
+
+
+def own_scores(model: SavedModel, values: NDArray[np.float32]) -> NDArray[np.float64]:
+    scores: NDArray[np.float64] = model.estimator.predict_proba(values.astype(float))
+    return scores
+
+
+def test_a_lab_with_the_same_ids_for_other_films_is_refused(
+    model: SavedModel, tmp_path: Path
+) -> None:
+    rows = [Row(name, f"other-{film}") for name, film in zip(IDS, FILMS, strict=True)]
+    store = store_with(tmp_path, rows)
+    with pytest.raises(Mismatch) as refused:
+        predict(model, store)
+    assert refused.value.message == (
+        "8 clips of this store are not what the training of kept has under the same ids:"
+        " '1' is of the film 'other-alba' and of 'alba';"
+        " '2' is of the film 'other-alba' and of 'alba';"
+        " '3' is of the film 'other-alba' and of 'alba'"
+    )
+    assert refused.value.where == store.location
+    assert "other ids for the clips of this data set" in str(refused.value.hint)
+    typed = call_obygaze("-C", tmp_path, "models", "predict", "kept", "theirs")
+    assert (typed.code, typed.stdout) == (5, "")
+    # Another film of this lab has ids that no training clip has.
+    more = store_with(tmp_path / "more", [*rows, Row("9", "cirk")])
+    assert predict(model, more, ["9"]).basis == ["unseen"]
+
+
+@pytest.mark.parametrize("by_manifest", [True, False])
+def test_a_lab_with_the_same_ids_for_other_seconds_is_refused(
+    model: SavedModel, tmp_path: Path, by_manifest: bool
+) -> None:
+    clips = []
+    rows = []
+    for name, film, start_s in zip(IDS, FILMS, STARTS, strict=True):
+        times = (start_s + 2.5, start_s + 7.5)
+        clips.append(Clip(name, film, start_s=times[0], end_s=times[1]))
+        rows.append(Row(name, film) if by_manifest else Row(name, film, *times))
+    manifest = Manifest("theirs", Header("Theirs"), tuple(clips))
+    store = store_with(tmp_path, rows)
+    with pytest.raises(Mismatch, match=r"'1' is 2\.5 s to 7\.5 s and 0 s to 5 s;"):
+        predict(model, store, manifest=manifest if by_manifest else None)
+
+
+@pytest.mark.parametrize("have_times", [True, False])
+def test_a_training_clip_has_its_film_and_its_id(
+    model: SavedModel, tmp_path: Path, have_times: bool
+) -> None:
+    """A store that does not state the times is not asked for them."""
+    rows = []
+    for name, film, start_s, end_s in zip(IDS, FILMS, STARTS, ENDS, strict=True):
+        # A time that was written with three decimals is the same.
+        times = (start_s, end_s + 0.0004) if have_times else (None, None)
+        rows.append(Row(name, film, *times))
+    found = predict(model, store_with(tmp_path, rows))
+    assert found.basis == ["out-of-fold"] * 7
+    assert found.scores[:, 1].tolist() == [0.25] * 7
+    assert list(found.refused) == ["8"]
+    assert found.n_by_id == 0
+
+
+def test_a_renamed_copy_of_a_training_film_cut_into_windows_is_seen(
+    model: SavedModel, tmp_path: Path
+) -> None:
+    """Windows of the same seconds, other windows of the film, and one of another film."""
+    rows = []
+    for film, video in (("copy", HASH["alba"]), ("cirk", 16 * "c")):
+        for start_s in (0.0, 5.0, 600.0):
+            name = f"{film}_{start_s:.3f}-{start_s + 5:.3f}"
+            rows.append(Row(name, film, video_bytes=9, video_hash=video))
+    # The file of this window was not recorded; its film is that of the others.
+    rows.append(Row("copy_605.000-610.000", "copy"))
+    store = store_with(tmp_path, rows)
+    found = predict(model, store)
+    assert found.basis == ["film-seen"] * 3 + ["unseen"] * 3 + ["film-seen"]
+    own = own_scores(model, np.ones((7, 3), np.float32))
+    np.testing.assert_array_equal(found.scores, own)
+
+
+def test_windows_of_a_training_film_are_seen(model: SavedModel, tmp_path: Path) -> None:
+    windows = store_of_windows(
+        tmp_path / "stores" / "windows",
+        {film: np.ones((3, 3)) for film in ("alba", "cirk")},
+    )
+    # The features of a window are those of a clip that has its pictures.
+    fingerprint = windows.recipe.of_clips.fingerprint
+    found = predict(with_features(model, fingerprint=fingerprint), windows)
+    assert found.basis == ["film-seen"] * 3 + ["unseen"] * 3
+
+
+def test_features_without_films_need_a_manifest(
+    model: SavedModel, tmp_path: Path
+) -> None:
+    names = ["1", "8", "new-1", "new-2"]
+    store = store_with(tmp_path, [Row(name, "") for name in names])
+    with pytest.raises(Mismatch) as refused:
+        predict(model, store)
+    assert refused.value.message == (
+        "the films of 4 clips are not stated, and kept may have been trained on other clips of"
+        " these films"
+    )
+    typed = call_obygaze("-C", tmp_path, "models", "predict", "kept", "theirs")
+    assert (typed.code, typed.stdout) == (5, "")
+    assert "Try: --manifest NAME, a manifest with these clips" in typed.stderr
+    film_of = {"1": "alba", "8": "brug", "new-1": "brug", "new-2": "cirk"}
+    clips = tuple(Clip(name, film) for name, film in film_of.items())
+    manifest = Manifest("theirs", Header("Theirs"), clips)
+    write_manifest(manifest, tmp_path / "manifests" / "theirs.toml")
+    words = ("models", "predict", "kept", "theirs", "--manifest", "theirs")
+    call_obygaze("-C", tmp_path, *words).ok()
+    with pytest.warns(match="4 clips of the manifest matched by the ids alone"):
+        found = predict(model, store, manifest=manifest, in_sample=True)
+    assert found.basis == ["in-sample", "in-sample", "film-seen", "unseen"]
+    assert found.films["movie_id"] == list(film_of.values())
+
+
+def test_a_model_that_was_trained_without_films_never_says_unseen(
+    tmp_path: Path,
+) -> None:
+    """Its training clips are known by their ids alone, which is said."""
+    model = saved(tmp_path, ClipFacts.of(IDS))
+    rows = [Row("1", "alba"), Row("2", "alba"), Row("9", "alba"), Row("10", "cirk")]
+    store = store_with(tmp_path, rows)
+    found = predict(model, store)
+    assert found.basis == ["out-of-fold"] * 2 + ["film-unknown"] * 2
+    typed = call_obygaze("-C", tmp_path, "models", "predict", "kept", "theirs").ok()
+    assert "2 clips taken for training clips by their ids alone" in typed.stderr
+    assert "trained on other clips of the films of 2 clips" in typed.stderr
+    assert "unseen" not in typed.stdout + typed.stderr
+    # In the store of the training, ids are enough.
+    assert predict(with_features(model, seal=store.seal), store).n_by_id == 0
+
+
+def test_equal_features_of_black_clips_are_no_fact(
+    model: SavedModel, tmp_path: Path
+) -> None:
+    """The opening of each film is black: no clip has the score of another."""
+    black = np.zeros((3, 3), np.float32)
+    rows = [Row("1", "alba"), Row("alba-black", "alba"), Row("cirk-black", "cirk")]
+    found = predict(model, store_with(tmp_path, rows, black))
+    assert found.basis == ["out-of-fold", "film-seen", "unseen"]
+    own = own_scores(model, black)[0, 1]
+    assert found.scores[:, 1].tolist() == [0.25, own, own]
+    assert own != 0.25
+
+
+def test_a_film_that_was_replaced_is_said(model: SavedModel, tmp_path: Path) -> None:
+    (tmp_path / "videos").mkdir()
+    clips = []
+    rows = []
+    for film, n_bytes in (("alba", 5), ("brug", 6)):
+        (tmp_path / "videos" / f"{film}.mp4").write_bytes(5 * b"x")
+        clips.append(Clip(f"{film}-9", film, video=f"{film}.mp4"))
+        row = Row(f"{film}-9", film, video_bytes=n_bytes, video_hash=HASH[film])
+        rows.append(row)
+    header = Header("Theirs", video_root=str(tmp_path / "videos"))
+    manifest = Manifest("theirs", header, tuple(clips))
+    found = predict(model, store_with(tmp_path, rows), manifest=manifest)
+    assert found.replaced == ["brug.mp4"]
+    said = "these videos have other files than those whose features were scored: brug"
+    assert said in str(found.write().warnings)
+
+
+DRAWN_CLIPS = st.lists(
+    st.tuples(
+        st.sampled_from([*IDS[:3], "x", "y"]),
+        st.sampled_from(["alba", "brug", "copy", "cirk"]),
+        st.sampled_from([None, 0.0, 5.0, 10.0]),
+        st.sampled_from(["", HASH["alba"], 16 * "c"]),
+    ),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda drawn: drawn[0],
+)
+
+
+@given(drawn=DRAWN_CLIPS)
+def test_what_was_seen_is_what_plain_loops_say(
+    drawn: list[tuple[str, str, float | None, str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("drawn")
+    model = saved(folder)
+    rows = []
+    contradicts = False
+    films_of_files = {film for _, film, _, video in drawn if video == HASH["alba"]}
+    expected = []
+    for name, film, start_s, video in drawn:
+        n_bytes = 9 if video else None
+        rows.append(
+            Row(name, film, start_s, None, video_bytes=n_bytes, video_hash=video)
+        )
+        is_seen = film in ("alba", "brug") or film in films_of_files
+        basis = "film-seen" if is_seen else "unseen"
+        if name in IDS:
+            place = IDS.index(name)
+            is_other_time = start_s is not None and start_s != STARTS[place]
+            contradicts = contradicts or film != FILMS[place] or is_other_time
+            basis = "out-of-fold"
+        expected.append(basis)
+    store = store_with(folder, rows)
+    if contradicts:
+        with pytest.raises(Mismatch, match="under the same id"):
+            predict(model, store)
+    else:
+        assert predict(model, store).basis == expected
+
+
+def test_what_is_kept_of_the_training(tmp_path: Path) -> None:
+    """Each clip with film and span, the films, their files, and the median length."""
+    made = films(4, 20, seed=3)
+    clips = []
+    rows = []
+    for number, clip in enumerate(made):
+        clip = replace(clip, end_s=clip.start_s + 1 + number % 3)
+        clips.append(clip)
+        video = f"{int(clip.movie_id[2:]):016x}"
+        row = Row(clip.clip_id, clip.movie_id, video_bytes=9, video_hash=video)
+        rows.append(row)
+    manifest = made.with_clips(clips)
+    store = made_store(tmp_path / "s", rows, {"clip": planted(manifest)})
+    last = manifest.clips[-1].movie_id
+    changes = [f'data.where=movie_id != "{last}"', "report.replicates=2"]
+    protocol = training_protocol("ridge", "ENHN_S", manifest, changes)
+    inputs = gather(protocol, manifest, "made-up", {"s": store})
+    run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
+    model = load_model(fit_final(inputs, run, tmp_path / "model", store=store))
+    trained = [clip for clip in clips if clip.movie_id != last and clip.level != "NS"]
+    assert model.clips is not None
+    kept = model.clips.facts
+    assert kept.clip_ids.tolist() == [clip.clip_id for clip in trained]
+    assert kept.movie_ids.tolist() == [clip.movie_id for clip in trained]
+    assert kept.start_s.tolist() == [clip.start_s for clip in trained]
+    assert kept.end_s.tolist() == [clip.end_s for clip in trained]
+    training = model.info.training
+    assert training.films == tuple(manifest.films[:3])
+    assert training.video_hashes == tuple(f"{number:016x}" for number in (1, 2, 3))
+    assert training.median_s == 2.0
+    assert not model.info.features.grid
