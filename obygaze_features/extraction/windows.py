@@ -397,9 +397,7 @@ def _pictures(view: PictureView, count: int) -> PictureView:
     return replace(view, count=count, sampling="even")
 
 
-def ranks_of_window(
-    grid: Grid, film: CutFilm, index: FrameIndex, window: int
-) -> Ints:
+def ranks_of_window(grid: Grid, film: CutFilm, index: FrameIndex, window: int) -> Ints:
     """Return the numbers of a window's pictures; none if it ends before the first one.
 
     A window of seconds has those of the clip with its times.

@@ -317,9 +317,7 @@ def test_a_film_of_a_single_picture_has_the_rate_of_its_file() -> None:
 
 
 @pytest.mark.parametrize(("late_s", "fps"), [(0.015, 10.0), (0.03, 0.0)])
-def test_the_rate_is_constant_if_no_picture_is_late(
-    late_s: float, fps: float
-) -> None:
+def test_the_rate_is_constant_if_no_picture_is_late(late_s: float, fps: float) -> None:
     times = [0.1 * n for n in range(20)]
     times[10] += late_s
     film = sweeps.film_of("a", "a.mp4", index_of(times))
