@@ -18,7 +18,6 @@ from obygaze_features.manifest.model import (
     Windows,
     sort_key,
 )
-from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.manifest.windows import CutFilm
 from obygaze_features.store.rows import NO_VIDEO
 from obygaze_features.video.worker import ClipView
@@ -46,15 +45,6 @@ class PlannedClip(NamedTuple):
     end_s: float | None = None
     window: int | None = None
     film: CutFilm | None = None
-
-    def identity(self, facts: Facts) -> Identity:
-        """Return what is known of the clip."""
-        identity = Identity(self.clip_id, known_film(self.movie_id))
-        times = (self.start_s, self.end_s)
-        if times != (None, None):
-            identity = identity._replace(in_either=times)
-        source = Source.of(facts.get(self.video))
-        return identity._replace(video=source.quick_hash)
 
 
 def planned_clips(manifest: Manifest) -> list[PlannedClip]:
