@@ -28,7 +28,11 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import CsvTable, TableRow, read_table
 from obygaze_features.manifest.adapters.table_times import check_clocks
-from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.manifest.frame_rate import (
+    frame_rate_text,
+    known_frame_rate,
+    seconds_of_frames,
+)
 from obygaze_features.manifest.io import as_id
 from obygaze_features.manifest.model import clock, is_only_watched
 from obygaze_features.manifest.spans import FILM_TIMES
@@ -39,6 +43,7 @@ from obygaze_features.manifest.times import (
     spans_in_films,
     times_of_films,
 )
+from obygaze_features.manifest.windows import id_of_span
 
 CLIP_NAMES = ("clip_id", "movie_id")
 
@@ -114,7 +119,10 @@ def read_clip_spans(path: Path, marks: Marks) -> tuple[ClipSpan, ...]:
             n_unplaced += times.frames_of(clip_id) is None
         if frames is not None:
             rate = marks.rates.get(film)
-            spans.append(ClipSpan(clip_id, film, *frames, rate, said_s.get(clip_id)))
+            times_s = said_s.get(clip_id)
+            if times_s is None and rate is not None:
+                times_s = seconds_of_frames(*frames, rate)
+            spans.append(ClipSpan(clip_id, film, *frames, rate, times_s))
     if n_unplaced and not n_placed:
         raise FixInput(
             "the clips have no times in their films",
@@ -209,8 +217,11 @@ def equal_clips(
             next_start = round((number + 1) * frames_per_clip)
             if next_start - 1 > last:
                 break
-            clip_id = f"{film}-{number + 1:04d}"
-            clips.append(ClipSpan(clip_id, film, clip_start, next_start - 1, rate))
+            times_s = seconds_of_frames(clip_start, next_start - 1, rate)
+            clip_id = id_of_span(film, *times_s)
+            clips.append(
+                ClipSpan(clip_id, film, clip_start, next_start - 1, rate, times_s)
+            )
     return tuple(clips)
 
 

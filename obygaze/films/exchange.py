@@ -86,7 +86,6 @@ from obygaze_features.manifest.times import (
     IN_A_ROW,
     film_rate,
     frames_between,
-    require_times_of_windows,
     times_of_films,
 )
 from obygaze_features.manifest.vocabulary import concepts
@@ -384,7 +383,6 @@ def export_segments(
         if table is not None or fps is not None:
             raise FixUsage("--predictions and --fps are for elan and vtt")
         marked = read_manifest(manifest, workspace=workspace)
-        require_times_of_windows(marked)
         # Windows have the rate of their film, which is no column of their manifest.
         columns = with_columns_of(marked.clips, marked.columns)
         cells = replace(marked, columns=columns).cells_by_column()

@@ -168,7 +168,7 @@ def project_segments(
     without_rate = {
         span.movie_id
         for span in projected.spans
-        if span.clip_id in clip_ids and span.span_s is None
+        if span.clip_id in clip_ids and span.times_s is None
     }
     return ProjectedLabels(
         projection, projected.warnings, tuple(files), tuple(sorted(without_rate))

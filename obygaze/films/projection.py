@@ -46,9 +46,9 @@ _SHARE = re.compile(r"[0-9]{1,9}/[1-9][0-9]{0,8}|[0-9]{0,9}\.?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class ClipSpan:
-    """The frames of its film that a clip has; both frames are part of it. `fps` may be unknown.
+    """The frames of its film that a clip has; both frames are part of it.
 
-    `times_s` are the times in the film that the table of the clips says.
+    `fps` may be unknown, and then `times_s`, when the clip begins and ends in its film.
     """
 
     clip_id: str
@@ -62,15 +62,6 @@ class ClipSpan:
     def n_frames(self) -> int:
         """The length of the clip in frames."""
         return self.end_frame - self.start_frame + 1
-
-    @property
-    def span_s(self) -> Span | None:
-        """Start and end in the film: as the table says them, else those of the frames."""
-        if self.times_s or self.fps is None:
-            return self.times_s
-        return float(self.start_frame / self.fps), float(
-            (self.end_frame + 1) / self.fps
-        )
 
 
 def one_of_each(spans: Iterable[ClipSpan]) -> list[ClipSpan]:
@@ -362,7 +353,7 @@ def projection_to_csv(
     """
     span_of = {span.clip_id: span for span in spans}
     columns = [*CSV_COLUMNS]
-    if any(span_of[row.clip_id].span_s for row in projection.merged):
+    if any(span_of[row.clip_id].times_s for row in projection.merged):
         columns += [*TIME_COLUMNS, RATE_COLUMN]
     if titles:
         columns.append(TITLE)
@@ -383,7 +374,7 @@ def _csv_cells(row: ClipLevel, span: ClipSpan) -> dict[str, object]:
     concepts = "|".join(row.concepts)
     rate = frame_rate_text(span.fps) if span.fps else ""
     ratio = row.ratio or ("", "")
-    times_s = span.span_s or ("", "")
+    times_s = span.times_s or ("", "")
     columns = (*CSV_COLUMNS, *TIME_COLUMNS, RATE_COLUMN)
     values = (row.clip_id, span.movie_id, level, concepts, *ratio, *times_s, rate)
     return dict(zip(columns, values, strict=True))

@@ -15,6 +15,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.machine import MAX_WORKERS, usable_cores
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.clip_facts import MILLISECOND_S
 from obygaze_features.manifest.io import (
     facts_of_saved,
     read_manifest,
@@ -22,7 +23,6 @@ from obygaze_features.manifest.io import (
 )
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows, ascii_id
-from obygaze_features.manifest.same_clip import TOLERANCE_S
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.windows import CutFilm, Grid
 
@@ -219,7 +219,7 @@ def _refuse_parts_of_films(clips: Iterable[Clip], where: str) -> None:
     for clip in clips:
         in_film = span_in_film(clip)
         start_s = clip.start_s or 0.0
-        if in_film is not None and abs(in_film[0] - start_s) > TOLERANCE_S:
+        if in_film is not None and abs(in_film[0] - start_s) > MILLISECOND_S:
             raise FixInput(
                 f"{clip.video} is not the whole film {clip.movie_id}: {clip.clip_id} begins at"
                 f" {start_s:g} s of this file and {in_film[0]:g} s of the film, so windows of the"

@@ -13,8 +13,8 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.core.written_tables import check_table_name, write_table
 from obygaze_features.manifest.listing import film_columns
-from obygaze_features.store.identity import identities_of
 from obygaze_features.store.joining import refuse_joined
+from obygaze_features.store.matching import facts_of_rows
 from obygaze_features.store.recipe import TOKENIZER, same_space, space_of_array
 
 if TYPE_CHECKING:
@@ -83,12 +83,11 @@ def search(
     hits = Hits(map(Hit, clip_ids, movie_ids, cosines.tolist()))
     if out is not None:
         manifest = store.find_manifest(here)
-        identities = identities_of(clip_ids, store)
         columns = {
             "clip_id": clip_ids,
             "movie_id": movie_ids,
             "cosine": cosines.tolist(),
-            **film_columns(identities, movie_ids, manifest),
+            **film_columns(facts_of_rows(rows, store), manifest),
         }
         write_table(out, columns, force=force)
         hits.notes = (f"wrote {out}",)

@@ -23,6 +23,7 @@ from obygaze_features.extraction.clips import (
 )
 from obygaze_features.manifest.adapters import mobygaze
 from obygaze_features.manifest.adapters.table_times import in_seconds
+from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_features.manifest.io import (
     MERGED,
     WRITTEN_SECONDS,
@@ -36,7 +37,6 @@ from obygaze_features.manifest.model import (
     Windows,
     by_film,
 )
-from obygaze_features.manifest.same_clip import other_clip
 from obygaze_features.manifest.spans import Span
 from obygaze_features.manifest.times import IN_A_ROW, film_times
 from obygaze_features.store.importing.reader import origin_of
@@ -330,20 +330,24 @@ def _of_table(manifest: Manifest, path: Path) -> ClipTexts:
 def _texts_in(path: Path, manifest: Manifest) -> dict[str, str]:
     violations = Violations(path)
     table = read_table(path, required=TEXTS, violations=violations, content="texts")
-    clip_of_id = manifest.by_id
     line_of: dict[str, int] = {}
     texts = {}
+    rows = []
     for row in table.rows:
         _require_name(row, "clip_id")
         name = row.unique("clip_id", line_of)
         texts[name] = row["text"]
-        clip = clip_of_id.get(as_id(name))
-        # The table may say which film the clip is of, and from when to when.
         film = as_id(row.cells.get("movie_id", ""))
-        problem = other_clip({**row.cells, "movie_id": film}, clip) if clip else ""
-        if problem:
-            row.add("clip_id", problem)
+        rows.append({**row.cells, "clip_id": as_id(name), "movie_id": film})
     violations.raise_if_any("the texts cannot be read as those of these clips")
+    # The table may say which film a clip is of, and from when to when.
+    require_same_shared(
+        ClipFacts.of_clips(manifest.clips),
+        ClipFacts.of_cells(rows),
+        ("the manifest", "the table"),
+        where=str(path),
+        hint="the table of these clips",
+    )
     return texts
 
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from obygaze_features.manifest.same_clip import TOLERANCE_S
 from obygaze_features.manifest.windows import CutFilm, Grid
 from obygaze_features.video.container import BadVideo
 from obygaze_features.video.decoded_clip import DecodedClip, PictureView
@@ -39,8 +38,10 @@ _SHARE_OF_A_PART = 4
 MOST_BYTES = 4_000_000_000
 # The sound that is decoded together, unless a window has more.
 SOUND_BYTES = 32_000_000
-# A rate is constant if no picture is further from its place than this share of a picture.
+# A rate is constant if no picture is further from its place than this share of a picture, and than
+# this time.
 JITTER = 0.25
+JITTER_S = 0.02
 
 
 class WantedWindow(NamedTuple):
@@ -85,7 +86,7 @@ def decode_windows(
         for _ in windows:
             yield DecodeResult(job, {}, error)
         return
-    sweep = _Sweep(grid, index, pool, job, most_bytes)
+    sweep = _Sweep(grid, film or film_of("", "", index), index, pool, job, most_bytes)
     sounds = sweep.sounds(windows, sound_views)
     results = sweep.results(windows, size)
     for wanted, sound, result in zip(windows, sounds, results, strict=True):
@@ -159,18 +160,18 @@ class _Sweep:
     def __init__(
         self,
         grid: Grid,
+        film: CutFilm,
         index: FrameIndex,
         pool: DecodePool,
         job: DecodeJob,
         most_bytes: int = MOST_BYTES,
     ) -> None:
         self.grid = grid
+        self.film = film
         self.index = index
         self.pool = pool
         self.job = job
         self.most_bytes = most_bytes
-        # When each picture begins, and when the last one ends.
-        self.bounds_s = np.append(index.times_s, film_of("", "", index).end_s)
         # Pictures that were decoded together, as each kind of view sees them.
         self.parts: deque[_DecodedPart] = deque()
 
@@ -232,7 +233,7 @@ class _Sweep:
         return replace(result, error=None, sounds=sounds, failures=failures)
 
     def _span_s(self, number: int) -> tuple[float, float]:
-        return self.grid.span_s(number, 0.0, times_s=self.bounds_s)
+        return self.grid.span_s(number, self.film)
 
     def _outside(self, window: _Window) -> BadVideo | None:
         """Return the error of a window that ends before the first picture."""
@@ -279,7 +280,7 @@ class _Sweep:
             yield _DecodedPart(part, result)
 
     def _window(self, number: int, views: tuple[ClipView, ...]) -> _Window:
-        ranks = ranks_of_window(self.grid, self.index, number)
+        ranks = ranks_of_window(self.grid, self.film, self.index, number)
         samples = {}
         if len(ranks):
             span = int(ranks[0]), int(ranks[-1]) + 1
@@ -396,13 +397,13 @@ def _pictures(view: PictureView, count: int) -> PictureView:
     return replace(view, count=count, sampling="even")
 
 
-def ranks_of_window(grid: Grid, index: FrameIndex, window: int) -> Ints:
+def ranks_of_window(grid: Grid, film: CutFilm, index: FrameIndex, window: int) -> Ints:
     """Return the numbers of a window's pictures; none if it ends before the first one.
 
     A window of seconds has those of the clip with its times.
     """
     if grid.seconds:
-        span_s = grid.span_s(window, 0.0)
+        span_s = grid.span_s(window, film)
         return np.arange(*span_of(index.times_s, *span_s, index.last_s))
     first = window * grid.stride
     return np.arange(first, first + grid.window)
@@ -418,8 +419,7 @@ def film_of(movie_id: str, video: str, index: FrameIndex) -> CutFilm:
     # The rate in the header is exact where it fits; the mean one is rounded by the last time.
     for rate in (index.rate, mean_rate):
         furthest = np.abs(times_s * rate - np.arange(index.frames)).max()
-        # The times of windows in a manifest and in a store are equal.
-        if furthest < min(JITTER, TOLERANCE_S * rate):
+        if furthest < min(JITTER, JITTER_S * rate):
             duration_s = index.frames / rate
             return CutFilm(movie_id, video, index.frames, rate, duration_s, begins_s)
     return CutFilm(movie_id, video, index.frames, 0.0, index.duration_s, begins_s)

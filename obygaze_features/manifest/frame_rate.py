@@ -52,6 +52,15 @@ def frame_rate(written: float | str | Fraction) -> Fraction:
     return rate
 
 
+def seconds_of_frames(first: int, last: int, rate: Fraction) -> tuple[float, float]:
+    """Return when the first of some pictures begins and the last one ends, in seconds.
+
+    >>> seconds_of_frames(25, 49, Fraction(25))
+    (1.0, 2.0)
+    """
+    return float(first / rate), float((last + 1) / rate)
+
+
 def frame_rate_text(rate: Fraction) -> str:
     """Return a frame rate as text that `frame_rate` reads as the same rate.
 

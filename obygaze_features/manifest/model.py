@@ -44,7 +44,7 @@ from obygaze_features.manifest.expression import (
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.vocabulary import MODALITIES
-from obygaze_features.manifest.windows import CutFilm, FilmRows, Grid, window_id
+from obygaze_features.manifest.windows import CutFilm, FilmRows, Grid, id_of_span
 
 Unit = Literal["clip", "segment", "window"]
 View = Literal["raw", "visual", "as_published"]
@@ -250,13 +250,10 @@ class Windows(FilmRows[Clip]):
     """The windows of films as the clips of a manifest."""
 
     def row_of(self, film: CutFilm, window: int) -> Clip:
-        """Return a window as a clip; without times where a varying rate leaves them open."""
-        start_s = None
-        end_s = None
-        if film.fps or self.grid.seconds:
-            start_s, end_s = self.grid.span_s(window, film.fps, film.begins_s)
+        """Return a window as a clip."""
+        start_s, end_s = self.grid.span_s(window, film)
         return Clip(
-            clip_id=window_id(film.movie_id, window),
+            clip_id=id_of_span(film.movie_id, start_s, end_s),
             movie_id=film.movie_id,
             video=film.video,
             start_s=start_s,
@@ -326,11 +323,15 @@ class Manifest:
     @cached_property
     def by_id(self) -> Mapping[str, Clip]:
         """The clips by their id."""
+        if isinstance(self.clips, Windows):
+            return self.clips.by_id
         return {clip.clip_id: clip for clip in self.clips}
 
     @cached_property
     def clip_ids(self) -> tuple[str, ...]:
         """The ids in the order of the clips."""
+        if isinstance(self.clips, Windows):
+            return tuple(clip_id for clip_id, _ in self.clips.ids())
         return tuple(clip.clip_id for clip in self.clips)
 
     @cached_property

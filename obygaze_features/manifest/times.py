@@ -22,9 +22,12 @@ from typing import NamedTuple
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.manifest.frame_rate import (
+    frame_rate_text,
+    known_frame_rate,
+    seconds_of_frames,
+)
 from obygaze_features.manifest.model import Clip, Manifest, Windows, by_film
-from obygaze_features.manifest.same_clip import TOLERANCE_S
 from obygaze_features.manifest.spans import RATE_COLUMN as RATE_COLUMN
 from obygaze_features.manifest.spans import Span as Span
 from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
@@ -35,6 +38,8 @@ IN_FILE = "time in the video"
 IN_A_ROW = "clips in a row: their times in the film are unknown"
 # The length of a clip in a row whose own length is not known.
 NOMINAL_S = 10.0
+# Times of tables may be rounded by this much beside a picture.
+ROUNDED_S = 0.02
 # A model sees a few pictures of a clip, such as 16, however long the clip is.
 LONG_S = 600.0
 
@@ -176,20 +181,6 @@ def spans_in_films(clips: Iterable[Clip]) -> dict[str, Span]:
     return spans
 
 
-def require_times_of_windows(manifest: Manifest) -> None:
-    """Raise an error for windows without times: elsewhere each would be its whole film."""
-    if not isinstance(manifest.clips, Windows):
-        return
-    films = {clip.movie_id for clip in manifest if clip.start_s is None}
-    if films:
-        raise FixInput(
-            "windows of so many pictures have no times where the frame rate varies:"
-            f" {few(sorted(films), 5)}",
-            where=manifest.name,
-            hint="obygaze manifest windows --seconds cuts films by time",
-        )
-
-
 def film_rate(
     clips: Iterable[Clip],
     rate_of_video: Callable[[str], Fraction | float | None] | None = None,
@@ -255,12 +246,12 @@ def frames_elsewhere(frames: Frames, rate: Fraction, times_s: Span) -> str:
     >>> frames_elsewhere((25, 49), Fraction(25), (1.0, 2.0))
     ''
     """
-    first, last = frames
-    of_frames = (float(first / rate), float((last + 1) / rate))
+    of_frames = seconds_of_frames(*frames, rate)
     # Either may be rounded to the other.
-    most_apart_s = float(1 / rate) + TOLERANCE_S
+    most_apart_s = float(1 / rate) + ROUNDED_S
     if all(abs(a - b) <= most_apart_s for a, b in zip(of_frames, times_s, strict=True)):
         return ""
+    first, last = frames
     shown = [f"{start:.6g} s to {end:.6g} s" for start, end in (of_frames, times_s)]
     return (
         f"the frames {first} to {last} are {shown[0]} at {frame_rate_text(rate)} frames per second,"

@@ -2,27 +2,24 @@
 
 Windows of seconds count on the clock of clips, from the beginning of the file; those of pictures
 from the first picture. Only whole windows count: pictures after the last one belong to no window.
+The id of a window has its film and its span, so that windows of two grids share no id.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, overload
+from typing import Annotated, Any, TypeVar, overload
 
 from msgspec import Meta
 
-from obygaze_features.core.errors import FixUsage
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from obygaze_features.core.console import few
+from obygaze_features.core.errors import FixInput, FixUsage
 
 CUT_COLUMNS = (
     "movie_id",
@@ -36,12 +33,16 @@ CUT_COLUMNS = (
 )
 # Times are products of ticks: times that differ by less than this are equal.
 ROUNDING_S = 1e-6
+# Ids have times to the millisecond: windows that begin further apart than this have other ids.
+LEAST_STEP_S = 0.001
 # Of one film: those of its pictures are some hundred thousand.
 MAX_WINDOWS = 100_000_000
 FORMS = "window and stride in pictures, or seconds and every"
 
 Row = TypeVar("Row")
 _AT_LEAST_0 = Meta(ge=0)
+# In the id of a window.
+_TIME = re.compile(r"[0-9]+\.[0-9]{3}")
 
 
 @dataclass(frozen=True)
@@ -91,23 +92,24 @@ class Grid:
             raise FixUsage(problem, where=str(self))
         return 0 if left < 0 else 1 + math.floor(n_steps)
 
-    def span_s(
-        self,
-        window: int,
-        fps: float,
-        begins_s: float = 0.0,
-        times_s: Floats | None = None,
-    ) -> tuple[float, float]:
-        """Return start and end of a window in seconds; exact for pictures with their `times_s`.
-
-        The first picture is shown at `begins_s`. The times end with the end of the last picture.
-        """
+    def span_s(self, window: int, film: CutFilm) -> tuple[float, float]:
+        """Return start and end of a window of a film in seconds."""
         if self.seconds:
-            return window * self.every, window * self.every + self.seconds
+            start_s = window * self.every
+            return start_s, start_s + self.seconds
         first = window * self.stride
-        if times_s is not None:
-            return float(times_s[first]), float(times_s[first + self.window])
-        return begins_s + first / fps, begins_s + (first + self.window) / fps
+        after = first + self.window
+        return film.begins_s + first / film.fps, film.begins_s + after / film.fps
+
+    def window_at(self, start_s: float, film: CutFilm) -> int:
+        """Return the number of the window of a film that begins nearest to a time."""
+        if self.seconds:
+            return round(start_s / self.every)
+        return round((start_s - film.begins_s) / self.step_s(film))
+
+    def step_s(self, film: CutFilm) -> float:
+        """Return how many seconds later than a window of a film the next one begins."""
+        return self.every or self.stride / film.fps
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,53 @@ class FilmRows(Sequence[Row]):
     films: tuple[CutFilm, ...]
     grid: Grid
 
+    def __post_init__(self) -> None:
+        """Refuse windows without a span, and windows whose spans their ids do not tell apart."""
+        varying = [film.movie_id for film in self.films if not film.fps]
+        if self.grid.window and varying:
+            raise FixInput(
+                "windows of so many pictures have no times where the frame rate varies:"
+                f" {few(sorted(varying), 5)}",
+                hint="obygaze manifest windows --seconds cuts films by time",
+            )
+        for film in self.films:
+            if self.grid.step_s(film) <= LEAST_STEP_S:
+                raise FixUsage(
+                    "windows must begin more than a millisecond after each other:"
+                    f" {self.grid} begins more often",
+                    where=film.movie_id,
+                )
+
     def row_of(self, film: CutFilm, window: int) -> Row:
         """Return the row of a window."""
         raise NotImplementedError
+
+    def id_of(self, film: CutFilm, window: int) -> str:
+        """Return the id of a window."""
+        return id_of_span(film.movie_id, *self.grid.span_s(window, film))
+
+    @cached_property
+    def by_id(self) -> Mapping[str, Row]:
+        """The rows by their ids, made when they are asked for."""
+        return _RowsById(self)
+
+    @cached_property
+    def _films_by_name(self) -> Mapping[str, tuple[CutFilm, int]]:
+        """Each film and its number of windows, by its name."""
+        return {
+            film.movie_id: (film, after - first) for film, first, after in self._spans()
+        }
+
+    def window_of(self, clip_id: str) -> tuple[CutFilm, int] | None:
+        """Return the film and the number of the window of an id; None where none has this id."""
+        movie_id, _, span = clip_id.rpartition("_")
+        start = span.partition("-")[0]
+        if movie_id not in self._films_by_name or not _TIME.fullmatch(start):
+            return None
+        film, n_windows = self._films_by_name[movie_id]
+        window = self.grid.window_at(float(start), film)
+        is_there = 0 <= window < n_windows and self.id_of(film, window) == clip_id
+        return (film, window) if is_there else None
 
     @cached_property
     def first_rows(self) -> tuple[int, ...]:
@@ -160,7 +206,7 @@ class FilmRows(Sequence[Row]):
             picture_s = film.duration_s / film.n_frames
             last = after - first - 1
             if self.grid.seconds:
-                left_s = film.end_s - self.grid.span_s(last, 0)[1]
+                left_s = film.end_s - self.grid.span_s(last, film)[1]
             else:
                 seen = last * self.grid.stride + self.grid.window
                 left_s = (film.n_frames - seen) * picture_s
@@ -193,7 +239,7 @@ class FilmRows(Sequence[Row]):
         """Yield the id and the film of each row, without the rows."""
         for film, first, after in self._spans():
             for window in range(after - first):
-                yield window_id(film.movie_id, window), film.movie_id
+                yield self.id_of(film, window), film.movie_id
 
     def film_cells(self) -> list[tuple[Any, ...]]:
         """Return the cells of the table of films."""
@@ -215,6 +261,29 @@ class FilmRows(Sequence[Row]):
         return zip(self.films, self.first_rows, self.first_rows[1:], strict=False)
 
 
-def window_id(movie_id: str, window: int) -> str:
-    """Return the id of a window: `tt0097576:000123`."""
-    return f"{movie_id}:{window:06d}"
+@dataclass(frozen=True, eq=False)
+class _RowsById(Mapping[str, Row]):
+    """The windows of films by their ids."""
+
+    rows: FilmRows[Row]
+
+    def __getitem__(self, clip_id: str) -> Row:
+        window = self.rows.window_of(clip_id)
+        if window is None:
+            raise KeyError(clip_id)
+        return self.rows.row_of(*window)
+
+    def __iter__(self) -> Iterator[str]:
+        return (clip_id for clip_id, _ in self.rows.ids())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def id_of_span(movie_id: str, start_s: float, end_s: float) -> str:
+    """Return the id of a span of a film.
+
+    >>> id_of_span("alba", 12, 14)
+    'alba_12.000-14.000'
+    """
+    return f"{movie_id}_{start_s:.3f}-{end_s:.3f}"

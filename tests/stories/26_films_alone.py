@@ -75,20 +75,20 @@ def test_films_are_cut_into_windows_of_equal_length(ws: Workspace) -> None:
 def test_the_window_that_another_film_quotes_ranks_first(ws: Workspace) -> None:
     begin_with_windows(ws)
     ws("extract run cut -b descriptors --workers 1")
-    found = ids_found(ws, "search cut.descriptors --like lake:000002 --top 3")
-    assert found[0] == "quote:000001"
+    found = ids_found(ws, "search cut.descriptors --like lake_2.000-3.000 --top 3")
+    assert found[0] == "quote_1.000-2.000"
     assert len(found) == 3
-    assert "lake:000002" not in found
-    text = ws("search cut.descriptors --like quote:000001 --top 3 -o like.csv").text
+    assert "lake_2.000-3.000" not in found
+    text = ws("search cut.descriptors --like quote_1.000-2.000 --top 3 -o like.csv").text
     rows = ws.read_table("like.csv")
-    assert rows[0]["clip_id"] == "lake:000002"
+    assert rows[0]["clip_id"] == "lake_2.000-3.000"
     assert (float(rows[0]["start_s"]), float(rows[0]["end_s"])) == (2.0, 3.0)
     # The cosines are those of the features as NumPy has them.
     store = og.open_store(ws.path("stores/cut.descriptors"))
     X = store["clip"].values.astype(float)
     ids = [str(clip_id) for clip_id in store.clip_ids]
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    cosines = X @ X[ids.index("quote:000001")]
+    cosines = X @ X[ids.index("quote_1.000-2.000")]
     for row in rows:
         expected = cosines[ids.index(row["clip_id"])]
         assert float(row["cosine"]) == pytest.approx(expected, abs=1e-6)
@@ -159,7 +159,8 @@ def write_training_films(ws: Workspace) -> list[dict[str, object]]:
         write_film(ws.path(f"training/{film}.mp4"), numbers)
         for second, level in enumerate(levels):
             concepts = "Look" if level == "S" else ""
-            ids = {"clip_id": f"{film}:{second:06d}", "movie_id": film}
+            clip_id = f"{film}_{second}.000-{second + 1}.000"
+            ids = {"clip_id": clip_id, "movie_id": film}
             times = {"start_s": second, "end_s": second + 1}
             rows.append({**ids, **times, "level": level, "concepts": concepts})
     write_film(ws.path("new/pier.mp4"), numbers_of_seconds(800, LEVELS_OF_NEW_FILM))
@@ -235,7 +236,7 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     """It ended at "another recipe", and named the store of the training."""
     rows = write_training_films(ws)
     for row in rows:
-        row["clip_id"] = str(row["clip_id"]).replace(":00000", "-")
+        row["clip_id"] = str(row["clip_id"]).replace("_", "-")
     ws.write_table("clips.csv", rows)
     ws("manifest import csv clips.csv -o clips")
     ws("manifest link clips training")
@@ -267,7 +268,7 @@ def test_predict_leads_from_a_folder_of_new_films_to_scores(ws: Workspace) -> No
     assert "more does not have ilex.mp4 of the folder more" in said
     ws("manifest windows more -o more --seconds 1 --force")
     said = ws("models predict motion more").text
-    assert "ilex:000000, ilex:000001: missing" in said
+    assert "ilex_0.000-1.000, ilex_1.000-2.000: missing" in said
     ws("manifest windows more -o more --seconds 2 --force")
     said = ws("models predict motion more", code=1).text
     assert "no store has features of more" in said

@@ -103,8 +103,8 @@ def _clip_of(workspace: Workspace, store: Store, clip_id: str) -> PlannedClip:
 def _decode(
     clip: PlannedClip, view: PictureView, grid: Grid | None, indexes: Path
 ) -> DecodedClip:
-    if grid is None or clip.window is None:
+    if grid is None or clip.window is None or clip.film is None:
         return decode_clip(clip.video, view, start_s=clip.start_s, end_s=clip.end_s)
     index, _ = film_index(Path(clip.video), indexes)
-    ranks = ranks_of_window(grid, index, clip.window).tolist()
+    ranks = ranks_of_window(grid, clip.film, index, clip.window).tolist()
     return decode_clip(clip.video, view, ranks=ranks, indexes=indexes)

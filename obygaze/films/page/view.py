@@ -78,7 +78,6 @@ def open_site(
         manifest_of_folder,
         warn_of_other_videos,
     )
-    from obygaze_features.manifest.times import require_times_of_windows
     from obygaze_models.runner.experiments import named_manifest
     from obygaze_models.runner.tables import read_run
 
@@ -108,7 +107,6 @@ def open_site(
             note(f"made the manifest {clips.name} of {made_of} in {manifest}")
     else:
         clips, _ = named_manifest(manifest, workspace)
-        require_times_of_windows(clips)
     if manifest is not None:
         warn_of_other_videos(Path(manifest), clips)
     if scored and clips.name != scored.about["manifest"]["name"]:

@@ -22,7 +22,7 @@ from obygaze_features.manifest.adapters import (
     strings_of,
     unread_columns,
 )
-from obygaze_features.manifest.frame_rate import known_frame_rate
+from obygaze_features.manifest.frame_rate import known_frame_rate, seconds_of_frames
 from obygaze_features.manifest.io import clips_of_table
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.manifest.vocabulary import concepts
@@ -128,5 +128,5 @@ def _times(row: TableRow) -> tuple[str, str]:
         row.add("framerate", "is empty")
     if frames is None or rate is None:
         return "", ""
-    first, last = frames
-    return repr(float(first / rate)), repr(float((last + 1) / rate))
+    start_s, end_s = seconds_of_frames(*frames, rate)
+    return repr(start_s), repr(end_s)

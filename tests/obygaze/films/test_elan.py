@@ -322,10 +322,11 @@ def test_a_film_that_is_linked_is_projected_to_its_end(
     done = call_obygaze("manifest", "project", "s.csv", "--every", "2").ok()
     levels = [line.split()[:2] for line in done.stdout.splitlines()[1:]]
     assert levels == [
-        ["lake-0001", "EN"],
-        ["lake-0002", "S"],
-        *(["lake-0003", "EN"], ["lake-0004", "EN"], ["lake-0005", "EN"]),
-        *(["pier-0001", "EN"], ["pier-0002", "S"]),
+        ["lake_0.000-2.000", "EN"],
+        ["lake_2.000-4.000", "S"],
+        *(["lake_4.000-6.000", "EN"], ["lake_6.000-8.000", "EN"]),
+        ["lake_8.000-10.000", "EN"],
+        *(["pier_0.000-2.000", "EN"], ["pier_2.000-4.000", "S"]),
     ]
     assert "end at its last segment (pier at 0:00:04.0)" in done.stderr
     assert "clips without a mark as EN: ada in lake" in done.stderr

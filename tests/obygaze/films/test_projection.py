@@ -425,7 +425,7 @@ def test_equal_clips_begin_with_the_film_wherever_its_first_mark_is() -> None:
         made = Marks((Segment("lake", "ada", first, 5000, "S"),), rates)
         cut = equal_clips(made, Fraction(10))
         assert (len(cut), cut[0].start_frame) == (20, 0)
-        assert (cut[3].clip_id, cut[3].start_frame) == ("lake-0004", 719)
+        assert (cut[3].clip_id, cut[3].start_frame) == ("lake_29.988-39.998", 719)
 
 
 def test_a_table_of_what_was_watched_needs_no_concepts(tmp_path: Path) -> None:

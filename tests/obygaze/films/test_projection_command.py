@@ -348,16 +348,17 @@ def test_films_cut_into_clips_by_their_frame_rate(tmp_path: Path) -> None:
         rows = list(csv.DictReader(stream))
     # 30 s are 720 frames at 24 fps, and 719.28 at 24000 / 1001: frames 719 to 1438, and to 2157.
     assert [(row["clip_id"], row["level"], row["start_s"]) for row in rows] == [
-        *(("a-0001", "S", "0.0"), ("a-0002", "S", "30.0")),
-        ("b-0001", "EN", "0.0"),
-        ("b-0002", "HN", repr(719 * 1001 / 24000)),
-        ("b-0003", "HN", repr(1439 * 1001 / 24000)),
+        ("a_0.000-30.000", "S", "0.0"),
+        ("a_30.000-60.000", "S", "30.0"),
+        ("b_0.000-29.988", "EN", "0.0"),
+        ("b_29.988-60.018", "HN", repr(719 * 1001 / 24000)),
+        ("b_60.018-90.007", "HN", repr(1439 * 1001 / 24000)),
     ]
     assert rows[3]["end_s"] == repr(1439 * 1001 / 24000)
     call_obygaze("manifest", "import", "csv", "levels.csv", cwd=tmp_path).ok()
     # The rates are known: an export of scores asked for them.
     (tmp_path / "p.csv").write_text(
-        "clip_id,movie_id,score\na-0002,a,0.5\nb-0002,b,0.5\n"
+        "clip_id,movie_id,score\na_30.000-60.000,a,0.5\nb_29.988-60.018,b,0.5\n"
     )
     words = ("manifest", "export", "vtt", "levels", "--predictions", "p.csv")
     call_obygaze(*words, cwd=tmp_path).ok()
@@ -393,7 +394,8 @@ def test_a_frame_rate_that_is_missing(tmp_path: Path) -> None:
     words = ("manifest", "project", "s.csv", "--every", "30", "--fps", "24", "--json")
     document = call_obygaze(*words, cwd=tmp_path).ok().json()
     assert [row["clip_id"] for row in document["merged"]] == [
-        *("a-0001", "a-0002", "b-0001", "b-0002", "b-0003")
+        *("a_0.000-30.000", "a_30.000-60.000"),
+        *("b_0.000-30.000", "b_30.000-60.000", "b_60.000-90.000"),
     ]
 
 
@@ -512,7 +514,8 @@ def test_only_whole_clips_are_cut(
     _, spans = read_inputs(tmp_path / "s.csv", Fraction(1), fps=24)
     starts = [24 * (number - 1) for number in numbers]
     assert [(span.clip_id, span.start_frame, span.end_frame) for span in spans] == [
-        (f"a-{start // 24 + 1:04d}", start, start + 23) for start in starts
+        (f"a_{start // 24}.000-{start // 24 + 1}.000", start, start + 23)
+        for start in starts
     ]
 
 
@@ -522,9 +525,9 @@ def test_clips_of_seconds_are_rounded_to_frames(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text(f"{header}a,ada,719,2157,S,\n")
     _, spans = read_inputs(tmp_path / "s.csv", Fraction(30), fps="23.976")
     assert [(span.clip_id, span.start_frame, span.end_frame) for span in spans] == [
-        ("a-0001", 0, 718),
-        ("a-0002", 719, 1438),
-        ("a-0003", 1439, 2157),
+        ("a_0.000-29.988", 0, 718),
+        ("a_29.988-60.018", 719, 1438),
+        ("a_60.018-90.007", 1439, 2157),
     ]
 
 
@@ -656,24 +659,6 @@ def test_a_manifest_of_windows_is_exported_before_marks_are_projected_on_it(
     assert "the files do not say: that the rows are windows" in exported.stderr
     levels = call_obygaze(*words, "cut.csv", "--json", cwd=tmp_path).ok().json()
     assert [row["level"] for row in levels["merged"]] == ["HN", "EN"]
-
-
-@pytest.mark.parametrize(
-    "command", ["manifest export csv cut -o made", "view cut --export made"]
-)
-def test_windows_without_times_are_neither_rows_of_a_table_nor_on_the_page(
-    tmp_path: Path, command: str
-) -> None:
-    """Each would be its whole film, in times and pictures."""
-    films = (CutFilm("a", "a.mp4", 50, 25.0, 2.0), CutFilm("b", "b.mp4", 50, 0.0, 2.0))
-    windows = Windows(films, Grid(window=16, stride=16))
-    header = Header("cut", unit="window", grid=windows.grid)
-    write_manifest(
-        Manifest("cut", header, windows), tmp_path / "manifests" / "cut.toml"
-    )
-    done = call_obygaze(*command.split(), cwd=tmp_path)
-    assert (done.code, (tmp_path / "made").exists()) == (1, False)
-    assert "no times where the frame rate varies: b" in done.stderr
 
 
 def test_clips_of_films_with_a_rate_have_times_beside_films_without(

@@ -136,8 +136,8 @@ def test_windows_become_clips_at_their_times(tmp_path: Path) -> None:
     drawn = draw(tmp_path, 6).manifest
     assert drawn.header.unit == "clip"
     for clip in drawn:
-        window = int(clip.clip_id.partition(":")[2])
-        assert (clip.start_s, clip.end_s) == (window, window + 2)
+        assert clip.end_s - clip.start_s == 2
+        assert clip.clip_id == f"{clip.movie_id}_{clip.start_s:.3f}-{clip.end_s:.3f}"
         assert clip.extra["draw_clips"] == "9"
 
 

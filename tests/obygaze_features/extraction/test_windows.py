@@ -19,7 +19,7 @@ from support.video_kinds import KINDS, Made
 from support.videos import read_numbers, write_video
 
 import obygaze as og
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, ObygazeError
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction import cut_films
 from obygaze_features.extraction import windows as sweeps
@@ -32,7 +32,6 @@ from obygaze_features.extraction.windows import (
 )
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
-from obygaze_features.manifest.same_clip import TOLERANCE_S
 from obygaze_features.manifest.windows import CutFilm, Grid
 from obygaze_features.store import layout, open_store
 from obygaze_features.store.filling import Filling
@@ -57,7 +56,6 @@ OVERLAPPING = Grid(16, 4)
 OF_SECONDS = Grid(seconds=1, every=0.4)
 SWEPT = (
     ("mp4_h264_open_groups", OVERLAPPING),
-    ("mkv_variable_rate", OVERLAPPING),
     ("mkv_variable_rate", OF_SECONDS),
     ("mp4_edit_list", OF_SECONDS),
     ("avi_packed_b", APART),
@@ -114,8 +112,10 @@ def swept(
     for (_, video), clips in groupby(
         planned_clips(manifest), lambda clip: (clip.movie_id, clip.video)
     ):
-        wanted = [WantedWindow(clip.window or 0, views) for clip in clips]
-        results += decode_windows(video, grid, wanted, pool, indexes)
+        clips_of_film = list(clips)
+        wanted = [WantedWindow(clip.window or 0, views) for clip in clips_of_film]
+        film = clips_of_film[0].film
+        results += decode_windows(video, grid, wanted, pool, indexes, film=film)
     return manifest, results
 
 
@@ -138,9 +138,7 @@ def test_a_window_holds_exactly_its_pictures(
         expected = pictures_of(grid, window, made.numbers, times)
         assert read_numbers(result.clips[view].pictures) == sampled(expected, 4), window
         clip = manifest.clips[window]
-        if clip.start_s is not None:
-            span_s = pytest.approx((clip.start_s, clip.end_s), abs=TOLERANCE_S)
-            assert result.clips[view].span_s == span_s
+        assert result.clips[view].span_s == (clip.start_s, clip.end_s)
 
 
 @pytest.mark.parametrize("kind", ["mkv_h264_short_groups", "avi_packed_b"])
@@ -211,7 +209,10 @@ def test_two_films_of_one_video_are_two_sweeps(
     write_manifest(two, tmp_path / "manifests" / "two.toml")
     view = PictureView(16)
     manifest, results = swept(Path("two"), Grid(16, 16), (view,), pool, tmp_path)
-    assert list(manifest.clip_ids[2:4]) == ["first:000002", "second:000000"]
+    assert list(manifest.clip_ids[2:4]) == [
+        "first_1.280-1.920",
+        "second_0.000-0.640",
+    ]
     found = [read_numbers(result.clips[view].pictures) for result in results]
     assert found == 2 * [list(range(n, n + 16)) for n in (0, 16, 32)]
 
@@ -316,9 +317,7 @@ def test_a_film_of_a_single_picture_has_the_rate_of_its_file() -> None:
 
 
 @pytest.mark.parametrize(("late_s", "fps"), [(0.015, 10.0), (0.03, 0.0)])
-def test_the_rate_is_constant_if_no_picture_is_late_by_what_times_may_differ(
-    late_s: float, fps: float
-) -> None:
+def test_the_rate_is_constant_if_no_picture_is_late(late_s: float, fps: float) -> None:
     times = [0.1 * n for n in range(20)]
     times[10] += late_s
     film = sweeps.film_of("a", "a.mp4", index_of(times))
@@ -366,11 +365,12 @@ def test_the_manifest_is_a_table_of_films(films: Path, tmp_path: Path) -> None:
         "tt1,tt1.mkv,330,25.0,13.2,0.0,0,40\ntt2,tt2.mp4,331,25.0,13.24,0.0,40,40\n"
     )
     assert len(manifest) == 80 and manifest.films == ("tt1", "tt2")
-    clip = manifest["tt2:000039"]
+    clip = manifest["tt2_12.480-13.120"]
     assert (clip.movie_id, clip.video) == ("tt2", "tt2.mp4")
     assert (clip.start_s, clip.end_s) == pytest.approx((312 / 25, 328 / 25))
     assert [c.clip_id for c in manifest.clips[38:42]] == [
-        *("tt1:000038", "tt1:000039", "tt2:000000", "tt2:000001")
+        *("tt1_12.160-12.800", "tt1_12.480-13.120"),
+        *("tt2_0.000-0.640", "tt2_0.320-0.960"),
     ]
     assert call_obygaze("-C", tmp_path, "manifest", "show", "w").code == 0
     assert call_obygaze("-C", tmp_path, "manifest", "check", "w").code == 0
@@ -391,11 +391,13 @@ def test_films_from_another_manifest(films: Path, tmp_path: Path) -> None:
         "other", Grid(seconds=2, every=1), workspace=workspace, name="w"
     )
     # 13.2 s: windows begin at 0, 1, ... 11.
-    assert [c.clip_id for c in made.clips] == [f"x:{n:06d}" for n in range(12)]
+    assert [c.clip_id for c in made.clips] == [
+        f"x_{n}.000-{n + 2}.000" for n in range(12)
+    ]
     assert (made.header.licence, made.header.unit) == ("CC0", "window")
 
 
-@pytest.mark.parametrize("start_s", [0.0, 0.01, 3.0])
+@pytest.mark.parametrize("start_s", [0.0, 0.0005, 3.0])
 def test_windows_of_a_part_of_a_film_are_refused(
     films: Path, tmp_path: Path, start_s: float
 ) -> None:
@@ -537,7 +539,7 @@ def test_a_window_is_the_clip_of_its_times(
             assert np.array_equal(seen.pictures, expected.pictures)
             assert np.array_equal(seen.time_s, expected.time_s)
             assert seen.remark == expected.remark
-            assert seen.span_s == pytest.approx((clip.start_s, clip.end_s), abs=0.002)
+            assert seen.span_s == (clip.start_s, clip.end_s)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -646,9 +648,72 @@ def test_many_windows_are_clips_at_once() -> None:
     clips = planned_clips(Manifest("w", header, Windows(films, grid)))
     assert len(clips) == 100_000
     expected = PlannedClip(
-        "tt004:000007", "tt004", "/films/a.mkv", window=7, film=films[4]
+        "tt004_4.667-5.333", "tt004", "/films/a.mkv", window=7, film=films[4]
     )
     assert clips[40_007] == expected
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        Grid(16, 16),
+        Grid(7, 1),
+        Grid(seconds=2, every=1),
+        Grid(seconds=0.1, every=0.0011),
+        Grid(seconds=1 / 3, every=1 / 7),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("fps", [24000 / 1001, 25.0, 60.0])
+def test_an_id_says_its_film_and_its_span(grid: Grid, fps: float) -> None:
+    """Each window has an id of its own, from which it is found without the others."""
+    films = (
+        CutFilm("a", "a.mkv", 400, fps, 400 / fps),
+        CutFilm("a_1.000-2.000", "b.mkv", 300, fps, 300 / fps, 0.0425),
+    )
+    rows = Windows(films, grid)
+    ids = [clip_id for clip_id, _ in rows.ids()]
+    assert len({*ids}) == len(ids) == len(rows) > 8
+    for number in range(0, len(rows), 7):
+        clip = rows[number]
+        assert clip.clip_id == ids[number]
+        assert clip == rows.by_id[ids[number]]
+        span = f"{clip.start_s:.3f}-{clip.end_s:.3f}"
+        assert clip.clip_id == f"{clip.movie_id}_{span}"
+        for other in (f"{clip.clip_id}0", f"b{clip.clip_id}", f"{clip.clip_id[:-1]}x"):
+            assert other not in rows.by_id
+    assert "a_-1.000-1.000" not in rows.by_id
+
+
+def test_an_id_is_found_among_millions_of_windows() -> None:
+    film = CutFilm("a", "a.mkv", 25 * 80_000_000, 25.0, 80_000_000.0)
+    manifest = Manifest("w", Header("x"), Windows((film,), Grid(seconds=2, every=1)))
+    assert manifest["a_70000000.000-70000002.000"].start_s == 70_000_000
+    assert "a_80000000.000-80000002.000" not in manifest
+
+
+@pytest.mark.parametrize(
+    ("fps", "grid", "problem"),
+    [
+        (0.0, Grid(16, 16), "no times where the frame rate varies: lake"),
+        (25.0, Grid(seconds=1, every=0.001), "begin more than a millisecond after"),
+        (2000.0, Grid(2, 1), "begin more than a millisecond after"),
+    ],
+)
+def test_windows_without_an_id_of_their_own_are_refused(
+    fps: float, grid: Grid, problem: str
+) -> None:
+    film = CutFilm("lake", "lake.mp4", 64, fps, 2.56)
+    with pytest.raises(ObygazeError, match=problem):
+        Windows((film,), grid)
+
+
+def test_windows_of_pictures_at_a_varying_rate_are_refused(tmp_path: Path) -> None:
+    film_of("mkv_variable_rate", tmp_path)
+    words = ("manifest", "windows", tmp_path / "films", "-o", "w", "--window", "16")
+    done = call_obygaze(*words, cwd=tmp_path)
+    assert done.code == 1
+    assert "the frame rate varies: " in done.stderr and "--seconds" in done.stderr
 
 
 def run(workspace: Path, *words: str) -> Result:
@@ -670,9 +735,8 @@ def test_a_store_of_windows(short_films: Path, tmp_path: Path) -> None:
     start_s, end_s = (
         store.matrix(name, films="tt1").values for name in ("start_s", "end_s")
     )
-    # Matroska has times in whole milliseconds.
-    np.testing.assert_allclose(start_s, np.arange(10) * 8 / 25, atol=1e-3)
-    np.testing.assert_allclose(end_s, (np.arange(10) * 8 + 16) / 25, atol=1e-3)
+    np.testing.assert_allclose(start_s, np.arange(10) * 8 / 25, rtol=1e-15)
+    np.testing.assert_allclose(end_s, (np.arange(10) * 8 + 16) / 25, rtol=1e-15)
     words = ("extract", "plan", "w", "-b", "descriptors", "--json")
     plan = call_obygaze("-C", tmp_path, *words).ok().json()
     assert (plan["clips"], plan["with_video"]) == (20, 20)

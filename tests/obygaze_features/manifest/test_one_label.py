@@ -544,7 +544,7 @@ def test_windows_have_no_annotators() -> None:
     grid = Grid(seconds=1, every=1)
     header = Header("made up", {"Look": "visual"}, unit="window", grid=grid)
     film = CutFilm("alba", "alba.mp4", 50, 25.0, 2.0)
-    said = (Annotation("alba:000000", "ada", "S", ("Look",), {}),)
+    said = (Annotation("alba_0.000-1.000", "ada", "S", ("Look",), {}),)
     cut = Manifest("cut", header, Windows((film,), grid), annotations=said)
     with pytest.raises(FixInput, match="windows have no annotators"):
         write_manifest(cut, Path("cut.toml"))

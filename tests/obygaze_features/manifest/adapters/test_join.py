@@ -257,7 +257,7 @@ def test_windows_have_no_columns_and_clips_of_them_have(tmp_path: Path) -> None:
     write_manifest(
         Manifest("cut", header, windows), tmp_path / "manifests" / "cut.toml"
     )
-    (tmp_path / "scores.csv").write_text("clip_id,decision\na:000001,S\n")
+    (tmp_path / "scores.csv").write_text("clip_id,decision\na_1.000-2.000,S\n")
     refused = call_obygaze("manifest", "join", "cut", "scores.csv", cwd=tmp_path)
     assert refused.code == 1
     (hint,) = [line for line in refused.stderr.splitlines() if "Try:" in line]
@@ -268,5 +268,5 @@ def test_windows_have_no_columns_and_clips_of_them_have(tmp_path: Path) -> None:
     call_obygaze("manifest", "join", "clips", "scores.csv", cwd=tmp_path).ok()
     where = ("--where", "decision == S")
     shown = call_obygaze("manifest", "show", "clips", *where, cwd=tmp_path).ok()
-    assert "a:000001" in shown.stdout
-    assert "a:000000" not in shown.stdout
+    assert "a_1.000-2.000" in shown.stdout
+    assert "a_0.000-1.000" not in shown.stdout
