@@ -43,7 +43,6 @@ from obygaze_features.manifest.model import (
     is_only_watched,
     view_words,
 )
-from obygaze_features.manifest.own_labels import spellings_of
 
 Floats = NDArray[np.float64]
 OF_FEW = (
@@ -107,11 +106,6 @@ class ReliabilityAudit(Audit):
                 f"Krippendorff's alpha (nominal) of {len(self.raters)} raters:"
                 f" {krippendorff}.",
             ]
-        for spellings in spellings_of(self.words):
-            sentences.append(
-                f"{' and '.join(map(repr, spellings))} count as different words: write them alike"
-                " if they mean the same."
-            )
         about = (
             f"{self.n_items} items in {count(self.n_clusters, 'cluster')}; intervals (95 %) are"
             f" bootstrapped over clusters, and wider where these are few ({OF_FEW})."
@@ -277,7 +271,7 @@ def _words(answered: Manifest, column: str) -> tuple[list[str], Collection[str]]
         words = []
         for clip in answered:
             # Several values are one answer, in whatever order they were written.
-            word = "|".join(sorted(set(clip.plain_values(column))))
+            word = "|".join(sorted(set(clip.values(column))))
             if is_labelled(column, clip.values):
                 word = word or NO_CONCEPT
             words.append(word)

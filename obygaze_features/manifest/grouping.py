@@ -19,7 +19,6 @@ from obygaze_features.core.files import require_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.expression import without_spelling
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.model import (
     DIFFERS,
@@ -31,6 +30,7 @@ from obygaze_features.manifest.model import (
     concept_name,
     view_words,
 )
+from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.vocabulary import VOCABULARY, packaged, subconstructs
 
 NOTE = (
@@ -286,10 +286,11 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
         modality_of_group[group] = modalities[0]
         in_a_group.update(names)
     left = {name: kind for name, kind in known.items() if name not in in_a_group}
-    # An expression reads several blanks as one, so that it would take both for one name.
-    spelled = {without_spelling(name): name for name in left}
+    spelling = Spelling()
+    for name in left:
+        spelling.word(name, "concepts")
     for group in groups:
-        other = spelled.setdefault(without_spelling(group), group)
+        other = spelling.word(group, "concepts")
         if other in left:
             raise FixInput(
                 f"group {group!r} has the name of a concept that is in no group: {other}",
