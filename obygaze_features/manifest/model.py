@@ -188,11 +188,11 @@ class Clip:
                 (*own_columns(self.extra), *CLIP_COLUMNS, *self.extra)
             )
             raise unknown_name("column", column, [*names], where=self.clip_id)
-        if column not in CLIP_COLUMNS:
-            cell = self.extra[column]
-        else:
-            value = getattr(self, column)
-            cell = "" if value is None else plain_value(str(value), column)
+        value = getattr(self, column) if column in CLIP_COLUMNS else self.extra[column]
+        cell = "" if value is None else str(value)
+        if column in TARGETS:
+            # Times and rates that the program writes, such as 2.0.
+            cell = plain_value(cell, column)
         return tuple(part.strip() for part in cell.split("|") if part.strip())
 
     def fold(self, name: str) -> int | None:

@@ -2,7 +2,7 @@
 
 A word that was typed in several ways is one word, and so is the name of a person: accents are in
 their letters, blanks are single, 4.0 and 04 are 4, and of two words that differ by capitals alone
-the first one stands. Ids, names of files and comments stay as they are.
+the first one stands. Ids, names of files, comments and times stay as they are.
 
 >>> spelling = Spelling()
 >>> spelling.cell("Calm|sad", "mood"), spelling.cell("calm ", "mood"), spelling.cell("04", "mood")
@@ -10,6 +10,13 @@ the first one stands. Ids, names of files and comments stay as they are.
 """
 
 from obygaze_features.manifest.expression import OF_NAMES, plain_value
+
+# The columns of names and sentences, and those of numbers that mean something to the program.
+_AS_WRITTEN = (
+    *OF_NAMES,
+    *("framerate", "start_frame", "end_frame", "film_start_s", "film_end_s"),
+    *("draw_probability", "draw_clips"),
+)
 
 
 class Spelling:
@@ -25,7 +32,7 @@ class Spelling:
 
     def cell(self, cell: str, column: str) -> str:
         """Return a cell, whose words are joined with '|', in its one spelling."""
-        if column in OF_NAMES or not cell:
+        if column in _AS_WRITTEN or not cell:
             return cell
         words = dict.fromkeys(self.word(word, column) for word in cell.split("|"))
         return "|".join(filter(None, words))

@@ -166,5 +166,4 @@ def clips_and_annotations(
 
 def _fact(clip: Clip, column: str) -> str:
     """Return what a row says of its clip."""
-    value = getattr(clip, column) if column in OF_CLIPS else clip.extra.get(column)
-    return "" if value is None else str(value)
+    return "|".join(clip.values(column))
