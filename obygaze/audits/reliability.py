@@ -43,6 +43,7 @@ from obygaze_features.manifest.model import (
     is_only_watched,
     view_words,
 )
+from obygaze_features.manifest.spelling import Spelling
 
 Floats = NDArray[np.float64]
 OF_FEW = (
@@ -153,8 +154,10 @@ def audit_reliability(
     needed = (*names, *cluster_columns)
     all_records = list(read_records(records, needed, hint="--raters, --cluster"))
     are_numbers = _are_numbers(all_records, names, title, column)
+    spelling = Spelling()
     for record in all_records:
-        answers = [str(record.cells[name]).strip() for name in names]
+        # A word is one in the columns of all raters.
+        answers = [spelling.word(str(record.cells[name]), "answer") for name in names]
         if all(answers):
             rows.append(answers)
             clusters.append(record.cluster(cluster_columns))

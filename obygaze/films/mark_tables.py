@@ -365,8 +365,9 @@ def _read(
     rows = []
     for row in table.rows:
         cells = dict(row.cells)
-        for column in ("annotator", "concepts"):
-            cells[column] = spelling.cell(plain(cells.get(column, "")), column)
+        cells["annotator"] = spelling.cell(plain(row["annotator"]), "annotator")
+        words = map(plain, cells.get("concepts", "").split("|"))
+        cells["concepts"] = "|".join(_spelled(word, spelling) for word in words)
         rows.append(replace(row, cells=cells))
     table = replace(table, rows=tuple(rows))
     columns = set(table.columns)
@@ -379,6 +380,13 @@ def _read(
     if "video" in columns and not all(map(has_frames, table.rows)):
         return replace(table, rows=_in_films(table.rows))
     return table
+
+
+def _spelled(concept: str, spelling: Spelling) -> str:
+    """Return a concept; one that the vocabulary does not have, in its one spelling."""
+    if canonical_concept(concept):
+        return concept
+    return spelling.word(concept, "concepts")
 
 
 def has_frames(row: TableRow) -> bool:

@@ -47,7 +47,7 @@ CONCEPTS = ("concept", "concepts")  # two names of one column
 # The columns of ids, names and whole sentences: a number in them is a name, as 007 is.
 OF_NAMES = (
     *("clip_id", "movie_id", "video", "video_name", "movie_title"),
-    *("comment", "differs"),
+    *("comment", "differs", *CONCEPTS),
 )
 ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt,

@@ -223,7 +223,7 @@ def read_annotations(
     path: Path,
     clip_ids: Collection[str],
     concepts: Collection[str],
-    spelling: Spelling,
+    spelling: Spelling | None = None,
     *,
     data: bytes | None = None,
 ) -> tuple[Annotation, ...]:
@@ -233,7 +233,7 @@ def read_annotations(
         path: The table.
         clip_ids: The clips that it may name.
         concepts: The concepts that it may name.
-        spelling: The words of the clips.
+        spelling: The words that were read before.
         data: Its bytes, if they are not on the disk.
     """
     violations = Violations(path)
@@ -248,10 +248,11 @@ def read_annotations(
     facts = [name for name in own if name not in said_columns(own)]
     for name in facts:
         violations.add(1, name, "says something of clips, and people do not say it")
+    words = spelling or Spelling()
     annotations = []
     lines: dict[tuple[str, str], int] = {}
     for row in table.rows:
-        who = row["clip_id"], spelling.cell(row["annotator"], "annotator")
+        who = row["clip_id"], words.cell(row["annotator"], "annotator")
         if row["clip_id"] not in clip_ids:
             row.add("clip_id", f"no clip has the id {row['clip_id']!r}")
         if not row["annotator"]:
@@ -260,7 +261,7 @@ def read_annotations(
             row.add("annotator", f"said something of this clip on line {lines[who]}")
         level = row.one_of("level", LEVELS) if row["level"] else ""
         names = _concepts(row, concepts)
-        cells = {column: spelling.cell(row[column], column) for column in own}
+        cells = {column: words.cell(row[column], column) for column in own}
         annotations.append(Annotation(*who, level, names, cells))
     violations.raise_if_any("the table of annotators is not valid")
     return tuple(annotations)

@@ -32,7 +32,7 @@ class Spelling:
 
     def cell(self, cell: str, column: str) -> str:
         """Return a cell, whose words are joined with '|', in its one spelling."""
-        if column in _AS_WRITTEN or not cell:
+        if not cell or column in _AS_WRITTEN:
             return cell
         words = dict.fromkeys(self.word(word, column) for word in cell.split("|"))
         return "|".join(filter(None, words))
