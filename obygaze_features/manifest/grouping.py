@@ -15,6 +15,7 @@ from msgspec import structs
 
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.file_names import folded, one_line
 from obygaze_features.core.files import require_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Record, read_toml, record_of
@@ -30,7 +31,6 @@ from obygaze_features.manifest.model import (
     concept_name,
     view_words,
 )
-from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.vocabulary import VOCABULARY, packaged, subconstructs
 
 NOTE = (
@@ -286,11 +286,9 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
         modality_of_group[group] = modalities[0]
         in_a_group.update(names)
     left = {name: kind for name, kind in known.items() if name not in in_a_group}
-    spelling = Spelling()
-    for name in left:
-        spelling.word(name, "concepts")
+    spelled = {folded(name): name for name in left}
     for group in groups:
-        other = spelling.word(group, "concepts")
+        other = spelled.setdefault(folded(one_line(group)), group)
         if other in left:
             raise FixInput(
                 f"group {group!r} has the name of a concept that is in no group: {other}",
