@@ -131,8 +131,8 @@ def audit_annotations(
             f"annotators differ on {column} in all clips of a group",
             where=manifest.name,
         )
-    cells_x = [{*clip.plain_values(column)} for clip in clips_x]
-    cells_y = [{*clip.plain_values(column)} for clip in clips_y]
+    cells_x = [{*clip.values(column)} for clip in clips_x]
+    cells_y = [{*clip.values(column)} for clip in clips_y]
     films_x = [clip.movie_id for clip in clips_x]
     films_y = [clip.movie_id for clip in clips_y]
     values = sorted(set().union(*cells_x, *cells_y))

@@ -235,7 +235,7 @@ def _clips_by(manifest: Manifest, by: str | None) -> dict[str, list[Clip]]:
     clips_of: dict[str, list[Clip]] = {}
     for clip in manifest:
         # A cell may have several values, such as the names of people who decided together.
-        values = clip.plain_values(column) if by or column in clip.extra else ()
+        values = clip.values(column) if by or column in clip.extra else ()
         for value in values:
             clips_of.setdefault(value, []).append(clip)
     return clips_of

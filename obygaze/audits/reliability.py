@@ -43,7 +43,7 @@ from obygaze_features.manifest.model import (
     is_only_watched,
     view_words,
 )
-from obygaze_features.manifest.own_labels import spellings_of
+from obygaze_features.manifest.spelling import Spelling
 
 Floats = NDArray[np.float64]
 OF_FEW = (
@@ -107,11 +107,6 @@ class ReliabilityAudit(Audit):
                 f"Krippendorff's alpha (nominal) of {len(self.raters)} raters:"
                 f" {krippendorff}.",
             ]
-        for spellings in spellings_of(self.words):
-            sentences.append(
-                f"{' and '.join(map(repr, spellings))} count as different words: write them alike"
-                " if they mean the same."
-            )
         about = (
             f"{self.n_items} items in {count(self.n_clusters, 'cluster')}; intervals (95 %) are"
             f" bootstrapped over clusters, and wider where these are few ({OF_FEW})."
@@ -159,8 +154,10 @@ def audit_reliability(
     needed = (*names, *cluster_columns)
     all_records = list(read_records(records, needed, hint="--raters, --cluster"))
     are_numbers = _are_numbers(all_records, names, title, column)
+    spelling = Spelling()
     for record in all_records:
-        answers = [str(record.cells[name]).strip() for name in names]
+        # A word is one in the columns of all raters.
+        answers = [spelling.word(str(record.cells[name]), "answer") for name in names]
         if all(answers):
             rows.append(answers)
             clusters.append(record.cluster(cluster_columns))
@@ -277,7 +274,7 @@ def _words(answered: Manifest, column: str) -> tuple[list[str], Collection[str]]
         words = []
         for clip in answered:
             # Several values are one answer, in whatever order they were written.
-            word = "|".join(sorted(set(clip.plain_values(column))))
+            word = "|".join(sorted(set(clip.values(column))))
             if is_labelled(column, clip.values):
                 word = word or NO_CONCEPT
             words.append(word)

@@ -82,6 +82,7 @@ from obygaze_features.manifest.model import (
     with_columns_of,
 )
 from obygaze_features.manifest.spans import FILM_TIMES
+from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.times import (
     IN_A_ROW,
     film_rate,
@@ -683,6 +684,7 @@ class _Importer:
         self.title_of_film: dict[str, str] = {}
         self.ids_of_names: set[tuple[str, str]] = set()
         self.sources = SourceFiles()
+        self.spelling = Spelling()
 
     def read(self, path: Path) -> None:
         """Add the marks of a file."""
@@ -800,7 +802,9 @@ class _Importer:
 
     def _add(self, segment: Segment, rate: Fraction, path: Path) -> None:
         """Add the clip of a segment of a file."""
-        annotator = plain(segment.annotator) or "cue"
+        annotator = self.spelling.cell(plain(segment.annotator), "annotator") or "cue"
+        words = [self.spelling.word(name, "concepts") for name in segment.concepts]
+        names = tuple(dict.fromkeys(words))
         self.rates.compare(segment.movie_id, segment.end_frame, rate, str(path))
         self.sources.add(segment.movie_id, annotator, path)
         # A new mark leaves the ids of other films and annotators as they are. The film `lake` by
@@ -825,7 +829,7 @@ class _Importer:
                 start_s=float(segment.start_frame / rate),
                 end_s=float((segment.end_frame + 1) / rate),
                 level=segment.level,
-                concepts=segment.concepts,
+                concepts=names,
                 extra=extra,
             )
         )

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from obygaze.films.film_rates import FilmRates, Fps, unknown_rate
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.file_names import composed
+from obygaze_features.core.file_names import one_line
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import (
     CsvTable,
@@ -37,6 +37,7 @@ from obygaze_features.manifest.listing import TITLE
 from obygaze_features.manifest.model import LEVELS, Clip
 from obygaze_features.manifest.model import WATCHED as WATCHED
 from obygaze_features.manifest.spans import Span, file_of, span_in_film
+from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.times import (
     frames_between,
     frames_elsewhere,
@@ -139,8 +140,7 @@ def plain(text: str) -> str:
 
     Accents are in their letters, so that a name is one however it was typed.
     """
-    printable = "".join(c if c.isprintable() else " " for c in composed(text))
-    return " ".join(printable.split())
+    return one_line("".join(c if c.isprintable() else " " for c in text))
 
 
 def concept_of(word: str) -> str:
@@ -191,24 +191,25 @@ def read_marks(tables: Path | Sequence[Path], *, fps: Fps | FilmRates = None) ->
     rows: list[TableRow] = []
     recorded: set[str] = set()
     sources = SourceFiles()
+    spelling = Spelling()
     all_violations = []
     lacks_columns = False
     for path in paths:
         violations = Violations(path)
-        table = _read(path, violations)
+        table = _read(path, violations, spelling)
         lacks_columns |= not {*NEEDED_COLUMNS}.issubset(table.columns)
         rows_of_table = list(table.rows)
         all_violations.append(violations)
         beside = watched_path(path)
         if beside.is_file():
             violations_beside = Violations(beside)
-            rows_of_table += _read(beside, violations_beside).rows
+            rows_of_table += _read(beside, violations_beside, spelling).rows
             all_violations.append(violations_beside)
-            recorded.update(plain(row["annotator"]) for row in rows_of_table)
+            recorded.update(row["annotator"] for row in rows_of_table)
         if not rows_of_table and not violations:
             violations.add(None, None, "the table has no segments")
         for row in rows_of_table:
-            sources.add(row["movie_id"], plain(row["annotator"]), path)
+            sources.add(row["movie_id"], row["annotator"], path)
         rows += rows_of_table
     rates = _rates_of_films(rows, given_rates)
     segments = []
@@ -261,7 +262,7 @@ def read_mark_table(path: Path, data: bytes | None = None) -> Marks:
     `data` are the bytes of the file, where they were read before.
     """
     violations = Violations(path)
-    table = _read(path, violations, data)
+    table = _read(path, violations, Spelling(), data)
     rates = rates_of_rows(table.rows)
     try:
         segments = [segment_of(row, rates) for row in table.rows]
@@ -281,7 +282,7 @@ def read_watched(path: Path, annotator: str, columns: Sequence[str]) -> Marks:
         columns: The columns that it may have: who writes it anew would lose others.
     """
     violations = Violations(path)
-    table = _read(path, violations)
+    table = _read(path, violations, Spelling())
     refuse_other_columns(table, columns, violations)
     rates = rates_of_rows(table.rows)
     segments = []
@@ -324,7 +325,7 @@ def segment_of(
     given_rate = given_rates.given(row["movie_id"]) if given_rates else None
     _check_rate(row, rates or {}, given_rate)
     frames = _frames_of(row, rates)
-    written = row["level"].strip()
+    written = row["level"]
     comment = plain(row.cells.get("comment", ""))
     level = canonical_level(written) if written else None
     concepts = _concepts_of(row)
@@ -341,19 +342,34 @@ def segment_of(
         comment = ""
     if frames is None or level is None:
         return None
-    annotator = plain(row["annotator"])
+    annotator = row["annotator"]
     return Segment(row["movie_id"], annotator, *frames, level, concepts, comment)
 
 
-def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvTable:
-    """Return a table that has the frames of segments, or their times in seconds."""
+def _read(
+    path: Path,
+    violations: Violations,
+    spelling: Spelling,
+    data: bytes | None = None,
+) -> CsvTable:
+    """Return a table that has the frames of segments, or their times in seconds.
+
+    A person has one name, as a concept has, however it was typed: that of `spelling`.
+    """
     table = read_table(
         path,
         required=NEEDED_COLUMNS,
         violations=violations,
         data=data,
     )
-    table = replace(table, rows=tuple(map(_with_composed_film, table.rows)))
+    rows = []
+    for row in table.rows:
+        cells = dict(row.cells)
+        cells["annotator"] = spelling.cell(plain(row["annotator"]), "annotator")
+        words = map(plain, cells.get("concepts", "").split("|"))
+        cells["concepts"] = "|".join(_spelled(word, spelling) for word in words)
+        rows.append(replace(row, cells=cells))
+    table = replace(table, rows=tuple(rows))
     columns = set(table.columns)
     has_spans = columns >= {*FRAME_COLUMNS} or columns >= {*TIME_COLUMNS}
     if table.rows and not has_spans:
@@ -366,12 +382,11 @@ def _read(path: Path, violations: Violations, data: bytes | None = None) -> CsvT
     return table
 
 
-def _with_composed_film(row: TableRow) -> TableRow:
-    """Return a row whose film has accents in their letters: it is one however it was typed."""
-    film = composed(row["movie_id"])
-    if film == row["movie_id"]:
-        return row
-    return replace(row, cells={**row.cells, "movie_id": film})
+def _spelled(concept: str, spelling: Spelling) -> str:
+    """Return a concept; one that the vocabulary does not have, in its one spelling."""
+    if canonical_concept(concept):
+        return concept
+    return spelling.word(concept, "concepts")
 
 
 def has_frames(row: TableRow) -> bool:
@@ -436,7 +451,7 @@ def _rates_of_films(
     for row in rows:
         film = row["movie_id"]
         films[film] = None
-        rate = known_frame_rate(row.cells.get("framerate", "").strip())
+        rate = known_frame_rate(row.cells.get("framerate", ""))
         if rate is not None:
             rates.setdefault(film, rate)
     for film in films:
@@ -450,7 +465,7 @@ def _check_rate(
     row: TableRow, rates: Mapping[str, Fraction], given_rate: Fraction | None
 ) -> None:
     """Add what is wrong with the frame rate of a row."""
-    written = row.cells.get("framerate", "").strip()
+    written = row.cells.get("framerate", "")
     if not written:
         return
     rate = known_frame_rate(written)
@@ -510,7 +525,7 @@ def check_times(
 
 
 def _concepts_of(row: TableRow) -> tuple[str, ...]:
-    text = row.cells.get("concepts", "").strip()
+    text = row.cells.get("concepts", "")
     if text.startswith("["):
         row.add("concepts", f"{text!r} is a list; join concepts with '|'")
     names = map(plain, text.split("|"))

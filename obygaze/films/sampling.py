@@ -260,7 +260,7 @@ def values_of_films(manifest: Manifest, column: str) -> dict[str, list[str]]:
     require_column(manifest, column)
     values_of_film: dict[str, list[str]] = {film: [] for film in manifest.films}
     for clip in manifest:
-        values = sorted(clip.plain_values(column))
+        values = sorted(clip.values(column))
         known = values_of_film[clip.movie_id]
         if values and known and values != known:
             raise FixInput(

@@ -82,7 +82,7 @@ def orders_of(typed: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the words of each column with an order, from `weak,strong`."""
     orders = {}
     for column, words in typed.items():
-        order = [_plain_words(word, column) for word in words.split(",")]
+        order = [_sorted_words(plain_value(w, column)) for w in words.split(",")]
         if len(set(order)) < max(2, len(order)) or "" in order:
             raise FixUsage(
                 f"expected the words of {column} from the lowest to the highest, got {words!r}",
@@ -241,7 +241,7 @@ def _check_orders(orders: Mapping[str, Sequence[str]], manifest: Manifest) -> No
                 hint="levels have an order; the other columns: "
                 + (", ".join(columns) or "none"),
             )
-        words = {_plain_words(one.own[column], column) for one in manifest.annotations}
+        words = {_sorted_words(one.own[column]) for one in manifest.annotations}
         others = sorted(words.difference(order, [""]))
         if others:
             raise FixInput(
@@ -284,7 +284,7 @@ class _Rule:
     def _value(self, column: str, cells: Iterable[str]) -> str | None:
         """Return the value of a column, "" where nobody gave one; None where people differ."""
         given = [cell for cell in cells if cell]
-        words = [_plain_words(cell, column) for cell in given]
+        words = [_sorted_words(cell) for cell in given]
         cell_of = dict(zip(reversed(words), reversed(given), strict=True))
         order = LEVELS if column == "level" else self.orders.get(column)
         if len(cell_of) < 2:
@@ -329,10 +329,9 @@ class _Rule:
         return tuple(kept), left_open
 
 
-def _plain_words(cell: str, column: str) -> str:
-    """Return a cell as it is compared; several words have no order."""
-    words = {plain_value(word, column) for word in cell.split("|")}
-    return "|".join(sorted(words - {""}))
+def _sorted_words(cell: str) -> str:
+    """Return a cell as it is compared: several words have no order."""
+    return "|".join(sorted(cell.split("|")))
 
 
 def _cells_of_each(said: Iterable[Annotation]) -> dict[str, str]:

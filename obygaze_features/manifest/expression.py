@@ -22,14 +22,13 @@ import ast
 import keyword
 import operator
 import re
-import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from obygaze_features.core.errors import FixInput, near
-from obygaze_features.core.file_names import composed
+from obygaze_features.core.file_names import one_line
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
@@ -45,7 +44,11 @@ NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?")
 ZEROS_BEFORE = re.compile(r"^(-?)0+(?=\d)")
 NAME = re.compile(rf"""\w+|{NUMBER.pattern}|"[^"]*"|'[^']*'""")
 CONCEPTS = ("concept", "concepts")  # two names of one column
-IDS = ("clip_id", "movie_id")
+# The columns of ids, names and whole sentences: a number in them is a name, as 007 is.
+OF_NAMES = (
+    *("clip_id", "movie_id", "video", "video_name", "movie_title"),
+    *("comment", "differs", *CONCEPTS),
+)
 ORDERS: Mapping[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -156,29 +159,15 @@ def is_labelled(column: str, values_of: Values) -> bool:
 
 
 def plain_value(word: str, column: str) -> str:
-    """Return a word as it is compared: 04 and 4.0 are 4, accents are in their letters.
-
-    Blanks are single.
-    Excel has line breaks in a cell, and French has a blank of its own before `?`. An id stays.
-    """
-    if column in IDS:
+    """Return a word as manifests have it: 04 and 4.0 are 4, and it is one line. A name stays."""
+    if column in OF_NAMES:
         return word
-    plain = " ".join(composed(word).split())
+    plain = one_line(word)
     if NUMBER.fullmatch(plain) is None or "e" in plain.lower():
         return plain
     if "." in plain:
         plain = plain.rstrip("0").rstrip(".")
     return ZEROS_BEFORE.sub(r"\1", plain)
-
-
-def without_spelling(word: str) -> str:
-    """Return a word without what people write in several ways.
-
-    These are capitals, blanks, accents, and the two kinds of apostrophes.
-    """
-    decomposed = unicodedata.normalize("NFKD", "".join(word.split()))
-    letters = [mark for mark in decomposed if not unicodedata.combining(mark)]
-    return "".join(letters).casefold().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'")
 
 
 class _Parser:
@@ -284,7 +273,7 @@ class _Parser:
         limit = float(word)
         self.numbers[name] = None
 
-        def any_beyond(cells: Sequence[str]) -> bool:
+        def any_beyond(cells: Collection[str]) -> bool:
             for cell in cells:
                 if not NUMBER.fullmatch(cell):
                     raise FixInput(
@@ -296,7 +285,9 @@ class _Parser:
 
         return self.compares(name, any_beyond)
 
-    def compares(self, name: str, holds: Callable[[Sequence[str]], bool]) -> Condition:
+    def compares(
+        self, name: str, holds: Callable[[Collection[str]], bool]
+    ) -> Condition:
         """Return the condition that something holds for the values in a column."""
         self.compared[name] = None
 
@@ -304,7 +295,7 @@ class _Parser:
             cells = values_of(name)
             if not cells and not is_labelled(name, values_of):
                 return self.of_empty
-            return holds([plain_value(cell, name) for cell in cells])
+            return holds(cells)
 
         return condition
 

@@ -15,11 +15,11 @@ from msgspec import structs
 
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.file_names import folded, one_line
 from obygaze_features.core.files import require_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Record, read_toml, record_of
 from obygaze_features.core.workspace import Workspace
-from obygaze_features.manifest.expression import without_spelling
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
 from obygaze_features.manifest.model import (
     DIFFERS,
@@ -286,10 +286,9 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
         modality_of_group[group] = modalities[0]
         in_a_group.update(names)
     left = {name: kind for name, kind in known.items() if name not in in_a_group}
-    # An expression reads several blanks as one, so that it would take both for one name.
-    spelled = {without_spelling(name): name for name in left}
+    spelled = {folded(name): name for name in left}
     for group in groups:
-        other = spelled.setdefault(without_spelling(group), group)
+        other = spelled.setdefault(folded(one_line(group)), group)
         if other in left:
             raise FixInput(
                 f"group {group!r} has the name of a concept that is in no group: {other}",

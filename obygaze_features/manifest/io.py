@@ -54,6 +54,7 @@ from obygaze_features.manifest.spans import (
     RATE_COLUMN,
     named_file,
 )
+from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.times import frames_elsewhere
 from obygaze_features.manifest.windows import CUT_COLUMNS, CutFilm
 
@@ -200,15 +201,21 @@ def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> M
         data=rows,
     )
     columns = tuple(name for name in table.columns if name not in CLIP_COLUMNS)
+    spelling = Spelling()
     clips = clips_of_table(
-        ((row, row.cells) for row in table.rows), header.concepts, columns
+        ((row, row.cells) for row in table.rows),
+        header.concepts,
+        columns,
+        spelling=spelling,
     )
     violations.raise_if_any("the manifest is not valid")
     annotations: tuple[Annotation, ...] = ()
     beside = annotators_of(path)
     if said is not None or (rows is None and beside.is_file()):
         ids = {clip.clip_id for clip in clips}
-        annotations = read_annotations(beside, ids, header.concepts, data=said)
+        annotations = read_annotations(
+            beside, ids, header.concepts, spelling, data=said
+        )
     return Manifest(path.stem, header, clips, columns, annotations)
 
 
@@ -216,6 +223,7 @@ def read_annotations(
     path: Path,
     clip_ids: Collection[str],
     concepts: Collection[str],
+    spelling: Spelling | None = None,
     *,
     data: bytes | None = None,
 ) -> tuple[Annotation, ...]:
@@ -225,6 +233,7 @@ def read_annotations(
         path: The table.
         clip_ids: The clips that it may name.
         concepts: The concepts that it may name.
+        spelling: The words that were read before.
         data: Its bytes, if they are not on the disk.
     """
     violations = Violations(path)
@@ -239,10 +248,11 @@ def read_annotations(
     facts = [name for name in own if name not in said_columns(own)]
     for name in facts:
         violations.add(1, name, "says something of clips, and people do not say it")
+    words = spelling or Spelling()
     annotations = []
     lines: dict[tuple[str, str], int] = {}
     for row in table.rows:
-        who = row["clip_id"], row["annotator"]
+        who = row["clip_id"], words.cell(row["annotator"], "annotator")
         if row["clip_id"] not in clip_ids:
             row.add("clip_id", f"no clip has the id {row['clip_id']!r}")
         if not row["annotator"]:
@@ -251,7 +261,7 @@ def read_annotations(
             row.add("annotator", f"said something of this clip on line {lines[who]}")
         level = row.one_of("level", LEVELS) if row["level"] else ""
         names = _concepts(row, concepts)
-        cells = {column: row[column] for column in own}
+        cells = {column: words.cell(row[column], column) for column in own}
         annotations.append(Annotation(*who, level, names, cells))
     violations.raise_if_any("the table of annotators is not valid")
     return tuple(annotations)
@@ -517,6 +527,7 @@ def clips_of_table(
     columns: tuple[str, ...] = (),
     *,
     is_of_people: bool = False,
+    spelling: Spelling | None = None,
 ) -> tuple[Clip, ...]:
     """Return the clips of rows; they must not be used where a row has violations.
 
@@ -525,9 +536,11 @@ def clips_of_table(
         concepts: The concepts that a clip may have.
         columns: The extra columns to keep.
         is_of_people: Whether rows may be of one clip, by several people.
+        spelling: The words that were read before.
     """
     blank = dict.fromkeys((*CLIP_COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
     known_concepts = frozenset(concepts)
+    words = spelling or Spelling()
     line_of = dict[str, int]()
     has_film = False
     clips = []
@@ -555,7 +568,7 @@ def clips_of_table(
                 row.whole(column)
         if CONCEPTS[0] in columns:
             row.add(CONCEPTS[0], OWN_CONCEPT)
-        extra = {column: row[column] for column in columns}
+        extra = {column: words.cell(row[column], column) for column in columns}
         ids = row["clip_id"], row["movie_id"]
         clip = Clip(*ids, scene, video, start_s, end_s, level, names, extra)
         clips.append(clip)

@@ -32,7 +32,7 @@ from obygaze_features.manifest.model import (
     SourceFile,
     Windows,
 )
-from obygaze_features.manifest.own_labels import label_columns, spellings_of
+from obygaze_features.manifest.own_labels import words_alike
 from obygaze_features.manifest.same_clip import Identity, compare_clips, known_film
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
@@ -41,6 +41,7 @@ from obygaze_features.manifest.spans import (
     RATE_COLUMN,
     named_file,
 )
+from obygaze_features.manifest.spelling import Spelling
 
 ANNOTATOR = "annotator"
 UNKNOWN_MODALITY = "unknown"
@@ -179,10 +180,11 @@ def merged_manifest(
     else:
         header = structs.replace(header, video_root="".join(roots))
     rows = []
+    spelling = Spelling()
     for manifest in manifests:
         for clip in manifest:
             row = original(clip) if is_unlinked else clip
-            rows.append((_with_cells(row, manifest, columns), manifest))
+            rows.append((_with_cells(row, manifest, columns, spelling), manifest))
     _require_one_film_of_videos(rows)
     said = [*of_people]
     facts = [column for column in columns if column not in (*said, ANNOTATOR)]
@@ -198,38 +200,43 @@ def merged_manifest(
             merged,
             clips=tuple(map(of_nobody, clips)),
             columns=tuple(columns),
-            annotations=_annotations(rows, said),
+            annotations=_annotations(rows, said, spelling),
         )
         merged = labelled(merged, rule, orders_of(orders or {}))
-    warnings += _words_in_several_spellings(merged.clips)
+    warnings += words_alike(merged.clips)
     sentence = f"{count(n_shared, merged.header.unit)} in several of the manifests"
     return ImportedManifest(merged, tuple(warnings), (sentence,))
 
 
-def _with_cells(clip: Clip, manifest: Manifest, columns: Mapping[str, None]) -> Clip:
+def _with_cells(
+    clip: Clip, manifest: Manifest, columns: Mapping[str, None], spelling: Spelling
+) -> Clip:
     """Return a clip with a cell in each column."""
-    cells = {name: clip.extra.get(name, "") for name in columns}
+    given = dict(clip.extra)
     if ANNOTATOR in columns:
-        cells[ANNOTATOR] = cells[ANNOTATOR] or manifest.name
+        given[ANNOTATOR] = given.get(ANNOTATOR) or manifest.name
+    cells = {name: spelling.cell(given.get(name, ""), name) for name in columns}
     if NAME_COLUMN in columns:
         cells[NAME_COLUMN] = named_file(clip)
     return replace(clip, extra=cells)
 
 
 def _annotations(
-    rows: Iterable[tuple[Clip, Manifest]], columns: Sequence[str]
+    rows: Iterable[tuple[Clip, Manifest]],
+    columns: Sequence[str],
+    spelling: Spelling,
 ) -> tuple[Annotation, ...]:
     """Return what each person says of each clip, once; contradictions are an error.
 
     Where a manifest has several annotators, what is in a column for all of them is said by each.
     """
     said: dict[tuple[str, str], tuple[Annotation, str]] = {}
-    spelling: dict[str, str] = {}
     for clip, manifest in rows:
         of_clip = _annotations_of_clip(clip, manifest, columns)
         for one in of_clip:
-            name = spelling.setdefault(one.annotator.casefold(), one.annotator)
-            named = one._replace(annotator=name)
+            name = spelling.cell(one.annotator, ANNOTATOR)
+            own = {column: spelling.cell(one.own[column], column) for column in columns}
+            named = one._replace(annotator=name, own=own)
             first, where = said.setdefault((clip.clip_id, name), (named, manifest.name))
             if first != named:
                 raise FixInput(
@@ -305,7 +312,7 @@ def _difference(
 
 
 def _plain(clip: Clip, column: str) -> str:
-    return "|".join(clip.plain_values(column))
+    return "|".join(clip.values(column))
 
 
 def _completed(one: Clip, other: Clip, facts: Iterable[str]) -> Clip:
@@ -339,21 +346,6 @@ def _of_other_concepts(manifests: Sequence[Manifest], merged: Header) -> list[st
             sentences.append(
                 f"{manifest.name} does not have the concepts {few(missing, 3)}, so that its labels"
                 f" say that no clip has them: {count(n_labelled, 'clip')}"
-            )
-    return sentences
-
-
-def _words_in_several_spellings(clips: Sequence[Clip]) -> list[str]:
-    """Return a sentence on each column of labels with a word in several spellings."""
-    sentences = []
-    for column in label_columns(clips):
-        words: set[str] = set()
-        for clip in clips:
-            words.update(clip.plain_values(column))
-        for spellings in spellings_of(sorted(words)):
-            sentences.append(
-                f"the column {column} has {' and '.join(map(repr, spellings))}, which count as"
-                " different words: write them alike if they mean the same"
             )
     return sentences
 

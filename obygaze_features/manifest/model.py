@@ -39,9 +39,9 @@ from obygaze_features.manifest.expression import (
     Expression,
     parse,
     plain_value,
-    without_spelling,
 )
 from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.vocabulary import LEVELS as LEVELS
 from obygaze_features.manifest.vocabulary import MODALITIES
 from obygaze_features.manifest.windows import CutFilm, FilmRows, Grid, id_of_span
@@ -190,11 +190,10 @@ class Clip:
             raise unknown_name("column", column, [*names], where=self.clip_id)
         value = getattr(self, column) if column in CLIP_COLUMNS else self.extra[column]
         cell = "" if value is None else str(value)
+        if column in TARGETS:
+            # Times and rates that the program writes, such as 2.0.
+            cell = plain_value(cell, column)
         return tuple(part.strip() for part in cell.split("|") if part.strip())
-
-    def plain_values(self, column: str) -> tuple[str, ...]:
-        """Return the values in a column, each as it is compared: 4.0 is 4, blanks are single."""
-        return tuple(plain_value(cell, column) for cell in self.values(column))
 
     def fold(self, name: str) -> int | None:
         """Return the clip's fold in the split of that name, None where it is not in the split."""
@@ -451,34 +450,17 @@ class Manifest:
         return self.with_clips(kept)
 
     def unknown_values(self, expression: Expression) -> list[str]:
-        """Return a sentence on each value of an expression that no clip has in that column.
-
-        Another one is on a value that the column also has in a spelling that is not asked for.
-        """
+        """Return a sentence on each value of an expression that no clip has in that column."""
         sentences = []
         for column, values in expression.values.items():
             known: dict[str, None] = {}
             for clip in self.clips:
-                known.update(dict.fromkeys(clip.plain_values(column)))
-            asked = {plain_value(value, column) for value in values}
-            not_asked: dict[str, list[str]] = defaultdict(list)
-            # Ids are as they are.
-            is_id = column in CLIP_COLUMNS[:2]
-            words: Collection[str] = () if is_id else known.keys() - asked
-            for word in words:
-                not_asked[without_spelling(word)].append(repr(word))
+                known.update(dict.fromkeys(clip.values(column)))
             for value in dict.fromkeys(values):
-                others = not_asked[without_spelling(value)]
                 if plain_value(value, column) not in known:
                     sentences.append(
                         f"{self.name}: no clip has {value!r} in the column {column}"
                         f"{near(value, known)}"
-                    )
-                elif others:
-                    sentences.append(
-                        f"{self.name}: the column {column} has {few(sorted(others))} beside"
-                        f" {value!r}, and they count as different: write them alike if they mean"
-                        " the same"
                     )
         return sentences
 
@@ -545,9 +527,11 @@ class Manifest:
         for clip_id, cell in values.items():
             # An id that no clip has is an error that names similar ones.
             require_text(self[clip_id], column, cell)
+        spelling = Spelling()
         clips = []
         for clip in self.clips:
-            extra = {**clip.extra, column: values.get(clip.clip_id, "")}
+            cell = spelling.cell(values.get(clip.clip_id, ""), column)
+            extra = {**clip.extra, column: cell}
             if column in disputed(clip) and column not in self._concepts_of_clips:
                 # The new value takes the place of those of the annotators.
                 others = [name for name in extra[DIFFERS].split("|") if name != column]

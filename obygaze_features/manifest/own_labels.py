@@ -4,12 +4,12 @@ import re
 import shlex
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from obygaze_features.core.console import count
 from obygaze_features.core.shell import shell_word
-from obygaze_features.manifest.expression import NUMBER, without_spelling
-from obygaze_features.manifest.model import Clip, Manifest, own_columns
+from obygaze_features.manifest.expression import NUMBER
+from obygaze_features.manifest.model import Clip, Manifest, ascii_id, own_columns
 
 # What `manifest project` writes of the mark that made a level: how much of a clip it covers.
 OF_PROJECTION = ("overlap_frames", "clip_frames")
@@ -52,13 +52,12 @@ def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
         cells: list[str] = []
         values_of_film: dict[str, list[str]] = defaultdict(list)
         for clip in clips:
-            of_clip = clip.plain_values(column)
+            of_clip = clip.values(column)
             cells += of_clip
             values_of_film[clip.movie_id] += set(of_clip)
         if not any(map(_may_be_labels, values_of_film.values())):
             continue
         words = sorted(set(cells))
-        n_words = len({word.casefold() for word in words})
         # What few clips have is a remark.
         are_labels = 2 * sum(bool(clip.values(column)) for clip in clips) > len(clips)
         if is_yes_and_no(words):
@@ -72,8 +71,8 @@ def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
             is_to_correct = len(numbers) < len(cells)
             task = f"{column}>={limit_of(numbers)}"
             ranked.append((rank + is_to_correct, task, column))
-        elif are_labels and len(words) > 2 and n_words <= MOST_WORDS:
-            ranked.append((n_words + 1, column, column))
+        elif are_labels and 2 < len(words) <= MOST_WORDS:
+            ranked.append((len(words) + 1, column, column))
         elif are_labels and len(words) == 2:
             # The rarer word is most often what is looked for, and not its negation.
             rarer = min(reversed(words), key=cells.count)
@@ -83,10 +82,9 @@ def _ranked_tasks(clips: Sequence[Clip]) -> list[tuple[int, str, str]]:
 
 def counted_words(clips: Sequence[Clip], column: str) -> str:
     """Return how many clips have each word of a column, if it has few words, each several times."""
-    n_of_word = Counter("|".join(clip.plain_values(column)) for clip in clips)
+    n_of_word = Counter("|".join(clip.values(column)) for clip in clips)
     n_empty = n_of_word.pop("", 0)
-    n_words = len({word.casefold() for word in n_of_word})
-    if n_of_word.total() < 2 or n_words > min(MOST_COUNTED, len(clips) / 2):
+    if n_of_word.total() < 2 or len(n_of_word) > min(MOST_COUNTED, len(clips) / 2):
         return ""
     counts = [f"{word}: {n}" for word, n in sorted(n_of_word.items())]
     if n_empty:
@@ -102,7 +100,7 @@ def column_words(clips: Sequence[Clip], column: str) -> str:
     cells: list[str] = []
     n_empty = 0
     for clip in clips:
-        of_clip = clip.plain_values(column)
+        of_clip = clip.values(column)
         cells += of_clip
         n_empty += not of_clip
     empty = f", empty: {n_empty}" if n_empty else ""
@@ -151,12 +149,21 @@ def is_yes_and_no(words: Collection[str]) -> bool:
     return len(words) == 2 and any(written == set(pair) for pair in YES_AND_NO)
 
 
-def spellings_of(words: Iterable[str]) -> list[list[str]]:
-    """Return words that are one word in other spellings, in groups."""
-    groups: dict[str, list[str]] = {}
-    for word in words:
-        groups.setdefault(without_spelling(word), []).append(word)
-    return [group for group in groups.values() if len(group) > 1]
+def words_alike(clips: Sequence[Clip]) -> list[str]:
+    """Return a sentence on words of a column that differ by accents, blanks or such alone."""
+    sentences = []
+    for column in label_columns(clips):
+        groups: dict[str, set[str]] = {}
+        for clip in clips:
+            for word in clip.values(column):
+                groups.setdefault(ascii_id(word).casefold(), set()).add(word)
+        for words in groups.values():
+            if len(words) > 1:
+                sentences.append(
+                    f"the column {column} has {' and '.join(map(repr, sorted(words)))}, which count"
+                    " as different words: write them alike if they mean the same"
+                )
+    return sentences
 
 
 def has_numbers(cells: Sequence[str]) -> bool:

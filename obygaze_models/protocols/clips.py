@@ -170,7 +170,7 @@ class ClipTable:
     def column(self, name: str) -> Words:
         """Return a column of the manifest as text, each value in its plain form."""
         try:
-            cells = ["|".join(clip.plain_values(name)) for clip in self.clips]
+            cells = ["|".join(clip.values(name)) for clip in self.clips]
         except NotFound as error:
             error.where = self.name  # no clip has it
             raise
@@ -327,7 +327,7 @@ def _own_columns_have(name: str, task: Task, table: ClipTable) -> str:
     meant: dict[str, str] = {}
     for expression in _expressions(name, task, table):
         for column, asked in expression.values.items():
-            of_clips = [clip.plain_values(column) for clip in table.clips]
+            of_clips = [clip.values(column) for clip in table.clips]
             words = set(chain.from_iterable(of_clips))
             for word in asked:
                 if plain_value(word, column) not in words:
@@ -595,7 +595,7 @@ def class_names(
     words: list[set[str]] = [set(), set()]
     for clip, label in zip(table.clips, labels.tolist(), strict=True):
         if label != LEFT_OUT:
-            words[label].update(clip.plain_values(column))
+            words[label].update(clip.values(column))
     # A number alone is no name of a class.
     is_named = all(len(of_class) == 1 for of_class in words)
     if is_named and not any(map(NUMBER.fullmatch, set.union(*words))):

@@ -27,7 +27,6 @@ from obygaze_features.manifest.folds import (
     stratified_folds,
 )
 from obygaze_features.manifest.model import FILM_COLUMN
-from obygaze_features.manifest.own_labels import spellings_of
 from obygaze_features.manifest.same_clip import known_film, require_films
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable, LabelArray
@@ -229,7 +228,7 @@ def _never_tested(clips: _Clips) -> BoolArray:
     never = np.isin(table.groups, splits.never)
     # A group may have been left out by data.where.
     every_clip = table.of_manifest or table.clips
-    known = dict.fromkeys("|".join(clip.plain_values(column)) for clip in every_clip)
+    known = dict.fromkeys("|".join(clip.values(column)) for clip in every_clip)
     unknown = [name for name in splits.never if name not in known]
     if unknown:
         meant = near(unknown[0], known)
@@ -385,10 +384,4 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
                 where=table.name,
                 hint=f"{filled_in}; or leave out such films with --set {shell_word(where)}",
             )
-    for spellings in spellings_of(np.unique(table.groups).tolist()):
-        raise FixInput(
-            f"the column {column} has {' and '.join(map(repr, spellings))}: write them alike, as"
-            " they would be held out one without the other",
-            where=table.name,
-        )
     return table

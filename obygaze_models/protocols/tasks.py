@@ -26,7 +26,6 @@ from obygaze_features.manifest.expression import (
     parse,
     plain_value,
     quoted_word,
-    without_spelling,
 )
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
@@ -42,7 +41,6 @@ from obygaze_features.manifest.own_labels import (
     YES_AND_NO,
     has_numbers,
     limit_of,
-    spellings_of,
 )
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.protocols.clips import with_view
@@ -286,46 +284,12 @@ class _Labels:
         """Return the values in a column; of a clip with several, each of them."""
         values: list[str] = []
         for clip in self.clips:
-            values += clip.plain_values(column)
+            values += clip.values(column)
         return values
 
     def words(self, column: str) -> list[str]:
         """Return the words of a column."""
         return sorted(set(self.cells(column)))
-
-    def require_one_spelling(
-        self, column: str, asked: Sequence[str], sign: str = "=="
-    ) -> None:
-        """Raise an error if an asked word of a column is also there in another spelling.
-
-        Args:
-            column: The column.
-            asked: The words.
-            sign: How clips compare with the asked word to be positive; "" if nobody said.
-        """
-        folded = [without_spelling(word) for word in asked]
-        found = {}
-        for spellings in spellings_of(self.words(column)):
-            word = without_spelling(spellings[0])
-            if word in folded:
-                found[word] = spellings
-        if not found:
-            return
-        hint = "write them alike"
-        is_in = {"==": "in", "!=": "not in"}.get(sign)
-        if is_in:
-            # As cells have it: `yes` may be asked for a column that has `Yes`.
-            words = self.words(column)
-            positive = [word for word in words if without_spelling(word) == folded[0]]
-            listed = ", ".join(map(quoted_word, positive))
-            text = f"{quoted_word(column)} {is_in} {{{listed}}}"
-            hint += f", or {self.option} {shell_word(text)}"
-        both = [" and ".join(map(repr, spellings)) for spellings in found.values()]
-        raise FixInput(
-            f"the column {column} has both {'; '.join(both)}",
-            where=self.manifest.name,
-            hint=hint,
-        )
 
     def require_known(self, expression: Expression) -> None:
         """Raise an error if a column has none of a word with which an expression compares it."""
@@ -345,7 +309,7 @@ class _Labels:
         """
         values = self.words(column)
         plain = plain_value(word, column)
-        if any(plain in clip.plain_values(column) for clip in self.manifest):
+        if any(plain in clip.values(column) for clip in self.manifest):
             hint = "change data.where"
             if column in ("level", *CONCEPTS):
                 hint = f"--set {KEEPS_LEVELS} and concepts, or {hint}"
@@ -362,12 +326,6 @@ class _Labels:
     def tasks_of_column(self, column: str) -> dict[str, AskedTask]:
         """Return the task of yes and no, or a task for each word."""
         values = self.words(column)
-        # Of yes and no, yes is positive; of other words, nobody said which.
-        folded = {value.casefold() for value in values}
-        for pair in YES_AND_NO:
-            if folded == set(pair):
-                self.require_one_spelling(column, pair)
-        self.require_one_spelling(column, values, sign="")
         if not values or (len(values) == 1 and column not in CONCEPTS):
             one = f"has one value, {values[0]!r}" if values else "is empty"
             raise FixInput(
@@ -376,6 +334,7 @@ class _Labels:
                 hint="write another word, such as no, where it does not hold: clips with an"
                 " empty cell are left out",
             )
+        # Of yes and no, yes is positive; of other words, nobody said which.
         written = {value.lower(): value for value in values}
         for yes, no in YES_AND_NO:
             if len(values) == 2 and written.keys() == {yes, no}:
@@ -424,7 +383,6 @@ class _Labels:
     def task_of_value(self, column: str, sign: str, value: str) -> dict[str, AskedTask]:
         """Return the task of the clips that compare so with a value, against the other ones."""
         values = self.words(column)
-        self.require_one_spelling(column, [value], sign)
         is_known = plain_value(value, column) in values
         if not is_known and sign[0] not in "<>":
             against = ""

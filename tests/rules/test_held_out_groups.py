@@ -227,7 +227,6 @@ def test_runs_of_two_kinds_of_groups_are_not_compared(tmp_path: Path) -> None:
         ({0: ""}, "has no value in the column director"),
         ({0: "unknown"}, "has unknown in the column director"),
         ({0: "0|1"}, "one group for all clips of a film"),
-        ({0: "Varda", 1: "VARDA"}, "'VARDA' and 'Varda': write them alike"),
     ],
 )
 def test_groups_that_may_hide_a_leak_are_refused(

@@ -10,7 +10,7 @@ import itertools
 import shlex
 import tomllib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, reject, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from support.annotated import annotated
 from support.experiments import store_of
@@ -34,6 +34,7 @@ from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import CLIP_COLUMNS, Clip, Header, Manifest
 from obygaze_features.manifest.own import read_own
 from obygaze_features.manifest.own_labels import column_words, counted_words, own_tasks
+from obygaze_features.manifest.spelling import Spelling
 from obygaze_models.protocols.clips import (
     ClipTable,
     class_names,
@@ -56,7 +57,7 @@ from obygaze_models.runner.training import training_protocol
 # The values that a cell of each column may have.
 DOMAINS: Mapping[str, tuple[str, ...]] = {
     "mood": ("joy", "fear", "no"),
-    "rating": ("0", "1.0", "2", "3"),
+    "rating": ("0", "1", "2", "3"),
     "level": ("EN", "HN", "S"),
 }
 TESTS = {
@@ -64,6 +65,15 @@ TESTS = {
     "rating": ("rating >= 2", "rating < 1", "rating == 1", "rating not in {0, 3.0}"),
     "level": ("level == S", "level in {EN, HN}"),
 }
+
+
+def with_cells(column: str, cells: Sequence[str]) -> Manifest:
+    """Return clips with the cells of a column, as a table has them."""
+    clips = [Clip(f"c{number}", "f") for number in range(len(cells))]
+    manifest = Manifest("m", Header("m"), tuple(clips))
+    return manifest.with_column(
+        column, dict(zip(manifest.clip_ids, cells, strict=True))
+    )
 
 
 def plain(text: str, cells: Mapping[str, str]) -> bool:
@@ -167,42 +177,6 @@ def test_clips_without_a_label_are_in_no_class_and_counted(
         assert f": {n_left_out} left out, and {n_kept} kept in t" in sentence
 
 
-YES_OR_NO = ("yes", "Yes", "YES", "no", "No", "NO")
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    cells=st.lists(st.sampled_from(YES_OR_NO), min_size=3, max_size=6),
-    others=st.sampled_from(((), ("maybe",))),
-    name=st.sampled_from(("close", "close-up")),
-)
-@example(cells=["Yes", "no", "No"], others=(), name="close")
-def test_the_task_in_a_hint_has_the_clips_that_were_asked_for(
-    cells: list[str], others: tuple[str, ...], name: str
-) -> None:
-    """Of yes and no in several spellings, yes; where nobody knows what is asked, no task."""
-    cells = [*cells, *others]
-    clips = [Clip(f"c{n}", "m", extra={name: cell}) for n, cell in enumerate(cells)]
-    manifest = Manifest("m", Header("m"), tuple(clips), (name,))
-    folded = {cell.lower() for cell in cells}
-    try:
-        with_tasks(load_protocol("honest"), [name], manifest)
-    except FixUsage:
-        reject()  # two words, neither of which is yes
-    except FixInput as error:
-        hint = error.hint
-    else:
-        assert len(set(cells)) == len(folded)
-        return
-    if folded != {"yes", "no"}:
-        assert "--task" not in hint
-        return
-    text = shlex.split(hint.partition("--task ")[2])[0]
-    (task,) = with_tasks(load_protocol("honest"), [text], manifest).tasks.values()
-    found = task_labels("t", task, ClipTable("m", clips, ())).tolist()
-    assert found == [int(cell.lower() == "yes") for cell in cells]
-
-
 WORDS = st.text("abÄß09 ?-/.#+:", min_size=1, max_size=6).map(str.strip).filter(bool)
 
 
@@ -253,8 +227,8 @@ def test_a_word_of_a_column_is_asked_for_whatever_signs_it_has(
 ) -> None:
     """COLUMN=VALUE is read as it is written, also in what the program itself offers."""
     cells = [*words, *words, words[0]]
-    clips = [Clip(f"c{n}", "m", extra={name: cell}) for n, cell in enumerate(cells)]
-    manifest = Manifest("m", Header("m"), tuple(clips), (name,))
+    manifest = with_cells(name, cells)
+    clips = manifest.clips
     table = ClipTable("m", clips, ())
     for word in words:
         if plain_value(word, name) != word:
@@ -262,7 +236,7 @@ def test_a_word_of_a_column_is_asked_for_whatever_signs_it_has(
         tasks = with_tasks(load_protocol("honest"), [f"{name}={word}"], manifest).tasks
         (task,) = tasks.values()
         found = task_labels("t", task, table).tolist()
-        assert found == [int(cell == word) for cell in cells]
+        assert found == [int(clip.extra[name] == word) for clip in clips]
     for offered in own_tasks(clips):
         assert with_tasks(load_protocol("honest"), [offered], manifest).tasks
 
@@ -279,8 +253,8 @@ def test_a_word_is_counted_in_what_is_printed_as_it_is_asked_for(
     cells: list[str], asked: str
 ) -> None:
     cells = [*cells, *cells]
-    clips = [Clip(f"c{n}", "m", extra={"gaze": cell}) for n, cell in enumerate(cells)]
-    manifest = Manifest("m", Header("m"), tuple(clips), ("gaze",))
+    manifest = with_cells("gaze", cells)
+    clips = manifest.clips
     n_asked = len(manifest.where(f"gaze == {asked}"))
     counts = dict(part.split(": ") for part in column_words(clips, "gaze").split(", "))
     assert counts.get(asked, "0") == str(n_asked)
@@ -451,14 +425,16 @@ def test_a_number_is_one_value_however_it_is_written(
     """pandas writes 4.0 where a column has empty cells, and a merged manifest has both."""
     manifests = []
     for is_plain in (True, False):
+        cells = {}
         clips = []
         for number, (value, ending) in enumerate(drawn):
             written = f"{value}" if is_plain else f"{value}{ending}"
             film = f"f{value}"
             level = ("S", "EN")[number % 2]
-            extra = {"rating": written}
-            clips.append(Clip(f"c{number}", film, level=level, extra=extra))
-        manifests.append(Manifest("m", Header("m"), tuple(clips), ("rating",)))
+            cells[f"c{number}"] = written
+            clips.append(Clip(f"c{number}", film, level=level))
+        manifest = Manifest("m", Header("m"), tuple(clips))
+        manifests.append(manifest.with_column("rating", cells))
     found = []
     for manifest in manifests:
         audit = audit_annotations(
@@ -501,16 +477,16 @@ def test_a_value_is_one_in_tasks_splits_and_reliability_however_it_is_written(
     drawn = [*SPELLINGS, *drawn]
     written = [data.draw(st.sampled_from((word, *SPELLINGS[word]))) for word in drawn]
     found = []
+    spelling = Spelling()
     for cells in (drawn, written):
-        clips = []
         rated: dict[str, dict[str, dict[str, str]]] = {"ada": {}, "ben": {}}
         for number, cell in enumerate(cells):
-            clips.append(Clip(f"c{number}", "f", extra={"said": cell}))
             # Numbers and words together are no answers of raters.
             is_number = plain_value(cell, "said") == "4"
-            answer = {"rated": "sad" if is_number else cell}
+            word = "sad" if is_number else spelling.cell(cell, "rated")
+            answer = {"rated": word}
             rated[("ada", "ben")[number % 2]][f"f-{number // 2}"] = answer
-        manifest = Manifest("m", Header("m"), tuple(clips), ("said",))
+        manifest = with_cells("said", cells)
         honest = load_protocol("honest")
         asked = ["said", "said!=4.0", 'said in {"très bien ?", 4}']
         protocol = with_tasks(honest, asked, manifest)
@@ -609,37 +585,6 @@ def test_a_class_without_clips_is_a_matter_of_the_columns_that_it_asks(
     assert "level" not in hint
     meant = {"sad": "Sad", "clam": "calm", "joyy": "joy"}[asked]
     assert (f"did you mean {meant!r}?" in hint) == (meant in cells)
-
-
-SAD_WORDS = ("sad", "Sad", "SAD", "so sad", "sosad", "été", "Ete")
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    cells=st.lists(st.sampled_from(SAD_WORDS), min_size=1, max_size=6),
-    asked=st.lists(st.sampled_from(SAD_WORDS), min_size=1, max_size=3, unique=True),
-)
-@example(cells=["sad", "Sad"], asked=["sad"])
-def test_another_spelling_of_an_asked_word_is_named(
-    cells: list[str], asked: list[str]
-) -> None:
-    """`--where 'mood == sad'` left out the clips that have `Sad`, and a share was too small."""
-    clips = [Clip(f"c{n}", "f", extra={"mood": cell}) for n, cell in enumerate(cells)]
-    manifest = Manifest("m", Header("m"), tuple(clips), ("mood",))
-    words = ", ".join(f'"{word}"' for word in asked)
-    expression = parse(f"mood in {{{words}}}")
-    sentences = manifest.unknown_values(expression)
-    alike = [SAD_WORDS[:3], SAD_WORDS[3:5], SAD_WORDS[5:]]
-    expected = 0
-    for word in asked:
-        (group,) = [one for one in alike if word in one]
-        others = (set(cells) & set(group)) - set(asked)
-        if word in cells and others:
-            expected += 1
-            listed = ", ".join(map(repr, sorted(others)))
-            assert any(f"has {listed} beside {word!r}" in text for text in sentences)
-    n_unknown = len(set(asked) - set(cells))
-    assert len(sentences) == n_unknown + expected
 
 
 @settings(max_examples=40, deadline=None)

@@ -90,7 +90,11 @@ from obygaze_features.manifest.model import (
     Manifest,
     own_columns,
 )
-from obygaze_features.manifest.own_labels import OF_PROJECTION, column_words
+from obygaze_features.manifest.own_labels import (
+    OF_PROJECTION,
+    column_words,
+    words_alike,
+)
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
     FRAMES,
@@ -98,6 +102,7 @@ from obygaze_features.manifest.spans import (
     span_in_file,
     span_in_film,
 )
+from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.vocabulary import LEVELS, concepts
 
 ALL_TIMES = (*SPAN_COLUMNS, *FILM_TIMES)
@@ -210,6 +215,7 @@ def _read(
         sheet=chosen.sheet,
         header_row=chosen.header_row,
         texts=_texts(chosen),
+        files=_files(chosen),
     )
     _check_targets(chosen, table.columns)
     sources = _sources(table, chosen)
@@ -228,7 +234,7 @@ def _read(
     if chosen.id:
         add_ids(table.rows, cells, chosen.id, sources)
     for values in cells:
-        given_ids.append({column: values[column].strip() for column in NEEDED})
+        given_ids.append({column: values[column] for column in NEEDED})
         for column in NEEDED:
             values[column] = as_id(values[column])
         values.setdefault("scene", _scene_in(values["clip_id"], values["movie_id"]))
@@ -240,10 +246,11 @@ def _read(
     if TITLE not in sources:
         extra |= _add_titles(cells, given_ids)
     extra |= dict.fromkeys(name for name in of_coders if name not in CLIP_COLUMNS)
+    spelling = Spelling()
     rows, cells_of_rows = rows_of_coders(table.rows, cells, chosen.coders)
     for row, values in zip(rows, cells_of_rows, strict=True):
         _read_words(row, values, chosen)
-    is_of_people = are_of_people(rows, cells_of_rows, chosen.coders)
+    is_of_people = are_of_people(rows, cells_of_rows, chosen.coders, spelling)
     if is_of_people:
         extra["annotator"] = None
     modality_of = {**concepts(), **chosen.modalities}
@@ -252,6 +259,7 @@ def _read(
         modality_of,
         tuple(extra),
         is_of_people=is_of_people,
+        spelling=spelling,
     )
     annotations: tuple[Annotation, ...] = ()
     if is_of_people:
@@ -261,7 +269,7 @@ def _read(
         draft = draft_hint(f"{path.stem}-mapping.toml", given)
         hint = _hint(table, path, required, chosen, draft)
         violations.raise_if_any("the table cannot be imported", hint)
-    said = _read_beside(path, clips, modality_of)
+    said = _read_beside(path, clips, modality_of, spelling)
     if said and is_of_people:
         raise FixInput(
             f"what annotators say is in {annotators_of(path).name} beside this table, and in the"
@@ -302,6 +310,7 @@ def _read(
     warnings += one_clip_a_film
     used = used_mapping(chosen, table.rows)
     warnings += _words_read_as_others(used, chosen)
+    warnings += words_alike(clips)
     manifest = Manifest(name, header, clips, tuple(extra), said or annotations)
     taken = set() if said else {*columns_of_each(manifest)}.intersection(extra)
     if taken:
@@ -323,14 +332,18 @@ def _read(
 
 
 def _read_beside(
-    path: Path, clips: Iterable[Clip], concepts_of_table: Collection[str]
+    path: Path,
+    clips: Iterable[Clip],
+    concepts_of_table: Collection[str],
+    spelling: Spelling,
 ) -> tuple[Annotation, ...]:
     """Return what annotators say in the table beside a table, as an export writes it."""
     beside = annotators_of(path)
     if not beside.is_file():
         return ()
     ids = {clip.clip_id for clip in clips}
-    return sorted_annotations(read_annotations(beside, ids, concepts_of_table))
+    said = read_annotations(beside, ids, concepts_of_table, spelling)
+    return sorted_annotations(said)
 
 
 def _notes_of_times(cells: Sequence[str], short: str) -> list[str]:
@@ -381,6 +394,11 @@ def _notes(clips: Sequence[Clip], kept: Sequence[str]) -> tuple[str, ...]:
 def _texts(chosen: TableMapping) -> list[str]:
     """Return the columns of a table whose commas are no decimal ones: 1,2 are two concepts."""
     return [*chosen.columns_of("concepts"), *chosen.columns_of(TITLE)]
+
+
+def _files(chosen: TableMapping) -> list[str]:
+    """Return the columns of a table with names of files."""
+    return [*chosen.columns_of("video"), *chosen.columns_of(NAME_COLUMN)]
 
 
 def _write_draft(
@@ -503,7 +521,7 @@ def _hint(
     if not table.columns:
         return "save the table as CSV (UTF-8) or as .xlsx"
     column = mapping.columns.get("level", "level")
-    words = {row.cells.get(column, "").strip() for row in table.rows} - {""}
+    words = {row.cells.get(column, "") for row in table.rows} - {""}
     if words and not mapping.coders and not any(map(mapping.level, words)):
         none = f"as its words are none of {', '.join(LEVELS)}"
         if column == "level":
@@ -571,7 +589,7 @@ def _with_seconds(
 
 def _read_words(row: TableRow, cells: dict[str, str], mapping: TableMapping) -> None:
     """Put canonical words in place of those of one row."""
-    word = cells.get("level", "").strip()
+    word = cells.get("level", "")
     cells["level"] = mapping.level(word) or ""
     if word and not cells["level"]:
         row.add("level", unknown_level(word))
@@ -610,7 +628,7 @@ def _add_times_of_frames(
         has_frames = len(frames) == len(FRAMES) and any(frames.values())
         if values["start_s"] or values["end_s"] or not has_frames:
             continue
-        rate = known_frame_rate(values.get(RATE_COLUMN, "").strip())
+        rate = known_frame_rate(values.get(RATE_COLUMN, ""))
         if video and n_clips_of_file[video] > 1:
             problem = f"does not say where in {video} the clip is; start_s and end_s do"
             row.add(FRAMES[0], problem)
@@ -636,7 +654,7 @@ def _add_times_of_frames(
 def _concepts_of(row: TableRow, cell: str, mapping: TableMapping) -> str:
     names: list[str] = []
     # An empty cell has no concepts; an empty part between separators is an unknown word.
-    words = cell.split(mapping.separator) if cell.strip() else []
+    words = cell.split(mapping.separator) if cell else []
     for word in words:
         name = mapping.concept(word.strip())
         if name is None:
@@ -697,7 +715,7 @@ def _check_totals(
     only_ids = []
     if any(values["start_s"] for values in cells):
         for row in rows:
-            filled_columns = {name for name, cell in row.cells.items() if cell.strip()}
+            filled_columns = {name for name, cell in row.cells.items() if cell}
             if filled_columns <= of_ids:
                 only_ids.append(row)
     for row in only_ids:

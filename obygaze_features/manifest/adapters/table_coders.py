@@ -14,8 +14,8 @@ from obygaze_features.manifest.annotators import (
     of_nobody,
     said_columns,
 )
-from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.model import Annotation, Clip
+from obygaze_features.manifest.spelling import Spelling
 
 ANNOTATOR = "annotator"
 # How --map begins where it names the column of a person: coder:ada=COLUMN.
@@ -92,23 +92,22 @@ def rows_of_coders(
 
 
 def are_of_people(
-    rows: Sequence[TableRow], cells: Sequence[Cells], coders: Mapping[str, str]
+    rows: Sequence[TableRow],
+    cells: Sequence[Cells],
+    coders: Mapping[str, str],
+    spelling: Spelling,
 ) -> bool:
-    """Return whether clips have rows of several people, and spell each name in one way.
-
-    A name is one however its capitals, accents and blanks were typed.
-    """
+    """Return whether clips have rows of several people, and spell each name in one way."""
     ids = [values["clip_id"] for values in cells]
     if not coders and len(set(ids)) == len(ids):
         return False
-    has_names = any(values.get(ANNOTATOR, "").strip() for values in cells)
-    spelling: dict[str, str] = {}
+    has_names = any(values.get(ANNOTATOR) for values in cells)
     line_of: dict[str, int] = {}
     line_of_person: dict[tuple[str, str], int] = {}
     problem = ""
     for row, values, clip_id in zip(rows, cells, ids, strict=True):
-        name = plain_value(values.get(ANNOTATOR, ""), ANNOTATOR)
-        values[ANNOTATOR] = name = spelling.setdefault(name.casefold(), name)
+        name = spelling.cell(values.get(ANNOTATOR, ""), ANNOTATOR)
+        values[ANNOTATOR] = name
         first = line_of.setdefault(clip_id, row.line)
         if not has_names and clip_id and first != row.line:
             # One sentence for all of them, as they mostly have one reason.
@@ -166,6 +165,5 @@ def clips_and_annotations(
 
 
 def _fact(clip: Clip, column: str) -> str:
-    """Return what a row says of its clip as it is compared."""
-    value = getattr(clip, column) if column in OF_CLIPS else clip.extra.get(column)
-    return "" if value is None else plain_value(str(value), column)
+    """Return what a row says of its clip."""
+    return "|".join(clip.values(column))

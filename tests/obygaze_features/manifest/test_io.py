@@ -83,11 +83,11 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     )
     clips = (
         Clip(
-            "a", "m", None, "", 0.1, 1 / 3, "", ("Voice", "Look"), {"text": 'a,"b"\nc'}
+            "a", "m", None, "", 0.1, 1 / 3, "", ("Voice", "Look"), {"comment": 'a,"b"\nc'}
         ),
-        Clip("b", "m", 7, "m/b.mkv", level="NS", extra={"text": " blanks "}),
+        Clip("b", "m", 7, "m/b.mkv", level="NS", extra={"comment": " blanks "}),
     )
-    manifest = Manifest("tiny", header, clips, ("text",))
+    manifest = Manifest("tiny", header, clips, ("comment",))
     write_manifest(manifest, tmp_path / "tiny.toml")
     assert read_manifest(tmp_path / "tiny.toml") == manifest
 

@@ -21,6 +21,7 @@ from support.seeds import amount
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.file_names import composed
 from obygaze_features.manifest.adapters import csv_table
+from obygaze_features.manifest.expression import plain_value
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.model import Clip, Manifest
 
@@ -200,7 +201,8 @@ def lost(rows: list[dict[str, str]], manifest: Manifest) -> list[str]:
                 # A column of numbers with decimal commas has points.
                 cells = [row[name], clip.extra[name]]
                 expected[name], got[name] = (
-                    re.sub(r"^(\d+),(\d+)$", r"\1.\2", cell) for cell in cells
+                    plain_value(re.sub(r"^(\d+),(\d+)$", r"\1.\2", cell), name)
+                    for cell in cells
                 )
         if "start_s" in row:
             expected["start_s"], got["start_s"] = float(row["start_s"]), clip.start_s

@@ -29,6 +29,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     SourceFile,
 )
+from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.vocabulary import MODALITIES
 
 
@@ -129,7 +130,10 @@ def manifests(draw: st.DrawFn) -> Manifest:
         dict.fromkeys((*(c for c in columns if not c.startswith("fold:")), *folds))
     )
     ids = draw(st.lists(WORD, unique=True, max_size=5))
-    clips = tuple(draw(a_clip(clip_id, tuple(concepts), columns)) for clip_id in ids)
+    spelling = Spelling()
+    clips = tuple(
+        draw(a_clip(clip_id, tuple(concepts), columns, spelling)) for clip_id in ids
+    )
     header = Header(
         dataset=draw(LINE.filter(bool)),
         concepts=concepts,
@@ -148,7 +152,11 @@ def manifests(draw: st.DrawFn) -> Manifest:
 
 @st.composite
 def a_clip(
-    draw: st.DrawFn, clip_id: str, concepts: tuple[str, ...], columns: tuple[str, ...]
+    draw: st.DrawFn,
+    clip_id: str,
+    concepts: tuple[str, ...],
+    columns: tuple[str, ...],
+    spelling: Spelling,
 ) -> Clip:
     span = draw(
         st.none() | st.lists(TIME, min_size=2, max_size=2, unique=True).map(sorted)
@@ -159,7 +167,7 @@ def a_clip(
     cells = {
         column: draw(st.integers(0, 99).map(str) | st.just(""))
         if ":" in column
-        else draw(TEXT)
+        else spelling.cell(draw(TEXT), column)
         for column in columns
     }
     return Clip(

@@ -10,6 +10,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.own_labels import limit_of, own_tasks
+from obygaze_features.manifest.spelling import Spelling
 from obygaze_models.protocols.clips import (
     ClipTable,
     class_names,
@@ -96,47 +97,11 @@ def asked(column: str, cells: list[str], *tasks: str) -> Protocol:
 
 def manifest_of(column: str, cells: list[str]) -> Manifest:
     """The clips of a table of one column."""
-    clips = [Clip(f"c{n}", "m", extra={column: cell}) for n, cell in enumerate(cells)]
-    return Manifest("made-up", Header("m"), tuple(clips), (column,))
-
-
-@pytest.mark.parametrize("task", ["stares", "stares=yes", "stares!=yes"])
-def test_words_that_differ_in_capitals_alone_are_no_classes(task: str) -> None:
-    with pytest.raises(FixInput, match="has both 'Yes' and 'yes'") as error:
-        asked("stares", ["yes", "Yes", "no", ""], task)
-    way_out = "stares in {Yes, yes}"
-    shown = way_out.replace(" in ", " not in ") if "!=" in task else way_out
-    assert f"--task '{shown}'" in str(error.value.hint)
-    (found,) = asked("stares", ["yes", "Yes", "no", ""], way_out).tasks.values()
-    clips = [
-        Clip(c, "m", extra={"stares": c.strip("_")}) for c in ("yes", "Yes", "no", "_")
-    ]
-    table = ClipTable("made-up", clips, ())
-    assert task_labels("t", found, table).tolist() == [1, 1, 0, -1]
-
-
-def test_two_spellings_matter_only_of_the_asked_word() -> None:
-    cells = ["mild", "Mild", "strong", "Strong", "none"]
-    with pytest.raises(FixInput, match="has both 'Strong' and 'strong'") as error:
-        asked("look", cells, "look=strong")
-    assert "--task 'look in {Strong, strong}'" in str(error.value.hint)
-    assert (
-        asked("look", cells, "look=none").tasks["look=none"].positive == "look == none"
+    clips = [Clip(f"c{n}", "m") for n in range(len(cells))]
+    manifest = Manifest("made-up", Header("m"), tuple(clips))
+    return manifest.with_column(
+        column, dict(zip(manifest.clip_ids, cells, strict=True))
     )
-
-
-def test_all_spellings_of_a_word_are_asked_for_and_the_other_words_are_shown() -> None:
-    """Whoever types what the hint says sees what is compared with all that mean yes."""
-    cells = ["no", "NO", "mo", "sì", "Sì", "SI", "si", "un po'", "un po\u2019"]
-    with pytest.raises(FixInput) as caught:
-        asked("Blick", cells, "Blick=sì")
-    (_, typed) = str(caught.value.hint).split("--task ")
-    (task,) = shlex.split(typed)
-    assert task == "Blick in {SI, Sì, si, sì}"
-    title = asked("Blick", cells, task).tasks[task].title
-    assert title == f"{task}, against NO or mo or no or un po' or un po\u2019"
-    with pytest.raises(FixInput, match=r"'NO' and 'no'; 'SI' and .*; \"un po'\" and"):
-        asked("Blick", cells, "Blick")
 
 
 def test_a_column_with_the_name_of_a_task_is_asked_about() -> None:
@@ -181,7 +146,7 @@ def test_the_limit_that_is_named_can_be_typed(cells: list[str], limit: str) -> N
     assert error.value.hint == f"--task 'views>={limit}'"
     (found,) = asked("views", cells, f"views>={limit}").tasks.values()
     holds = parse(found.positive).holds
-    clips = [Clip("c", "m", extra={"views": cell}) for cell in cells]
+    clips = manifest_of("views", cells)
     n_positive = sum(holds(clip.values) is True for clip in clips)
     assert n_positive == len(cells) // 2
 
@@ -318,7 +283,8 @@ def test_what_a_model_says_is_no_label() -> None:
 
 
 def test_ids_are_not_numbers() -> None:
-    film = Clip("1.1", "1.10", extra={"rating": "1.10"})
+    rating = Spelling().cell("1.10", "rating")
+    film = Clip("1.1", "1.10", extra={"rating": rating})
     for text in ("movie_id == 1.1", 'clip_id == "1.10"', 'movie_id in {"1.1", 2}'):
         assert not parse(text).holds(film.values)
     for text in ("movie_id == 1.10", "clip_id == 1.1", "rating == 1.1"):

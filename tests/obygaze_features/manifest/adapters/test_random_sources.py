@@ -22,6 +22,7 @@ from support.seeds import amount
 
 from obygaze.films.exchange import import_segments
 from obygaze_features.core.errors import FixInput, ObygazeError
+from obygaze_features.core.file_names import one_line
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     liris_accede,
@@ -30,6 +31,7 @@ from obygaze_features.manifest.adapters import (
     obygaze12,
 )
 from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.spelling import Spelling
 
 N_DRAWN = amount(60, 1000)
 Random = np.random.Generator
@@ -101,6 +103,8 @@ def unequal(clip: Clip, expected: dict[str, Any]) -> list[str]:
     found = []
     for name, value in expected.items():
         got = clip.extra[name] if name in clip.extra else getattr(clip, name)
+        if name in clip.extra and name not in ("video_name", "comment"):
+            value = Spelling().cell(one_line(value), name)
         if got != value:
             found.append(f"{name} is {got!r}, expected {value!r}")
     return found
