@@ -37,14 +37,12 @@ from obygaze_features.manifest.model import (
     FOLD_PREFIX,
     KEEPS_LEVELS,
     LEVELS,
-    UNKNOWN_FILM,
     Clip,
     Manifest,
     disputed,
     require_numbers,
 )
 from obygaze_features.manifest.own_labels import column_words, own_tasks
-from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.protocols.schema import AUTO, Data, Task
@@ -99,8 +97,16 @@ class ClipTable:
         return self.column(FILM_COLUMN)
 
     @cached_property
+    def has_films(self) -> bool:
+        """Whether the manifest says the film of its clips: of all, or of none."""
+        return bool(np.any(self.films != ""))
+
+    @cached_property
     def groups(self) -> Words:
-        """What each clip is held out with: its film, or the group of films of a protocol."""
+        """What each clip is held out with: its film, or its group in the column of a protocol.
+
+        It is "" where only clips are held out, as the manifest has no films.
+        """
         return self.column(self.group_column)
 
     @cached_property
@@ -364,8 +370,7 @@ def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[st
     places = []
     levels: list[list[Any]] = []
     for clip in table.clips:
-        span = span_in_film(clip) or (clip.start_s, clip.end_s)
-        places.append([clip.clip_id, clip.movie_id, *span])
+        places.append([clip.clip_id, clip.movie_id, clip.start_s, clip.end_s])
         levels.append([clip.clip_id, clip.level, *clip.concepts])
         if disputed(clip):
             levels[-1].append(sorted(disputed(clip)))
@@ -540,17 +545,6 @@ def empty_labels(
             sentence += f": {n_left_out} left out, and {n_kept} {kept}"
         sentences.append(sentence)
     return " ".join(sentences)
-
-
-def unknown_films(table: ClipTable) -> str:
-    """Return a sentence on clips of unknown films; "" if there are none."""
-    n_unknown = int(np.sum(table.films == UNKNOWN_FILM))
-    if not n_unknown:
-        return ""
-    return (
-        f"The films of {n_unknown} of {count(len(table), 'clip')} are not known: they"
-        " count as one film, and clips of a film may be on both sides of a split."
-    )
 
 
 def unknown_words(
