@@ -43,6 +43,7 @@ from obygaze_features.manifest.model import (
     require_numbers,
 )
 from obygaze_features.manifest.own_labels import column_words, own_tasks
+from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.manifest.times import Span, spans_in_films
 from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.protocols.schema import AUTO, Data, Task
@@ -370,7 +371,8 @@ def labels_sha256(table: ClipTable, labels: Mapping[str, LabelArray]) -> dict[st
     places = []
     levels: list[list[Any]] = []
     for clip in table.clips:
-        places.append([clip.clip_id, clip.movie_id, clip.start_s, clip.end_s])
+        span = span_in_film(clip) or (clip.start_s, clip.end_s)
+        places.append([clip.clip_id, clip.movie_id, *span])
         levels.append([clip.clip_id, clip.level, *clip.concepts])
         if disputed(clip):
             levels[-1].append(sorted(disputed(clip)))
