@@ -22,15 +22,15 @@ from obygaze_features.core.files import TABLE_ENDINGS
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import read_table
 from obygaze_features.manifest import Manifest, read_manifest
-from obygaze_features.manifest.model import is_only_watched
-from obygaze_features.manifest.same_clip import (
-    known_film,
-    other_clip,
-    require_films,
+from obygaze_features.manifest.clip_facts import (
+    ClipFacts,
+    require_same_shared,
 )
+from obygaze_features.manifest.model import is_only_watched
 from obygaze_features.store import Store, TextTable, open_store, read_texts
 from obygaze_features.store.importing.npz import read_arrays
 from obygaze_features.store.joining import refuse_joined
+from obygaze_features.store.matching import facts_of_rows
 from obygaze_features.store.recipe import same_space, space_of_array
 from obygaze_models.evaluation.permutation import Floats
 
@@ -54,10 +54,17 @@ class VectorGroup:
 
 
 class ClipGroup(NamedTuple):
-    """A group of clips, by their ids."""
+    """A group of clips, by their ids.
+
+    Attributes:
+        name: What selects them.
+        clips: The ids.
+        stated: What the table that lists them states of them; of another selection, the ids alone.
+    """
 
     name: str
     clips: list[str]
+    stated: ClipFacts
 
 
 Pairs = list[tuple[VectorGroup, VectorGroup]]
@@ -121,10 +128,22 @@ def read_store_vectors(
             error.hint = "groups of clips that the store has"
             raise
         values = np.asarray(found.values, dtype=np.float64)
+        require_same_shared(
+            group.stated,
+            facts_of_rows(found.rows, store),
+            (f"the table {group.name}", "the store"),
+            where=store.location,
+        )
         films = store.movie_ids_of(found.rows).tolist()
         if manifest is not None:
             films = _films_of(group.clips, films, manifest)
-        require_films(films, store.location)
+        if "" in films:
+            raise FixInput(
+                f"the films of the group {group.name!r} are not known, so that the clips of a film"
+                " cannot be kept together",
+                where=store.location,
+                hint="a manifest that has the films of these clips",
+            )
         has_words = store.has_words(ARRAY, found.rows)
         n_silent += int((~has_words).sum())
         if not has_words.any():
@@ -146,7 +165,7 @@ def _films_of(
     films = []
     for clip_id, film_of_store in zip(clips, stored, strict=True):
         clip = manifest.by_id.get(clip_id)
-        film = "" if clip is None else known_film(clip.movie_id)
+        film = "" if clip is None else clip.movie_id
         films.append(film or film_of_store)
     return films
 
@@ -179,10 +198,11 @@ def select_groups(
     """
     groups = []
     for selection in selections:
-        name, ids, where = _selected(selection, manifest)
-        if not ids:
+        name, stated, where = _selected(selection, manifest)
+        if not len(stated):
             raise FixInput(f"the group {name!r} has no clips", where=where)
-        groups.append(ClipGroup(name, list(dict.fromkeys(ids))))
+        ids = list(dict.fromkeys(stated.clip_ids.tolist()))
+        groups.append(ClipGroup(name, ids, stated))
     x, y = groups
     both = sorted({*x.clips} & {*y.clips})
     if both:
@@ -195,36 +215,35 @@ def select_groups(
 
 def _selected(
     selection: GroupSelection, manifest: Manifest | None
-) -> tuple[str, list[str], str | None]:
-    """Return the name of a selection, the ids of its rows, and where they are listed."""
+) -> tuple[str, ClipFacts, str | None]:
+    """Return the name of a selection, what it states of its clips, and where they are listed."""
     if not isinstance(selection, str | Path):
-        return "clips", list(selection), None
+        return "clips", ClipFacts.of(selection), None
     name = str(selection)
     if name.endswith(TABLE_ENDINGS):
-        return Path(selection).stem, _ids_in(Path(selection), manifest), name
+        return Path(selection).stem, _stated_in(Path(selection), manifest), name
     if manifest is None:
         raise FixUsage(
             f"the expression {name!r} needs a manifest to select clips from",
             hint="obygaze audit eat --help",
         )
     ids = [c.clip_id for c in manifest.where(name) if not is_only_watched(c)]
-    return name, ids, manifest.name
+    return name, ClipFacts.of(ids), manifest.name
 
 
-def _ids_in(path: Path, manifest: Manifest | None) -> list[str]:
-    """Return the ids in a table; a row that is of another clip of the manifest is an error."""
+def _stated_in(path: Path, manifest: Manifest | None) -> ClipFacts:
+    """Return what a table states of its clips; an error where the manifest states otherwise."""
     violations = Violations(path)
     table = read_table(path, required=("clip_id",), violations=violations)
-    ids = []
-    for row in table.rows:
-        clip_id = row["clip_id"].strip()
-        ids.append(clip_id)
-        clip = None if manifest is None else manifest.by_id.get(clip_id)
-        problem = "" if clip is None else other_clip(row.cells, clip)
-        if problem:
-            row.add("clip_id", problem)
     violations.raise_if_any("this is no selection of these clips")
-    return ids
+    rows = [{**row.cells, "clip_id": row["clip_id"].strip()} for row in table.rows]
+    stated = ClipFacts.of_cells(rows)
+    if manifest is not None:
+        names = (f"the table {path.name}", "the manifest")
+        require_same_shared(
+            stated, ClipFacts.of_clips(manifest.clips), names, where=str(path)
+        )
+    return stated
 
 
 def check_spaces(store: Store, array: str, texts: TextTable) -> None:

@@ -37,7 +37,6 @@ from obygaze_features.manifest.model import (
     FOLD_PREFIX,
     KEEPS_LEVELS,
     LEVELS,
-    UNKNOWN_FILM,
     Clip,
     Manifest,
     disputed,
@@ -99,8 +98,16 @@ class ClipTable:
         return self.column(FILM_COLUMN)
 
     @cached_property
+    def has_films(self) -> bool:
+        """Whether the manifest says the film of its clips: of all, or of none."""
+        return bool(np.any(self.films != ""))
+
+    @cached_property
     def groups(self) -> Words:
-        """What each clip is held out with: its film, or the group of films of a protocol."""
+        """What each clip is held out with: its film, or its group in the column of a protocol.
+
+        It is "" where only clips are held out, as the manifest has no films.
+        """
         return self.column(self.group_column)
 
     @cached_property
@@ -540,17 +547,6 @@ def empty_labels(
             sentence += f": {n_left_out} left out, and {n_kept} {kept}"
         sentences.append(sentence)
     return " ".join(sentences)
-
-
-def unknown_films(table: ClipTable) -> str:
-    """Return a sentence on clips of unknown films; "" if there are none."""
-    n_unknown = int(np.sum(table.films == UNKNOWN_FILM))
-    if not n_unknown:
-        return ""
-    return (
-        f"The films of {n_unknown} of {count(len(table), 'clip')} are not known: they"
-        " count as one film, and clips of a film may be on both sides of a split."
-    )
 
 
 def unknown_words(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_features.core.console import few
+from obygaze_features.core.console import few, plural
 from obygaze_features.core.errors import FixInput, near
 from obygaze_features.core.foreign import short_value
 from obygaze_features.core.parts import find_part
@@ -27,7 +27,6 @@ from obygaze_features.manifest.folds import (
     stratified_folds,
 )
 from obygaze_features.manifest.model import FILM_COLUMN
-from obygaze_features.manifest.same_clip import known_film, require_films
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
@@ -48,6 +47,10 @@ NOT_TRAINED = "no clip is left to train on"
 LEAVES_OUT_GROUPS = (
     "to leave out whole groups of films, such as those of a director: --set splits.kind=nested"
     " --set splits.column=director, with the column that has the group"
+)
+WITHOUT_FILMS = (
+    "obygaze run with --set splits.kind=kfold --set splits.folds=10, which divides clips; or with"
+    " --set splits.column=COLUMN, a column that has the group of each clip, such as its participant"
 )
 # Reports call a group by its column, and these are something else there.
 OWN_WORDS = ("film", "clip", "row")
@@ -143,8 +146,6 @@ def _drawn(clips: _Clips, train: str) -> Sequence[Split]:
     groups = clips.table.groups
     tested = ~_never_tested(clips)
     by_clip = split_kind(splits.kind).by_clip
-    if not by_clip:
-        require_films(groups.tolist(), clips.table.name)
     unit = unit_of(splits.kind, splits.column)
     if not splits.folds:
         return _in_turn(clips, train, folds_by_group(groups, unit))
@@ -191,7 +192,6 @@ def _own(clips: _Clips, train: str) -> Sequence[Split]:
     """Return the splits of the folds of an own function; no film may be in two of them."""
     splits = clips.protocol.splits
     table = clips.table
-    require_films(table.groups.tolist(), table.name)
     part = find_part(splits.kind)
     divide = part.load_function()
     values = part.call(
@@ -345,10 +345,17 @@ def unit_of(kind: str, column: str) -> str:
 def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
     """Return the table of clips that are held out by the groups of `splits.column`, if it has any.
 
-    A group has whole films. A clip of an unknown group may be of any of them.
+    A group has whole films; clips, where the manifest has no films. A clip of an unknown group may
+    be of any of them. Splits by film of a manifest without films are an error.
     """
     column = group_column(splits.kind, splits.column)
     if column == FILM_COLUMN:
+        if split_kind(splits.kind).of_groups and not table.has_films:
+            raise FixInput(
+                f"{splits.kind} splits hold out whole films, and this manifest has no films",
+                where=table.name,
+                hint=WITHOUT_FILMS,
+            )
         return table
     if column.casefold() in OWN_WORDS:
         raise FixInput(
@@ -357,31 +364,33 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
             where=table.name,
             hint="give the column another name in the table, and import it again",
         )
-    require_films(table.films.tolist(), table.name)
     table = replace(table, group_column=column)
+    unit, id_column, wholes = "clip", "clip_id", table.ids
+    if table.has_films:
+        unit, id_column, wholes = "film", FILM_COLUMN, table.films.tolist()
     filled_in = (
-        f"obygaze manifest join {shell_word(table.name)} FILMS.csv --force, where FILMS.csv has"
-        f" movie_id and {column} of all films"
+        f"obygaze manifest join {shell_word(table.name)} GROUPS.csv --force, where GROUPS.csv has"
+        f" {id_column} and {column} of all {plural(unit)}"
     )
-    groups_of_film: dict[str, set[str]] = {}
-    for film, group in zip(table.films.tolist(), table.groups.tolist(), strict=True):
-        groups_of_film.setdefault(film, set()).add(group)
-    for film, groups in groups_of_film.items():
+    groups_of_whole: dict[str, set[str]] = {}
+    for whole, group in zip(wholes, table.groups.tolist(), strict=True):
+        groups_of_whole.setdefault(whole, set()).add(group)
+    for whole, groups in groups_of_whole.items():
         if len(groups) > 1 or "|" in "".join(groups):
             named = few([*map(repr, sorted(groups))], 3)
             raise FixInput(
-                f"the film {film!r} has {named} in the column {column}, and splits.column needs one"
-                " group for all clips of a film",
+                f"the {unit} {whole!r} has {named} in the column {column}, and splits.column needs"
+                f" one group for a {unit}",
                 where=table.name,
                 hint=filled_in,
             )
-        (group,) = groups
-        if not known_film(group):
-            where = f"data.where={quoted_word(column)} != {quoted_word(group)}"
+        if groups == {""}:
+            where = f"data.where={quoted_word(column)} != {quoted_word('')}"
             raise FixInput(
-                f"the film {film!r} has {group or 'no value'} in the column {column}, so its"
-                f" {column} may be any other",
+                f"the {unit} {whole!r} has no value in the column {column}, so its {column} may be"
+                " any other",
                 where=table.name,
-                hint=f"{filled_in}; or leave out such films with --set {shell_word(where)}",
+                hint=f"{filled_in}; or leave out such {plural(unit)} with --set"
+                f" {shell_word(where)}",
             )
     return table

@@ -104,7 +104,7 @@ def with_tasks(
         report=replace(
             protocol.report,
             contrast=(),
-            questions=_questions(protocol, of_name, kept),
+            questions=_questions(protocol, of_name, kept, manifest),
         ),
         paper=tuple(value for value in printed if value.train in ("", value.test)),
     )
@@ -128,7 +128,10 @@ def _with_folds(task: Task) -> str:
 
 
 def _questions(
-    protocol: Protocol, of_name: Mapping[str, AskedTask], kept: Sequence[str]
+    protocol: Protocol,
+    of_name: Mapping[str, AskedTask],
+    kept: Sequence[str],
+    manifest: Manifest,
 ) -> tuple[Question, ...]:
     """Return the questions of a protocol, asked of other tasks; `kept` are those of the protocol.
 
@@ -136,6 +139,8 @@ def _questions(
     """
     asked = []
     unit = unit_of(protocol.splits.kind, protocol.splits.column)
+    if unit == "film" and not any(clip.movie_id for clip in manifest):
+        unit = "clip"
     for question in protocol.report.questions:
         if not {question.first, question.second} & set(BASELINES):
             asked.append(replace(question, train="", test=""))

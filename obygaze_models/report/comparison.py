@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from obygaze_features.core.console import MISSING, count, digits_of, few, listed, plural
-from obygaze_features.core.errors import FixInput, FixUsage, near
+from obygaze_features.core.errors import FixUsage, near
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns, Listing
-from obygaze_features.manifest.same_clip import Identity, Sameness, compare_clips
+from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_models.evaluation.metrics import (
     METRICS,
     RANKING_METRICS,
@@ -51,7 +51,7 @@ from obygaze_models.runner.results import (
     difference,
     p_of_family,
 )
-from obygaze_models.runner.scores import Cell
+from obygaze_models.runner.scores import Cell, number_of_groups
 from obygaze_models.runner.shared_clips import on_shared_clips
 from obygaze_models.runner.summary import (
     CellRows,
@@ -360,7 +360,8 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         draws = Draws(_evaluation(opened[0].clips, runs[0], chosen))
         tested: list[Tested] = []
         cells: dict[Key, ComparedCell] = {}
-        within_films = len({bool(run.group_of_film) for run in runs}) > 1
+        hold_out_other = len({bool(run.group_of_clip) for run in runs}) > 1
+        within_films = hold_out_other and all(run.has_films for run in runs)
         for key in _in_order([run.rows for run in opened]):
             cells[key] = _compared_cell(
                 opened, key, chosen, draws, tested, within_films=within_films
@@ -372,8 +373,8 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
         known = films_with_value(counts, _unit_of(runs))
         if known:
             warnings.append(f"In {metric_name(chosen)}, {known}.")
-        if within_films:
-            warnings.append(_held_out(names, runs, chosen))
+        if hold_out_other:
+            warnings.append(_held_out(names, runs, chosen, within_films=within_films))
         warnings += _warnings(names, opened, cells, chosen, within_films=within_films)
         warnings += _nothing_shared(names, opened, [*cells.values()])
         for name, run in zip(names, runs, strict=True):
@@ -387,21 +388,23 @@ def compare_runs(runs: Sequence[Run], metric: str | None = None) -> ComparedRuns
 
 def _unit_of(runs: Sequence[Run]) -> str:
     """Return the largest that a run holds out: groups of films, where any does."""
-    return next((run.unit for run in runs if run.group_of_film), "film")
+    return next((run.unit for run in runs if run.group_of_clip), "film")
 
 
-def _held_out(names: Sequence[str], runs: Sequence[Run], metric: str) -> str:
+def _held_out(
+    names: Sequence[str], runs: Sequence[Run], metric: str, *, within_films: bool
+) -> str:
     """Return how runs differ in what they hold out, and what that means for their numbers."""
     of_groups = [
-        name for name, run in zip(names, runs, strict=True) if run.group_of_film
+        name for name, run in zip(names, runs, strict=True) if run.group_of_clip
     ]
     others = [name for name in names if name not in of_groups]
     unit = _unit_of(runs)
     text = (
         f"held out are whole {plural(unit)} in {listed(of_groups)}, while {listed(others)} may"
-        f" train on other films of a tested {unit}"
+        f" train on other clips of a tested {unit}"
     )
-    if metric in RANKING_METRICS:
+    if within_films and metric in RANKING_METRICS:
         text += (
             f"; {metric_name(metric)} is that within films, and differences are drawn over"
             f" {plural(unit)}"
@@ -469,7 +472,8 @@ def _compared_cell(
         apart = float(difference_of(cell.value[metric], first.value[metric]))
         side.difference = apart
         side.difference_n_clips = n_clips
-        side.difference_n_films = len(np.unique(draws.evaluation.films[first.clips]))
+        groups = draws.evaluation.films[first.clips]
+        side.difference_n_films = number_of_groups(groups)
         if metric in RANKING_METRICS and math.isfinite(apart):
             inflation = max(inflations[0], inflations[number])
             item = difference(cell, first, draws, inflation)
@@ -607,41 +611,34 @@ def _by_recipe(run: Run, other: Run) -> dict[Any, list[str]]:
 def _not_the_same_for_sure(
     names: Sequence[str], runs: Sequence[ReportRun]
 ) -> Iterator[str]:
-    """Yield a warning for each run of which only ids and films say that its clips are the first's.
+    """Yield a warning for each run of which less than films and times say that its clips are same.
 
-    A clip that has other times in the two runs is an error. Clips of other films are no shared
-    ones. Clips of which neither films nor times are known rest on their ids alone.
+    A clip that has another film or other times in two runs is an error. The times are those of the
+    manifests, as far as these are as the runs have read them.
     """
     first, *others = runs
     of_first = first.about["manifest"]
-    tested_in_first = _tested_clips(first)
+    facts_of_first = _facts_of_tested(first)
     for name, run in zip(names[1:], others, strict=True):
         of_run = run.about["manifest"]
         if of_first["sha256"] == of_run["sha256"]:
             continue
+        n_by_id = require_same_shared(
+            facts_of_first,
+            _facts_of_tested(run),
+            (names[0], name),
+            hint="runs whose manifests give the same id to the same clip",
+        )
         clips_of_run = {names[0]: first.clips, name: run.clips}
         lost = [of_name for of_name, clips in clips_of_run.items() if not clips]
         if lost:
             if of_first["labels"]["clips"] != of_run["labels"]["clips"]:
                 yield (
-                    f"{name}: clips with the film and the id of a clip of {names[0]} count as this"
-                    " clip, and their times are not compared, because the manifest of"
-                    f" {listed(lost)} is not where it was, or was changed after the run."
+                    f"{name}: clips with the id of a clip of {names[0]} count as this clip, and"
+                    f" their times are not compared, because the manifest of {listed(lost)} is not"
+                    " where it was, or was changed after the run."
                 )
-            continue
-        n_by_id = 0
-        for _, clip_id in sorted(_tested_clips(run) & tested_in_first):
-            there = first.clips[clip_id]
-            here = run.clips[clip_id]
-            compared = compare_clips(Identity.of_clip(there), Identity.of_clip(here))
-            if compared.contradiction:
-                raise FixInput(
-                    f"clip {clip_id!r} of {names[0]} is another one in {name}:"
-                    f" {compared.contradiction}",
-                    hint="runs whose manifests give the same id to the same clip",
-                )
-            n_by_id += compared.sameness is Sameness.UNKNOWN
-        if n_by_id:
+        elif n_by_id:
             clips_by_id = count(n_by_id, "clip")
             yield (
                 f"{name}: {clips_by_id} taken for those of {names[0]} by their ids alone: neither"
@@ -649,9 +646,15 @@ def _not_the_same_for_sure(
             )
 
 
-def _tested_clips(run: Run) -> set[tuple[str, str]]:
-    """Return film and id of each clip that a run tested."""
-    return {(row["movie_id"], row["clip_id"]) for row in run.predictions}
+def _facts_of_tested(run: ReportRun) -> ClipFacts:
+    """Return what a run states of the clips that it tested: films, and times of its manifest."""
+    clips = [run.clips.get(clip_id) for clip_id in run.film_of_clip]
+    return ClipFacts.of(
+        run.film_of_clip,
+        run.film_of_clip.values(),
+        [None if clip is None else clip.start_s for clip in clips],
+        [None if clip is None else clip.end_s for clip in clips],
+    )
 
 
 def _warnings(

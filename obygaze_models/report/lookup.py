@@ -230,7 +230,7 @@ class ReportRun(Run):
 
     def unit_name(self, unit: str) -> str:
         """Return the title of a film, or the name of a group, which may be the id of a film."""
-        return unit if self.group_of_film else self.film_name(unit)
+        return unit if self.group_of_clip else self.film_name(unit)
 
 
 def opened_runs(

@@ -186,9 +186,9 @@ def chapter_of(run: ReportRun) -> Chapter:
 
 
 def _asked(run: ReportRun) -> str:
-    """Return the question that is answered; without one, or on known films, the title."""
+    """Return the question that is answered; the title where it is not of unseen films."""
     question = first_question(run)
-    if run.knows_films or question is None:
+    if run.knows_films or not run.has_groups or question is None:
         return run.title
     return question.text or run.title
 

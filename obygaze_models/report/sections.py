@@ -129,7 +129,7 @@ def section_of_results(run: ReportRun) -> Section:
         section.tables += _tables_of_stores(run)
         for cells in grouped_by(run.cells, pair_of_cell).values():
             section.sentences += compared_stores(run, cells)
-    if run.main is not None and run.main.n_films <= MOST_FILMS:
+    if run.main is not None and 0 < run.main.n_films <= MOST_FILMS:
         section.tables.append(_table_of_films(run, pair_of_cell(run.main)))
     return section
 
@@ -216,7 +216,7 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
         f"{name} of the guess",
         "difference",
         "better?",
-        run.units,
+        _compared_units(run),
         "leaked",
     )
     rows: list[Cells | Heading] = []
@@ -241,7 +241,7 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
         "Better: yes, if the interval of the difference is above 0 and its p among all differences "
         "of a model and a guess (p_guesses in results.csv) is below .05; not certain, if only the "
         f"interval is; not shown, if the interval holds 0, as where {run.units} are few or differ; "
-        f"leaked, if nothing can be said. The column {run.units}: in how many "
+        f"leaked, if nothing can be said. The column {_compared_units(run)}: in how many "
         f"of them the {name} is above that of the guess. Leaked: test clips that also trained or "
         "chose."
     )
@@ -311,7 +311,7 @@ def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
     of_first = shown[0].by_film.get(PREVALENCE.name, {})
     headers = [run.unit, "id"]
     names = {film: [run.film_name(film), film] for film in of_first}
-    if run.group_of_film:
+    if run.group_of_clip:
         # A group of films, such as a director, has a name and no id.
         headers = [run.unit]
         names = {group: [group] for group in of_first}
@@ -386,14 +386,20 @@ def _headers_of_differences(run: ReportRun) -> Cells:
         "difference",
         "p (all)",
         "clips",
-        run.units,
+        _compared_units(run),
         "first better?",
     )
 
 
+def _compared_units(run: ReportRun) -> str:
+    """Return the header of a column that counts films, or groups, with a higher value."""
+    return run.units if run.has_groups else "films"
+
+
 def _about_films_above(run: ReportRun) -> str:
     return (
-        f"The column {run.units}: in how many of them the first has the higher value."
+        f"The column {_compared_units(run)}: in how many of them the first has the higher"
+        " value."
     )
 
 
@@ -441,7 +447,7 @@ def _sentences_of_contrasts(run: ReportRun) -> Iterator[str]:
     if n_leaked:
         yield (
             f"{n_leaked} of {count(len(run.contrasts), 'row')} say nothing of the two training"
-            f" tasks, as {no_interval_because(LEAKED, run.unit)}."
+            f" tasks, as {no_interval_because(LEAKED)}."
         )
     if not rows:
         return
@@ -452,7 +458,8 @@ def _sentences_of_contrasts(run: ReportRun) -> Iterator[str]:
         f"{count(len(rows), 'row')}, those that were trained on {second} in {n_lower}."
     )
     if all(math.isnan(row["low"]) and math.isnan(row["p"]) for row in rows):
-        yield f"These differences have no interval and no p: count the {run.units}."
+        count_them = f": count the {run.units}" if run.has_groups else ""
+        yield f"These differences have no interval and no p{count_them}."
 
 
 def _table_of_contrasts(run: ReportRun) -> ResultTable:
@@ -480,15 +487,15 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
         "metric",
         "difference",
         "p",
-        run.units,
+        _compared_units(run),
         "clips",
         "leaked",
     )
     note = (
-        f"The column {run.units}: those in which the difference is above 0. p: sign-flip test over"
-        f" {run.units}. Leaked: test clips that trained or chose one of the two models, which alone"
-        " can make a difference, so that it has no interval and no p. Clips with exactly the"
-        " features of a training clip are counted, too, and leave both."
+        f"The column {_compared_units(run)}: those in which the difference is above 0. p: sign-flip"
+        f" test over {_compared_units(run)}. Leaked: test clips that trained or chose one of the"
+        " two models, which alone can make a difference, so that it has no interval and no p."
+        " Clips with exactly the features of a training clip are counted, too, and leave both."
     )
     title = f"Trained on {first} minus trained on {second}"
     return ResultTable("contrast", title, headers, rows, note)
@@ -642,9 +649,12 @@ def section_of_concepts(run: ReportRun) -> Section:
     rows: list[ConceptRow] = run.table("concepts.csv")
     if not rows:
         return section
+    tested = f"are tested on {run.units} that they were not found on"
+    if not run.has_groups:
+        tested = "are not tested, as the manifest has no films to leave out"
     section.sentences.append(
-        f"Concept vectors are tested on {run.units} that they were not found on. Weights and trees"
-        " are fitted on all clips, to be looked at; how well they do on"
+        f"Concept vectors {tested}. Weights and trees are fitted on all clips, to be looked at; how"
+        " well they do on"
         f" {tested_on(weakest(cell.basis for cell in run.cells), run.units)} is in the results."
     )
     trees = grouped_by(run.table("trees.csv"), _model_of)
@@ -733,10 +743,9 @@ def section_of_success(run: ReportRun) -> Section:
         figure = figure_of_success(run, name, of_cell, ALL_FILMS)
         if figure is not None:
             section.figures.append(figure)
-        note = (
-            f"{of_all[0]['successes']} of {of_all[0]['all_clips']} decisions are correct. Each "
-            f"{run.unit} is in success.csv."
-        )
+        note = f"{of_all[0]['successes']} of {of_all[0]['all_clips']} decisions are correct."
+        if run.has_groups:
+            note += f" Each {run.unit} is in success.csv."
         table = ResultTable(
             f"success-{slug(name)}",
             f"Log odds of success: {name}",
@@ -820,10 +829,11 @@ def section_of_made(run: ReportRun) -> Section:
     """Return what is needed to run the experiment again, and what to cite."""
     section = Section("made", "How it was made")
     protocol = run.protocol
-    draws = f"{protocol['report']['replicates']:,} draws of {run.units}"
+    made_by = f"Protocol {protocol['name']}, splits {protocol['splits']['kind']}"
+    if run.has_groups:
+        made_by += f", {protocol['report']['replicates']:,} draws of {run.units}"
     section.sentences.append(
-        f"Protocol {protocol['name']}, splits {protocol['splits']['kind']}, {draws}. run.json has "
-        "every setting, and what was chosen in each fold."
+        f"{made_by}. run.json has every setting, and what was chosen in each fold."
     )
     section.sentences += protocol["report"]["notes"]
     for name, facts in stores_lacking_clips(run).items():

@@ -19,7 +19,7 @@ from obygaze_models.models.registry import solver_of
 from obygaze_models.protocols.clips import ClipTable, labels_sha256
 from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.inputs import Inputs, used_parts
-from obygaze_models.runner.scores import Cell
+from obygaze_models.runner.scores import Cell, number_of_groups
 from obygaze_models.runner.store_run import StoreRun
 from obygaze_models.runner.tables import RUN_FORMAT, stated_place
 
@@ -62,9 +62,9 @@ def about_run(
             "has_levels": inputs.table.has_labels,
             "labels": labels_sha256(inputs.table, inputs.labels),
             "n_clips": len(inputs.table),
-            "n_films": len(set(inputs.table.films.tolist())),
+            "n_films": number_of_groups(inputs.table.films),
             "positive_films": {
-                task: len(set(inputs.table.groups[labels == 1].tolist()))
+                task: number_of_groups(inputs.table.groups[labels == 1])
                 for task, labels in inputs.labels.items()
             },
             **{key: value for key, value in terms.items() if value},
@@ -78,7 +78,7 @@ def about_run(
             }
             for store in inputs.stores
         },
-        "group_of_film": _group_of_film(inputs.table),
+        "group_of_clip": _group_of_clip(inputs.table),
         "texts": {path: file.sha256 for path, file in inputs.texts.items()},
         "remarks": dict(inputs.table.remarks),
         "rare_concepts": {
@@ -95,17 +95,18 @@ def about_run(
     }
 
 
-def _group_of_film(table: ClipTable) -> dict[str, str]:
-    """Return the group of each film where splits hold out groups of films; else nothing."""
+def _group_of_clip(table: ClipTable) -> dict[str, str]:
+    """Return the group of each clip where splits hold out the groups of a column; else nothing."""
     if table.group_column == FILM_COLUMN:
         return {}
-    return dict(zip(table.films.tolist(), table.groups.tolist(), strict=True))
+    return dict(zip(table.ids, table.groups.tolist(), strict=True))
 
 
 def fit_facts(cell: Cell, films: NDArray[np.str_]) -> Mapping[str, Any]:
     """Return what was chosen in each fold of a cell, and why folds were skipped.
 
-    `tested` is a hash of the tested clips: cells with the same one have tested the same clips.
+    `tested` is a hash of the tested clips: cells with the same one have tested the same clips;
+    `positive` of these are of class 1.
     `copies` are the tested clips that leaked by their features alone; `same_film` counts clips of
     films that also trained or chose. `skipped_films` has the films of folds of whole films, and
     `films_with_value` says how many films are behind AP and AUC.
@@ -116,15 +117,15 @@ def fit_facts(cell: Cell, films: NDArray[np.str_]) -> Mapping[str, Any]:
     """
     by_name: set[str] = set()
     by_features: set[str] = set()
-    of_known_films = []
+    of_first_seed = []
     first_seed = min(t.seed for t in cell.tested)
     for t in cell.tested:
         by_features.update(t.leak.copies)
         by_name.update(set(t.leak.clips).difference(t.leak.copies))
         if t.seed == first_seed:
-            of_known_films.append(t.leak.same_film)
+            of_first_seed.append(t.leak.same_film)
     # Runs that are averaged test the same clips.
-    same_film = max(of_known_films) if cell.is_averaged else sum(of_known_films)
+    same_film = max(of_first_seed) if cell.is_averaged else sum(of_first_seed)
     return {
         "train": cell.train,
         "test": cell.test,
@@ -135,6 +136,7 @@ def fit_facts(cell: Cell, films: NDArray[np.str_]) -> Mapping[str, Any]:
         "is_averaged": cell.is_averaged,
         "basis": cell.basis,
         "tested": sha256_bytes(cell.clips.astype(np.int64).tobytes()),
+        "positive": int(cell.y.sum()),
         "films_with_value": {
             name: cell.groups_behind(films, name).number for name in RANKING_METRICS
         },

@@ -17,7 +17,7 @@ IN_ORDER = (UNSEEN, FILM_SEEN, FILM_UNKNOWN, LEAKED)
 _TESTED = {
     UNSEEN: "{units} it has not seen",
     FILM_SEEN: "further clips of {units} that trained",
-    FILM_UNKNOWN: "further clips of {units} that may have trained",
+    FILM_UNKNOWN: "{units} it has not seen",
     LEAKED: "clips of which some trained or chose (leaked)",
 }
 _INTERVAL_OF = {
@@ -30,7 +30,8 @@ _NOT_OF = {
     FILM_SEEN: "nothing is said of {units} that did not train",
 }
 _NO_INTERVAL = {
-    FILM_UNKNOWN: "clips of one {unit} may be on both sides of a split",
+    FILM_UNKNOWN: "the manifest has no films, so that clips of one film may be on both sides of a"
+    " split",
     LEAKED: "test clips trained or chose (leaked)",
 }
 
@@ -45,9 +46,9 @@ def has_interval(basis: str) -> bool:
     return basis in _INTERVAL_OF
 
 
-def no_interval_because(basis: str, unit: str) -> str:
+def no_interval_because(basis: str) -> str:
     """Return why no value of this basis has an interval and a p; "" if it can have both."""
-    return _NO_INTERVAL.get(basis, "").format(unit=unit)
+    return _NO_INTERVAL.get(basis, "")
 
 
 def tested_on(basis: str, units: str) -> str:

@@ -29,6 +29,7 @@ from obygaze_models.runner.concept_vectors import (
 from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import HeldOut, nothing_held_out
 from obygaze_models.runner.rows import ConceptRow, NodeRow
+from obygaze_models.runner.scores import number_of_groups
 from obygaze_models.runner.store_run import StoreRun
 
 MOST_PARTS = 12
@@ -178,11 +179,11 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
     except FixTraining:
         return {}
     names = [str(name) for name in bank.concepts_]
-    # A part is one film, or several of many.
+    # A part is one film, or several of many. Without films, none can be left out.
     film_names, film_numbers = np.unique(films[clips], return_inverse=True)
     parts = film_numbers % min(len(film_names), MOST_PARTS)
     margins = np.full((len(clips), len(names)), np.nan)
-    for part in np.unique(parts):
+    for part in np.unique(parts) if number_of_groups(films) else ():
         tested = np.flatnonzero(parts == part)
         # Nothing is learned from a clip of the tested films.
         held = whole.inner(clips[parts != part], clips[tested])
@@ -212,7 +213,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
         qualities[name] = {
             "concept": name,
             "clips": n_clips,
-            "films": len(np.unique(films[clips][is_target])),
+            "films": number_of_groups(films[clips][is_target]),
             "positive": n_positive,
             "tolerance": float(bank.C_[column]),
         }

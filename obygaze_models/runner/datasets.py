@@ -22,7 +22,6 @@ from obygaze_models.protocols.clips import (
     clip_table,
     differing_annotators,
     task_labels,
-    unknown_films,
     unknown_words,
     with_view,
 )
@@ -35,8 +34,8 @@ from obygaze_models.runner.features import read_store
 class Dataset(NamedTuple):
     """What scikit-learn takes: one row for each clip that has a label and features.
 
-    `X` holds the feature vectors, `y` the classes 0 and 1, `groups` the film of each row and `ids`
-    the clip of each row.
+    `X` holds the feature vectors, `y` the classes 0 and 1, `groups` the film of each row ("" where
+    the manifest has no films) and `ids` the clip of each row.
     """
 
     X: NDArray[np.float32]
@@ -45,7 +44,7 @@ class Dataset(NamedTuple):
     ids: NDArray[np.str_]
 
     def __repr__(self) -> str:
-        n_films = len(set(self.groups.tolist()))
+        n_films = len(set(self.groups.tolist()) - {""})
         shape = f"{len(self.X)} rows x {self.X.shape[1]}"
         return short_repr(
             "Dataset", shape, f"{n_films} films", f"{self.y.sum()} positive"
@@ -99,7 +98,6 @@ def dataset(
     table = clip_table(clips, data)
     labels = task_labels(name, chosen, table)
     remarks = (
-        unknown_films(table),
         differing_annotators({name: chosen}, [name], table),
         unknown_words({name: chosen}, [name], table, clips),
     )

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_features.manifest.model import UNKNOWN_FILM
 from obygaze_models.evaluation.predictions import BoolArray
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import Labels, Pair, split_kind, splits_of_task
@@ -35,7 +34,8 @@ class HeldOut:
     Attributes:
         name: The name of the fold.
         units: The number of what is held out as a whole: of each clip's film, or of the clip.
-        films: The film of each clip; where the splits are of groups of films, the group.
+        films: The film of each clip, "" in a manifest without films; where the splits are of
+            groups, the group.
         is_by_film: Whether whole films are held out.
         train: The rows that train.
         validation: The rows that choose: when to stop, a setting, a threshold.
@@ -146,16 +146,17 @@ def folds_of(
 
 def nothing_held_out(table: ClipTable, rows: IntArray) -> HeldOut:
     """Return a fold that trains on some rows and may learn from every clip."""
+    has_groups = bool(np.any(table.groups != ""))
     return HeldOut(
         "every clip",
         train=rows,
         validation=NO_ROWS,
         test=NO_ROWS,
-        units=table.group_numbers,
+        units=table.group_numbers if has_groups else np.arange(len(table)),
         hidden=NO_ROWS,
         excluded=NO_ROWS,
         films=table.groups,
-        is_by_film=True,
+        is_by_film=has_groups,
     )
 
 
@@ -249,7 +250,7 @@ def repeats_clips(folds: Sequence[HeldOut]) -> bool:
 def basis_of(folds: Sequence[HeldOut]) -> str:
     """Return whether anything may learn from other clips of a film that is tested (`basis`).
 
-    A film that is not known may be any.
+    Nobody knows where the manifest has no films.
     """
     basis = UNSEEN
     for held in folds:
@@ -260,7 +261,7 @@ def basis_of(folds: Sequence[HeldOut]) -> str:
         learned = held.films[learn]
         if not len(tested) or not len(learned):
             continue
-        if UNKNOWN_FILM in tested or UNKNOWN_FILM in learned:
+        if "" in tested:
             return FILM_UNKNOWN
         if np.isin(tested, learned).any():
             basis = FILM_SEEN

@@ -26,10 +26,8 @@ from obygaze_features.core.parts import find_part, is_own_code
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.expression import quoted_word
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_features.manifest.model import UNKNOWN_FILM, Manifest
-from obygaze_features.manifest.same_clip import films_of_one_file
+from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store, read_texts
-from obygaze_features.store.identity import videos_of_films
 from obygaze_features.store.joining import (
     JOINED,
     JoinedPart,
@@ -52,7 +50,6 @@ from obygaze_models.protocols.clips import (
     empty_labels,
     labels_sha256,
     task_labels,
-    unknown_films,
     unknown_words,
     with_view,
     without_pictures,
@@ -176,8 +173,6 @@ def gather(
         **table.remarks,
         **_remarks_on_media(table, manifest, stores),
         "no vector": _without_vector(protocol, table, manifest),
-        "one file": _films_of_one_file(table, features, stores),
-        "unknown films": unknown_films(table),
         "annotators differ": differing_annotators(protocol.tasks, labels, table),
         "models of concepts": left_out,
         "unknown words": unknown_words(protocol.tasks, labels, table, manifest),
@@ -252,33 +247,6 @@ def _shares_left_out(
         if of_tasks:
             of_stores[which] = f"{which} are left out. Positive are {few(of_tasks)}."
     return " ".join(of_stores.values())
-
-
-def _films_of_one_file(
-    table: ClipTable, features: Sequence[Features], stores: Mapping[str, Store]
-) -> str:
-    """Warn of films that are one file: one would be tested by models that the other trained."""
-    with_features = np.any([store.present for store in features], axis=0)
-    films = sorted(set(table.films[with_features].tolist()) - {UNKNOWN_FILM})
-    group_of = dict(zip(table.films.tolist(), table.groups.tolist(), strict=True))
-    found: dict[str, str] = {}
-    for store in stores.values():
-        films_of_video: dict[str, list[str]] = {}
-        for film, videos in videos_of_films(films, store).items():
-            for video in videos:
-                films_of_video.setdefault(video, []).append(film)
-        for names in films_of_one_file(films_of_video):
-            if len({group_of[film] for film in names}) > 1:
-                found[listed(names)] = names[-1]
-    if not found:
-        return ""
-    (film, *_) = found.values()
-    where = shell_word(f"data.where=movie_id != {quoted_word(film)}")
-    return (
-        f"The same file under several names: {few([*found], 3)}. If they are one film, it may"
-        " be tested by models that were trained on it, and counts more than once: give it one"
-        f" movie_id, or leave one out, as by --set {where}."
-    )
 
 
 def _remarks_on_media(

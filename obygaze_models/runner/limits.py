@@ -53,7 +53,7 @@ SHOWN_REASONS = 3  # of clips without features, in one line
 MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers
 # Warnings that values are too high, as test clips are on the side of training too.
-ON_BOTH_SIDES = ("leaks", "copies", "films on both sides", "one file")
+ON_BOTH_SIDES = ("leaks", "copies", "films on both sides")
 MOST_REASONS = 3  # and folds with a reason, that a warning names
 
 
@@ -208,7 +208,7 @@ def few_films(run: Run, models: Sequence[CellRows]) -> str:
     """Warn of values of so few films that these may be alike or differ by chance."""
     counts = [cell.film_counts(compared_metric(run)) for cell in models]
     of_few = [films for films in counts if films[0] < FEW_GROUPS]
-    if not of_few:
+    if not of_few or not run.has_groups:
         return ""
     known = films_with_value(of_few, run.unit)
     if not known:
@@ -237,9 +237,11 @@ def why_no_interval(cell: CellRows, run: Run) -> str:
     """Return which condition of an interval a cell does not meet."""
     n_positive = cell.n_positive
     n_negative = cell.n_clips - n_positive
-    of_basis = no_interval_because(cell.basis, run.unit)
+    of_basis = no_interval_because(cell.basis)
     if of_basis:
         return of_basis
+    if not run.has_groups:
+        return "the manifest has no films"
     if cell.n_films < 2:
         return f"all test clips of {cell.tasks} are of one {run.unit}"
     n_films, _ = cell.film_counts(AP.name)
@@ -322,8 +324,9 @@ def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
         for fold, names in facts["skipped_films"].items():
             films.setdefault((facts["test"], fold), set()).update(names)
     for row in run.predictions:
-        film = run.group_of_film.get(row["movie_id"], row["movie_id"])
-        films.setdefault((row["test"], row["fold"]), set()).add(film)
+        film = run.group_of_clip.get(row["clip_id"], row["movie_id"])
+        if film:
+            films.setdefault((row["test"], row["fold"]), set()).add(film)
     return films
 
 
@@ -338,7 +341,7 @@ def folds_of_several_films(run: Run, cells: Sequence[CellRows]) -> str:
     ]
     has_interval = any(cell.has_interval(AP.name) for cell in of_whole_films)
     may_hold_several = kind.by_task or kind is OWN_SPLITS
-    if run.group_of_film or not may_hold_several or not has_interval:
+    if run.group_of_clip or not may_hold_several or not has_interval:
         return ""
     most = max(map(len, _films_of_folds(run).values()), default=0)
     if most < 2:

@@ -42,7 +42,7 @@ from obygaze_models.runner.basis import has_interval, weakest
 from obygaze_models.runner.features import is_backbone
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.rows import ResultRow
-from obygaze_models.runner.scores import Cell, deviation
+from obygaze_models.runner.scores import Cell, deviation, number_of_groups
 from obygaze_models.runner.shared_clips import on_shared_clips
 
 LEAST_CLIPS = 5  # of each class, for an interval
@@ -97,7 +97,7 @@ class CellResults:
 
     Attributes:
         over_films: The row of each metric over all films.
-        of_film: What the rows of each film have in common.
+        of_film: What the rows of each film have in common; nothing without films.
         values: Each metric within each film, in the same order.
         deviations: The deviation of a metric over fits that test a film alone, by film and metric.
         printed: The values that a paper prints.
@@ -165,6 +165,7 @@ def cell_results(cell: Cell, evaluation: Evaluation) -> CellResults:
             "leaked": None,
         }
         for film in names
+        if film
     ]
     backbone = evaluation.backbones.get(cell.store)
     printed = [
@@ -183,7 +184,7 @@ def _facts(cell: Cell, evaluation: Evaluation) -> ResultRow:
         "model": cell.model,
         "fits": len(cell.tested),
         "clips": len(cell.clips),
-        "films": len(np.unique(evaluation.films[cell.clips])),
+        "films": number_of_groups(evaluation.films[cell.clips]),
         "leaked": len(_leaked_clips(cell)),
         "basis": cell.basis,
     }

@@ -70,6 +70,7 @@ from obygaze_models.runner.scores import (
     RANDOM_SHARE,
     Cell,
     ScoredFold,
+    number_of_groups,
     with_chosen_stores,
 )
 from obygaze_models.runner.store_run import StoreRun, store_runs
@@ -85,6 +86,7 @@ Watch = Callable[[str, int], AbstractContextManager[Progress]]
 NEEDS = {
     "oracle": "visual concepts",
     "neighbour": "the scene or the times of each clip, and two films",
+    "film_prior": "films",
 }
 TestKey = tuple[str, Pair, int, int]  # model, tasks, numbers of fold and seed
 Outcomes = dict[TestKey, ScoredFold | str]  # the test, or why there is none
@@ -202,7 +204,7 @@ def _check_learning_films(stores: Sequence[StoreRun]) -> None:
         most = 0
         for _, _, held in store.every_fold:
             films = held.films[held.joined().train]
-            most = max(most, len(np.unique(films)))
+            most = max(most, number_of_groups(films))
         if wanted > most:
             splits = store.protocol.splits
             units = plural(unit_of(splits.kind, splits.column))
@@ -265,6 +267,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
     # Clips whose annotators differ on a factor are neither with it nor without it.
     names = ("level", *table.concept_names)
     is_decided = np.array([disputed(clip).isdisjoint(names) for clip in table.clips])
+    has_groups = number_of_groups(table.groups) > 0
     for cell in cells:
         decided = is_decided[cell.clips]
         if not decided.any():
@@ -284,6 +287,8 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
             intercept=not is_levelled,
         )
         for result in results:
+            if not result.film:
+                continue
             row: SuccessRow = {
                 "task": cell.test,
                 "train": cell.train,
@@ -295,14 +300,14 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
                 "successes": result.n_success,
                 "method": result.method,
                 "errors": result.errors,
-                "note": result.note or no_interval_because(cell.basis, "film"),
+                "note": result.note or no_interval_because(cell.basis),
             }
             if not is_levelled or not result.factors:
                 yield {**row, "factor": "intercept", "log_odds": result.intercept}
             for item in result.factors:
                 of_factor: SuccessRow = {**row, "factor": item.name, "clips": item.n}
                 of_factor["log_odds"] = item.log_odds
-                if has_interval(cell.basis):
+                if has_groups and has_interval(cell.basis):
                     of_factor |= {"se": item.se, "low": item.low, "high": item.high}
                     of_factor["p"] = item.p
                 yield of_factor
@@ -509,6 +514,7 @@ def baseline_cells(run: StoreRun) -> list[Cell]:
     is_possible = {
         "oracle": table.has_concept.any(),
         "neighbour": table.scenes is not None,
+        "film_prior": table.has_films,
     }
     names = [name for name in protocol.grid.baselines if is_possible.get(name, True)]
     if not names and not run.models:

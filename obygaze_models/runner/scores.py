@@ -54,6 +54,11 @@ NOT_CHOSEN = "there are no scores of held-out training clips to compare the stor
 TUNED = [metric.name for metric in METRICS.values() if metric.is_tuned]
 
 
+def number_of_groups(groups: NDArray[np.str_]) -> int:
+    """Return how many films, or groups of a column, clips have; 0 without films."""
+    return len(np.unique(groups[groups != ""]))
+
+
 @dataclass(frozen=True, eq=False)
 class ScoredFold:
     """The test of one fit: the test clips (rows of the clip table), their classes and scores.
@@ -182,6 +187,8 @@ class Cell:
 
     def groups_behind(self, films: NDArray[np.str_], metric: str) -> GroupCount:
         """Return how many films, of those of all clips, are behind AP or AUC."""
+        if not number_of_groups(films):
+            return GroupCount(0, 0)
         folds = [np.searchsorted(self.clips, t.rows) for t in self.tested]
         return groups_behind(metric, self.y, films[self.clips], folds)
 

@@ -42,7 +42,7 @@ def on_shared_clips(cells: Sequence[Cell]) -> SharedTest:
     for cell in cells[1:]:
         shared = np.intersect1d(shared, cell.clips)
     if not len(shared):
-        return SharedTest((), 0, "no clip, by film and id, is tested in all of them")
+        return SharedTest((), 0, "no clip is tested in all of them")
     is_same_class = np.ones(len(shared), dtype=np.bool_)
     for cell in cells[1:]:
         is_same_class &= _classes_of(cell, shared) == _classes_of(first, shared)

@@ -7,7 +7,6 @@ from functools import cached_property
 import numpy as np
 
 from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import UNKNOWN_FILM
 from obygaze_models.evaluation.leakage import Leak, LeakIndex, check_leaks
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import PERCEPTRON
@@ -105,8 +104,8 @@ class StoreRun:
         copies = np.full(len(table), -1, dtype=np.intp)
         if self.features is not None and self.features.copies is not None:
             copies = self.features.copies
-        # Clips of unknown films are not those of one film.
-        films = np.where(table.groups == UNKNOWN_FILM, -1, table.group_numbers)
+        # In a manifest without films, clips are not of one film.
+        films = np.where(table.groups == "", -1, table.group_numbers)
         return LeakIndex(table.ids, films, copies)
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:

@@ -48,7 +48,7 @@ from obygaze_models.runner.basis import (
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.results import as_asked, asks_for
 from obygaze_models.runner.rows import ResultRow
-from obygaze_models.runner.scores import Cell
+from obygaze_models.runner.scores import Cell, number_of_groups
 from obygaze_models.runner.shared_clips import on_shared_clips
 from obygaze_models.runner.tables import Run
 
@@ -189,12 +189,8 @@ class CellRows:
 
     @property
     def n_positive(self) -> int:
-        """The tested clips of class 1.
-
-        Films are added: over all films, the share may be a mean of runs that test different ones.
-        """
-        films = self.by_film.get(PREVALENCE.name, {}).values()
-        return sum(round(row["value"] * row["clips"]) for row in films)
+        """The tested clips of class 1."""
+        return int(self.facts["positive"])
 
     @property
     def share_positive(self) -> float:
@@ -258,11 +254,12 @@ def size_text(run: Run, cell: CellRows | None = None) -> str:
     """Return the numbers of clips and films of a run, or of a test of it."""
     manifest = run.about["manifest"]
     n_clips = manifest["n_clips"] if cell is None else cell.n_clips
-    films = count(manifest["n_films"], "film")
-    if cell is not None:
-        films = count(cell.n_films, run.unit)
     clips = "1 clip" if n_clips == 1 else f"{n_clips:,} clips"
-    return f"{clips} of {films}"
+    if cell is not None and run.has_groups:
+        return f"{clips} of {count(cell.n_films, run.unit)}"
+    if run.has_films:
+        return f"{clips} of {count(manifest['n_films'], 'film')}"
+    return clips
 
 
 def array_text(run: Run) -> str:
@@ -399,7 +396,8 @@ def on_same_clips(run: Run, cells: Sequence[CellRows]) -> list[CellRows]:
         if rows.n_clips == shared.n_clips:
             cut.append(rows)
         else:
-            cut.append(_rows_of(run, {**rows.facts, "tested": tested}, cell))
+            of_shared = {"tested": tested, "positive": int(cell.y.sum())}
+            cut.append(_rows_of(run, {**rows.facts, **of_shared}, cell))
     return cut
 
 
@@ -419,8 +417,10 @@ def _rows_of(run: Run, facts: Mapping[str, Any], cell: Cell) -> CellRows:
             **row,
             "value": cell.value[metric],
             "clips": len(cell.clips),
-            "films": len(names),
+            "films": number_of_groups(films[cell.clips]),
         }
+        if not run.has_groups:
+            continue
         of_films = rows.by_film.setdefault(metric, {})
         for film, value in zip(names, values[metric].tolist(), strict=True):
             of_films[film] = {**row, "value": value, "clips": n_clips[film], "films": 1}
@@ -591,7 +591,9 @@ def _sentence_on_models(
     shared = on_same_clips(run, [first, second])
     if shared:
         films = films_above(shared[0], shared[1], row["metric"])
-        text += f"; {model} is higher in {films.text(count(films.n_films, run.unit))}"
+        if films.n_films:
+            of_films = films.text(count(films.n_films, run.unit))
+            text += f"; {model} is higher in {of_films}"
     found = verdict(row)
     if found in BEGINNINGS:
         text = f"{BEGINNINGS[found].format(model=model, other=other)}: {text}"
@@ -885,7 +887,12 @@ class FilmsAbove(NamedTuple):
     n_films: int
 
     def text(self, of_films: str = "") -> str:
-        """Return `1 of 9 (equal in 3)`, with words in place of the number of films if wanted."""
+        """Return `1 of 9 (equal in 3)`, with words in place of the number of films if wanted.
+
+        Of no films it is a dash.
+        """
+        if not self.n_films:
+            return MISSING
         equal = f" (equal in {self.n_equal})" if self.n_equal else ""
         return f"{self.n_above} of {of_films or self.n_films}{equal}"
 

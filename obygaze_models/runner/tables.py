@@ -115,46 +115,46 @@ def prediction_rows(cells: Sequence[Cell], table: ClipTable) -> Iterator[Predict
 class ClipNumbers:
     """The clips that some runs tested: a number for each, its film, and what it is held out with.
 
-    A clip has the ids of its film and its own. Other data may have clips of the same name.
+    Attributes:
+        number_of: The number of each clip, by its id.
+        films: The film of each clip, as the first run that states it has it.
+        groups: The group of each clip, in a run that holds out groups; else its film.
     """
 
-    number_of: Mapping[tuple[str, str], int]
+    number_of: Mapping[str, int]
     films: NDArray[np.str_]
     groups: NDArray[np.str_]
 
     @classmethod
     def of(cls, runs: Sequence["Run"]) -> "ClipNumbers":
-        """Return the numbers of all clips with a prediction, in the order of their ids."""
-        clips: set[tuple[str, str]] = set()
+        """Return the numbers of all clips with a prediction, in the order of films and ids."""
+        film_of: dict[str, str] = {}
         for run in runs:
-            clips.update(map(_clip_of, run.predictions))
-        ordered = sorted(clips)
-        group_of = _groups_of_films(runs)
-        films = np.array([film for film, _ in ordered], dtype=np.str_)
-        groups = np.array([group_of.get(film, film) for film, _ in ordered], np.str_)
-        number_of = {clip: number for number, clip in enumerate(ordered)}
+            for clip_id, film in run.film_of_clip.items():
+                film_of[clip_id] = film_of.get(clip_id) or film
+        ordered = sorted(film_of, key=lambda clip_id: (film_of[clip_id], clip_id))
+        group_of = {**film_of, **_groups_of_clips(runs)}
+        films = np.array([film_of[clip_id] for clip_id in ordered], dtype=np.str_)
+        groups = np.array([group_of[clip_id] for clip_id in ordered], dtype=np.str_)
+        number_of = {clip_id: number for number, clip_id in enumerate(ordered)}
         return cls(number_of, films, groups)
 
 
-def _groups_of_films(runs: Sequence["Run"]) -> dict[str, str]:
-    """Return the group of each film in the runs that hold out groups; they have the same."""
+def _groups_of_clips(runs: Sequence["Run"]) -> dict[str, str]:
+    """Return the group of each clip in the runs that hold out groups; they have the same."""
     group_of: dict[str, str] = {}
     unit = ""
     for run in runs:
-        for film, group in run.group_of_film.items():
-            if group_of.setdefault(film, group) != group:
+        for clip_id, group in run.group_of_clip.items():
+            if group_of.setdefault(clip_id, group) != group:
                 raise FixInput(
-                    f"the film {film!r} is held out with the {unit} {group_of[film]!r} in one run,"
-                    f" and with the {run.unit} {group!r} in {run.folder.name}: differences are"
+                    f"the clip {clip_id!r} is held out with the {unit} {group_of[clip_id]!r} in one"
+                    f" run, and with the {run.unit} {group!r} in {run.folder.name}: differences are"
                     " drawn over one kind of group",
                     hint="each of them alone, or beside a run that holds out films",
                 )
-        unit = run.unit if run.group_of_film else unit
+        unit = run.unit if run.group_of_clip else unit
     return group_of
-
-
-def _clip_of(row: PredictionRow) -> tuple[str, str]:
-    return row["movie_id"], row["clip_id"]
 
 
 def tested_cells(run: "Run", clips: ClipNumbers) -> dict[CellName, Cell]:
@@ -225,7 +225,7 @@ def _cell(
         rows_of_fit.setdefault((row["fold"], row["seed"]), []).append(row)
     tested = []
     for fit, of_fit in rows_of_fit.items():
-        numbers = np.array([clips.number_of[_clip_of(row)] for row in of_fit])
+        numbers = np.array([clips.number_of[row["clip_id"]] for row in of_fit])
         order = np.argsort(numbers)
         predictions = Predictions(
             np.array([row["y"] for row in of_fit], dtype=np.bool_),
@@ -301,20 +301,39 @@ class Run:
 
     @property
     def unit(self) -> str:
-        """The word for what is held out and drawn as a whole: `film`, or such as `director`."""
+        """The word for what is held out and drawn as a whole: `film`, or such as `director`.
+
+        Without films it is `clip`, of which nothing is drawn.
+        """
         splits = self.protocol["splits"]
-        return unit_of(splits["kind"], splits["column"])
+        unit = unit_of(splits["kind"], splits["column"])
+        return unit if self.has_groups else "clip"
 
     @property
     def units(self) -> str:
         """The plural of `unit`."""
         return plural(self.unit)
 
+    @property
+    def has_films(self) -> bool:
+        """Whether its manifest says the films of the clips."""
+        return bool(self.about["manifest"]["n_films"])
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether intervals and p can be over films, or over the groups that are held out."""
+        return self.has_films or bool(self.group_of_clip)
+
     @cached_property
-    def group_of_film(self) -> Mapping[str, str]:
-        """The group of each film; none where films are held out."""
-        groups: Mapping[str, str] = self.about["group_of_film"]
+    def group_of_clip(self) -> Mapping[str, str]:
+        """The group of each clip; none where films or clips are held out."""
+        groups: Mapping[str, str] = self.about["group_of_clip"]
         return groups
+
+    @cached_property
+    def film_of_clip(self) -> dict[str, str]:
+        """The film of each clip that was tested, "" without films."""
+        return {row["clip_id"]: row["movie_id"] for row in self.predictions}
 
     @cached_property
     def predictions(self) -> list[PredictionRow]:

@@ -22,7 +22,7 @@ from obygaze.audits.reliability import audit_reliability
 from obygaze.films.agreement import measure_agreement
 from obygaze.films.clip_spans import read_clip_spans
 from obygaze.films.mark_tables import Marks, Segment
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.extraction.planning import ChosenBackbone, plan_stores
 from obygaze_features.manifest.adapters.join_table import join
@@ -278,8 +278,8 @@ LABELLED = [
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"movie_id": "lake"}, "film: lake and alba"),
-        ({"start_s": 5.0, "end_s": 9.0}, "times: 5 s to 9 s and 2 s to 4 s"),
+        ({"movie_id": "lake"}, "'alba-00' is of the film 'lake' and of 'alba'"),
+        ({"start_s": 5.0, "end_s": 9.0}, "'alba-00' is 5 s to 9 s and 2 s to 4 s"),
     ],
 )
 def test_an_association_of_clips_that_are_others_in_the_store_is_refused(
@@ -289,7 +289,7 @@ def test_an_association_of_clips_that_are_others_in_the_store_is_refused(
     store = store_of(tmp_path / "s", manifest)
     groups: dict[str, Any] = {"x": ["alba-00"], "y": ["brug-01"]}
     changed = [replace(manifest["alba-00"], **change), manifest["brug-01"]]
-    with pytest.raises(FixInput, match=problem):
+    with pytest.raises(Mismatch, match=problem):
         audit_eat(
             store, manifest.with_clips(changed), **groups, text=texts_in(tmp_path)
         )
@@ -298,10 +298,10 @@ def test_an_association_of_clips_that_are_others_in_the_store_is_refused(
 @pytest.mark.parametrize(
     ("cells", "problem"),
     [
-        ("brug,,", "another clip, film: brug and alba"),
-        (",7.5,9", "another clip, times: 7.5 s to 9 s and 0 s to 2 s"),
+        ("brug,,", "'0' is of the film 'brug' and of 'alba'"),
+        (",7.5,9", "'0' is 7.5 s to 9 s and 0 s to 2 s"),
         ("alba,0,2", ""),
-        ("unknown,,", ""),
+        (",,", ""),
     ],
 )
 def test_a_table_chooses_no_other_clip_of_its_ids(
@@ -320,9 +320,18 @@ def test_a_table_chooses_no_other_clip_of_its_ids(
     if not problem:
         assert audit_annotations(manifest, **groups).to_json()["n_x"] == 1
         return
-    with pytest.raises(FixInput) as caught:
+    with pytest.raises(Mismatch, match=f"1 clip of the table x.csv .*{problem}"):
         audit_annotations(manifest, **groups)
-    assert caught.value.details[0].endswith(problem)
+
+
+def test_a_table_chooses_no_other_clip_of_a_store(tmp_path: Path) -> None:
+    manifest = manifest_of(LABELLED, by_annotator=False)
+    store = store_of(tmp_path / "s", manifest)
+    table = tmp_path / "x.csv"
+    table.write_text("clip_id,start_s,end_s\nalba-00,5,9\n", encoding="utf-8")
+    values = "'alba-00' is 5 s to 9 s and 2 s to 4 s"
+    with pytest.raises(Mismatch, match=values):
+        audit_eat(store, x=table, y=["brug-01"], text=texts_in(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from support.ties import ap_by_places
 from obygaze.films.decisions import cell_facts
 from obygaze_features.core.console import count, plural
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
-from obygaze_features.manifest.model import UNKNOWN_FILM, Manifest
+from obygaze_features.manifest.model import Manifest
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.page import write_report
 from obygaze_models.runner.tables import Run
@@ -109,7 +109,7 @@ def test_no_group_is_called_a_film(tmp_path: Path) -> None:
         names[clip.clip_id] = clip.extra["director"].replace("0", "tt0467406")
     manifest = manifest.with_column("director", names)
     run = run_of(tmp_path, manifest, "splits.column=director")
-    n_groups = len(set(run.group_of_film.values()))
+    n_groups = len(set(run.group_of_clip.values()))
     text = result_text(run).replace(str(run.folder), "")
     assert "On directors it has not seen" in text or "on directors it has" in text
     assert f"intervals over {n_groups} directors" in text
@@ -151,14 +151,14 @@ def test_beside_a_run_of_films_all_is_within_films(tmp_path: Path) -> None:
             assert second is not None
             assert second.difference == pytest.approx(values[1] - values[0])
             assert second.difference_n_films == len(
-                set(of_groups.group_of_film.values())
+                set(of_groups.group_of_clip.values())
             )
             (warning,) = compared.warnings
             assert warning.startswith("held out are whole directors in ")
             assert "drawn over directors" in warning
         # Decisions are pooled, and have no test.
         (warning,) = compare_runs([of_films, of_groups], "f1_binary").warnings
-        assert warning.endswith("may train on other films of a tested director.")
+        assert warning.endswith("may train on other clips of a tested director.")
 
 
 def test_beside_a_run_that_divides_films_no_two_numbers_are_of_one_quantity(
@@ -225,8 +225,7 @@ def test_runs_of_two_kinds_of_groups_are_not_compared(tmp_path: Path) -> None:
     ("cells", "problem"),
     [
         ({0: ""}, "has no value in the column director"),
-        ({0: "unknown"}, "has unknown in the column director"),
-        ({0: "0|1"}, "one group for all clips of a film"),
+        ({0: "0|1"}, "needs one group for a film"),
     ],
 )
 def test_groups_that_may_hide_a_leak_are_refused(
@@ -246,30 +245,12 @@ def test_groups_that_may_hide_a_leak_are_refused(
     first = manifest.clips[0].clip_id
     divided = {clip.clip_id: clip.extra["director"] for clip in manifest}
     divided[first] = "another"
-    with pytest.raises(FixInput, match="one group for all clips of a film"):
+    with pytest.raises(FixInput, match="needs one group for a film"):
         run_of(
             tmp_path,
             manifest.with_column("director", divided),
             "splits.column=director",
         )
-
-
-@pytest.mark.parametrize("n_directors", [1, 2])
-def test_clips_of_unknown_films_are_no_film_of_a_group(
-    tmp_path: Path, n_directors: int
-) -> None:
-    """Of one director, they were said to be on both sides of a split; of two, to be one film."""
-    clips = []
-    for number, clip in enumerate(grouped(SEED)):
-        if clip.extra["director"] == "0":
-            director = str(number % n_directors)
-            extra = {**clip.extra, "director": director}
-            clip = replace(clip, movie_id=UNKNOWN_FILM, extra=extra)
-        clips.append(clip)
-    manifest = grouped(SEED).with_clips(tuple(clips))
-    n_unknown = sum(clip.movie_id == UNKNOWN_FILM for clip in clips)
-    with pytest.raises(FixInput, match=f"the films of {n_unknown} of .* are not known"):
-        run_of(tmp_path, manifest, "splits.column=director")
 
 
 @pytest.mark.parametrize("column", ["film", "Clip", "row"])

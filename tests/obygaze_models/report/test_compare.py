@@ -15,6 +15,7 @@ from scipy import stats
 from support.experiments import films, quick, without_models
 from support.run_tables import (
     FILMS,
+    MANIFEST,
     STORE,
     MadeCell,
     clips_of,
@@ -22,9 +23,10 @@ from support.run_tables import (
     scores_for,
 )
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_models.report.comparison import ComparedRuns, Side, compare_runs
+from obygaze_models.runner.basis import FILM_UNKNOWN
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run
@@ -242,14 +244,35 @@ def test_differences_are_on_the_clips_that_both_tested_with_one_class(
     assert "b has other classes of clips than a in 1 of 1 cell" in classes
 
 
-def test_clips_of_other_films_are_others_whatever_their_ids_are(tmp_path: Path) -> None:
+def test_clips_of_one_id_and_other_films_are_refused(tmp_path: Path) -> None:
     films = tuple(f"other-{film}" for film in CLIPS.films)
     other = MadeCell("ridge", replace(CLIPS, films=films), scores_for(CLIPS, 1.0, 2))
-    runs = [made_run(tmp_path / "a", [cell()]), made_run(tmp_path / "b", [other])]
+    manifest = {**MANIFEST, "sha256": "of another manifest"}
+    runs = [
+        made_run(tmp_path / "a", [cell()]),
+        made_run(tmp_path / "b", [other], manifest=manifest),
+    ]
+    first = f"'{CLIPS.ids[0]}' is of the film '{CLIPS.films[0]}' and of '{films[0]}'"
+    with pytest.raises(Mismatch, match=f"{len(films)} clips of a .*{first}"):
+        compare_runs(runs)
+
+
+def test_clips_of_a_run_without_films_are_met_by_their_ids_alone(
+    tmp_path: Path,
+) -> None:
+    films = ("",) * len(CLIPS.ids)
+    without = replace(CLIPS, films=films)
+    scores = scores_for(CLIPS, 1.0, 2)
+    other = MadeCell("ridge", without, scores, facts={"basis": FILM_UNKNOWN})
+    manifest = {**MANIFEST, "sha256": "of another manifest", "n_films": 0}
+    runs = [
+        made_run(tmp_path / "a", [cell()]),
+        made_run(tmp_path / "b", [other], manifest=manifest),
+    ]
     compared = compare_runs(runs)
-    assert math.isnan(the_side(compared).difference)
-    assert "b tests other clips than a" in compared.warnings[0]
-    assert not any("other classes" in text for text in compared.warnings)
+    side = the_side(compared)
+    assert side.n_clips == len(films) and math.isfinite(side.difference)
+    assert math.isnan(side.difference_low) and math.isnan(side.difference_p)
 
 
 def test_a_clip_that_has_other_times_in_the_other_run_is_refused(
@@ -267,18 +290,17 @@ def test_a_clip_that_has_other_times_in_the_other_run_is_refused(
         write_manifest(clips, path)
         inputs = gather(protocol, clips, str(path), {})
         runs.append(run_protocol(inputs, tmp_path / "runs" / name, n_jobs=1))
-    with pytest.raises(FixInput, match=f"clip '{first.clip_id}' of before is another"):
-        compare_runs(runs)
-    with pytest.raises(FixInput, match=r"times: 3 s to 5\.5 s and 200 s to 202\.5 s"):
+    values = rf"'{first.clip_id}' is 3 s to 5\.5 s and 200 s to 202\.5 s"
+    with pytest.raises(Mismatch, match=f"1 clip of before is not .* after .*{values}"):
         compare_runs(runs)
     assert compare_runs([runs[0], runs[0]]).warnings == []
     # Where the manifest is not there any more, nobody can say it.
     (tmp_path / "manifests" / "before.toml").unlink()
     (warning,) = compare_runs(runs).warnings
     assert warning == (
-        "after: clips with the film and the id of a clip of before count as this clip, and their"
-        " times are not compared, because the manifest of before is not where it was, or was"
-        " changed after the run."
+        "after: clips with the id of a clip of before count as this clip, and their times are not"
+        " compared, because the manifest of before is not where it was, or was changed after the"
+        " run."
     )
 
 

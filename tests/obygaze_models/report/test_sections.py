@@ -767,10 +767,10 @@ def test_a_guess_beside_two_training_tasks_says_which_one_it_learned_from(
 def test_a_table_of_groups_of_films_has_their_names_once(tmp_path: Path) -> None:
     """Of a run whose groups are directors, it had each director as its id, too."""
     directors = ("Anne", "Björn")
-    group_of_film = {film: directors[n % 2] for n, film in enumerate(FILMS)}
     clips = clips_of(films=directors)
+    group_of_clip = dict(zip(clips.ids, clips.films, strict=True))
     cell = MadeCell("ridge", clips, scores_for(clips, 1.0, 1))
-    run = made_run(tmp_path / "run", [cell], group_of_film=group_of_film)
+    run = made_run(tmp_path / "run", [cell], group_of_clip=group_of_clip)
     run.protocol["splits"]["column"] = "director"
     tables = section_of_results(ReportRun.of(run)).tables
     (of_films,) = [table for table in tables if table.key == "films"]

@@ -8,16 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from support.experiments import films, planted, quick, store_of
 
-from obygaze_features.core.errors import FixInput
-from obygaze_features.manifest.model import UNKNOWN_FILM, Clip, Header, Manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.basis import FILM_SEEN, UNSEEN
+from obygaze_models.runner.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
 from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import (
     HeldOut,
@@ -229,15 +227,12 @@ def test_folds_of_thousands_of_films_are_made_one_at_a_time() -> None:
     assert peak < 10_000_000
 
 
-def test_a_clip_of_an_unknown_film_can_be_of_a_tested_one() -> None:
+def test_a_manifest_without_films_has_folds_of_clips_alone() -> None:
     manifest = clips({})
-    unknown = replace(manifest.clips[0], movie_id=UNKNOWN_FILM)
-    manifest = manifest.with_clips((unknown, *manifest.clips[1:]))
-    with pytest.raises(
-        FixInput, match="the films of 1 of 16 clips are not known"
-    ) as no:
-        folds(manifest)
-    assert "--set 'data.where=movie_id != unknown'" in str(no.value.hint)
-    assert folds(manifest, "data.where=movie_id != unknown")
-    # By clip, nobody is told that films are unseen.
-    assert folds(manifest, "splits.kind=kfold", "splits.folds=2")
+    without = manifest.with_clips(replace(clip, movie_id="") for clip in manifest)
+    of_pair = folds(without, "splits.kind=kfold", "splits.folds=2")
+    for held in of_pair:
+        assert not held.is_by_film and held.hidden_films == []
+        # Clips of other tasks may find concept vectors.
+        assert np.array_equal(np.flatnonzero(~held.may_learn), held.test)
+    assert basis_of(of_pair) == FILM_UNKNOWN
