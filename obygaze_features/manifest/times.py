@@ -34,7 +34,6 @@ from obygaze_features.manifest.spans import file_of, span_in_file, span_in_film
 
 # What the positions of clips count.
 IN_FILM = "time in the film"
-IN_FILE = "time in the video"
 IN_A_ROW = "clips in a row: their times in the film are unknown"
 # The length of a clip in a row whose own length is not known.
 NOMINAL_S = 10.0
@@ -68,7 +67,7 @@ class FilmTimes:
     """Where the clips of one film are.
 
     Attributes:
-        axis: What the times count: `IN_FILM`, `IN_FILE` or `IN_A_ROW`.
+        axis: What the times count: `IN_FILM` or `IN_A_ROW`.
         end_s: The end of the film, as far as it is known.
         spans: Start and end of the clips whose place is known, by clip id.
         pieces: The stretches that files show, in order.
@@ -122,21 +121,20 @@ def film_times(
     length_of = length_of or (lambda video: 0.0)
     in_film = _known_spans(clips, span_in_film)
     unknown: list[str] = []
+    axis = IN_FILM
     film_file = _file_of_film(clips, in_film)
     if film_file:
         in_file = _known_spans(clips, span_in_file)
-        axis = IN_FILM if in_film else IN_FILE
         spans = {**in_file, **in_film}
         end_s = max(length_of(film_file), _last_end(in_file))
         is_found = any(clip.video == film_file for clip in clips)
         pieces = [Piece(0.0, end_s, film_file, 0.0)] if is_found else []
     elif in_film:
-        axis = IN_FILM
         spans = in_film
         pieces = _pieces(clips, spans)
     else:
         is_whole_film = len(clips) == 1 and clips[0].scene is None
-        axis = IN_FILE if is_whole_film else IN_A_ROW
+        axis = IN_FILM if is_whole_film else IN_A_ROW
         spans, unknown = _in_a_row(clips, length_of)
         pieces = _pieces(clips, spans)
     ends_of_pieces = [piece.end_s for piece in pieces]

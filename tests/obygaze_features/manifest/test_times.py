@@ -14,7 +14,6 @@ from obygaze_features.manifest.spans import (
 )
 from obygaze_features.manifest.times import (
     IN_A_ROW,
-    IN_FILE,
     IN_FILM,
     Piece,
     film_rate,
@@ -40,7 +39,7 @@ def test_the_only_file_of_a_film_is_the_film() -> None:
         Clip("lake-2", "lake", 2, "lake.mp4", 1.0, 2.0),
     ]
     times = film_times(clips, rate=PAL, length_of=lambda video: 7.5)
-    assert (times.axis, times.end_s, times.n_frames) == (IN_FILE, 7.5, 188)
+    assert (times.axis, times.end_s, times.n_frames) == (IN_FILM, 7.5, 188)
     assert times.spans == {"lake-1": (0, 1), "lake-2": (1, 2)}
     assert times.pieces == [Piece(0.0, 7.5, "lake.mp4", 0.0)]
     assert times.frames_of("lake-2") == (25, 49)
@@ -137,7 +136,7 @@ def test_without_times_in_the_film_clips_follow_each_other() -> None:
 def test_a_clip_alone_without_a_scene_is_the_whole_film() -> None:
     whole = [Clip("lake", "lake", None, "lake.mp4")]
     times = film_times(whole, rate=PAL, length_of=lambda video: 24.0)
-    assert (times.axis, times.spans) == (IN_FILE, {"lake": (0, 24)})
+    assert (times.axis, times.spans) == (IN_FILM, {"lake": (0, 24)})
     scene = [Clip("lake-2", "lake", 2, "lake-2.mp4")]
     assert film_times(scene, length_of=lambda video: 9.0).axis == IN_A_ROW
 
