@@ -83,7 +83,15 @@ def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     )
     clips = (
         Clip(
-            "a", "m", None, "", 0.1, 1 / 3, "", ("Voice", "Look"), {"comment": 'a,"b"\nc'}
+            "a",
+            "m",
+            None,
+            "",
+            0.1,
+            1 / 3,
+            "",
+            ("Voice", "Look"),
+            {"comment": 'a,"b"\nc'},
         ),
         Clip("b", "m", 7, "m/b.mkv", level="NS", extra={"comment": " blanks "}),
     )
