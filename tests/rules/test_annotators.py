@@ -334,6 +334,15 @@ def test_a_table_chooses_no_other_clip_of_a_store(tmp_path: Path) -> None:
         audit_eat(store, x=table, y=["brug-01"], text=texts_in(tmp_path))
 
 
+def test_an_association_of_clips_without_films_is_refused(tmp_path: Path) -> None:
+    labelled = manifest_of(LABELLED, by_annotator=False)
+    manifest = labelled.with_clips(replace(clip, movie_id="") for clip in labelled)
+    groups: dict[str, Any] = {"x": ["alba-00"], "y": ["brug-01"]}
+    store = store_of(tmp_path / "s", manifest)
+    with pytest.raises(FixInput, match="the films of the group 'clips' are not known"):
+        audit_eat(store, manifest, **groups, text=texts_in(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("row", "problem"),
     [

@@ -162,9 +162,9 @@ class TestMissing:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            ({"movie_id": "tt9"}, "film: tt9 and tt0000001"),
-            ({"start_s": 4.0}, "times: 4 s to 5.5 s and 3 s to 5.5 s"),
-            ({"end_s": 4.0}, "times: 3 s to 4 s and 3 s to 5.5 s"),
+            ({"movie_id": "tt9"}, "is of the film 'tt9' and of 'tt0000001'"),
+            ({"start_s": 4.0}, "is 4 s to 5.5 s and 3 s to 5.5 s"),
+            ({"end_s": 4.0}, "is 3 s to 4 s and 3 s to 5.5 s"),
         ],
     )
     def test_another_clip_under_the_same_id_is_refused(
@@ -177,7 +177,8 @@ class TestMissing:
         protocol = quick("honest", *RIDGE)
         gather(protocol, manifest, "", {"x": store})
         changed = manifest.with_clips([replace(first, **change), *others])
-        with pytest.raises(FixInput, match=f"another one in the store: {words}"):
+        problem = f"not what the store has under the same id: '{first.clip_id}' {words}"
+        with pytest.raises(Mismatch, match=problem):
             gather(protocol, changed, "", {"x": store})
         # A manifest may know nothing of times, as one whose clips have files of their own.
         whole = [replace(clip, start_s=None, end_s=None) for clip in manifest]
