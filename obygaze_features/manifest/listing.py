@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from math import isnan
 from pathlib import PurePosixPath
 from typing import Any
 
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns
+from obygaze_features.manifest.clip_facts import ClipFacts, differing
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     Clip,
@@ -15,7 +17,6 @@ from obygaze_features.manifest.model import (
     ascii_id,
     clock,
 )
-from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.manifest.vocabulary import film_facts
 
 CLOCK_DECIMALS = 3
@@ -49,32 +50,32 @@ def manifest_columns(manifest: Manifest) -> Columns:
     return _filled(columns)
 
 
-def film_columns(
-    identities: Sequence[Identity], movie_ids: Sequence[str], manifest: Manifest | None
-) -> Columns:
+def film_columns(facts: ClipFacts, manifest: Manifest | None) -> Columns:
     """Return what is known of the films and times of clips, as columns beside `clip_id`.
 
     Args:
-        identities: What is known of the clips.
-        movie_ids: Their films.
-        manifest: The manifest that has these clips, if it is at hand.
+        facts: What is stated of the clips.
+        manifest: The manifest that has these clips, if it is at hand; it is asked where it does not
+            say otherwise, as the manifest of this name may be another one today.
     """
-    title_of_film = titles_of(set(movie_ids), manifest)
+    columns = (facts.clip_ids, facts.movie_ids, facts.start_s, facts.end_s)
+    stated = []
+    listed = []
+    for clip_id, film, *times in zip(*(c.tolist() for c in columns), strict=True):
+        start_s, end_s = (None if isnan(time) else time for time in times)
+        clip = Clip(clip_id, film, start_s=start_s, end_s=end_s)
+        stated.append(clip)
+        if manifest is not None and clip_id in manifest:
+            clip = manifest[clip_id]
+        listed.append(clip)
     clips = []
-    for identity, movie_id in zip(identities, movie_ids, strict=True):
-        start_s, end_s = identity.in_either or (None, None)
-        clip = Clip(identity.clip_id, movie_id, start_s=start_s, end_s=end_s)
-        if manifest is not None and clip.clip_id in manifest:
-            listed = manifest[clip.clip_id]
-            # The manifest of this name may be another one today.
-            compared = compare_clips(Identity.of_clip(listed), identity)
-            is_same = compared.sameness.is_same
-            if is_same and listed.movie_id == movie_id:
-                clip = listed
-        clips.append(clip)
-    titles = [title_of_film.get(movie_id) for movie_id in movie_ids]
-    columns = {TITLE: titles, **_times(clips)}
-    return {"movie_id": list(movie_ids), **_filled(columns)}
+    is_other = differing(facts, ClipFacts.of_clips(listed)).tolist()
+    for of_facts, of_manifest, other in zip(stated, listed, is_other, strict=True):
+        clips.append(of_facts if other else of_manifest)
+    movie_ids = [clip.movie_id for clip in clips]
+    title_of_film = titles_of(set(movie_ids), manifest)
+    titles = [title_of_film.get(film) for film in movie_ids]
+    return {"movie_id": movie_ids, **_filled({TITLE: titles, **_times(clips)})}
 
 
 def title_of(clip: Clip) -> str | None:
