@@ -328,7 +328,7 @@ def _require_same(
         in_table,
         (f"the manifest {manifest.name}", "the table"),
         where=str(path),
-        hint="the table of these clips",
+        hint=f"the columns of its films and times: --map {FILM}=COLUMN --map start_s=COLUMN",
     )
 
 

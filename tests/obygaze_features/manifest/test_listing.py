@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.listing import film_columns, manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.same_clip import Identity
 
 
 def test_columns_of_a_manifest_named_as_times_are_its_own() -> None:
@@ -25,11 +25,13 @@ def test_times_of_another_clip_are_not_taken() -> None:
         Clip("a-3", "lake", start_s=5.0, end_s=6.0),
     )
     manifest = Manifest("m", Header("m", {}), clips)
-    identities = [
-        Identity("a-1", "lake", in_either=(1.0, 2.0)),
-        Identity("a-2", "lake"),
-        Identity("a-3", "lake", in_either=(7.0, 8.0)),
-    ]
-    columns = film_columns(identities, ["lake"] * 3, manifest)
+    facts = ClipFacts.of(
+        ["a-1", "a-2", "a-3"],
+        ["", "lake", "lake"],
+        [None, None, 5.01],
+        [2.0, None, 6.0],
+    )
+    columns = film_columns(facts, manifest)
     # A store knows times of its own.
-    assert columns["start_s"] == [1.0, None, 7.0]
+    assert columns["start_s"] == [1.0, None, 5.01]
+    assert columns["movie_id"] == ["lake", "lake", "lake"]
