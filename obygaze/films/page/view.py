@@ -234,6 +234,15 @@ def _with_predictions(
     return shown
 
 
+def _has_scores(table: Path) -> bool:
+    """Return whether a table has scores of clips."""
+    from obygaze_features.core.tables import header_of
+    from obygaze_features.manifest.own_labels import OF_PREDICTIONS
+
+    header = header_of(table)
+    return "clip_id" in header and any(map(OF_PREDICTIONS.match, header))
+
+
 def _scores_of_table(path: Path, site: Site) -> PredictionTable:
     """Return the scores of a saved model for the clips of a page."""
     from obygaze.films.predictions import read_predictions, score_column
@@ -256,14 +265,6 @@ def _scores_of_table(path: Path, site: Site) -> PredictionTable:
             f"expected the scores of one model, got {few([*models])}", where=str(path)
         )
     return table
-
-
-def _has_scores(path: Path) -> bool:
-    """Return whether a file is a table with scores of clips."""
-    from obygaze_features.core.tables import header_of
-    from obygaze_features.manifest.own_labels import OF_PREDICTIONS
-
-    return any(OF_PREDICTIONS.match(name) for name in header_of(path))
 
 
 def _refuse_other_clips(run: Run, manifest: Manifest) -> None:
