@@ -257,5 +257,5 @@ def test_clips_of_the_manifest_that_are_others_in_the_store_are_refused(
     write_manifest(manifest.with_clips(moved), path)
     done = eat(place, "moved")
     first = moved[1]  # the first of level S
-    assert done.code == 1
-    assert f"clip {first.clip_id!r} is another one in the store: film:" in done.stderr
+    assert done.code == 5
+    assert f"{first.clip_id!r} is of the film 'other-{first.movie_id}'" in done.stderr

@@ -62,7 +62,7 @@ def test_a_concept_lies_in_the_boxes_of_its_patch(made: tuple[Path, Path]) -> No
 
 
 def test_films_that_are_not_known_are_not_one_film(tmp_path: Path) -> None:
-    clips = [replace(clip, movie_id="unknown") for clip in films(1, 3)]
+    clips = [replace(clip, movie_id="") for clip in films(1, 3)]
     source = films(1, 3).with_clips(clips)
     store = token_store(tmp_path / "tokens", source, VISUAL[:1])
     ids = [clip.clip_id for clip in clips]
@@ -70,7 +70,7 @@ def test_films_that_are_not_known_are_not_one_film(tmp_path: Path) -> None:
     written = write_maps(tmp_path / "maps", store, ids, ["a"], {}, [maps] * 3)
     boxes = tmp_path / "b.csv"
     boxes.write_text(f"clip_id,x0,y0,x1,y1\n{ids[0]},0,0,1,1\n", encoding="utf-8")
-    with pytest.raises(FixInput, match="films of 1 of 1 clips are not known"):
+    with pytest.raises(FixInput, match="the films of the clips are not stated"):
         audit_boxes(open_store(written.path), boxes)
 
 
