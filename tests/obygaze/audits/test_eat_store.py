@@ -258,4 +258,4 @@ def test_clips_of_the_manifest_that_are_others_in_the_store_are_refused(
     done = eat(place, "moved")
     first = moved[1]  # the first of level S
     assert done.code == 5
-    assert f"{first.clip_id!r} is of the film 'other-{first.movie_id}'" in done.stderr
+    assert f"{first.clip_id!r} is of the film {first.movie_id!r}" in done.stderr

@@ -241,8 +241,8 @@ def test_a_run_is_not_shown_beside_other_clips_of_the_same_ids(tmp_path: Path) -
         if not is_refused:
             assert open_site(run="first", workspace=tmp_path).overview()["clips"]
             continue
-        problem = f"the run first: film: {row['movie_id']} and brug"
-        with pytest.raises(FixInput, match=problem):
+        problem = f"is of the film 'brug' and of '{row['movie_id']}'"
+        with pytest.raises(Mismatch, match=problem):
             open_site(run="first", workspace=tmp_path)
 
 
