@@ -26,7 +26,6 @@ from obygaze_features.core.tables import number_of_cell, whole_number
 from obygaze_features.core.workspace import PathLike, Workspace
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.manifest.expression import CONCEPTS
-from obygaze_features.manifest.folds import require_films
 from obygaze_features.manifest.io import (
     facts_of_saved,
     read_manifest,
@@ -42,6 +41,7 @@ from obygaze_features.manifest.model import (
     by_film,
     is_only_watched,
     own_columns,
+    require_films,
     with_columns_of,
 )
 from obygaze_features.manifest.times import spans_in_films

@@ -6,7 +6,7 @@ name take arrays, one value a clip; the others take a manifest and return the fo
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
@@ -21,7 +21,12 @@ from obygaze_features.manifest.io import (
     read_manifest,
     update_manifest,
 )
-from obygaze_features.manifest.model import FOLD_PREFIX, Manifest, view_words
+from obygaze_features.manifest.model import (
+    FOLD_PREFIX,
+    Manifest,
+    require_films,
+    view_words,
+)
 from obygaze_features.manifest.stats import FoldStats, compute_stats
 
 IntArray = NDArray[np.intp]
@@ -58,22 +63,6 @@ def _films_of(manifest: Manifest, n_folds: int) -> list[str]:
     require_films(films, manifest.name)
     _check_folds(n_folds, len(manifest.films), "film", FixUsage)
     return films
-
-
-def require_films(films: Sequence[str], where: str) -> None:
-    """Raise an error if the films of clips are not stated: their clips cannot be kept together.
-
-    Args:
-        films: The film of each clip; "" where it is not stated.
-        where: The name of the manifest or the store.
-    """
-    if "" in films:
-        raise FixInput(
-            "the films of the clips are not stated, so that the clips of a film cannot be kept"
-            " together",
-            where=where,
-            hint="import the table again with a column of films: --map movie_id=COLUMN",
-        )
 
 
 @dataclass(frozen=True)

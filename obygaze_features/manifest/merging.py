@@ -42,6 +42,7 @@ UNKNOWN_MODALITY = "unknown"
 SHARED = {
     "unit": "obygaze manifest import segments reads a table of marks in films as segments",
     "view": "manifests of one view",
+    "films": "import the one without films again, with --map movie_id=COLUMN",
 }
 
 LABELS = ("level", "concepts")
@@ -364,7 +365,7 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
         if isinstance(manifest.clips, Windows):
             raise FixInput("windows have no annotators", where=manifest.name)
     for key, hint in SHARED.items():
-        said = [(getattr(one.header, key), one.name) for one in manifests]
+        said = [(getattr(one.header, key) or "stated", one.name) for one in manifests]
         _require_one(key, said, hint)
     modality_of: dict[str, str] = {}
     said_by: dict[str, list[tuple[str, str]]] = {}
@@ -390,6 +391,7 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
         concepts=modality_of,
         unit=first.unit,
         view=first.view,
+        films=first.films,
         licence=_said_of_labels(manifests, "licence"),
         citation=_said_of_labels(manifests, "citation"),
         notes=tuple(notes),

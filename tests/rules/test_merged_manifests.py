@@ -320,10 +320,15 @@ def test_the_third_manifest_is_asked_for_what_only_the_second_states() -> None:
 
 
 def test_ids_alone_are_said() -> None:
-    paris, nice = (with_header(name).with_clips([Clip("c-1", "")]) for name in LABS[:2])
+    stated = with_header("oslo")
+    paris = with_header("paris", films="none").with_clips([Clip("c-1", "")])
+    nice = replace(paris, name="nice")
+    with pytest.raises(FixInput, match="films differs: none in paris, stated in oslo"):
+        merged_manifest([paris, stated], "all")
     merged = merged_manifest([paris, nice], "all")
     sentence = "1 clip in several of the manifests, 1 of them matched by the ids alone"
     assert merged.notes == (sentence,)
+    assert merged.manifest.header.films == "none"
 
 
 def test_windows_are_named() -> None:

@@ -24,7 +24,7 @@ from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest.folds import require_films
+from obygaze_features.manifest.model import require_films
 from obygaze_features.store import Store, open_store
 from obygaze_models.evaluation.group_tests import compare_groups, with_holm
 from obygaze_models.evaluation.permutation import p_text

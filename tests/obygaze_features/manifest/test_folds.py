@@ -100,5 +100,5 @@ def test_a_manifest_without_films_has_no_folds_of_films(
 ) -> None:
     manifest = films([2, 3])
     clips = [replace(clip, movie_id="") for clip in manifest]
-    with pytest.raises(FixInput, match="the films of the clips are not stated"):
+    with pytest.raises(FixInput, match="is not stated, so that the clips of a film"):
         work(manifest.with_clips(clips))

@@ -70,7 +70,7 @@ def test_films_that_are_not_known_are_not_one_film(tmp_path: Path) -> None:
     written = write_maps(tmp_path / "maps", store, ids, ["a"], {}, [maps] * 3)
     boxes = tmp_path / "b.csv"
     boxes.write_text(f"clip_id,x0,y0,x1,y1\n{ids[0]},0,0,1,1\n", encoding="utf-8")
-    with pytest.raises(FixInput, match="the films of the clips are not stated"):
+    with pytest.raises(FixInput, match="is not stated, so that the clips of a film"):
         audit_boxes(open_store(written.path), boxes)
 
 
