@@ -13,7 +13,7 @@ from support.maps import GRID, places, token_store
 from obygaze.audits.maps.boxes import audit_boxes, clip_shares, read_boxes
 from obygaze.audits.maps.concept_maps import write_concept_maps
 from obygaze.audits.maps.stores import write_maps
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.store import open_store
 
 
@@ -72,6 +72,18 @@ def test_films_that_are_not_known_are_not_one_film(tmp_path: Path) -> None:
     boxes.write_text(f"clip_id,x0,y0,x1,y1\n{ids[0]},0,0,1,1\n", encoding="utf-8")
     with pytest.raises(FixInput, match="is not stated, so that the clips of a film"):
         audit_boxes(open_store(written.path), boxes)
+
+
+def test_boxes_of_another_film_are_refused(
+    made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    store = open_store(made[0])
+    path = tmp_path / "b.csv"
+    path.write_text(
+        f"clip_id,movie_id,x0,y0,x1,y1\n{store.clip_ids[0]},brug,0.2,0,1,0.35\n"
+    )
+    with pytest.raises(Mismatch, match="is of the film 'brug' and of"):
+        read_boxes(path, store)
 
 
 def test_boxes_of_a_file(made: tuple[Path, Path], tmp_path: Path) -> None:
