@@ -48,7 +48,7 @@ from obygaze_models.evaluation.shares import (
     explained_by_scores,
     share_of,
 )
-from obygaze_models.zoo.predicting import IN_SAMPLE
+from obygaze_models.zoo.seen import IN_SAMPLE
 
 ALL = "all films"
 PAGE_HEADERS = ("films", "n films", "clips", "marked", "share")
