@@ -20,8 +20,7 @@ from obygaze.films.sampling import require_column
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
 from obygaze_features.manifest.expression import CONCEPTS
-from obygaze_features.manifest.model import view_words
-from obygaze_features.manifest.same_clip import require_films
+from obygaze_features.manifest.model import require_films, view_words
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.group_tests import (
     ALPHA,

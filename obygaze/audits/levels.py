@@ -23,8 +23,13 @@ from obygaze.films.sampling import require_column
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
-from obygaze_features.manifest.model import LEVELS, Clip, View, view_words
-from obygaze_features.manifest.same_clip import require_films
+from obygaze_features.manifest.model import (
+    LEVELS,
+    Clip,
+    View,
+    require_films,
+    view_words,
+)
 from obygaze_models.evaluation.bootstrap import ratio_interval
 from obygaze_models.evaluation.permutation import p_equals, p_text
 from obygaze_models.evaluation.predictions import difference_of

@@ -35,10 +35,10 @@ from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, read_table
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import DIFFERS, Clip, Manifest, require_numbers
-from obygaze_features.manifest.same_clip import other_clip
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
 from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
@@ -48,7 +48,7 @@ from obygaze_models.evaluation.shares import (
     explained_by_scores,
     share_of,
 )
-from obygaze_models.zoo.predicting import IN_SAMPLE
+from obygaze_models.zoo.seen import IN_SAMPLE
 
 ALL = "all films"
 PAGE_HEADERS = ("films", "n films", "clips", "marked", "share")
@@ -448,10 +448,7 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
         score = number_of_cell(row[column])
         clip = drawn.by_id.get(row["clip_id"])
         if clip is not None:
-            problem = other_clip(row.cells, clip)
-            if problem:
-                row.add("clip_id", problem)
-            elif row["movie_id"] != clip.movie_id:
+            if not row["movie_id"]:
                 row.add("movie_id", "the film of this drawn clip is not known")
             if row.cells.get("basis") == IN_SAMPLE:
                 row.add(
@@ -462,6 +459,13 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
             of_clip[row["clip_id"]] = score
             scores_of_film.setdefault(row["movie_id"], []).append(score)
     violations.raise_if_any("the predictions are not of these clips")
+    require_same_shared(
+        ClipFacts.of_cells([row.cells for row in table.rows]),
+        ClipFacts.of_clips(drawn.clips),
+        ("the predictions", f"the manifest {drawn.name}"),
+        where=str(path),
+        hint="the predictions for the clips from which the sample was drawn",
+    )
     if of_clip.keys().isdisjoint(drawn.clip_ids):
         raise FixInput(
             f"no drawn clip has a score; the first one is {drawn.clip_ids[0]!r}",

@@ -14,7 +14,6 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning, near
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.tables import read_table
-from obygaze_features.manifest.same_clip import known_film
 
 WordLists = Mapping[str, frozenset[str]]
 TextSource = str | Path | Sequence[Mapping[str, str]]
@@ -43,7 +42,7 @@ class CaptionRow(NamedTuple):
         # A film is one, however its accents were typed.
         names = [composed(self.cells[column]).strip() for column in columns]
         for column, name in zip(columns, names, strict=True):
-            if not name or (column == "movie_id" and not known_film(name)):
+            if not name:
                 raise FixInput(
                     f"the {column} of this row is not known, so that it cannot be kept together"
                     " with the others of its cluster",

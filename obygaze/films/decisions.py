@@ -13,10 +13,9 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import NotFound
 from obygaze_features.core.parts import label_of
 from obygaze_features.core.tables import number_of_cell
+from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.same_clip import Identity, known_film
 from obygaze_features.store import Store
-from obygaze_features.store.identity import of_clips_in_store, videos_of_films
 from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.models.common import as_float32
 from obygaze_models.runner.rows import PredictionRow
@@ -28,14 +27,24 @@ from obygaze_models.runner.summary import (
     value_text,
 )
 from obygaze_models.runner.tables import Run
-from obygaze_models.zoo.info import TrainingClips
-from obygaze_models.zoo.predicting import (
+from obygaze_models.zoo.predicting import features_for_model
+from obygaze_models.zoo.saving import SavedModel
+from obygaze_models.zoo.seen import (
+    FILM_SEEN,
+    FILM_UNKNOWN,
     IN_SAMPLE,
     OUT_OF_FOLD,
-    features_for_model,
+    UNSEEN,
+    what_was_seen,
 )
-from obygaze_models.zoo.saving import SavedModel
 
+# What the page says beside an explanation, by what the model has seen of the clip.
+TRAINING_TEXTS = {
+    IN_SAMPLE: "The model was trained on this clip: this explains the model, it does not test it.",
+    FILM_SEEN: "The model was trained on other clips of this film.",
+    FILM_UNKNOWN: "It is not known whether the model was trained on clips of this film.",
+    UNSEEN: "",
+}
 Score = dict[str, Any]
 
 
@@ -272,48 +281,16 @@ class Explainer:
             "sum": meaning,
             "probability": probabilities[0, -1],
             "rest": rest,
-            "training": training_text(
-                self.model, self.manifest[clip_id], self.manifest, self.store
-            ),
+            "training": training_text(self.model, self.manifest[clip_id], self.store),
         }
 
 
-def training_text(
-    model: SavedModel, clip: Clip, manifest: Manifest, store: Store
-) -> str:
+def training_text(model: SavedModel, clip: Clip, store: Store) -> str:
     """Return a sentence if a model has seen a clip or its film, or may have; else ""."""
-    training = model.info.training
-    listed = model.clips
-    if listed is None and training.n_clips and not training.films:
+    facts = ClipFacts.of_clips([clip])
+    (basis,) = what_was_seen(model, facts, store, in_sample=True).basis
+    if model.clips is None and basis == IN_SAMPLE:
+        if model.info.training.films:
+            return "The model was trained on this film, perhaps on this clip."
         return "It is not known on which clips the model was trained."
-    if listed is not None and _is_listed(clip, listed):
-        return (
-            "The model was trained on this clip: this explains the model, it does not"
-            " test it."
-        )
-    others = [row for row in manifest if row.movie_id == clip.movie_id and row != clip]
-    of_film = of_clips_in_store(
-        [clip, *others], store, are_segments=bool(model.info.features.rule)
-    )
-    if listed is not None and clip.clip_id in listed.overlapping(of_film):
-        return (
-            "The model was trained on a clip that has time in common with this one: this"
-            " explains the model, it does not test it."
-        )
-    film = known_film(clip.movie_id)
-    videos = {of_film[clip.clip_id].video}
-    videos = videos.union(*videos_of_films([film], store).values())
-    trained_videos = listed.films_of_video if listed else {}
-    if film not in training.films and videos.isdisjoint(trained_videos):
-        if film and not training.lacks_films:
-            return ""
-        return "It is not known whether the model was trained on clips of this film."
-    if listed is None:
-        return "The model was trained on this film, perhaps on this clip."
-    return "The model was trained on other clips of this film."
-
-
-def _is_listed(clip: Clip, listed: TrainingClips) -> bool:
-    """Return whether a model was trained on a clip."""
-    found = listed.find(Identity.of_clip(clip))
-    return found is not None and found[1].sameness.is_same
+    return TRAINING_TEXTS[basis]

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from obygaze_features.core.console import few
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
+from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.manifest.model import Clip, Manifest
-from obygaze_features.manifest.same_clip import other_clip
 
 # The score of a class: a probability, or a distance from the boundary.
 SCORE = re.compile(r"(p|score):.+")
@@ -69,18 +69,22 @@ def read_predictions(
         names = [asked, *(row[name] for name in makers)]
         model = " ".join(filter(None, names)) or path.stem
         clip = manifest[row["clip_id"]]
-        problem = other_clip(row.cells, clip)
-        if problem:
-            row.add("clip_id", problem)
         earlier = line_of.setdefault((row["clip_id"], model), row.line)
         if earlier != row.line:
             row.add("clip_id", f"{model} has this clip in line {earlier}, too")
         predicted.append(PredictedClip(clip, model, row))
     violations.raise_if_any("the predictions are not of these clips")
-    if {"movie_id", "start_s"}.isdisjoint(table.columns):
+    n_by_ids = require_same(
+        ClipFacts.of_cells([one.row.cells for one in predicted]),
+        ClipFacts.of_clips([one.clip for one in predicted]),
+        ("the predictions", f"the manifest {manifest.name}"),
+        where=str(path),
+        hint="the predictions of these clips, or the manifest of which they were made",
+    )
+    if n_by_ids:
         warnings.warn(
-            f"{path.name} has neither films nor times: its clips are taken for those of"
-            f" {manifest.name} by their ids alone",
+            f"{count(n_by_ids, 'row')} of {path.name} matched by the ids alone: it and"
+            f" {manifest.name} do not both state films or times",
             ObygazeWarning,
             stacklevel=2,
         )

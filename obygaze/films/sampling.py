@@ -24,6 +24,7 @@ from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, whole_number
 from obygaze_features.core.workspace import PathLike, Workspace
+from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.io import (
     facts_of_saved,
@@ -40,12 +41,8 @@ from obygaze_features.manifest.model import (
     by_film,
     is_only_watched,
     own_columns,
-    with_columns_of,
-)
-from obygaze_features.manifest.same_clip import (
-    Identity,
-    compare_clips,
     require_films,
+    with_columns_of,
 )
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.manifest.windows import Grid
@@ -308,20 +305,25 @@ def _added_to(before: Manifest, made: Manifest, workspace: Workspace) -> Manifes
             where=before.name,
             hint="another name with -o",
         )
-    for clip in not_withdrawn(before.clips, workspace):
-        same = made.by_id.get(clip.clip_id)
-        contradiction = "it was not drawn"
-        if same is not None:
-            compared = compare_clips(Identity.of_clip(clip), Identity.of_clip(same))
-            contradiction = compared.contradiction
-        if contradiction:
-            raise AlreadyThere(
-                f"an earlier draw of this name has clips that this one would lose, such as"
-                f" {clip.clip_id}: {contradiction}",
-                where=before.name,
-                hint="the same manifest and seed and a larger -n, which adds clips; or another name"
-                " with -o",
-            )
+    drawn_before = not_withdrawn(before.clips, workspace)
+    lost = [clip.clip_id for clip in drawn_before if clip.clip_id not in made]
+    hint = (
+        "the same manifest and seed and a larger -n, which adds clips; or another name"
+        " with -o"
+    )
+    if lost:
+        raise AlreadyThere(
+            f"an earlier draw of this name has clips that this one would lose: {few(lost)}",
+            where=before.name,
+            hint=hint,
+        )
+    require_same(
+        ClipFacts.of_clips(drawn_before),
+        ClipFacts.of_clips([made[clip.clip_id] for clip in drawn_before]),
+        ("the earlier draw", "this draw"),
+        where=before.name,
+        hint=hint,
+    )
     folder = made.header.video_root
     added = [clip for clip in made if clip.clip_id not in before]
     is_elsewhere = before.header.video_root != folder

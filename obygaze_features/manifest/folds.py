@@ -21,8 +21,12 @@ from obygaze_features.manifest.io import (
     read_manifest,
     update_manifest,
 )
-from obygaze_features.manifest.model import FOLD_PREFIX, Manifest, view_words
-from obygaze_features.manifest.same_clip import require_films
+from obygaze_features.manifest.model import (
+    FOLD_PREFIX,
+    Manifest,
+    require_films,
+    view_words,
+)
 from obygaze_features.manifest.stats import FoldStats, compute_stats
 
 IntArray = NDArray[np.intp]
@@ -55,9 +59,9 @@ def leave_one_film_out(manifest: Manifest) -> Folds:
 
 def _films_of(manifest: Manifest, n_folds: int) -> list[str]:
     """Return the film of each clip; an error where these make no folds."""
-    _check_folds(n_folds, len(manifest.films), "film", FixUsage)
     films = [clip.movie_id for clip in manifest]
     require_films(films, manifest.name)
+    _check_folds(n_folds, len(manifest.films), "film", FixUsage)
     return films
 
 

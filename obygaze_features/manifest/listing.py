@@ -5,8 +5,10 @@ from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
+from obygaze_features.core.files import json_values
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns
+from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     Clip,
@@ -15,7 +17,6 @@ from obygaze_features.manifest.model import (
     ascii_id,
     clock,
 )
-from obygaze_features.manifest.same_clip import Identity, compare_clips
 from obygaze_features.manifest.vocabulary import film_facts
 
 CLOCK_DECIMALS = 3
@@ -30,12 +31,12 @@ def manifest_columns(manifest: Manifest) -> Columns:
     unless the manifest has columns of these names.
     """
     clips = manifest.clips
-    columns: dict[str, list[Any]] = {
+    columns: dict[str, Sequence[Any]] = {
         "clip_id": [clip.clip_id for clip in clips],
         "movie_id": [clip.movie_id for clip in clips],
         TITLE: [title_of(clip) for clip in clips],
         "scene": [clip.scene for clip in clips],
-        **_times(clips),
+        **_time_columns([c.start_s for c in clips], [c.end_s for c in clips]),
         "level": [clip.level for clip in clips],
         "concepts": ["|".join(clip.concepts) for clip in clips],
         "video": [clip.video for clip in clips],
@@ -49,32 +50,18 @@ def manifest_columns(manifest: Manifest) -> Columns:
     return _filled(columns)
 
 
-def film_columns(
-    identities: Sequence[Identity], movie_ids: Sequence[str], manifest: Manifest | None
-) -> Columns:
-    """Return what is known of the films and times of clips, as columns beside `clip_id`.
+def film_columns(facts: ClipFacts, manifest: Manifest | None) -> Columns:
+    """Return what is stated of the films and times of clips, as columns beside `clip_id`.
 
     Args:
-        identities: What is known of the clips.
-        movie_ids: Their films.
-        manifest: The manifest that has these clips, if it is at hand.
+        facts: What is stated of the clips.
+        manifest: A manifest that may have the titles of these films.
     """
+    movie_ids = facts.movie_ids.tolist()
     title_of_film = titles_of(set(movie_ids), manifest)
-    clips = []
-    for identity, movie_id in zip(identities, movie_ids, strict=True):
-        start_s, end_s = identity.in_either or (None, None)
-        clip = Clip(identity.clip_id, movie_id, start_s=start_s, end_s=end_s)
-        if manifest is not None and clip.clip_id in manifest:
-            listed = manifest[clip.clip_id]
-            # The manifest of this name may be another one today.
-            compared = compare_clips(Identity.of_clip(listed), identity)
-            is_same = compared.sameness.is_same
-            if is_same and listed.movie_id == movie_id:
-                clip = listed
-        clips.append(clip)
-    titles = [title_of_film.get(movie_id) for movie_id in movie_ids]
-    columns = {TITLE: titles, **_times(clips)}
-    return {"movie_id": list(movie_ids), **_filled(columns)}
+    titles = [title_of_film.get(film) for film in movie_ids]
+    times = _time_columns(json_values(facts.start_s), json_values(facts.end_s))
+    return {"movie_id": movie_ids, **_filled({TITLE: titles, **times})}
 
 
 def title_of(clip: Clip) -> str | None:
@@ -94,13 +81,15 @@ def _title_of_video(video: str, movie_id: str) -> str:
     return name if name != movie_id == ascii_id(name) else ""
 
 
-def _times(clips: Sequence[Clip]) -> dict[str, list[Any]]:
+def _time_columns(
+    start_s: Sequence[float | None], end_s: Sequence[float | None]
+) -> dict[str, Sequence[Any]]:
     """Return the times of clips, in seconds and as a person reads them."""
     return {
-        "start_s": [clip.start_s for clip in clips],
-        "end_s": [clip.end_s for clip in clips],
-        "start": [clock_or_none(clip.start_s) for clip in clips],
-        "end": [clock_or_none(clip.end_s) for clip in clips],
+        "start_s": start_s,
+        "end_s": end_s,
+        "start": [*map(clock_or_none, start_s)],
+        "end": [*map(clock_or_none, end_s)],
     }
 
 
@@ -109,7 +98,7 @@ def clock_or_none(seconds: float | None, decimals: int = CLOCK_DECIMALS) -> str 
     return None if seconds is None else clock(seconds, decimals)
 
 
-def _filled(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+def _filled(columns: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
     """Return the columns in which at least one row has a value, and the ids."""
     filled = {}
     for name, values in columns.items():

@@ -1,7 +1,7 @@
 """`obygaze manifest merge`: the clips of several manifests; and `labels`, one label a clip."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -20,11 +20,13 @@ from obygaze_features.manifest.annotators import (
     of_nobody,
     orders_of,
 )
+from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.link import original
 from obygaze_features.manifest.model import (
     DIFFERS,
     FOLD_PREFIX,
+    NAME_COLUMN,
     Annotation,
     Clip,
     Header,
@@ -33,14 +35,7 @@ from obygaze_features.manifest.model import (
     Windows,
 )
 from obygaze_features.manifest.own_labels import words_alike
-from obygaze_features.manifest.same_clip import Identity, compare_clips, known_film
-from obygaze_features.manifest.spans import (
-    FILM_TIMES,
-    FRAMES,
-    NAME_COLUMN,
-    RATE_COLUMN,
-    named_file,
-)
+from obygaze_features.manifest.spans import named_file
 from obygaze_features.manifest.spelling import Spelling
 
 ANNOTATOR = "annotator"
@@ -49,10 +44,9 @@ UNKNOWN_MODALITY = "unknown"
 SHARED = {
     "unit": "obygaze manifest import segments reads a table of marks in films as segments",
     "view": "manifests of one view",
+    "films": "import the one without films again, with --map movie_id=COLUMN",
 }
 
-# Where a clip is, which is taken whole from one manifest.
-PLACE = (NAME_COLUMN, *FILM_TIMES, *FRAMES, RATE_COLUMN)
 LABELS = ("level", "concepts")
 Orders = Annotated[Mapping[str, str] | None, Option("--order", metavar="COLUMN=WORDS")]
 
@@ -185,13 +179,13 @@ def merged_manifest(
         for clip in manifest:
             row = original(clip) if is_unlinked else clip
             rows.append((_with_cells(row, manifest, columns, spelling), manifest))
-    _require_one_film_of_videos(rows)
     said = [*of_people]
-    facts = [column for column in columns if column not in (*said, ANNOTATOR)]
+    not_facts = (*said, ANNOTATOR, NAME_COLUMN)
+    facts = [column for column in columns if column not in not_facts]
     # Each mark in a film is of one person; clips may be of several.
     are_marks = header.unit == "segment"
-    labels = [*LABELS, *(column for column in columns if column not in facts)]
-    clips, n_shared = _one_of_each(rows, facts, labels if are_marks else ())
+    labels = [*LABELS, *said, *({ANNOTATOR} & columns.keys())]
+    clips, n_shared, n_by_ids = _one_of_each(rows, facts, labels if are_marks else ())
     merged = Manifest(name, header, clips, tuple(columns))
     is_annotated = any(manifest.annotations for manifest in manifests)
     if is_annotated or (n_shared and not are_marks):
@@ -205,6 +199,8 @@ def merged_manifest(
         merged = labelled(merged, rule, orders_of(orders or {}))
     warnings += words_alike(merged.clips)
     sentence = f"{count(n_shared, merged.header.unit)} in several of the manifests"
+    if n_by_ids:
+        sentence += f", {n_by_ids} of them matched by the ids alone"
     return ImportedManifest(merged, tuple(warnings), (sentence,))
 
 
@@ -264,74 +260,96 @@ def _annotations_of_clip(
 
 def _one_of_each(
     rows: Sequence[tuple[Clip, Manifest]], facts: Sequence[str], labels: Sequence[str]
-) -> tuple[tuple[Clip, ...], int]:
-    """Return each clip once, and how many are in several manifests.
+) -> tuple[tuple[Clip, ...], int, int]:
+    """Return each clip once, how many are in several manifests, and how many of these by ids alone.
 
-    Facts must be equal wherever two manifests state them, and labels in any case; else it is an
-    error of all such clips.
+    Films, spans and facts must be equal wherever two manifests state them, and labels in any case;
+    else it is an error of all such clips.
     """
-    first_of: dict[str, tuple[Clip, Manifest]] = {}
+    merged: dict[str, Clip] = {}
+    names: dict[str, None] = {}
     shared: set[str] = set()
-    problems = []
+    n_by_ids = 0
+    rows_of: dict[str, list[Clip]] = {}
     for clip, manifest in rows:
-        first, of_manifest = first_of.setdefault(clip.clip_id, (clip, manifest))
-        if first is clip:
-            continue
-        shared.add(clip.clip_id)
-        difference = _difference(first, clip, facts, labels)
-        if difference:
-            names = f"{of_manifest.name} and {manifest.name}"
-            problems.append(f"{clip.clip_id} in {names}: {difference}")
-        first_of[clip.clip_id] = _completed(first, clip, facts), of_manifest
+        rows_of.setdefault(manifest.name, []).append(clip)
+    for name, clips in rows_of.items():
+        here = [clip for clip in clips if clip.clip_id in merged]
+        before = [merged[clip.clip_id] for clip in here]
+        sources = ", ".join(names)
+        n_by_ids += require_same(
+            ClipFacts.of_clips(before), ClipFacts.of_clips(here), (sources, name)
+        )
+        _require_equal(before, here, ["scene", *facts], labels, f"{sources}, {name}")
+        shared.update(clip.clip_id for clip in here)
+        for clip in clips:
+            known = merged.get(clip.clip_id)
+            merged[clip.clip_id] = _completed(known, clip, facts) if known else clip
+        names[name] = None
+    return tuple(merged.values()), len(shared), n_by_ids
+
+
+def _require_equal(
+    before: Sequence[Clip],
+    here: Sequence[Clip],
+    facts: Sequence[str],
+    labels: Sequence[str],
+    where: str,
+) -> None:
+    """Raise an error unless two rows of each clip have the same labels, and facts that both state.
+
+    Args:
+        before: The clips of the manifests before.
+        here: The same clips in another manifest.
+        facts: Columns that one of them may leave empty.
+        labels: Columns that both must have.
+        where: The names of the manifests.
+    """
+    problems = []
+    for one, other in zip(before, here, strict=True):
+        for column in (*facts, *labels):
+            ours = "|".join(one.values(column))
+            theirs = "|".join(other.values(column))
+            is_stated = column in labels or (ours and theirs)
+            if is_stated and ours != theirs:
+                values = f"{ours or 'nothing'} and {theirs or 'nothing'}"
+                problems.append(f"{one.clip_id}: {column}: {values}")
+                break
     if problems:
         raise FixInput(
             f"{count(len(problems), 'clip')} with other facts in two manifests: {problems[0]}",
-            where=", ".join(dict.fromkeys(manifest.name for _, manifest in rows)),
+            where=where,
             hint="correct one of the manifests, or the ids if these are two clips",
             details=problems[1:],
         )
-    return tuple(clip for clip, _ in first_of.values()), len(shared)
-
-
-def _difference(
-    one: Clip, other: Clip, facts: Iterable[str], labels: Collection[str]
-) -> str:
-    """Return the first fact or label that two rows of a clip do not say alike, and both values."""
-    compared = compare_clips(Identity.of_clip(one), Identity.of_clip(other))
-    if compared.contradiction:
-        return compared.contradiction
-    for column in ("scene", *facts, *labels):
-        # Films and times are compared above, with what they mean together.
-        if column not in PLACE:
-            ours = _plain(one, column)
-            theirs = _plain(other, column)
-            is_stated = column in labels or (ours and theirs)
-            if is_stated and ours != theirs:
-                return f"{column}: {ours or 'nothing'} and {theirs or 'nothing'}"
-    return ""
-
-
-def _plain(clip: Clip, column: str) -> str:
-    return "|".join(clip.values(column))
 
 
 def _completed(one: Clip, other: Clip, facts: Iterable[str]) -> Clip:
-    """Return a clip with the facts that another row of it states alone; its place is one fact."""
-    if not _has_place(one) and _has_place(other):
-        return _completed(other, one, facts)
+    """Return a clip with the facts that another row of it states alone.
+
+    Its file and the times in it are one fact.
+    """
     extra = dict(one.extra)
     for column in facts:
-        if column not in PLACE:
-            extra[column] = extra[column] or other.extra[column]
-    scene = other.scene if one.scene is None else one.scene
-    movie_id = known_film(one.movie_id) or other.movie_id
-    return replace(one, movie_id=movie_id, scene=scene, extra=extra)
+        extra[column] = extra[column] or other.extra[column]
+    completed = replace(
+        one,
+        movie_id=one.movie_id or other.movie_id,
+        scene=other.scene if one.scene is None else one.scene,
+        extra=extra,
+    )
+    if _has_place(one) or not _has_place(other):
+        return completed
+    if NAME_COLUMN in extra:
+        extra[NAME_COLUMN] = other.extra[NAME_COLUMN]
+    return replace(
+        completed, video=other.video, start_s=other.start_s, end_s=other.end_s
+    )
 
 
 def _has_place(clip: Clip) -> bool:
-    """Return whether a row says where its clip is: in a film, or in a file."""
-    of_film = [clip.extra.get(column) for column in PLACE]
-    return bool(clip.video) or clip.start_s is not None or any(of_film)
+    """Return whether a row says in which file its clip is, or when."""
+    return bool(named_file(clip)) or clip.start_s is not None
 
 
 def _of_other_concepts(manifests: Sequence[Manifest], merged: Header) -> list[str]:
@@ -350,24 +368,13 @@ def _of_other_concepts(manifests: Sequence[Manifest], merged: Header) -> list[st
     return sentences
 
 
-def _require_one_film_of_videos(rows: Iterable[tuple[Clip, Manifest]]) -> None:
-    """Raise an error if two manifests say other films of one video."""
-    said_of: dict[str, tuple[Clip, Manifest]] = {}
-    for clip, manifest in rows:
-        first, of_manifest = said_of.setdefault(clip.video, (clip, manifest))
-        films = (first.movie_id, clip.movie_id)
-        if clip.video and of_manifest is not manifest and all(map(known_film, films)):
-            said = [(films[0], of_manifest.name), (films[1], manifest.name)]
-            _require_one(f"the film of the video {clip.video}", said, "one of the ids")
-
-
 def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
     """Return the header of a merged manifest; what must be the same is refused where it differs."""
     for manifest in manifests:
         if isinstance(manifest.clips, Windows):
             raise FixInput("windows have no annotators", where=manifest.name)
     for key, hint in SHARED.items():
-        said = [(getattr(one.header, key), one.name) for one in manifests]
+        said = [(getattr(one.header, key) or "stated", one.name) for one in manifests]
         _require_one(key, said, hint)
     modality_of: dict[str, str] = {}
     said_by: dict[str, list[tuple[str, str]]] = {}
@@ -393,6 +400,7 @@ def _merged_header(manifests: Sequence[Manifest], name: str) -> Header:
         concepts=modality_of,
         unit=first.unit,
         view=first.view,
+        films=first.films,
         licence=_said_of_labels(manifests, "licence"),
         citation=_said_of_labels(manifests, "citation"),
         notes=tuple(notes),

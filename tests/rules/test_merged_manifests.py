@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.manifest.annotators import labelled
 from obygaze_features.manifest.io import check_manifest
 from obygaze_features.manifest.link import link
@@ -31,17 +31,13 @@ Said = dict[tuple[str, str], tuple[str, tuple[str, ...], str]]
 
 
 def clip_of_film(number: int, times: str) -> Clip:
-    """Return a clip of 2 s without labels, whose place in its film is said in some way.
-
-    Some are windows, which have ids of their own form.
-    """
+    """Return a clip of 2 s without labels, whose place in its film is said in some way."""
     start_s = 2.0 * number
-    clip_id = f"c:{number:06d}" if number % 3 else f"c-{number}"
     extra = dict.fromkeys(COLUMNS, "")
-    clip = Clip(clip_id, FILMS[number % 2], scene=number, extra=extra)
-    if times == "in either":
+    clip = Clip(f"c-{number}", FILMS[number % 2], scene=number, extra=extra)
+    if times == "in the video":
         return replace(clip, start_s=start_s, end_s=start_s + 2)
-    if times == "in film":
+    if times == "of the clip's own file in the film":
         extra = {"film_start_s": repr(start_s), "film_end_s": repr(start_s + 2)}
         clip = replace(clip, extra={**clip.extra, **extra})
     return clip
@@ -53,7 +49,8 @@ def drawn_manifests(draw: st.DrawFn) -> tuple[list[Manifest], Said]:
     manifests = []
     said: Said = {}
     for lab in LABS[: draw(st.integers(2, 3))]:
-        times = draw(st.sampled_from(["in either", "in film", "unknown"]))
+        stated = ["in the video", "of the clip's own file in the film", "nowhere"]
+        times = draw(st.sampled_from(stated))
         people = draw(st.sampled_from([(lab,), ("ada", "ben")]))
         clips = []
         annotations = []
@@ -100,9 +97,10 @@ def test_a_merged_manifest_has_each_clip_once_and_what_each_person_said(
     for clip in merged:
         of_clip = rows[clip.clip_id]
         assert clip.movie_id == of_clip[0].movie_id
-        stated = [(row.start_s, row.extra["film_start_s"]) for row in of_clip]
-        known = [times for times in stated if times != (None, "")] or stated
-        assert (clip.start_s, clip.extra["film_start_s"]) == known[0]
+        starts = [row.start_s for row in of_clip if row.start_s is not None]
+        assert clip.start_s == (starts[0] if starts else None)
+        film_starts = {row.extra["film_start_s"] for row in of_clip} - {""}
+        assert clip.extra["film_start_s"] == "".join(film_starts)
     is_shared = len(rows) < sum(map(len, manifests))
     found = {}
     for one in merged.annotations:
@@ -128,10 +126,24 @@ def test_a_merged_manifest_has_each_clip_once_and_what_each_person_said(
 @pytest.mark.parametrize(
     ("other", "problem"),
     [
-        ({"movie_id": "brug"}, "film: alba and brug"),
-        ({"start_s": 900.0, "end_s": 902.0}, "times: 0 s to 2 s and 900 s to 902 s"),
-        ({"scene": 7}, "scene: 3 and 7"),
-        ({"extra": {"movie_title": "Brug"}}, "movie_title: Alba and Brug"),
+        (
+            {"movie_id": "brug"},
+            "2 clips of paris are not what nice has under the same ids: 'c-0' is of the film"
+            " 'alba' and of 'brug'; 'c-1' is of the film 'alba' and of 'brug'",
+        ),
+        (
+            {"start_s": 0.01},
+            "2 clips of paris are not what nice has under the same ids: 'c-0' is 0 s to 2 s and"
+            " 0.01 s to 2 s; 'c-1' is 2 s to 4 s and 0.01 s to 4 s",
+        ),
+        (
+            {"scene": 7},
+            "2 clips with other facts in two manifests: c-0: scene: 3 and 7",
+        ),
+        (
+            {"extra": {"movie_title": "Brug"}},
+            "2 clips with other facts in two manifests: c-0: movie_title: Alba and Brug",
+        ),
     ],
 )
 def test_facts_that_contradict_each_other_are_refused_with_both_values(
@@ -148,12 +160,9 @@ def test_facts_that_contradict_each_other_are_refused_with_both_values(
     paris = Manifest("paris", header, tuple(clips), ("movie_title",))
     moved = tuple(replace(clip, **other) for clip in clips[:2])  # type: ignore[arg-type]
     nice = replace(paris, name="nice", clips=moved)
-    with pytest.raises(FixInput) as caught:
+    with pytest.raises((FixInput, Mismatch)) as caught:
         merged_manifest([paris, nice], "all")
-    first = "2 clips with other facts in two manifests: c-0 in paris and nice"
-    assert caught.value.message == f"{first}: {problem}"
-    assert caught.value.where == "paris, nice"
-    assert len(caught.value.details) == 1
+    assert caught.value.message == problem
     bare = [Clip(clip.clip_id, "alba", extra={"movie_title": ""}) for clip in clips]
     unsaid = replace(paris, name="nice", clips=tuple(bare))
     for order in ([paris, unsaid], [unsaid, paris]):
@@ -327,14 +336,26 @@ def test_folds_of_one_manifest_are_left_out_and_named() -> None:
     assert "left out: fold:grouped" in merged.warnings[0]
 
 
-def test_one_video_is_one_film() -> None:
-    """A film under two names could train and be tested at once."""
-    paris, nice = (with_header(name, video_root="/films") for name in ("paris", "nice"))
-    paris = paris.with_clips([Clip("c-1", "alba", video="alba.mp4")])
-    nice = nice.with_clips([Clip("d-1", "Alba_1962", video="alba.mp4")])
-    problem = "the film of the video alba.mp4 differs: alba in paris, Alba_1962 in nice"
-    with pytest.raises(FixInput, match=problem):
-        merged_manifest([paris, nice], "all")
+def test_the_third_manifest_is_asked_for_what_only_the_second_states() -> None:
+    clip = Clip("c-1", "alba")
+    paris, nice, oslo = (with_header(name) for name in LABS)
+    paris = paris.with_clips([clip])
+    nice = nice.with_clips([replace(clip, start_s=2.0, end_s=4.0)])
+    oslo = oslo.with_clips([replace(clip, start_s=2.01, end_s=4.0)])
+    with pytest.raises(Mismatch, match=r"2 s to 4 s and 2\.01 s to 4 s"):
+        merged_manifest([paris, nice, oslo], "all")
+
+
+def test_ids_alone_are_said() -> None:
+    stated = with_header("oslo")
+    paris = with_header("paris", films="none").with_clips([Clip("c-1", "")])
+    nice = replace(paris, name="nice")
+    with pytest.raises(FixInput, match="films differs: none in paris, stated in oslo"):
+        merged_manifest([paris, stated], "all")
+    merged = merged_manifest([paris, nice], "all")
+    sentence = "1 clip in several of the manifests, 1 of them matched by the ids alone"
+    assert merged.notes == (sentence,)
+    assert merged.manifest.header.films == "none"
 
 
 def test_windows_are_named() -> None:

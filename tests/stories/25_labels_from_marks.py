@@ -600,6 +600,6 @@ def test_clips_that_two_labs_annotated_get_one_label_by_a_rule(ws: Workspace) ->
     row = {"clip_id": "lake-1", "movie_id": "lake", "start_s": 50, "end_s": 52}
     ws.write_table("oslo.csv", [{**row, "level": "S"}])
     ws("manifest import csv oslo.csv -o oslo")
-    said = ws("manifest merge both oslo --rule agreed -o all", code=1).text
-    assert "1 clip with other facts in two manifests: lake-1 in both and oslo" in said
-    assert "times: 2 s to 4 s and 50 s to 52 s" in said
+    said = ws("manifest merge both oslo --rule agreed -o all", code=5).text
+    assert "1 clip of both is not what oslo has under the same id" in said
+    assert "'lake-1' is 2 s to 4 s and 50 s to 52 s" in said

@@ -24,8 +24,10 @@ from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.tables import TableRow, read_table
 from obygaze_features.core.workspace import PathLike
-from obygaze_features.manifest.same_clip import require_films
+from obygaze_features.manifest.clip_facts import ClipFacts, require_same
+from obygaze_features.manifest.model import require_films
 from obygaze_features.store import Store, open_store
+from obygaze_features.store.matching import facts_of_rows
 from obygaze_models.evaluation.group_tests import compare_groups, with_holm
 from obygaze_models.evaluation.permutation import p_text
 
@@ -232,6 +234,13 @@ def read_boxes(path: Path, store: Store) -> dict[str, Floats]:
         of_clip = boxes.setdefault(clip, [[] for _ in range(shape[0])])
         for of_step in of_clip[steps]:
             of_step.append((x0, y0, x1, y1))
+    rows = store.table.find([row["clip_id"] for row in table.rows])
+    require_same(
+        ClipFacts.of_cells([row.cells for row in table.rows]),
+        facts_of_rows(rows, store),
+        ("the table of boxes", "the store of maps"),
+        where=str(path),
+    )
     covered = {}
     for clip, of_clip in boxes.items():
         grids = [covered_shares(of_step, shape[1:]) for of_step in of_clip]

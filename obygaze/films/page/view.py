@@ -29,7 +29,7 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.same_clip import Identity, compare_clips
+from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 
 if TYPE_CHECKING:
     from obygaze.films.page.site import Site
@@ -169,7 +169,7 @@ def _with_predictions(
     from obygaze.films.labels import header_of_table, is_table, table_path
     from obygaze_features.manifest.model import view_words
     from obygaze_features.store import open_store
-    from obygaze_features.store.identity import replaced_videos
+    from obygaze_features.store.matching import replaced_videos
     from obygaze_models.models.bottleneck import Bottleneck
     from obygaze_models.zoo import load_model
 
@@ -205,7 +205,7 @@ def _with_predictions(
     if features:
         features.match(list(site.manifest))  # an error for a store of other clips
         folder = site.manifest.header.video_root
-        replaced = replaced_videos(site.manifest, folder, features.table)
+        replaced = replaced_videos(list(site.manifest), folder, features)
         if replaced:
             warnings.warn(
                 f"these videos have other files than those of the features in {features.location}:"
@@ -268,19 +268,13 @@ def _scores_of_table(path: Path, site: Site) -> PredictionTable:
 def _refuse_other_clips(run: Run, manifest: Manifest) -> None:
     """Raise an error if a run is of other clips than the manifest says."""
     film_of = {row["clip_id"]: row["movie_id"] for row in run.predictions}
-    for clip_id, film in film_of.items():
-        clip = manifest.by_id.get(clip_id)
-        if clip is None:
-            continue
-        here = Identity.of_clip(clip)
-        contradiction = compare_clips(Identity(here.clip_id, film), here).contradiction
-        if contradiction:
-            raise FixInput(
-                f"clip {clip_id!r} is another one than in the run {run.folder.name}:"
-                f" {contradiction}",
-                where=manifest.name,
-                hint="view with what was made of this manifest",
-            )
+    require_same_shared(
+        ClipFacts.of_clips(manifest.clips),
+        ClipFacts.of(film_of, film_of.values()),
+        (f"the manifest {manifest.name}", f"the run {run.folder.name}"),
+        where=manifest.name,
+        hint="view with what was made of this manifest",
+    )
 
 
 def _store_of(run: Run, workspace: Workspace) -> Store | None:

@@ -39,6 +39,7 @@ from obygaze_features.manifest.adapters.table_times import (
     add_unclear,
     in_seconds,
 )
+from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.manifest.io import (
     WRITTEN_SECONDS,
     as_id,
@@ -49,12 +50,6 @@ from obygaze_features.manifest.io import (
 )
 from obygaze_features.manifest.model import CLIP_COLUMNS, DIFFERS, NAME_COLUMN, Manifest
 from obygaze_features.manifest.own_labels import column_words
-from obygaze_features.manifest.same_clip import (
-    UNKNOWN,
-    Identity,
-    compare_clips,
-    known_film,
-)
 from obygaze_features.manifest.spans import FILM_TIMES
 
 CLIP = "clip_id"
@@ -66,7 +61,7 @@ ANNOTATOR = "annotator"
 class JoinedColumns:
     """A manifest with the columns of a table; `columns` has how many clips have a value in each.
 
-    `n_by_id` clips have a row that says nothing of them but the id.
+    `n_by_id` rows say nothing of their clip that the manifest states too, but the id.
     """
 
     manifest: Manifest
@@ -92,12 +87,12 @@ class JoinedColumns:
 
     @property
     def notes(self) -> list[str]:
-        """How many clips are found by their ids alone."""
+        """How many rows are matched by their ids alone."""
         if not self.n_by_id:
             return []
-        n_clips = count(self.n_by_id, "clip")
+        n_rows = count(self.n_by_id, "row")
         return [
-            f"{n_clips} matched by the id alone: films (--map {FILM}=COLUMN) and times are not"
+            f"{n_rows} matched by the id alone: films (--map {FILM}=COLUMN) and times are not"
             " known on both sides"
         ]
 
@@ -185,7 +180,7 @@ def join(
     _check_annotators(rows, targets.get(ANNOTATOR, ANNOTATOR), csv)
     n_by_id = 0
     if key == CLIP:
-        n_by_id = _compare(manifest, id_in_table, rows, targets, csv, chosen.times)
+        n_by_id = _require_same(manifest, rows, targets, csv, chosen.times)
     if rows.keys().isdisjoint(id_in_table.values()):
         known_ids = manifest.films if key == FILM else manifest.clip_ids
         raise NotFound(
@@ -303,52 +298,44 @@ def _check_annotators(
             )
 
 
-def _compare(
+def _require_same(
     manifest: Manifest,
-    id_in_table: Mapping[str, str],
     rows: Mapping[str, Sequence[TableRow]],
     targets: Mapping[str, str],
     path: Path,
     short: str,
 ) -> int:
-    """Return the number of clips whose rows have the id alone; rows of other clips are an error."""
-    violations = Violations(path)
-    n_by_id = 0
+    """Return how many rows are matched by their ids alone; rows of other clips are an error."""
+    clips = []
+    rows_of_clips = []
     for clip in manifest:
-        identity = Identity.of_clip(clip)
-        compared = []
-        for row in rows.get(id_in_table[clip.clip_id], ()):
-            comparison = compare_clips(
-                identity, _identity(row, identity, targets, short)
-            )
-            compared.append(comparison.sameness)
-            if comparison.contradiction:
-                problem = f"another clip than {clip.clip_id!r} of the manifest"
-                violations.add(row.line, None, f"{problem}: {comparison.contradiction}")
-        n_by_id += UNKNOWN in compared
-    violations.raise_if_any("the table cannot be joined")
-    return n_by_id
+        for row in rows.get(clip.clip_id, ()):
+            clips.append(clip)
+            rows_of_clips.append(row)
+
+    def cells(column: str) -> list[str]:
+        name = targets.get(column, column)
+        return [row.cells.get(name, "") for row in rows_of_clips]
+
+    in_table = ClipFacts.of(
+        [clip.clip_id for clip in clips],
+        map(as_id, cells(FILM)),
+        [_seconds(cell, short) for cell in cells("start_s")],
+        [_seconds(cell, short) for cell in cells("end_s")],
+    )
+    return require_same(
+        ClipFacts.of_clips(clips),
+        in_table,
+        (f"the manifest {manifest.name}", "the table"),
+        where=str(path),
+        hint=f"the columns of its films and times: --map {FILM}=COLUMN --map start_s=COLUMN",
+    )
 
 
-def _identity(
-    row: TableRow, identity: Identity, targets: Mapping[str, str], short: str
-) -> Identity:
-    """Return what a row says of its clip, which has the id of a clip of the manifest."""
-
-    def seconds(column: str) -> float | None:
-        cell = row.cells.get(targets.get(column, column), "")
-        text = in_seconds(cell, has_decimal_comma=True, short=short)
-        return float(text) if WRITTEN_SECONDS.fullmatch(text) else None
-
-    in_film = (seconds("film_start_s"), seconds("film_end_s"))
-    in_either = (seconds("start_s"), seconds("end_s"))
-    film = as_id(row.cells.get(targets.get(FILM, FILM), ""))
-    compared = Identity(identity.clip_id, known_film(film))
-    if in_film != (None, None):
-        compared = compared._replace(in_film=in_film)
-    if in_either != (None, None):
-        compared = compared._replace(in_either=in_either)
-    return compared
+def _seconds(cell: str, short: str) -> float | None:
+    """Return a time of a table in seconds; None where it has none."""
+    text = in_seconds(cell, has_decimal_comma=True, short=short)
+    return float(text) if WRITTEN_SECONDS.fullmatch(text) else None
 
 
 def _warnings(

@@ -14,7 +14,7 @@ from support.stores import made_store
 
 from obygaze.audits import audit_share
 from obygaze.audits.share import ShareAudit
-from obygaze_features.core.errors import FixInput, ObygazeWarning
+from obygaze_features.core.errors import FixInput, ObygazeError, ObygazeWarning
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
@@ -277,10 +277,10 @@ def test_right_scores_give_the_share_of_all_clips(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"moved": 1}, "the predictions are not of these clips"),
+        ({"moved": 1}, "are not what the manifest drawn has under the same ids"),
         ({"basis": "in-sample"}, "the predictions are not of these clips"),
         # As a store has it that was imported without a manifest: all films had a mean score of 0.
-        ({"named": "unknown"}, "the predictions are not of these clips"),
+        ({"named": ""}, "the predictions are not of these clips"),
         ({"size": SIZE + 1}, "scores of 21 clips of the film f0"),
         (
             {"without": [f"f{i // 4}-{i % 4}" for i in range(8)]},
@@ -294,7 +294,7 @@ def test_scores_of_other_clips_are_refused(
 ) -> None:
     manifest = drawn_films(["SSEE", "SEEE"])
     path = write_scores(tmp_path / "scores.csv", manifest, **changes)
-    with pytest.raises(FixInput, match=problem):
+    with pytest.raises(ObygazeError, match=problem):
         audit(tmp_path, manifest, predictions=path)
 
 

@@ -38,7 +38,12 @@ from obygaze.films.exchange import (
     import_segments,
 )
 from obygaze.films.mark_tables import FilmSegments, Segment, concept_of, read_marks
-from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
+from obygaze_features.core.errors import (
+    FixInput,
+    FixUsage,
+    Mismatch,
+    ObygazeWarning,
+)
 from obygaze_features.manifest.adapters.csv_table import read as read_table
 from obygaze_features.manifest.frame_rate import frame_rate
 from obygaze_features.manifest.io import read_manifest, write_manifest
@@ -724,20 +729,10 @@ def test_a_decision_that_is_no_level_is_kept(tmp_path: Path, word: str) -> None:
 @pytest.mark.parametrize(
     ("rows", "problem"),
     [
-        ("a-0,b,,,0.5", ":2: column 'clip_id': another clip, film: b and a"),
-        # A store without a manifest may not know the film.
-        (
-            "a-0,unknown,,,0.5\na-1,b,,,0.5",
-            ":3: column 'clip_id': another clip, film: b and a",
-        ),
-        (
-            "a-1,a,5,15,0.5",
-            ":2: column 'clip_id': another clip, times: 5 s to 15 s and 10 s to 20 s",
-        ),
-        (
-            "a-0,a,0,10,0.5\na-1,a,10,20,0.5\na-0,a,0,10,0.7",
-            ":4: column 'clip_id': scores has this clip in line 2, too",
-        ),
+        ("a-0,b,,,0.5", "'a-0' is of the film 'b' and of 'a'"),
+        # A table that does not state the film of a clip is asked about the others.
+        ("a-0,,,,0.5\na-1,b,,,0.5", "'a-1' is of the film 'b' and of 'a'"),
+        ("a-1,a,10.01,20,0.5", "'a-1' is 10.01 s to 20 s and 10 s to 20 s"),
     ],
 )
 def test_predictions_of_other_clips_are_refused(
@@ -745,8 +740,19 @@ def test_predictions_of_other_clips_are_refused(
 ) -> None:
     path = tmp_path / "scores.csv"
     path.write_text(f"clip_id,movie_id,start_s,end_s,score\n{rows}\n")
+    with pytest.raises(Mismatch) as caught:
+        films_of(films_for_predictions(), path)
+    assert caught.value.message.endswith(f": {problem}")
+    assert caught.value.where == str(path)
+
+
+def test_two_predictions_of_one_clip_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "scores.csv"
+    rows = "a-0,a,0,10,0.5\na-1,a,10,20,0.5\na-0,a,0,10,0.7\n"
+    path.write_text(f"clip_id,movie_id,start_s,end_s,score\n{rows}")
     with pytest.raises(FixInput, match="1 problem") as caught:
         films_of(films_for_predictions(), path)
+    problem = ":4: column 'clip_id': scores has this clip in line 2, too"
     assert list(caught.value.details) == [f"{path}{problem}"]
 
 
@@ -768,7 +774,7 @@ def test_predictions_that_only_ids_give_to_clips_say_so(
         films_of(films_for_predictions(), path)
     said = [str(one.message) for one in caught]
     assert len(said) == (not has_films and not has_times)
-    assert all("by their ids alone" in one for one in said)
+    assert all("matched by the ids alone" in one for one in said)
 
 
 @pytest.mark.parametrize("kind", ["elan", "vtt", "csv"])

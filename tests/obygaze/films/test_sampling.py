@@ -213,13 +213,13 @@ def test_drawn_clips_are_marked_blind_without_being_asked(tmp_path: Path) -> Non
         ("none", 1, "-n must be from 2, a clip of each film, to 6, all clips, got 1"),
         ("none", 7, "got 7"),
         ("times", 4, "it is not known where these clips are in theirs"),
-        ("film", 4, "films of 3 of 6 clips are not known"),
+        ("film", 4, "is not stated, so that the clips of a film"),
         ("drawn", 4, "these clips are a sample themselves"),
         ("groups", 4, "have several values in the column group"),
         ("column", 4, "no column 'grp' (did you mean 'group'?)"),
         ("taken", 4, "this manifest is no sample"),
         ("seed", 4, "an earlier draw of this name has clips that this one would lose"),
-        ("moved", 4, "times: "),
+        ("moved", 4, "'f0-000' is 0 s to 2 s and 0 s to 3 s"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(
@@ -231,7 +231,9 @@ def test_what_cannot_be_drawn_is_refused(
     if change == "times":
         clips = [replace(clip, start_s=None, end_s=None) for clip in clips]
     elif change == "film":
-        clips[:3] = [replace(clip, movie_id="unknown") for clip in clips[:3]]
+        clips = [replace(clip, movie_id="") for clip in clips]
+        header = structs.replace(manifest.header, films="none")
+        manifest = replace(manifest, header=header)
     elif change == "groups":
         clips[0] = replace(clips[0], extra={"group": "b"})
     elif change == "column":

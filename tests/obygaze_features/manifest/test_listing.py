@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.listing import film_columns, manifest_columns
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.same_clip import Identity
 
 
 def test_columns_of_a_manifest_named_as_times_are_its_own() -> None:
@@ -17,19 +17,18 @@ def test_columns_of_a_manifest_named_as_times_are_its_own() -> None:
     assert columns["movie_title"] == ["Juno"]
 
 
-def test_times_of_another_clip_are_not_taken() -> None:
+def test_films_and_times_are_those_that_are_stated() -> None:
     """The manifest of a store may have been made anew, with other clips of the same ids."""
-    clips = (
-        Clip("a-1", "lake", start_s=1.0, end_s=2.0),
-        Clip("a-2", "sea", start_s=3.0, end_s=4.0),
-        Clip("a-3", "lake", start_s=5.0, end_s=6.0),
+    clip = Clip(
+        "a-1", "lake", start_s=1.0, end_s=2.0, extra={"movie_title": "The Lake"}
     )
-    manifest = Manifest("m", Header("m", {}), clips)
-    identities = [
-        Identity("a-1", "lake", in_either=(1.0, 2.0)),
-        Identity("a-2", "lake"),
-        Identity("a-3", "lake", in_either=(7.0, 8.0)),
-    ]
-    columns = film_columns(identities, ["lake"] * 3, manifest)
-    # A store knows times of its own.
-    assert columns["start_s"] == [1.0, None, 7.0]
+    manifest = Manifest("m", Header("m", {}), (clip,), ("movie_title",))
+    facts = ClipFacts.of(["a-1", "a-2"], ["lake", "sea"], [None, 5.01], [None, 6.0])
+    assert film_columns(facts, manifest) == {
+        "movie_id": ["lake", "sea"],
+        "movie_title": ["The Lake", None],
+        "start_s": [None, 5.01],
+        "end_s": [None, 6.0],
+        "start": [None, "0:00:05.010"],
+        "end": [None, "0:00:06.000"],
+    }

@@ -13,7 +13,7 @@ from support.maps import GRID, places, token_store
 from obygaze.audits.maps.boxes import audit_boxes, clip_shares, read_boxes
 from obygaze.audits.maps.concept_maps import write_concept_maps
 from obygaze.audits.maps.stores import write_maps
-from obygaze_features.core.errors import FixInput
+from obygaze_features.core.errors import FixInput, Mismatch
 from obygaze_features.store import open_store
 
 
@@ -62,7 +62,7 @@ def test_a_concept_lies_in_the_boxes_of_its_patch(made: tuple[Path, Path]) -> No
 
 
 def test_films_that_are_not_known_are_not_one_film(tmp_path: Path) -> None:
-    clips = [replace(clip, movie_id="unknown") for clip in films(1, 3)]
+    clips = [replace(clip, movie_id="") for clip in films(1, 3)]
     source = films(1, 3).with_clips(clips)
     store = token_store(tmp_path / "tokens", source, VISUAL[:1])
     ids = [clip.clip_id for clip in clips]
@@ -70,8 +70,20 @@ def test_films_that_are_not_known_are_not_one_film(tmp_path: Path) -> None:
     written = write_maps(tmp_path / "maps", store, ids, ["a"], {}, [maps] * 3)
     boxes = tmp_path / "b.csv"
     boxes.write_text(f"clip_id,x0,y0,x1,y1\n{ids[0]},0,0,1,1\n", encoding="utf-8")
-    with pytest.raises(FixInput, match="films of 1 of 1 clips are not known"):
+    with pytest.raises(FixInput, match="is not stated, so that the clips of a film"):
         audit_boxes(open_store(written.path), boxes)
+
+
+def test_boxes_of_another_film_are_refused(
+    made: tuple[Path, Path], tmp_path: Path
+) -> None:
+    store = open_store(made[0])
+    path = tmp_path / "b.csv"
+    path.write_text(
+        f"clip_id,movie_id,x0,y0,x1,y1\n{store.clip_ids[0]},brug,0.2,0,1,0.35\n"
+    )
+    with pytest.raises(Mismatch, match="is of the film 'brug' and of"):
+        read_boxes(path, store)
 
 
 def test_boxes_of_a_file(made: tuple[Path, Path], tmp_path: Path) -> None:

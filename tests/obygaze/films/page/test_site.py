@@ -53,6 +53,7 @@ from obygaze.films.page.view import open_site
 from obygaze_features.core.errors import (
     FixInput,
     FixUsage,
+    Mismatch,
     ObygazeError,
     ObygazeWarning,
 )
@@ -240,8 +241,8 @@ def test_a_run_is_not_shown_beside_other_clips_of_the_same_ids(tmp_path: Path) -
         if not is_refused:
             assert open_site(run="first", workspace=tmp_path).overview()["clips"]
             continue
-        problem = f"the run first: film: {row['movie_id']} and brug"
-        with pytest.raises(FixInput, match=problem):
+        problem = f"is of the film 'brug' and of '{row['movie_id']}'"
+        with pytest.raises(Mismatch, match=problem):
             open_site(run="first", workspace=tmp_path)
 
 
@@ -279,7 +280,8 @@ def test_features_of_other_clips_of_the_same_ids_are_not_shown(tmp_path: Path) -
     changed = manifest.with_clips([replace(first, movie_id="brug"), *others])
     path = tmp_path / "manifests" / f"{manifest.name}.toml"
     write_manifest(changed, path, force=True)
-    with pytest.raises(FixInput, match=f"film: brug and {first.movie_id}"):
+    problem = f"is of the film 'brug' and of '{first.movie_id}'"
+    with pytest.raises(Mismatch, match=problem):
         open_site(store="sig", workspace=tmp_path)
 
 
@@ -604,11 +606,15 @@ def test_the_scores_of_a_saved_model_are_shown_by_its_table(
 @pytest.mark.parametrize(
     ("header", "cells", "problem"),
     [
-        ("movie_id,basis,decision,score:S", "brug,unseen,S,1", "film: brug and lake"),
+        (
+            "movie_id,basis,decision,score:S",
+            "brug,unseen,S,1",
+            "is of the film 'brug' and of 'lake'",
+        ),
         (
             "start_s,end_s,basis,decision,score:S",
             "7,8,unseen,S,1",
-            "times: 7 s to 8 s and 0 s to 1 s",
+            "is 7 s to 8 s and 0 s to 1 s",
         ),
         ("model,score,decision", "ridge,1,1", "column 'basis': required"),
         ("basis,decision,margin:Look", "unseen,S,1", "score:NAME, or p:NAME"),
@@ -623,7 +629,7 @@ def test_a_table_of_other_scores_or_clips_is_refused(
     write_manifest(films, tmp_path / "manifests" / "films.toml")
     table = tmp_path / "scores.csv"
     table.write_text(f"clip_id,{header}\nlake-000,{cells}\n", "utf-8")
-    with pytest.raises(FixInput) as caught:
+    with pytest.raises(ObygazeError) as caught:
         open_site("films", scores=table, workspace=tmp_path)
     assert problem in f"{caught.value.message} {caught.value.details}"
     several = "clip_id,model,basis,decision,score:S\nlake-000,ridge,unseen,S,1\n"

@@ -10,7 +10,7 @@ import xlsxwriter
 from support.cli import call_obygaze
 from support.workbooks import write_workbook
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, Mismatch
 from obygaze_features.manifest.adapters.csv_table import read
 from obygaze_features.manifest.adapters.join_table import join
 from obygaze_features.manifest.adapters.table_mapping import TableMapping, read_mapping
@@ -246,7 +246,7 @@ def test_a_further_table_is_joined_by_the_mapping_of_the_first(tmp_path: Path) -
     short = table_of(tmp_path, "Film;Nr;mood\nÉté;1;fear\n", "short.csv")
     assert join(manifest, short, mapping=mapping).columns == {"mood": 1}
     other = table_of(tmp_path, "Film;Nr;Von;Bis;mood\nÉté;2;0:05;1:10;joy\n", "o.csv")
-    with pytest.raises(FixInput, match="cannot be joined"):
+    with pytest.raises(Mismatch, match="is 65 s to 70 s and 5 s to 70 s"):
         join(manifest, other, mapping=mapping)
 
 
