@@ -32,7 +32,7 @@ from obygaze_features.manifest.io import clips_of_table
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
-    UNKNOWN_FILM,
+    NO_FILMS,
     Manifest,
     ascii_id,
 )
@@ -40,6 +40,7 @@ from obygaze_features.manifest.model import (
 FOLD = FOLD_PREFIX + "mediaeval2015"
 TEST = "0"
 DEV = "1"
+WITH_FILMS = "ACCEDEdescription.xml and MEDIAEVALdescription.xml"
 DESCRIPTION = ("id", "name", "movie", "start", "end")
 _ENDING = re.compile(r"\.[A-Za-z0-9]{2,4}")
 _FRAME = re.compile(r"[0-9]{1,9}")
@@ -103,23 +104,35 @@ def read(
         _readers()[path.name](path, violations, excerpts)
     columns = tuple(excerpts.columns)
     rows = [excerpts.rows[stem] for stem in sorted(excerpts.rows)]
-    clips = clips_of_table(
-        ((row, {"movie_id": UNKNOWN_FILM, **cells}) for row, cells in rows),
-        columns=columns,
-    )
+    has_films = bool(excerpts.film_of)
+    if has_films:
+        _check_films(rows)
+    clips = clips_of_table(rows, columns=columns, has_films=has_films)
     raise_together("these are not the files of LIRIS-ACCEDE", *wrong)
     sources = tuple(source_of(path) for path in paths)
-    header = published_header("liris-accede", *sources)
+    films = "" if has_films else NO_FILMS
+    header = published_header("liris-accede", *sources, films=films)
     manifest = Manifest(name, header, clips, columns)
     return ImportedManifest(manifest, (*excerpts.unread, *_warnings(manifest)))
 
 
+def _check_films(rows: Iterable[tuple[TableRow, dict[str, str]]]) -> None:
+    """Add a violation for each excerpt without a film, as others have one."""
+    for row, cells in rows:
+        if "movie_id" not in cells:
+            cells["movie_id"] = ""
+            row.add(
+                "name",
+                f"the film of this excerpt is not stated, and those of others are: {WITH_FILMS}"
+                " state all of them",
+            )
+
+
 def _warnings(manifest: Manifest) -> Iterable[str]:
-    films_unknown = sum(clip.movie_id == UNKNOWN_FILM for clip in manifest)
-    if films_unknown:
+    if not manifest.has_films:
         yield (
-            f"the film of {films_unknown} of {len(manifest)} excerpts is not known, so they cannot"
-            " be split by film; also give ACCEDEdescription.xml and MEDIAEVALdescription.xml"
+            f"the films of the {len(manifest)} excerpts are not stated, so they cannot be split by"
+            f" film; also give {WITH_FILMS}"
         )
     if FOLD not in manifest.columns:
         yield "no shots-devset-nl.txt or shots-testset-nl.txt, so the official split is not known"
