@@ -228,10 +228,11 @@ def _read(
     sources = _sources(table, chosen)
     of_coders = made_of_coders(chosen.coders)
     given_ids: list[dict[str, str]] = []
+    no_film = {"movie_id": ""} if chosen.films else {}
     cells = []
     written_times = []
     for row in table.rows:
-        as_written = _cells_by_target(row, sources)
+        as_written = {**no_film, **_cells_by_target(row, sources)}
         written_times += [as_written.get(name, "") for name in ALL_TIMES]
         cells.append(
             _with_seconds(as_written, chosen, has_decimal_comma=table.delimiter != ",")
@@ -244,8 +245,6 @@ def _read(
         has_films = not chosen.films
         add_ids(table.rows, cells, chosen.id, sources, has_films=has_films)
     for values in cells:
-        if chosen.films:
-            values.setdefault("movie_id", "")
         given_ids.append({column: values[column].strip() for column in NEEDED})
         for column in NEEDED:
             values[column] = as_id(values[column])

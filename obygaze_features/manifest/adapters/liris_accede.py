@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 from xml.parsers import expat
 
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations, raise_together
@@ -40,6 +41,7 @@ from obygaze_features.manifest.model import (
 FOLD = FOLD_PREFIX + "mediaeval2015"
 TEST = "0"
 DEV = "1"
+NOT_ITS_FILES = "these are not the files of LIRIS-ACCEDE"
 WITH_FILMS = "ACCEDEdescription.xml and MEDIAEVALdescription.xml"
 DESCRIPTION = ("id", "name", "movie", "start", "end")
 _ENDING = re.compile(r"\.[A-Za-z0-9]{2,4}")
@@ -88,6 +90,9 @@ def read(
 ) -> ImportedManifest:
     """Read the clips of MediaEval 2015 (LIRIS-ACCEDE).
 
+    The films are in ACCEDEdescription.xml and MEDIAEVALdescription.xml; without these, no excerpt
+    has a film.
+
     Args:
         files: The annotation files or the folder that holds them; rows are joined by id.
         name: The name of the manifest.
@@ -104,28 +109,24 @@ def read(
         _readers()[path.name](path, violations, excerpts)
     columns = tuple(excerpts.columns)
     rows = [excerpts.rows[stem] for stem in sorted(excerpts.rows)]
-    has_films = bool(excerpts.film_of)
-    if has_films:
-        _check_films(rows)
+    raise_together(NOT_ITS_FILES, *wrong)
+    without_film = [
+        stem for stem in excerpts.rows if "movie_id" not in excerpts.rows[stem][1]
+    ]
+    has_films = len(without_film) < len(rows)
+    if has_films and without_film:
+        n_without = f"{len(without_film)} of {count(len(rows), 'excerpt')}"
+        raise FixInput(
+            f"the film of {n_without} is not stated: {few(without_film, 3)}",
+            hint=f"give both of {WITH_FILMS}, or none of them",
+        )
     clips = clips_of_table(rows, columns=columns, has_films=has_films)
-    raise_together("these are not the files of LIRIS-ACCEDE", *wrong)
+    raise_together(NOT_ITS_FILES, *wrong)
     sources = tuple(source_of(path) for path in paths)
     films = "" if has_films else NO_FILMS
     header = published_header("liris-accede", *sources, films=films)
     manifest = Manifest(name, header, clips, columns)
     return ImportedManifest(manifest, (*excerpts.unread, *_warnings(manifest)))
-
-
-def _check_films(rows: Iterable[tuple[TableRow, dict[str, str]]]) -> None:
-    """Add a violation for each excerpt without a film, as others have one."""
-    for row, cells in rows:
-        if "movie_id" not in cells:
-            cells["movie_id"] = ""
-            row.add(
-                "name",
-                f"the film of this excerpt is not stated, and those of others are: {WITH_FILMS}"
-                " state all of them",
-            )
 
 
 def _warnings(manifest: Manifest) -> Iterable[str]:
