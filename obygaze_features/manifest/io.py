@@ -47,7 +47,6 @@ from obygaze_features.manifest.model import (
     ascii_id,
     require_text,
 )
-from obygaze_features.manifest.same_clip import are_equal_times
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
     FRAMES,
@@ -569,8 +568,9 @@ def clips_of_table(
         ids = row["clip_id"], row["movie_id"]
         clip = Clip(*ids, scene, video, start_s, end_s, level, names, extra)
         clips.append(clip)
-        is_of_no_file = not named_file(clip) and None not in (start_s, *times_in_film)
-        if is_of_no_file and not are_equal_times(times_in_film, (start_s, end_s)):
+        has_both = None not in (start_s, *times_in_film)
+        is_elsewhere = has_both and times_in_film != (start_s, end_s)
+        if is_elsewhere and not named_file(clip):
             row.add("start_s", OF_NO_FILE)
         _check_frames(row, clip, times_in_film)
     return tuple(clips)

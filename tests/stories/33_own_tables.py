@@ -521,7 +521,7 @@ def test_times_of_hours_are_told_by_films_that_are_shorter(ws: Workspace) -> Non
     ws.path("films/lake.mp4").rename(ws.path("films/Alba.mp4"))
     write_films(ws.path("films"), "night")
     linked = ws("manifest link hours films")
-    assert "where one of these files is one of these films: give it" in linked.err
+    assert "--table FILE, with columns movie_id and video, says" in linked.err
     planned = ws("extract plan hours -b descriptors")
     assert 'correct the times of the table (times = "m:ss" in its' in planned.out
 

@@ -454,6 +454,11 @@ def _required(mapping: TableMapping) -> list[str]:
         needed.remove("clip_id")
     if mapping.films:
         needed.remove("movie_id")
+        if "movie_id" in (*mapping.columns, *columns_of_form(mapping.id)):
+            raise FixUsage(
+                'films = "none" says that the table states no films, and movie_id is asked for',
+                hint="leave out one of the two",
+            )
     sources += [
         name for name in needed if name not in mapping.columns and name != COUNT
     ]
@@ -569,10 +574,12 @@ def _hint(
     if "movie_id" in missing:
         ways.append(WAYS_OF_FILMS)
     if "clip_id" in missing:
-        ways.append(
-            "--map clip_id=COLUMN names the column of ids, and"
-            " --id '{movie_id}-{count:03d}' counts the clips of each film"
+        counted = (
+            "'clip-{count:03d}' counts the clips"
+            if mapping.films
+            else "'{movie_id}-{count:03d}' counts the clips of each film"
         )
+        ways.append(f"--map clip_id=COLUMN names the column of ids, and --id {counted}")
         if "annotator" not in (*table.columns, *mapping.columns):
             ways.append(
                 "--map annotator=COLUMN, if people have rows of the same clips, or"

@@ -719,6 +719,9 @@ def test_ids_of_a_table_without_films_are_made_of_its_cells(tmp_path: Path) -> N
     assert manifest.clip_ids == ("x001", "x002", "x003")
     counted = read(tmp_path / "t.csv", films="none", form="c{count}").manifest
     assert counted.clip_ids == ("c1", "c2", "c3")
+    for options in ({"form": "{movie_id}-{nr}"}, {"columns": {"movie_id": "Gewalt"}}):
+        with pytest.raises(FixUsage, match="and movie_id is asked for"):
+            read(tmp_path / "t.csv", films="none", **options)  # type: ignore[arg-type]
 
 
 def test_words_that_are_no_value_are_read_as_empty_cells(tmp_path: Path) -> None:
