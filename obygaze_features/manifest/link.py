@@ -263,7 +263,10 @@ def link(
             clips.append(_in_own_file(clip, span, candidates[0]))
     linked = _with_links(manifest, clips, folder.resolve().as_posix())
     require_one_film_a_video(linked)
-    films_without = {clip.movie_id for clip in linked if not clip.video} - {""}
+    # The file of a film may be there, and its clips lack times.
+    films_without = {
+        clip.movie_id for clip in linked if not clip.video and not files.of_film(clip)
+    }
     unmatched = tuple(name for name in videos if name not in matched)
     return LinkReport(
         manifest=linked,
@@ -381,7 +384,7 @@ def _nearest_files(films: Iterable[str], names: Iterable[str]) -> dict[str, str]
     """Return for films the file whose name is most like theirs, where one is like it."""
     name_of_stem = {PurePosixPath(name).stem.casefold(): name for name in names}
     nearest = {}
-    for film in sorted(films):
+    for film in sorted({*films} - {""}):
         stems = get_close_matches(film.casefold(), name_of_stem, 1, LIKE)
         if stems:
             nearest[film] = name_of_stem[stems[0]]
