@@ -111,8 +111,8 @@ def require_numbers(
             raise FixInput(
                 f"expected numbers in the column {column}, got {words}",
                 where=manifest,
-                hint="correct these cells of the table, or leave them empty, or list these words"
-                " under [no_value] of its mapping, and import it again with --force"
+                hint="correct these cells of the table, or list their words under [no_value] of"
+                " its mapping, or leave them empty, and import it again with --force"
                 if n_numbers
                 else "<, <=, > and >= compare numbers such as 3 and 2.5; == any words",
                 details=[

@@ -473,7 +473,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
                 if not NUMBER.fullmatch(word):
                     shown = f"{toml_string(word)} ({count(n, 'time')})"
                     lines.append(
-                        f"# {shown} is no number: correct or empty these cells."
+                        f"# {shown} is no number: correct these cells, or name it under [no_value]."
                     )
         if column in target_of:
             lines += toml_lines({target_of[column]: column})

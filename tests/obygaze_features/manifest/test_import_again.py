@@ -72,7 +72,7 @@ def test_a_cell_that_is_no_number_is_corrected_by_what_the_error_says(
     table.write_text(rated.replace(",S", ",S,much"))
     imported(workspace, "--force").ok()
     words = ("manifest", "show", "films", "--where", "rating >= 2")
-    again = "under [no_value] of its mapping, and import it again with --force"
+    again = "leave them empty, and import it again with --force"
     assert call_obygaze(*words, cwd=workspace).stderr.strip().endswith(again)
     (workspace / "mine.toml").write_text('[no_value]\nrating = "?,much"\n')
     imported(workspace, "--mapping", "mine.toml", "--force").ok()
