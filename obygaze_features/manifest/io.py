@@ -47,7 +47,6 @@ from obygaze_features.manifest.model import (
     ascii_id,
     require_text,
 )
-from obygaze_features.manifest.same_clip import are_equal_times
 from obygaze_features.manifest.spans import (
     FILM_TIMES,
     FRAMES,
@@ -62,7 +61,7 @@ SCHEMA = "obygaze-manifest/1"
 MAX_HEADER = 1 << 26
 ANNOTATORS = ".annotators"
 ANNOTATION_COLUMNS = ("clip_id", "annotator", "level", "concepts")
-STRINGS = ("dataset", "unit", "view", "licence", "citation", "video_root")
+STRINGS = ("dataset", "unit", "view", "films", "licence", "citation", "video_root")
 # An id becomes a key in HDF5 files and a file name: no separators, no leading dot.
 # It may begin with `-`, as ids of YouTube do.
 # The id of a window ends with its number: `lake:000012`.
@@ -207,6 +206,7 @@ def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> M
         header.concepts,
         columns,
         spelling=spelling,
+        has_films=not header.films,
     )
     violations.raise_if_any("the manifest is not valid")
     annotations: tuple[Annotation, ...] = ()
@@ -284,6 +284,8 @@ def _windows(
     films = []
     for row in table.rows:
         row.matching("movie_id", ID, ID_FORM)
+        if header.films:
+            row.add("movie_id", f"{row['movie_id']!r} is a film, and {OF_NO_FILMS}")
         movie_id = row.unique("movie_id", lines)
         video = _video(row)
         n_frames = row.whole("n_frames") or 0
@@ -511,6 +513,7 @@ def _check_columns(manifest: Manifest) -> None:
 MERGED = (
     "; merged cells have a value in the first one only: write it into the others too"
 )
+OF_NO_FILMS = 'films = "none" says that no row has one: leave out one of the two'
 OWN_CONCEPT = (
     "no column may be called concept, because expressions read it as concepts: --map"
     " concepts=concept, or --map NAME=concept for another name"
@@ -528,6 +531,7 @@ def clips_of_table(
     *,
     is_of_people: bool = False,
     spelling: Spelling | None = None,
+    has_films: bool = True,
 ) -> tuple[Clip, ...]:
     """Return the clips of rows; they must not be used where a row has violations.
 
@@ -537,22 +541,25 @@ def clips_of_table(
         columns: The extra columns to keep.
         is_of_people: Whether rows may be of one clip, by several people.
         spelling: The words that were read before.
+        has_films: Whether each row has a film; if not, no row has one.
     """
     blank = dict.fromkeys((*CLIP_COLUMNS, *FILM_TIMES, RATE_COLUMN, *columns), "")
     known_concepts = frozenset(concepts)
     words = spelling or Spelling()
     line_of = dict[str, int]()
-    has_film = False
+    is_after_film = False
     clips = []
     for given, cells in rows:
         row = replace(given, cells={**blank, **cells})
         for column in ("clip_id", "movie_id"):
             if row[column]:
                 row.matching(column, ID, ID_FORM)
-            else:
-                of_merged = MERGED if column == "movie_id" and has_film else ""
+            elif column == "clip_id" or has_films:
+                of_merged = MERGED if column == "movie_id" and is_after_film else ""
                 row.add(column, f"is empty, and each row needs one{of_merged}")
-        has_film = has_film or bool(row["movie_id"])
+        if row["movie_id"] and not has_films:
+            row.add("movie_id", f"{row['movie_id']!r} is a film, and {OF_NO_FILMS}")
+        is_after_film = is_after_film or bool(row["movie_id"])
         if not is_of_people:
             row.unique("clip_id", line_of)
         scene = row.whole("scene") if row["scene"] else None
@@ -572,8 +579,9 @@ def clips_of_table(
         ids = row["clip_id"], row["movie_id"]
         clip = Clip(*ids, scene, video, start_s, end_s, level, names, extra)
         clips.append(clip)
-        is_of_no_file = not named_file(clip) and None not in (start_s, *times_in_film)
-        if is_of_no_file and not are_equal_times(times_in_film, (start_s, end_s)):
+        has_both = None not in (start_s, *times_in_film)
+        is_elsewhere = has_both and times_in_film != (start_s, end_s)
+        if is_elsewhere and not named_file(clip):
             row.add("start_s", OF_NO_FILE)
         _check_frames(row, clip, times_in_film)
     return tuple(clips)

@@ -10,14 +10,15 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from msgspec import structs
 
 from obygaze_features.core.console import count, few
-from obygaze_features.core.errors import FixInput, NotFound, ObygazeError
+from obygaze_features.core.errors import FixInput, NotFound, ObygazeError, near
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import (
     STILL_SUFFIXES,
@@ -27,9 +28,12 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.notebook import short_repr
 from obygaze_features.core.options import Option
+from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
+from obygaze_features.core.tables import read_table
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.io import (
+    as_id,
     manifest_path,
     read_manifest,
     update_manifest,
@@ -45,6 +49,10 @@ from obygaze_features.manifest.spans import (
 # The clips and the films without a video that are shown without -v.
 SHOWN_CLIPS = 3
 SHOWN_FILMS = 20
+# The columns of a table of films and their files.
+FILM_TABLE = ("movie_id", "video")
+# How alike the names of a film and of a file are that may be one, from 0 to 1.
+LIKE = 0.7
 _SCENE = re.compile(r"(.+)_scene_0*([0-9]{1,9})")
 Key = tuple[Any, ...]
 _BORDER = re.compile(r"[^A-Za-z0-9]|$")
@@ -54,7 +62,8 @@ _BORDER = re.compile(r"[^A-Za-z0-9]|$")
 class LinkReport:
     """The manifest with its videos, and how the video of each clip was found.
 
-    `unmatched` are videos that match no clip. `path` is the file of the manifest.
+    `unmatched` are videos that match no clip. `nearest` has the file whose name is most
+    like that of a film of which clips have no video. `path` is the file of the manifest.
     """
 
     manifest: Manifest
@@ -63,6 +72,7 @@ class LinkReport:
     ambiguous: Mapping[str, tuple[str, ...]]
     without: tuple[str, ...]
     unmatched: tuple[str, ...] = ()
+    nearest: Mapping[str, str] = field(default_factory=dict)
     path: Path | None = None
 
     def __repr__(self) -> str:
@@ -84,7 +94,7 @@ class LinkReport:
 
     @property
     def notes(self) -> list[str]:
-        """The clips that are not linked, files without a clip, and the next command."""
+        """Files without a clip, the next command, and last the clips that have no video."""
         notes = [
             f"{clip_id}: not linked, matches {', '.join(files)}"
             for clip_id, files in self.ambiguous.items()
@@ -93,7 +103,10 @@ class LinkReport:
         for film, clip_ids in list(clips_of_film.items())[:SHOWN_FILMS]:
             n_clips = count(len(clip_ids), "clip")
             names = few(clip_ids, SHOWN_CLIPS)
-            notes.append(f"{film}: {n_clips} without a video: {names}")
+            of_film = f"{film}: " if film else ""
+            nearest = self.nearest.get(film, "")
+            like = f"; the nearest file name is {nearest}" if nearest else ""
+            notes.append(f"{of_film}{n_clips} without a video: {names}{like}")
         n_more = len(clips_of_film) - SHOWN_FILMS
         if n_more > 0:
             notes.append(f"and clips of {count(n_more, 'more film')} without a video")
@@ -102,11 +115,6 @@ class LinkReport:
             notes.append(
                 f"{n_files} without a clip: {few(self.unmatched, SHOWN_CLIPS)}"
             )
-            if clips_of_film:
-                notes.append(
-                    "where one of these files is one of these films: give it the film's name, and"
-                    " link again"
-                )
         name = self.manifest.name
         if self.path is not None and self.path.parent.name != "manifests":
             name = str(self.path)
@@ -114,6 +122,13 @@ class LinkReport:
             notes.append(
                 f"next: obygaze extract plan {shell_word(name)} -b descriptors"
             )
+        n_without = len(self.without) + len(self.ambiguous)
+        if n_without:
+            n_clips = count(len(self.manifest), "clip")
+            way = ""
+            if (self.unmatched or self.ambiguous) and self.manifest.has_films:
+                way = "; --table FILE, with columns movie_id and video, says the files of films"
+            notes.append(f"Warning: {n_without} of {n_clips} without a video{way}")
         return notes
 
     @property
@@ -197,16 +212,22 @@ def manifests_with_videos(workspace: Workspace) -> Iterator[Manifest]:
                 yield read_manifest(path)
 
 
-def link(manifest: Manifest, folder: Path) -> LinkReport:
+def link(
+    manifest: Manifest, folder: Path, table: str | Path | None = None
+) -> LinkReport:
     """Find the video of each clip; a clip that matches several files gets none.
 
     Args:
         manifest: The clips.
         folder: The folder with the videos, in any structure.
+        table: A table with columns movie_id and video: the files of films.
     """
     originals = [original(clip) for clip in manifest]
     videos = find_videos(folder)
-    files = _Files(videos, originals)
+    file_of_film = {}
+    if table is not None:
+        file_of_film = _read_films(Path(table), manifest.films, videos)
+    files = _Files(videos, originals, file_of_film)
     clips: list[Clip] = []
     by_name: list[str] = []
     by_time: list[str] = []
@@ -240,30 +261,141 @@ def link(manifest: Manifest, folder: Path) -> LinkReport:
         else:
             (by_time if has_times_in_file else by_name).append(clip.clip_id)
             clips.append(_in_own_file(clip, span, candidates[0]))
-    new_columns = [NAME_COLUMN]
-    if any(clip.extra.get(FILM_TIMES[0]) for clip in clips):
-        new_columns += FILM_TIMES
-    blank = dict.fromkeys(new_columns, "")
-    linked = replace(
-        manifest,
-        header=structs.replace(manifest.header, video_root=folder.resolve().as_posix()),
-        clips=tuple(replace(clip, extra={**blank, **clip.extra}) for clip in clips),
-        columns=tuple(dict.fromkeys((*manifest.columns, *blank))),
-    )
+    linked = _with_links(manifest, clips, folder.resolve().as_posix())
+    require_one_film_a_video(linked)
+    # The file of a film may be there, and its clips lack times.
+    films_without = {
+        clip.movie_id for clip in linked if not clip.video and not files.of_film(clip)
+    }
+    unmatched = tuple(name for name in videos if name not in matched)
     return LinkReport(
         manifest=linked,
         by_name=tuple(by_name),
         by_time=tuple(by_time),
         ambiguous=ambiguous,
         without=tuple(without),
-        unmatched=tuple(name for name in videos if name not in matched),
+        unmatched=unmatched,
+        nearest=_nearest_files(films_without, unmatched),
     )
+
+
+def _with_links(manifest: Manifest, clips: Iterable[Clip], video_root: str) -> Manifest:
+    """Return a manifest with linked clips, which all have the columns that links need."""
+    linked = tuple(clips)
+    new_columns = [NAME_COLUMN]
+    if any(clip.extra.get(FILM_TIMES[0]) for clip in linked):
+        new_columns += FILM_TIMES
+    blank = dict.fromkeys(new_columns, "")
+    return replace(
+        manifest,
+        header=structs.replace(manifest.header, video_root=video_root),
+        clips=tuple(replace(clip, extra={**blank, **clip.extra}) for clip in linked),
+        columns=tuple(dict.fromkeys((*manifest.columns, *blank))),
+    )
+
+
+def with_links_of(manifest: Manifest, before: Manifest) -> tuple[Manifest, int]:
+    """Return a manifest with the links of an earlier one, and how many clips have one.
+
+    A clip keeps its link if its id, its film, its scene, its times and the file that the table
+    names are as before. The times in the film are those of the earlier manifest, since a clip in a
+    file of its own has moved them.
+    """
+    clips = []
+    n_kept = 0
+    for clip in map(original, manifest):
+        linked = before.by_id.get(clip.clip_id)
+        if linked is not None and is_linked(linked) and _place(linked) == _place(clip):
+            n_kept += 1
+            names = (NAME_COLUMN, *FILM_TIMES)
+            of_link = {n: linked.extra[n] for n in names if n in linked.extra}
+            clip = replace(
+                clip,
+                video=linked.video,
+                start_s=linked.start_s,
+                end_s=linked.end_s,
+                extra={**clip.extra, **of_link},
+            )
+        clips.append(clip)
+    if not n_kept:
+        return manifest, 0
+    return _with_links(manifest, clips, before.header.video_root), n_kept
+
+
+def _place(clip: Clip) -> tuple[Any, ...]:
+    """Return what decides to which file a clip is linked, and its times."""
+    first = original(clip)
+    film_times = [first.extra.get(column, "") for column in FILM_TIMES]
+    times = first.start_s, first.end_s, *film_times
+    return first.movie_id, first.scene, named_file(first), *times
+
+
+def require_one_film_a_video(manifest: Manifest) -> None:
+    """Raise an error if clips of two films are in one video file."""
+    films_of_video: dict[str, set[str]] = defaultdict(set)
+    for clip in manifest:
+        if clip.video and clip.movie_id:
+            films_of_video[clip.video].add(clip.movie_id)
+    problems = []
+    for video, films in films_of_video.items():
+        if len(films) > 1:
+            problems.append(f"{video} has clips of {few(sorted(films))}")
+    if problems:
+        raise FixInput(
+            f"{count(len(problems), 'video file')} with clips of several films:"
+            f" {few(problems, SHOWN_CLIPS)}",
+            where=manifest.name,
+            hint="one movie_id for all clips of a film, or a file for each film",
+        )
+
+
+def _read_films(
+    path: Path, films: Sequence[str], videos: Sequence[str]
+) -> dict[str, str]:
+    """Return the file of each film in a table of films and files."""
+    violations = Violations(path)
+    table = read_table(
+        path, required=FILM_TABLE, violations=violations, content="films"
+    )
+    file_of_film: dict[str, str] = {}
+    film_of_file: dict[str, str] = {}
+    known_films = frozenset(films)
+    video_of_name = {composed(name): name for name in videos}
+    for row in table.rows:
+        film = row["movie_id"].strip()
+        if film not in known_films:
+            film = as_id(film)
+        video = video_of_name.get(composed(row["video"].strip()), "")
+        if film not in known_films:
+            row.add("movie_id", f"no film {film!r}{near(film, films)}")
+        if not video:
+            shown = row["video"]
+            row.add("video", f"no video file {shown!r}{near(shown, videos)}")
+        elif film_of_file.setdefault(video, film) != film:
+            of_both = f"{film_of_file[video]!r} and of {film!r}"
+            row.add("video", f"{video!r} is the file of {of_both}")
+        elif file_of_film.setdefault(film, video) != video:
+            row.add("video", f"the film {film!r} has the file {file_of_film[film]!r}")
+    violations.raise_if_any("the table of films cannot be read")
+    return file_of_film
+
+
+def _nearest_files(films: Iterable[str], names: Iterable[str]) -> dict[str, str]:
+    """Return for films the file whose name is most like theirs, where one is like it."""
+    name_of_stem = {PurePosixPath(name).stem.casefold(): name for name in names}
+    nearest = {}
+    for film in sorted({*films} - {""}):
+        stems = get_close_matches(film.casefold(), name_of_stem, 1, LIKE)
+        if stems:
+            nearest[film] = name_of_stem[stems[0]]
+    return nearest
 
 
 def link_manifest(
     manifest: str | os.PathLike[str],
     folder: Annotated[str | Path, Option(exists="folder")],
     *,
+    table: Annotated[str | Path | None, Option(metavar="FILE")] = None,
     workspace: str | os.PathLike[str] | None = None,
 ) -> LinkReport:
     """Find the video of each clip under a folder.
@@ -277,24 +409,29 @@ def link_manifest(
     Args:
         manifest: The manifest, which is written anew with the videos.
         folder: The folder with the videos, in any structure.
+        table: A table with the file of each film whose file is named otherwise: columns movie_id
+            and video, a path in the folder.
         workspace: The workspace, if it is not the current one.
 
     Commands:
         obygaze manifest link obygaze12 /data/moviegraphs/clips
+        obygaze manifest link obygaze12 /data/films --table files.csv
         obygaze manifest link obygaze12 /data/films --json
     """
     path = manifest_path(manifest, workspace=workspace)
     before = read_manifest(path)
-    report = link(before, Path(folder))
+    report = link(before, Path(folder), table)
     if not (report.by_name or report.by_time or report.ambiguous):
         raise NotFound(
             "no file matches a clip",
             where=str(folder),
-            hint="give the folder of the videos, named as the films or the clips are; clips that"
-            " are parts of films also need times, the columns start_s and end_s",
+            hint="give the folder of the videos, named as the films or the clips are, or --table"
+            " FILE with the files of films; clips that are parts of films also need times, the"
+            " columns start_s and end_s",
             details=[
                 f"video files: {few(report.unmatched, SHOWN_CLIPS) or 'none'}",
-                f"films: {few(before.films, SHOWN_CLIPS)}",
+                f"films: {few(before.films, SHOWN_CLIPS) or 'not stated'}",
+                *(f"{film} may be {file}" for film, file in report.nearest.items()),
             ],
         )
     update_manifest(before, report.manifest, path)
@@ -340,8 +477,14 @@ def _in_own_file(clip: Clip, span: tuple[float, float] | None, video: str) -> Cl
 class _Files:
     """The files of a folder, indexed by path, name, stem, scene and film."""
 
-    def __init__(self, names: Iterable[str], clips: Sequence[Clip]) -> None:
-        self.films = frozenset(clip.movie_id for clip in clips)
+    def __init__(
+        self,
+        names: Iterable[str],
+        clips: Sequence[Clip],
+        file_of_film: Mapping[str, str],
+    ) -> None:
+        self.file_of_film = file_of_film
+        self.films = frozenset(clip.movie_id for clip in clips if clip.movie_id)
         # For each name that the file of a clip may have, the films with such a clip.
         self.films_of: dict[str, set[str]] = defaultdict(set)
         for clip in clips:
@@ -387,6 +530,8 @@ class _Files:
 
     def of_film(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of the clip's film."""
+        if clip.movie_id in self.file_of_film:
+            return (self.file_of_film[clip.movie_id],)
         keys: tuple[Key, ...] = (
             ("stem", clip.movie_id),
             # Where a table has the names of files as films, the id ends with that of the file.

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self, get_args
 
 from msgspec import Meta, structs
 
@@ -83,6 +83,8 @@ WITHOUT_MANIFEST = "imported"
 # begins with it.
 FILMS_OF_FILES = "imported-with-films"
 NO_MANIFESTS = (WITHOUT_MANIFEST, FILMS_OF_FILES)
+# What a header says where the table states no films: then every `movie_id` is empty.
+NO_FILMS: Final = "none"
 # What an experiment can do about levels that the visual view changes.
 KEEPS_LEVELS = "data.view=raw keeps the levels"
 # How clips without a level are called where levels are counted.
@@ -106,13 +108,11 @@ def require_numbers(
                     clips_of_word[cell].append(clip.clip_id)
         if clips_of_word:
             words = few([repr(word) for word in clips_of_word])
-            again = "import it again with --force"
-            if any(clip.video for clip in clips):
-                again += ", which drops the links, and link it again"
             raise FixInput(
                 f"expected numbers in the column {column}, got {words}",
                 where=manifest,
-                hint=f"correct these cells of the table, or leave them empty, and {again}"
+                hint="correct these cells of the table, or list their words under [no_value] of"
+                " its mapping, or leave them empty, and import it again with --force"
                 if n_numbers
                 else "<, <=, > and >= compare numbers such as 3 and 2.5; == any words",
                 details=[
@@ -222,13 +222,15 @@ class Header(Record, frozen=True):
     """The TOML file of a manifest: the data set and the concepts that its clips may have.
 
     `concepts` maps the name of each concept to its modality, "unknown" where nobody has said it.
-    `grid` cuts films into windows.
+    `films` is "none" where the table says of no clip from which film it is. `grid` cuts films into
+    windows.
     """
 
     dataset: str
     concepts: Mapping[ConceptName, Modality] = {}
     unit: Unit = "clip"
     view: View = "raw"
+    films: Literal["", "none"] = ""
     licence: str = ""
     citation: str = ""
     notes: tuple[str, ...] = ()
@@ -311,7 +313,7 @@ class Manifest:
             n_of_level[NO_LEVEL] = levels.count("")
         counts = ", ".join(f"{n} {level}" for level, n in n_of_level.items() if n)
         facts = (
-            f"{count(len(self), self.header.unit)} of {count(len(self.films), 'film')}",
+            f"{count(len(self), self.header.unit)}{of_films(len(self.films))}",
             f"{self.header.view} view",
             str(self.header.grid),
             counts,
@@ -339,7 +341,12 @@ class Manifest:
         if isinstance(self.clips, Windows):
             ids = {film.movie_id for film in self.clips.films}
             return tuple(sorted(ids - set(self.clips.films_without)))
-        return tuple(sorted({clip.movie_id for clip in self.clips}))
+        return tuple(sorted({clip.movie_id for clip in self.clips} - {""}))
+
+    @property
+    def has_films(self) -> bool:
+        """Whether the film of each clip is stated; if not, that of none is."""
+        return self.header.films != NO_FILMS
 
     @property
     def folds(self) -> tuple[str, ...]:
@@ -666,6 +673,28 @@ def require_text(clip: Clip, column: str, cell: object) -> None:
         raise FixInput(
             f"clip {clip.clip_id!r} has {cell!r} in the column {column!r}, expected text",
             hint='"" where there is no value, else str(VALUE)',
+        )
+
+
+def of_films(n_films: int) -> str:
+    """Return the number of films in a sentence: ` of 3 films`, or that they are not stated."""
+    return f" of {count(n_films, 'film')}" if n_films else ", films not stated"
+
+
+def require_films(films: Iterable[str], where: str) -> None:
+    """Raise an error if films are not stated: clips of a film could not be kept together.
+
+    Args:
+        films: The film of each clip; "" where it is not stated.
+        where: The manifest or the store.
+    """
+    n_without = sum(not film for film in films)
+    if n_without:
+        raise FixInput(
+            f"the film of {count(n_without, 'clip')} is not stated, so that the clips of a film"
+            " cannot be kept together",
+            where=where,
+            hint="import the table again with --map movie_id=COLUMN",
         )
 
 

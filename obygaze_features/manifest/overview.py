@@ -13,6 +13,7 @@ from obygaze_features.core.console import count, few, table
 from obygaze_features.core.errors import (
     Corrupt,
     FixInput,
+    FixUsage,
     Mismatch,
     NotFound,
     ObygazeError,
@@ -36,6 +37,7 @@ from obygaze_features.manifest.model import (
     Clip,
     Manifest,
     SourceFile,
+    of_films,
     own_columns,
 )
 
@@ -80,8 +82,9 @@ class ManifestList:
         names = ("name", "dataset", "unit", "view", "clips", "films", "videos_found")
         rows = []
         for manifest in self.manifests:
-            facts = [getattr(manifest, name) for name in names]
-            rows.append([*facts, len(manifest.folds)])
+            facts = {name: getattr(manifest, name) for name in names}
+            facts["films"] = manifest.films or "not stated"
+            rows.append([*facts.values(), len(manifest.folds)])
         headers = [name.replace("_", " ") for name in names]
         return table([*headers, "folds"], rows)
 
@@ -257,6 +260,8 @@ def show_manifest(
 
 def _known_films(film: str, manifest: Manifest) -> set[str]:
     """Return the films that have this id or title; a film that is not there is an error."""
+    if not manifest.has_films:
+        raise FixUsage("--film: the manifest states no films", where=manifest.name)
     titles = titles_of(manifest.films, manifest)
     films = {name for name in manifest.films if film in (name, titles.get(name))}
     if not films:
@@ -302,9 +307,8 @@ def _describe(manifest: Manifest) -> str:
     """Return the header of a manifest as lines, the last one empty."""
     header = manifest.header
     n_clips = count(len(manifest), header.unit)
-    n_films = count(len(manifest.films), "film")
     lines = [
-        f"{manifest.name}: {n_clips} of {n_films}"
+        f"{manifest.name}: {n_clips}{of_films(len(manifest.films))}"
         f" ({safe_text(header.dataset, 'terminal')}, {header.view} view)"
     ]
     if header.licence:

@@ -33,6 +33,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     View,
     is_only_watched,
+    of_films,
     own_columns,
     view_words,
     watched_text,
@@ -102,7 +103,7 @@ class Stats:
         clips = count(self.clips, self.unit)
         if self.clips < self.clips_of_all:
             clips = f"{self.clips} of {count(self.clips_of_all, self.unit)}"
-        return f"{clips} of {count(self.n_films, 'film')}"
+        return f"{clips}{of_films(self.n_films)}"
 
     def __str__(self) -> str:
         parts = [
@@ -115,7 +116,8 @@ class Stats:
             parts.append(self._concept_table())
         if self.own_columns:
             parts.append(table(("column", "values"), self.own_columns.items()))
-        parts.append(self._film_table())
+        if self.by_film:
+            parts.append(self._film_table())
         if self.folds:
             parts.append(self._split_table())
         return "\n\n".join(parts)

@@ -494,7 +494,7 @@ def test_a_draft_says_which_cells_are_no_numbers_and_the_whole_command(
     draft = ws.read("m.toml")
     line = "obygaze manifest import xlsx Sichtung.xlsx --mapping m.toml -o own"
     assert draft.splitlines()[0].endswith(f", then: {line}")
-    assert '# "-" (2 times) is no number: correct or empty these cells.\n' in draft
+    assert '# "-" (2 times) is no number: correct these cells, or name it under' in draft
     assert '# "2?" (1 time) is no number' in draft
 
 
@@ -521,7 +521,7 @@ def test_times_of_hours_are_told_by_films_that_are_shorter(ws: Workspace) -> Non
     ws.path("films/lake.mp4").rename(ws.path("films/Alba.mp4"))
     write_films(ws.path("films"), "night")
     linked = ws("manifest link hours films")
-    assert "where one of these files is one of these films: give it" in linked.err
+    assert "--table FILE, with columns movie_id and video, says" in linked.err
     planned = ws("extract plan hours -b descriptors")
     assert 'correct the times of the table (times = "m:ss" in its' in planned.out
 

@@ -22,7 +22,11 @@ from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.annotators import notes_of
 from obygaze_features.manifest.io import facts_of_saved, read_manifest, write_manifest
-from obygaze_features.manifest.link import is_linked
+from obygaze_features.manifest.link import (
+    is_linked,
+    require_one_film_a_video,
+    with_links_of,
+)
 from obygaze_features.manifest.model import (
     NO_LEVEL,
     Header,
@@ -87,18 +91,26 @@ class ImportedManifest(NamedTuple):
         new = self.manifest.name if name is None else name
         path = Workspace.of(workspace).new_manifest(new)
         manifest = replace(self.manifest, name=path.stem)
-        n_lost_links = _n_links(path)
-        if n_lost_links and not force:
+        before = _linked_before(path)
+        n_links = 0 if before is None else sum(map(is_linked, before))
+        if n_links and not force:
             raise AlreadyThere(
-                f"this manifest has links of {count(n_lost_links, 'clip')} to videos",
+                f"this manifest has links of {count(n_links, 'clip')} to videos",
                 where=str(path),
-                hint="choose another name, or replace it with --force, which drops the links",
+                hint="choose another name, or replace it with --force, which keeps the links of"
+                " clips whose film, times and file are as before",
             )
+        n_kept = 0
+        # A table that names files which are there has its own.
+        if before is not None and not manifest.header.video_root:
+            manifest, n_kept = with_links_of(manifest, before)
+        if manifest.header.video_root:
+            require_one_film_a_video(manifest)
         # Rows that contradict each other are refused before anything is written.
         long = long_clips(manifest)
         write_manifest(manifest, path, force=force)
         warnings = [*self.warnings, long] if long else [*self.warnings]
-        return SavedManifest(path, manifest, warnings, self, n_lost_links)
+        return SavedManifest(path, manifest, warnings, self, n_links - n_kept, n_kept)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,7 +118,8 @@ class SavedManifest:
     """A manifest that was written.
 
     `warnings` are what should be known of the files and of the clips, `imported` what was read.
-    `n_lost_links` is how many clips of the manifest that it replaced were linked to videos.
+    `n_lost_links` is how many clips of the manifest that it replaced have lost their links to
+    videos, and `n_kept_links` how many keep them.
     """
 
     path: Path
@@ -114,6 +127,7 @@ class SavedManifest:
     warnings: list[str]
     imported: ImportedManifest
     n_lost_links: int
+    n_kept_links: int = 0
 
     @cached_property
     def _stats(self) -> Stats:
@@ -138,9 +152,12 @@ class SavedManifest:
 
     @property
     def notes(self) -> list[str]:
-        """Return how many links are gone, how to name the manifest, and the next command."""
+        """Return what became of links, how to name the manifest, and the next command."""
         notes = list(self.imported.notes)
         name = self.manifest.name
+        if self.n_kept_links:
+            n_clips = count(self.n_kept_links, "clip")
+            notes.append(f"kept the links of {n_clips} to videos")
         if self.n_lost_links:
             n_clips = count(self.n_lost_links, "clip")
             notes.append(
@@ -184,20 +201,19 @@ class SavedManifest:
         return notes
 
 
-def _n_links(path: Path) -> int:
-    """Return the number of clips of a manifest whose videos `manifest link` has found.
+def _linked_before(path: Path) -> Manifest | None:
+    """Return the manifest that is replaced, if it has a folder of videos that link clips.
 
-    A manifest that is not there or cannot be read has none.
+    One that is not there or cannot be read has none.
     """
     if not path.is_file():
-        return 0
+        return None
     try:
         manifest = read_manifest(path)
     except ObygazeError:
-        return 0
-    if not manifest.header.video_root or manifest.header.unit == "window":
-        return 0
-    return sum(is_linked(clip) for clip in manifest)
+        return None
+    has_links = manifest.header.video_root and manifest.header.unit != "window"
+    return manifest if has_links else None
 
 
 def n_with_value(manifest: Manifest, column: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, FixUsage, near
@@ -52,6 +52,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     draft_of,
     has_times,
     used_mapping,
+    without_no_values,
     words_of_levels,
     write_draft,
     write_mapping_file,
@@ -83,6 +84,7 @@ from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
     NAME_COLUMN,
+    NO_FILMS,
     TARGETS,
     Annotation,
     Clip,
@@ -105,6 +107,10 @@ from obygaze_features.manifest.spans import (
 from obygaze_features.manifest.spelling import Spelling
 from obygaze_features.manifest.vocabulary import LEVELS, concepts
 
+WAYS_OF_FILMS = (
+    "--map movie_id=COLUMN names the column of the films, and --films none says that the table"
+    " states none"
+)
 ALL_TIMES = (*SPAN_COLUMNS, *FILM_TIMES)
 # A time of a sheet that is shown with seconds and has none.
 WHOLE_MINUTES = re.compile(r"(?!0:00)[0-9]+:[0-9]{2}:00")
@@ -120,6 +126,7 @@ def read(
     *,
     mapping: Annotated[TableMapping | str | Path | None, Option(metavar="PATH")] = None,
     form: Annotated[str, Option("--id", metavar="FORM")] = "",
+    films: Literal["none"] | None = None,
     sheet: Annotated[str, Option(metavar="NAME")] = "",
     rule: Annotated[str, Option(metavar="RULE")] = "",
     orders: Annotated[
@@ -138,7 +145,8 @@ def read(
     0:01:10 is 70, and where cells are not separated by commas, 70,5 is 70.5. What 1:10 is,
     times=m:ss or times=h:mm says.
 
-    The targets are clip_id and movie_id, which every table needs (--id makes clip_id of others);
+    The targets are clip_id and movie_id, which every table needs (--id makes clip_id of others, and
+    with --films none no row has a film, so that no split by film and no interval can be made);
     scene, a number; video, a file; start_s and end_s, the times in it; level (EN, HN, NS or S: easy
     negative, hard negative, not sure, sure); concepts, joined with `|`; annotator; comment;
     movie_title; fold:NAME, the fold of a split; film_start_s and film_end_s, the times in the film;
@@ -155,10 +163,12 @@ def read(
         csv: The table.
         columns: Map a column; it takes precedence over the mapping.
         mapping: Map columns, levels and concepts in a TOML file, which may also have times (what
-            1:10 is), separator, which stands between the concepts of a cell, and header_row.
+            1:10 is), separator, which stands between the concepts of a cell, header_row, and under
+            [no_value] the words of a column that are read as an empty cell: mood = "?,n/a".
         form: Make clip ids of columns of the table: '{film}-{n:03d}' is the cell of the column
             film, and the number in the column n with three digits. Where the table has no column
             count, {count} counts the clips of each film.
+        films: Say that the table states no films.
         sheet: The name of the sheet of a spreadsheet. [default: the only one with data]
         rule: Where people differ: agreed, majority, highest, mean, by:NAME or each.
         orders: The words of a column from the lowest, for the rule highest: mood=calm,tense.
@@ -182,6 +192,7 @@ def read(
         columns=columns or {},
         sheet=sheet,
         id=form,
+        films=films,
         rule=rule,
         orders=orders,
     )
@@ -217,22 +228,28 @@ def _read(
         texts=_texts(chosen),
         files=_files(chosen),
     )
+    if table.rows:
+        table = without_no_values(table, chosen)
     _check_targets(chosen, table.columns)
     sources = _sources(table, chosen)
     of_coders = made_of_coders(chosen.coders)
     given_ids: list[dict[str, str]] = []
+    no_film = {"movie_id": ""} if chosen.films else {}
     cells = []
     written_times = []
     for row in table.rows:
-        as_written = _cells_by_target(row, sources)
+        as_written = {**no_film, **_cells_by_target(row, sources)}
         written_times += [as_written.get(name, "") for name in ALL_TIMES]
         cells.append(
             _with_seconds(as_written, chosen, has_decimal_comma=table.delimiter != ",")
         )
     _check_times(table.rows, cells)
     check_clocks(table.rows, cells)
+    if not chosen.films:
+        _check_films(cells, path)
     if chosen.id:
-        add_ids(table.rows, cells, chosen.id, sources)
+        has_films = not chosen.films
+        add_ids(table.rows, cells, chosen.id, sources, has_films=has_films)
     for values in cells:
         given_ids.append({column: values[column] for column in NEEDED})
         for column in NEEDED:
@@ -260,6 +277,7 @@ def _read(
         tuple(extra),
         is_of_people=is_of_people,
         spelling=spelling,
+        has_films=not chosen.films,
     )
     annotations: tuple[Annotation, ...] = ()
     if is_of_people:
@@ -286,6 +304,7 @@ def _read(
     header = Header(
         chosen.dataset or path.stem,
         modality_of,
+        films=NO_FILMS if chosen.films else "",
         licence=chosen.licence,
         citation=chosen.citation,
         video_root=folder.resolve().as_posix() if is_linked else "",
@@ -419,6 +438,7 @@ def _write_draft(
         header_row=chosen.header_row,
         texts=_texts(chosen),
     )
+    table = without_no_values(table, chosen)
     shown = shell_word(target)
     kind = "xlsx" if is_workbook(path) else "csv"
     reread = f"obygaze manifest import {kind} {shell_word(path)} --mapping {shown}"
@@ -450,10 +470,25 @@ def _required(mapping: TableMapping) -> list[str]:
     needed = [*NEEDED, *columns_of_form(mapping.id)]
     if mapping.id:
         needed.remove("clip_id")
+    if mapping.films:
+        needed.remove("movie_id")
+        if "movie_id" in (*mapping.columns, *columns_of_form(mapping.id)):
+            raise FixUsage(
+                'films = "none" says that the table states no films, and movie_id is asked for',
+                hint="leave out one of the two",
+            )
     sources += [
         name for name in needed if name not in mapping.columns and name != COUNT
     ]
     return list(dict.fromkeys(sources))
+
+
+def _check_films(cells: Sequence[Mapping[str, str]], path: Path) -> None:
+    """Raise an error if the column of the films is empty in all rows."""
+    if cells and not any(values.get("movie_id", "").strip() for values in cells):
+        raise FixInput(
+            "no row of the table has a film", where=str(path), hint=WAYS_OF_FILMS
+        )
 
 
 def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
@@ -555,12 +590,14 @@ def _hint(
                 f"leave out {target} = {toml_string(source)} if the table has no such column"
             )
     if "movie_id" in missing:
-        ways.append("--map movie_id=COLUMN names the column of the films")
+        ways.append(WAYS_OF_FILMS)
     if "clip_id" in missing:
-        ways.append(
-            "--map clip_id=COLUMN names the column of ids, and"
-            " --id '{movie_id}-{count:03d}' counts the clips of each film"
+        counted = (
+            "'clip-{count:03d}' counts the clips"
+            if mapping.films
+            else "'{movie_id}-{count:03d}' counts the clips of each film"
         )
+        ways.append(f"--map clip_id=COLUMN names the column of ids, and --id {counted}")
         if "annotator" not in (*table.columns, *mapping.columns):
             ways.append(
                 "--map annotator=COLUMN, if people have rows of the same clips, or"
@@ -639,7 +676,8 @@ def _add_times_of_frames(
                 " of rates), or start_s and end_s",
             )
         elif not video and rate is not None:
-            of_others = rate_of_film.setdefault(values["movie_id"], rate)
+            film = values["movie_id"] or values["clip_id"]
+            of_others = rate_of_film.setdefault(film, rate)
             if of_others != rate:
                 shown = frame_rate_text(of_others)
                 row.add(RATE_COLUMN, f"is not that of the film's other rows, {shown}")
@@ -677,7 +715,7 @@ def _scene_in(clip_id: str, movie_id: str) -> str:
     """Return the scene number of an id such as `tt0108160-011`, or an empty string."""
     film, _, text = clip_id.rpartition("-")
     number = whole_number(text)
-    return "" if film != movie_id or number is None else str(number)
+    return "" if not film or film != movie_id or number is None else str(number)
 
 
 def _words_read_as_others(used: TableMapping, chosen: TableMapping) -> list[str]:

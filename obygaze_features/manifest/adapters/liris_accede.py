@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 from xml.parsers import expat
 
+from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.core.options import PYTHON_ONLY, Option
 from obygaze_features.core.schema_check import Violations, raise_together
@@ -32,7 +33,7 @@ from obygaze_features.manifest.io import clips_of_table
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
-    UNKNOWN_FILM,
+    NO_FILMS,
     Manifest,
     ascii_id,
 )
@@ -40,6 +41,8 @@ from obygaze_features.manifest.model import (
 FOLD = FOLD_PREFIX + "mediaeval2015"
 TEST = "0"
 DEV = "1"
+NOT_ITS_FILES = "these are not the files of LIRIS-ACCEDE"
+WITH_FILMS = "ACCEDEdescription.xml and MEDIAEVALdescription.xml"
 DESCRIPTION = ("id", "name", "movie", "start", "end")
 _ENDING = re.compile(r"\.[A-Za-z0-9]{2,4}")
 _FRAME = re.compile(r"[0-9]{1,9}")
@@ -87,6 +90,9 @@ def read(
 ) -> ImportedManifest:
     """Read the clips of MediaEval 2015 (LIRIS-ACCEDE).
 
+    The films are in ACCEDEdescription.xml and MEDIAEVALdescription.xml; without these, no excerpt
+    has a film.
+
     Args:
         files: The annotation files or the folder that holds them; rows are joined by id.
         name: The name of the manifest.
@@ -103,23 +109,31 @@ def read(
         _readers()[path.name](path, violations, excerpts)
     columns = tuple(excerpts.columns)
     rows = [excerpts.rows[stem] for stem in sorted(excerpts.rows)]
-    clips = clips_of_table(
-        ((row, {"movie_id": UNKNOWN_FILM, **cells}) for row, cells in rows),
-        columns=columns,
-    )
-    raise_together("these are not the files of LIRIS-ACCEDE", *wrong)
+    raise_together(NOT_ITS_FILES, *wrong)
+    without_film = [
+        stem for stem in excerpts.rows if "movie_id" not in excerpts.rows[stem][1]
+    ]
+    has_films = len(without_film) < len(rows)
+    if has_films and without_film:
+        n_without = f"{len(without_film)} of {count(len(rows), 'excerpt')}"
+        raise FixInput(
+            f"the film of {n_without} is not stated: {few(without_film, 3)}",
+            hint=f"give both of {WITH_FILMS}, or none of them",
+        )
+    clips = clips_of_table(rows, columns=columns, has_films=has_films)
+    raise_together(NOT_ITS_FILES, *wrong)
     sources = tuple(source_of(path) for path in paths)
-    header = published_header("liris-accede", *sources)
+    films = "" if has_films else NO_FILMS
+    header = published_header("liris-accede", *sources, films=films)
     manifest = Manifest(name, header, clips, columns)
     return ImportedManifest(manifest, (*excerpts.unread, *_warnings(manifest)))
 
 
 def _warnings(manifest: Manifest) -> Iterable[str]:
-    films_unknown = sum(clip.movie_id == UNKNOWN_FILM for clip in manifest)
-    if films_unknown:
+    if not manifest.has_films:
         yield (
-            f"the film of {films_unknown} of {len(manifest)} excerpts is not known, so they cannot"
-            " be split by film; also give ACCEDEdescription.xml and MEDIAEVALdescription.xml"
+            f"the films of the {len(manifest)} excerpts are not stated, so they cannot be split by"
+            f" film; also give {WITH_FILMS}"
         )
     if FOLD not in manifest.columns:
         yield "no shots-devset-nl.txt or shots-testset-nl.txt, so the official split is not known"

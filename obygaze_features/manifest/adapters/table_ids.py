@@ -94,6 +94,8 @@ def add_ids(
     cells: Sequence[dict[str, str]],
     form: str,
     targets: Collection[str],
+    *,
+    has_films: bool,
 ) -> None:
     """Add the clip ids that a form makes of the cells of the table and of the targets."""
     counts = [""] * len(rows)
@@ -102,9 +104,11 @@ def add_ids(
     for row, values, number in zip(rows, cells, counts, strict=True):
         of_targets = {target: values[target] for target in targets}
         named = {COUNT: number, **row.cells, **of_targets}
-        # A row without a film is a violation already.
-        has_film = bool(values["movie_id"])
-        values["clip_id"] = id_of_form(form, row, named) if has_film else f"{row.line}"
+        if has_films and not values["movie_id"]:
+            # It is a violation already.
+            values["clip_id"] = f"{row.line}"
+        else:
+            values["clip_id"] = id_of_form(form, row, named)
 
 
 def check_clip_ids(

@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta
 
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, near
 from obygaze_features.core.file_names import composed
 from obygaze_features.core.files import is_workbook, require_file, write_new
 from obygaze_features.core.schema_check import (
@@ -44,6 +44,7 @@ from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
     LEVELS,
+    NO_FILMS,
     TARGETS,
     ConceptName,
 )
@@ -102,7 +103,9 @@ class TableMapping(WordMapping):
     """How to read a table: its columns, and the meaning of its words for levels and concepts.
 
     `columns` maps a column of the manifest to a column of the table, or to a constant: `=value`.
-    `id` is the form of clip ids, where they are made of columns. `times` says what 1:05 is.
+    `id` is the form of clip ids, where they are made of columns. `films` is "none" where the table
+    states no films. `times` says what 1:05 is. `no_value` has the words of a column of the table
+    that mean an empty cell, separated by commas.
     `coders` has the columns of each person: `ada` that of the level, `ada:concepts` another one.
     `rule` makes one label a clip, and `orders` has the words of columns from the lowest.
     """
@@ -111,10 +114,12 @@ class TableMapping(WordMapping):
     sheet: Filled = ""
     header_row: Annotated[int, Meta(ge=1)] | None = None
     id: Filled = ""
+    films: Annotated[str, one_of((NO_FILMS,))] = ""
     times: Annotated[str, one_of(SHORT_TIMES)] = ""
     coders: Mapping[str, Filled] = field(default_factory=dict)
     rule: Filled = ""
     orders: Mapping[str, Filled] = field(default_factory=dict)
+    no_value: Mapping[str, Filled] = field(default_factory=dict)
     dataset: Filled = ""
     licence: Filled = ""
     citation: Filled = ""
@@ -137,8 +142,9 @@ def read_mapping(path: Path) -> TableMapping:
     for number, line in enumerate(data.splitlines(), start=1):
         section = line if line.startswith(b"[") else section
         is_open = OPEN.fullmatch(line)
-        # A column of a table may be called ?.
-        if is_open and not (is_open[1] and section.startswith(b"[columns]")):
+        # A column of a table may be called ?, and ? may be no value.
+        has_quotes = section.startswith((b"[columns]", b"[no_value]"))
+        if is_open and not (is_open[1] and has_quotes):
             shown = line.decode("utf-8", "replace").strip()
             open_lines.append(f"{path}:{number}: {shown}")
     if open_lines:
@@ -208,6 +214,28 @@ def chosen_mapping(
         del joined["times"]
         given["times"] = times
     return replace(mapping, columns=joined, coders=coders, **given)
+
+
+def without_no_values(table: CsvTable, mapping: TableMapping) -> CsvTable:
+    """Return a table in which the cells are empty that a mapping calls no value."""
+    if not mapping.no_value:
+        return table
+    words_of = {}
+    for column, listed in mapping.no_value.items():
+        if column not in table.columns:
+            raise FixInput(
+                f"[no_value] names a column that the table has not: {column!r}"
+                f"{near(column, table.columns)}"
+            )
+        words_of[column] = [word.strip() for word in listed.split(",")]
+    rows = []
+    for row in table.rows:
+        cells = dict(row.cells)
+        for column, words in words_of.items():
+            if cells[column].strip() in words:
+                cells[column] = ""
+        rows.append(replace(row, cells=cells))
+    return replace(table, rows=tuple(rows))
 
 
 def used_mapping(mapping: TableMapping, rows: Sequence[TableRow]) -> TableMapping:
@@ -314,7 +342,8 @@ def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:
     lines = [f"# Write something in place of each ? behind a =, then: {reread}"]
     if table.doubt:
         lines.append(f"# Of the first lines, some have more cells: {table.doubt}")
-    for name in ("sheet", "header_row", "rule", "dataset", "licence", "citation"):
+    options = ("sheet", "header_row", "films", "rule", "dataset", "licence", "citation")
+    for name in options:
         value = getattr(mapping, name)
         if value:
             lines += toml_lines({name: value})
@@ -324,7 +353,7 @@ def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:
     lines += _draft_of_columns(table, mapping)
     lines += _draft_of_levels(table, mapping)
     lines += _draft_of_concepts(table, mapping)
-    for name in ("modalities", "coders", "orders"):
+    for name in ("modalities", "coders", "orders", "no_value"):
         known = getattr(mapping, name)
         if known:
             lines += ["", f"[{name}]", *toml_lines(known)]
@@ -414,8 +443,9 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
     lines = [
         "",
         "[columns]",
-        "# A column may become, left of the =, one of: movie_id (the film, which all tables need),",
-        "# clip_id, start_s, end_s (or start_frame, end_frame and framerate), level, concepts,",
+        "# A column may become, left of the =, one of: movie_id (the film, which all tables need,",
+        '# or films = "none" above), clip_id, start_s, end_s (or start_frame, end_frame and',
+        "# framerate), level, concepts,",
         '# annotator, comment, scene, video, fold:NAME. One film for all is movie_id = "=Juno".',
         "# A column whose ? stays is kept under its own name, for `obygaze run --task COLUMN`.",
         '# Of columns of people: [coders], ada = "COLUMN" of levels, "ada:concepts" = "COLUMN".',
@@ -443,7 +473,7 @@ def _draft_of_columns(table: CsvTable, mapping: TableMapping) -> list[str]:
                 if not NUMBER.fullmatch(word):
                     shown = f"{toml_string(word)} ({count(n, 'time')})"
                     lines.append(
-                        f"# {shown} is no number: correct or empty these cells."
+                        f"# {shown} is no number: correct these cells, or name it under [no_value]."
                     )
         if column in target_of:
             lines += toml_lines({target_of[column]: column})

@@ -211,7 +211,8 @@ def test_linking_clips_without_times_to_films_says_so(tmp_path: Path) -> None:
     assert refused.stderr == (
         "video files: lake.mp4\nfilms: lake, sea\n"
         "Error: no file matches a clip\n  in: films\n"
-        "  Try: give the folder of the videos, named as the films or the clips are; clips that"
+        "  Try: give the folder of the videos, named as the films or the clips are, or --table FILE"
+        " with the files of films; clips that"
         " are parts of films also need times, the columns start_s and end_s\n"
     )
     columns = ("--map", "start_s=Begin", "--map", "end_s=End", "--force")

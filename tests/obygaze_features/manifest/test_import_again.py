@@ -1,4 +1,4 @@
-"""An import that would replace a manifest with links to videos says how many it drops."""
+"""An import that replaces a manifest keeps the links to videos of clips that did not change."""
 
 from __future__ import annotations
 
@@ -34,19 +34,33 @@ def imported(workspace: Path, *options: str) -> Result:
     return call_obygaze(*words, cwd=workspace)
 
 
-def test_links_are_dropped_with_force_only(workspace: Path) -> None:
+def test_links_are_replaced_with_force_only(workspace: Path) -> None:
     before = read_manifest("films", workspace=workspace)
     refused = imported(workspace)
     assert refused.code == 1
     assert "this manifest has links of 3 clips to videos" in refused.stderr
-    assert "replace it with --force, which drops the links" in refused.stderr
+    assert "replace it with --force, which keeps the links of clips" in refused.stderr
     assert read_manifest("films", workspace=workspace) == before
     done = imported(workspace, "--force").ok()
-    assert "dropped the links of 3 clips to videos" in done.stderr
-    after = read_manifest("films", workspace=workspace)
-    assert [clip.video for clip in after] == [""] * 4
-    call_obygaze("manifest", "link", "films", "videos", cwd=workspace).ok()
+    assert "kept the links of 3 clips to videos" in done.stderr
+    assert "dropped" not in done.stderr
     assert read_manifest("films", workspace=workspace) == before
+
+
+def test_clips_of_other_times_and_films_lose_their_links(workspace: Path) -> None:
+    """Also the label of a clip that keeps its link is the new one."""
+    changed = TABLE.replace("lake-1,lake,0,4,S", "lake-1,lake,0,5,S")
+    changed = changed.replace("alba-1,alba", "alba-1,dune").replace(",8,EN", ",8,S")
+    (workspace / "films.csv").write_text(changed)
+    done = imported(workspace, "--force").ok()
+    assert "kept the links of 1 clip to videos" in done.stderr
+    assert "dropped the links of 2 clips to videos" in done.stderr
+    after = read_manifest("films", workspace=workspace)
+    assert [clip.video for clip in after] == ["", "lake.mp4", "", ""]
+    assert (after["lake-1"].end_s, after["lake-2"].level) == (5.0, "S")
+    again = call_obygaze("manifest", "link", "films", "videos", cwd=workspace).ok()
+    # The name of the file is that of the clip, and its film is another one.
+    assert "1 clip with a file of their own, 2 as parts of films" in again.stdout
 
 
 def test_a_cell_that_is_no_number_is_corrected_by_what_the_error_says(
@@ -60,9 +74,9 @@ def test_a_cell_that_is_no_number_is_corrected_by_what_the_error_says(
     words = ("manifest", "show", "films", "--where", "rating >= 2")
     again = "leave them empty, and import it again with --force"
     assert call_obygaze(*words, cwd=workspace).stderr.strip().endswith(again)
-    call_obygaze("manifest", "link", "films", "videos", cwd=workspace).ok()
-    told = call_obygaze(*words, cwd=workspace).stderr
-    assert f"{again}, which drops the links, and link it again" in told
+    (workspace / "mine.toml").write_text('[no_value]\nrating = "?,much"\n')
+    imported(workspace, "--mapping", "mine.toml", "--force").ok()
+    assert "3 of 4 clips" in call_obygaze(*words, cwd=workspace).ok().stderr
 
 
 def test_a_manifest_without_links_is_the_same_again(tmp_path: Path) -> None:

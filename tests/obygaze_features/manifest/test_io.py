@@ -391,3 +391,20 @@ def test_a_column_that_would_not_be_written_is_refused(tmp_path: Path) -> None:
     whole = Manifest("m", Header("m"), (clip,), ("mood",))
     write_manifest(whole, tmp_path / "m.toml")
     assert read_manifest(tmp_path / "m.toml") == whole
+
+
+def test_all_clips_have_a_film_or_the_header_says_none(tmp_path: Path) -> None:
+    path = tmp_path / "m.toml"
+    without = Manifest("m", Header("d", films="none"), (Clip("a", ""), Clip("b", "")))
+    write_manifest(without, path)
+    assert 'films = "none"' in path.read_text()
+    assert read_manifest(path) == without
+    one = Clip("a", "lake"), Clip("b", "")
+    for films in ("", "none"):
+        with pytest.raises(FixInput) as caught:
+            check_manifest(Manifest("m", Header("d", films=films), one))  # type: ignore[arg-type]
+        (line,) = caught.value.details
+        assert "column 'movie_id'" in line
+    assert (
+        "films" not in check_manifest(Manifest("m", Header("d"), one[:1])).toml.decode()
+    )

@@ -387,6 +387,7 @@ def test_the_report_as_json(tmp_path: Path) -> None:
         "ambiguous": {"p": ("a/v.mp4", "b/v.mp4")},
         "without": ("r",),
         "unmatched": (),
+        "nearest": {},
     }
 
 
@@ -451,7 +452,11 @@ def test_capitals_do_not_count_where_one_film_may_be_meant(tmp_path: Path) -> No
 def test_without_any_video_no_next_command_is_said(tmp_path: Path) -> None:
     touch(tmp_path, "a/lake.mp4", "b/lake.mp4")
     report = link(manifest_of(Clip("lake-1", "lake", start_s=0.0, end_s=4.0)), tmp_path)
-    assert report.notes == ["lake-1: not linked, matches a/lake.mp4, b/lake.mp4"]
+    assert report.notes == [
+        "lake-1: not linked, matches a/lake.mp4, b/lake.mp4",
+        "Warning: 1 of 1 clip without a video; --table FILE, with columns movie_id and video, says"
+        " the files of films",
+    ]
 
 
 def test_what_has_no_video_and_no_clip_is_said_without_v(tmp_path: Path) -> None:
@@ -470,8 +475,9 @@ def test_what_has_no_video_and_no_clip_is_said_without_v(tmp_path: Path) -> None
         "tt02: 5 clips without a video: tt02-000, tt02-001, tt02-002 and 2 more",
         "tt03: 1 clip without a video: tt03-000",
         "2 video files without a clip: a/trailer.mp4, lecture.mkv",
-        "where one of these files is one of these films: give it the film's name, and link again",
         "next: obygaze extract plan m -b descriptors",
+        "Warning: 6 of 7 clips without a video; --table FILE, with columns movie_id and video, says"
+        " the files of films",
     ]
     more = call_obygaze("-C", tmp_path, "-v", *words).ok().stderr.splitlines()
     assert "tt02-004: no video" in more
@@ -481,9 +487,88 @@ def test_what_has_no_video_and_no_clip_is_said_without_v(tmp_path: Path) -> None
     write_manifest(manifest_of(*clips), elsewhere)
     words = ("manifest", "link", "else where/m.toml", str(tmp_path / "videos"))
     said = call_obygaze(*words, cwd=tmp_path).ok()
-    *_, last = said.stderr.splitlines()
-    assert shlex.split(last)[:4] == ["next:", "obygaze", "extract", "plan"]
-    assert (tmp_path / shlex.split(last)[4]) == elsewhere
+    *_, line, _ = said.stderr.splitlines()
+    assert shlex.split(line)[:4] == ["next:", "obygaze", "extract", "plan"]
+    assert (tmp_path / shlex.split(line)[4]) == elsewhere
+
+
+def autumn(tmp_path: Path) -> tuple[Manifest, Path]:
+    """A film whose file has another name, another that is found, and files of neither."""
+    times = {"start_s": 0.0, "end_s": 4.0}
+    films = ("Herbst_2019", "Herbst_2019", "Lake")
+    clips = [Clip(f"c{n}", film, **times) for n, film in enumerate(films)]  # type: ignore[arg-type]
+    folder = touch(tmp_path / "videos", "a/Herbst2019.mp4", "Lake.mp4", "talk.mp4")
+    return manifest_of(*clips), folder
+
+
+def test_the_nearest_file_name_is_said_of_a_film_without_a_video(
+    tmp_path: Path,
+) -> None:
+    manifest, folder = autumn(tmp_path)
+    report = link(manifest, folder)
+    assert report.nearest == {"Herbst_2019": "a/Herbst2019.mp4"}
+    assert report.notes[0] == (
+        "Herbst_2019: 2 clips without a video: c0, c1; the nearest file name is"
+        " a/Herbst2019.mp4"
+    )
+    assert report.notes[-1].startswith("Warning: 2 of 3 clips without a video")
+
+
+def test_a_table_says_the_files_of_films(tmp_path: Path) -> None:
+    manifest, folder = autumn(tmp_path)
+    table = tmp_path / "files.csv"
+    table.write_text("movie_id;video;year\nHerbst 2019;a/Herbst2019.mp4;2019\n")
+    report = link(manifest, folder, table)
+    assert videos(report) == ["a/Herbst2019.mp4"] * 2 + ["Lake.mp4"]
+    assert report.by_time == ("c0", "c1", "c2") and report.without == ()
+    # The command writes the same, and a clip that was linked before is linked anew.
+    path = tmp_path / "manifests" / "m.toml"
+    write_manifest(manifest, path)
+    words = ("manifest", "link", "m", "videos", "--table", "files.csv")
+    call_obygaze(*words, cwd=tmp_path).ok()
+    call_obygaze(*words, cwd=tmp_path).ok()
+    assert read_manifest(path).clips == report.manifest.clips
+
+
+def test_what_is_wrong_in_a_table_of_films(tmp_path: Path) -> None:
+    manifest, folder = autumn(tmp_path)
+    table = tmp_path / "files.csv"
+    table.write_text(
+        "movie_id,video\nHerbst_2019,talk.mp4\nLake,talk.mp4\nLaek,Lake.mp4\n"
+        "Herbst_2019,Lake.mp4\nLake,lake.avi\n"
+    )
+    with pytest.raises(FixInput) as caught:
+        link(manifest, folder, table)
+    assert caught.value.details == (
+        f"{table}:3: column 'video': 'talk.mp4' is the file of 'Herbst_2019' and of 'Lake'",
+        f"{table}:5: column 'video': 'Lake.mp4' is the file of 'Laek' and of 'Herbst_2019'",
+        f"{table}:6: column 'video': no video file 'lake.avi' (did you mean 'Lake.mp4'?)",
+        f"{table}:4: column 'movie_id': no film 'Laek' (did you mean 'Lake'?)",
+    )
+
+
+def test_two_films_in_one_video_file_are_refused(tmp_path: Path) -> None:
+    times = {"start_s": 0.0, "end_s": 4.0}
+    clips = [named(film, "v.mp4", film, **times) for film in ("alba", "brug")]
+    with pytest.raises(FixInput) as caught:
+        link(manifest_of(*clips), touch(tmp_path, "v.mp4"))
+    assert caught.value.message == (
+        "1 video file with clips of several films: v.mp4 has clips of alba, brug"
+    )
+    # An import of a table whose videos are there says the same.
+    table = tmp_path / "t.csv"
+    table.write_text("clip_id,movie_id,video\np,alba,v.mp4\nq,brug,v.mp4\n")
+    refused = call_obygaze("manifest", "import", "csv", "t.csv", cwd=tmp_path)
+    assert refused.code == 1 and "v.mp4 has clips of alba, brug" in refused.stderr
+
+
+def test_clips_without_films_are_found_by_their_own_names(tmp_path: Path) -> None:
+    clips = Clip("c1", ""), Clip("c2", "", start_s=0.0, end_s=4.0)
+    manifest = Manifest("m", Header("d", films="none"), clips)
+    report = link(manifest, touch(tmp_path, "c1.mp4", "other.mp4"))
+    assert videos(report) == ["c1.mp4", ""]
+    assert "1 clip without a video: c2" in report.notes
+    assert report.notes[-1] == "Warning: 1 of 2 clips without a video"
 
 
 def test_films_that_are_named_as_their_files_are_found(tmp_path: Path) -> None:

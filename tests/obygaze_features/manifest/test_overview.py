@@ -20,6 +20,9 @@ from obygaze_features.manifest import (
 )
 from obygaze_features.manifest.adapters import csv_table
 from obygaze_features.manifest.adapters.join_table import join_columns
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.manifest.overview import summarize
 
 TOML = 'schema = "obygaze-manifest/1"\ndataset = "Tiny"\n'
 ROWS = """clip_id,movie_id,scene,video,start_s,end_s,level,concepts
@@ -154,3 +157,16 @@ def test_a_damaged_manifest_does_not_hide_the_violations_of_others(
     checked = check_manifests(["nul", "broken", "tiny"], workspace=workspace)
     assert "NUL character" in checked.violations["nul"][0]
     assert checked.violations["broken"] and not checked.violations["tiny"]
+
+
+def test_that_no_films_are_stated_is_said(tmp_path: Path) -> None:
+    clips = Clip("a", "", level="S"), Clip("b", "")
+    manifest = Manifest("m", Header("d", films="none"), clips)
+    write_manifest(manifest, tmp_path / "manifests" / "m.toml")
+    assert "2 clips, films not stated" in repr(manifest)
+    for words in (("ls",), ("show", "m"), ("stats", "m")):
+        said = call_obygaze("manifest", *words, cwd=tmp_path).ok().stdout
+        assert "not stated" in said
+    assert summarize(manifest).films == compute_stats(manifest).n_films == 0
+    with pytest.raises(FixUsage, match="the manifest states no films"):
+        show_manifest(manifest, film="lake")

@@ -662,6 +662,80 @@ def test_times_in_a_file_are_not_taken_without_the_file(tmp_path: Path) -> None:
         read(path)
     (line,) = caught.value.details
     assert "column 'start_s': without a file, start_s is a time in the film" in line
-    # Two columns of one table may be rounded differently.
-    path.write_text(f"{PLACES}a-1,a,2,5,102,105,one.mp4\na-2,a,7,9,7.004,8.996,\n")
+    path.write_text(f"{PLACES}a-1,a,2,5,102,105,one.mp4\na-2,a,7,9,7.0,9.00,\n")
     assert [clip.start_s for clip in read(path).manifest] == [2.0, 7.0]
+
+
+WITHOUT_FILMS = "nr,level,Gewalt\n1,S,stark\n2,EN,?\n3,HN,n/a\n"
+
+
+def test_a_table_without_films_says_so(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(WITHOUT_FILMS)
+    words = ("manifest", "import", "csv", "t.csv", "-o", "t", "--map", "clip_id=nr")
+    refused = call_obygaze(*words, cwd=tmp_path)
+    assert refused.code == 1
+    assert "--map movie_id=COLUMN names the column of the films" in refused.stderr
+    assert "--films none says that the table states none" in refused.stderr
+    done = call_obygaze(*words, "--films", "none", cwd=tmp_path).ok()
+    assert "3 clips, films not stated (EN 1, HN 1, S 1)" in done.stdout
+    manifest = read_manifest("t", workspace=tmp_path)
+    assert not manifest.has_films and manifest.films == ()
+    assert [(c.clip_id, c.movie_id, c.scene) for c in manifest] == [
+        ("1", "", None),
+        ("2", "", None),
+        ("3", "", None),
+    ]
+    # Its export is refused in the same words, and read with the option.
+    (tmp_path / "t.csv").write_bytes(rows_to_csv(manifest))
+    with pytest.raises(FixInput, match="no row of the table has a film") as caught:
+        read(tmp_path / "t.csv")
+    assert "--films none" in (caught.value.hint or "")
+    again = read(tmp_path / "t.csv", films="none").manifest
+    assert again.clips == manifest.clips
+
+
+def test_rows_of_a_table_have_a_film_or_none(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("clip_id,movie_id\n1,lake\n2,\n3,\n")
+    with pytest.raises(FixInput, match="2 problems") as caught:
+        read(table)
+    (line,) = caught.value.details
+    assert line.startswith(
+        f"{table}:3: column 'movie_id': is empty, and each row needs"
+    )
+    assert line.endswith("(2 times)")
+    with pytest.raises(FixInput) as caught:
+        read(table, films="none")
+    (line,) = caught.value.details
+    assert line.startswith(
+        f"{table}:2: column 'movie_id': 'lake' is a film, and films ="
+    )
+
+
+def test_ids_of_a_table_without_films_are_made_of_its_cells(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(WITHOUT_FILMS)
+    manifest = read(tmp_path / "t.csv", films="none", form="x{nr:03d}").manifest
+    assert manifest.clip_ids == ("x001", "x002", "x003")
+    counted = read(tmp_path / "t.csv", films="none", form="c{count}").manifest
+    assert counted.clip_ids == ("c1", "c2", "c3")
+    for options in ({"form": "{movie_id}-{nr}"}, {"columns": {"movie_id": "Gewalt"}}):
+        with pytest.raises(FixUsage, match="and movie_id is asked for"):
+            read(tmp_path / "t.csv", films="none", **options)  # type: ignore[arg-type]
+
+
+def test_words_that_are_no_value_are_read_as_empty_cells(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(WITHOUT_FILMS.replace("HN", "?"))
+    mapping = tmp_path / "mine.toml"
+    mapping.write_text(
+        'films = "none"\n[columns]\nclip_id = "nr"\n'
+        '[no_value]\nGewalt = "?, n/a"\nlevel = "?"\n'
+    )
+    written = tmp_path / "written.toml"
+    manifest = read(table, mapping=mapping, write_mapping=written).manifest
+    assert [clip.extra["Gewalt"] for clip in manifest] == ["stark", "", ""]
+    assert [clip.level for clip in manifest] == ["S", "EN", ""]
+    assert read(table, mapping=written).manifest.clips == manifest.clips
+    mapping.write_text(mapping.read_text().replace("Gewalt", "Gewal"))
+    with pytest.raises(FixInput, match=r"'Gewal' \(did you mean 'Gewalt'\?\)"):
+        read(table, mapping=mapping)

@@ -37,6 +37,8 @@ FILES = {
     <start>0</start><end>9</end></media>
 </library>
 """,
+    "MEDIAEVALdescription.xml": f"<library><media><id>0</id><name>{M0}</name>"
+    "<movie>Other.mp4</movie><start>0</start><end>9</end></media></library>",
 }
 
 
@@ -57,7 +59,7 @@ def test_everything_joined_by_name(tmp_path: Path) -> None:
     assert [clip.movie_id for clip in manifest] == [
         "Tom_I",
         "Elephant_s_Dream",
-        "unknown",
+        "Other",
     ]
     assert {(clip.level, clip.concepts) for clip in manifest} == {("", ())}
     assert dict(manifest.clips[1].extra) == {
@@ -86,9 +88,21 @@ def test_everything_joined_by_name(tmp_path: Path) -> None:
     assert [clip.fold("mediaeval2015") for clip in manifest] == [0, 1, 0]
     assert [clip.extra["set"] for clip in manifest] == ["0", "2", ""]
     assert manifest.clips[2].extra["valence_rank"] == ""
-    assert len(manifest.header.sources) == 9
+    assert len(manifest.header.sources) == 10
+    assert manifest.has_films and imported.warnings == ()
+
+
+def test_all_excerpts_have_a_film_or_none(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "MEDIAEVALdescription.xml").unlink()
+    with pytest.raises(FixInput, match="the film of 1 of 3 excerpts is not stated: M"):
+        read(tmp_path)
+    (tmp_path / "ACCEDEdescription.xml").unlink()
+    imported = read(tmp_path)
+    assert not imported.manifest.has_films
+    assert {clip.movie_id for clip in imported.manifest} == {""}
     (warning,) = imported.warnings
-    assert warning.startswith("the film of 1 of 3 excerpts is not known")
+    assert warning.startswith("the films of the 3 excerpts are not stated")
 
 
 def test_classes_never_come_from_rankings_nor_the_split_from_sets(
