@@ -38,7 +38,7 @@ from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     FOLD_PREFIX,
     LEVELS,
-    NO_MANIFESTS,
+    WITHOUT_MANIFEST,
     Annotation,
     Clip,
     Header,
@@ -175,7 +175,7 @@ def _parse(path: Path, toml: bytes, rows: bytes | None, said: bytes | None) -> M
     """Return the manifest of its files; `rows` and `said` are the tables that are not on disk."""
     document = read_toml(toml, str(path), max_bytes=MAX_HEADER)
     document.require_schema(SCHEMA, "manifest", error=NotAManifest)
-    if path.stem in NO_MANIFESTS:
+    if path.stem == WITHOUT_MANIFEST:
         raise FixInput(
             f"a manifest cannot be called {path.stem!r}: in a store, this name says that"
             " clips are of no manifest",

@@ -74,15 +74,8 @@ TARGETS = (
     *("start_frame", "end_frame", "film_start_s", "film_end_s"),
 )
 PUBLISHED_SPLIT = "02_EN_HN_S"
-# The film of clips of which nobody says the film.
-UNKNOWN_FILM = "unknown"
-# What a store has for the name of a manifest where its clips are of none: then the films may be
-# guesses from the ids.
+# What a store has for the name of a manifest where its clips are of none.
 WITHOUT_MANIFEST = "imported"
-# The same where the imported files say the film of each clip: no film is a guess, also where the id
-# begins with it.
-FILMS_OF_FILES = "imported-with-films"
-NO_MANIFESTS = (WITHOUT_MANIFEST, FILMS_OF_FILES)
 # What a header says where the table states no films: then every `movie_id` is empty.
 NO_FILMS: Final = "none"
 # What an experiment can do about levels that the visual view changes.

@@ -13,7 +13,6 @@ from msgspec import Meta
 
 from obygaze_features.core.errors import Corrupt, FixInput, Mismatch
 from obygaze_features.core.schema_check import Record, Sha256
-from obygaze_features.manifest.model import UNKNOWN_FILM as UNKNOWN_FILM
 from obygaze_features.manifest.model import WITHOUT_MANIFEST as WITHOUT_MANIFEST
 from obygaze_features.store.joining import check_joined_arrays
 from obygaze_features.store.layout import (

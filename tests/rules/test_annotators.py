@@ -31,9 +31,6 @@ from obygaze_features.manifest.io import read_manifest, rows_to_csv, write_manif
 from obygaze_features.manifest.merging import merged_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.overview import summarize
-from obygaze_features.manifest.same_clip import (
-    Identity,
-)
 from obygaze_features.manifest.stats import compute_stats
 from obygaze_features.manifest.times import long_clips
 from obygaze_features.store import Row
@@ -104,21 +101,6 @@ def no_intervals() -> Iterator[None]:
             patch.setattr(module, "ratio_interval", lambda *_, **__: [None, None])
         patch.setattr(module, "_interval_of_mean", lambda _: [None, None])
         yield
-
-
-IDENTITIES = st.lists(
-    st.builds(
-        Identity,
-        st.sampled_from(("1", "2", "3", "alba:000004")),
-        st.sampled_from(("alba", "brug", "")),
-        st.sampled_from((None, (0.0, 2.0), (2.0, 4.0), (0.01, 2.0))),
-        st.sampled_from((None, (0.0, 2.0))),
-        st.sampled_from((None, (0.0, 2.0), (0.0, None))),
-        st.sampled_from(("", "file")),
-        annotator=st.sampled_from(("", *ANNOTATORS)),
-    ),
-    max_size=6,
-)
 
 
 def with_watched(manifest: Manifest, names: tuple[str, ...] = ANNOTATORS) -> Manifest:
