@@ -494,7 +494,9 @@ def test_a_draft_says_which_cells_are_no_numbers_and_the_whole_command(
     draft = ws.read("m.toml")
     line = "obygaze manifest import xlsx Sichtung.xlsx --mapping m.toml -o own"
     assert draft.splitlines()[0].endswith(f", then: {line}")
-    assert '# "-" (2 times) is no number: correct these cells, or name it under' in draft
+    assert (
+        '# "-" (2 times) is no number: correct these cells, or name it under' in draft
+    )
     assert '# "2?" (1 time) is no number' in draft
 
 
