@@ -79,7 +79,9 @@ def test_the_window_that_another_film_quotes_ranks_first(ws: Workspace) -> None:
     assert found[0] == "quote_1.000-2.000"
     assert len(found) == 3
     assert "lake_2.000-3.000" not in found
-    text = ws("search cut.descriptors --like quote_1.000-2.000 --top 3 -o like.csv").text
+    text = ws(
+        "search cut.descriptors --like quote_1.000-2.000 --top 3 -o like.csv"
+    ).text
     rows = ws.read_table("like.csv")
     assert rows[0]["clip_id"] == "lake_2.000-3.000"
     assert (float(rows[0]["start_s"]), float(rows[0]["end_s"])) == (2.0, 3.0)
