@@ -15,7 +15,6 @@ from obygaze_features.core.console import count, few
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import TableRow, read_table
-from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.manifest.model import Clip, Manifest
 
 # The score of a class: a probability, or a distance from the boundary.
@@ -53,6 +52,9 @@ def read_predictions(
 
     `hint` is what to do if it lacks `clip_id` or one of the required columns.
     """
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.manifest.clip_facts import ClipFacts, require_same
+
     violations = Violations(path)
     columns = ("clip_id", *required)
     table = read_table(

@@ -24,7 +24,6 @@ from obygaze_features.core.notebook import unknown_name
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import number_of_cell, whole_number
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.manifest.expression import CONCEPTS
 from obygaze_features.manifest.io import (
     facts_of_saved,
@@ -299,6 +298,9 @@ def require_times(drawn: Sequence[Clip], source: Manifest) -> None:
 
 def _added_to(before: Manifest, made: Manifest, workspace: Workspace) -> Manifest:
     """Return a draw whose clips have what was added to them since an earlier draw of the name."""
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.manifest.clip_facts import ClipFacts, require_same
+
     if not is_drawn(before):
         raise AlreadyThere(
             "this manifest is no sample",

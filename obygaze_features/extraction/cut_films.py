@@ -15,7 +15,6 @@ from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.core.machine import MAX_WORKERS, usable_cores
 from obygaze_features.core.options import Option
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.clip_facts import MILLISECOND_S
 from obygaze_features.manifest.io import (
     facts_of_saved,
     read_manifest,
@@ -23,7 +22,7 @@ from obygaze_features.manifest.io import (
 )
 from obygaze_features.manifest.link import find_videos
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows, ascii_id
-from obygaze_features.manifest.spans import span_in_film
+from obygaze_features.manifest.spans import MILLISECOND_S, span_in_film
 from obygaze_features.manifest.windows import CutFilm, Grid
 
 GRID = "Grid"

@@ -16,9 +16,8 @@ from obygaze_features.core.console import count
 from obygaze_features.core.errors import Mismatch
 from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.spans import MILLISECOND_S
 
-# Two spellings of one time differ by less.
-MILLISECOND_S = 0.001 + 1e-9
 SHOWN = 3
 
 Texts = npt.NDArray[np.str_]

@@ -64,7 +64,8 @@ def film_columns(facts: ClipFacts, manifest: Manifest | None) -> Columns:
     # NumPy is not loaded for the help of commands.
     from obygaze_features.manifest.clip_facts import ClipFacts, completed
 
-    if manifest is not None:
+    # Windows have their times in the store.
+    if manifest is not None and not isinstance(manifest.clips, Windows):
         facts = completed(facts, ClipFacts.of_clips(manifest.clips))
     movie_ids = facts.movie_ids.tolist()
     title_of_film = titles_of(set(movie_ids), manifest)

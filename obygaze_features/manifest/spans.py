@@ -10,6 +10,9 @@ FILM_TIMES = ("film_start_s", "film_end_s")
 FRAMES = ("start_frame", "end_frame")
 RATE_COLUMN = "framerate"
 
+# Two spellings of one time differ by no more; the rest is for sums of floats.
+MILLISECOND_S = 0.001 + 1e-9
+
 # Start and end in seconds.
 Span = tuple[float, float]
 

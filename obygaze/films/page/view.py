@@ -29,7 +29,6 @@ from obygaze_features.core.options import Option
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.value_types import TypedPath
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 
 if TYPE_CHECKING:
     from obygaze.films.page.site import Site
@@ -267,6 +266,9 @@ def _scores_of_table(path: Path, site: Site) -> PredictionTable:
 
 def _refuse_other_clips(run: Run, manifest: Manifest) -> None:
     """Raise an error if a run is of other clips than the manifest says."""
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
+
     film_of = {row["clip_id"]: row["movie_id"] for row in run.predictions}
     require_same_shared(
         ClipFacts.of_clips(manifest.clips),
