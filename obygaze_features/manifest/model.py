@@ -325,7 +325,7 @@ class Manifest:
     def clip_ids(self) -> tuple[str, ...]:
         """The ids in the order of the clips."""
         if isinstance(self.clips, Windows):
-            return tuple(clip_id for clip_id, _ in self.clips.ids())
+            return tuple(self.clips.ids())
         return tuple(clip.clip_id for clip in self.clips)
 
     @cached_property
