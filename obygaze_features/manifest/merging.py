@@ -22,7 +22,6 @@ from obygaze_features.manifest.annotators import (
     of_nobody,
     orders_of,
 )
-from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.link import original
 from obygaze_features.manifest.model import (
@@ -191,6 +190,8 @@ def merged_manifest(
     for clip, manifest in rows:
         clips_of[manifest.name].append(clip)
     by_ids = _require_same_clips(clips_of)
+    for column in ("clip_id", "movie_id"):
+        _require_one_spelling(rows, column)
     clips, n_shared = _one_of_each(clips_of, facts, labels if are_marks else ())
     merged = Manifest(name, header, clips, tuple(columns))
     is_annotated = any(manifest.annotations for manifest in manifests)
@@ -295,6 +296,9 @@ def _require_same_clips(clips_of: Mapping[str, Sequence[Clip]]) -> list[str]:
 
     An error where two manifests state other films or times of the clip of one id.
     """
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
+
     facts_of = {name: ClipFacts.of_clips(clips) for name, clips in clips_of.items()}
     sentences = []
     for (first, ours), (second, theirs) in combinations(facts_of.items(), 2):
@@ -304,6 +308,23 @@ def _require_same_clips(clips_of: Mapping[str, Sequence[Clip]]) -> list[str]:
                 f"{first} and {second}: {count(n_by_ids, 'clip')} matched by the ids alone"
             )
     return sentences
+
+
+def _require_one_spelling(rows: Iterable[tuple[Clip, Manifest]], column: str) -> None:
+    """Raise an error for ids that differ by capitals alone: one thing, written in two ways."""
+    first_of: dict[str, tuple[str, str]] = {}
+    problems: dict[str, None] = {}
+    for clip, manifest in rows:
+        (name,) = clip.values(column) or ("",)
+        first, where = first_of.setdefault(name.casefold(), (name, manifest.name))
+        if name != first:
+            problems[f"{first!r} in {where} and {name!r} in {manifest.name}"] = None
+    if problems:
+        raise FixInput(
+            f"{count(len(problems), column)} that differ by capitals alone:"
+            f" {few([*problems], 3)}",
+            hint="write each in one way in all tables, and import them again",
+        )
 
 
 def _require_equal(
