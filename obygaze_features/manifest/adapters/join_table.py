@@ -241,6 +241,7 @@ def _read_table(
         violations=violations,
         sheet=chosen.sheet,
         header_row=chosen.header_row,
+        content="rows",
     )
     mapped = dict(columns)
     for target, column in chosen.columns.items():
