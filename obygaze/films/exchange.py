@@ -79,6 +79,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     ascii_id,
     by_film,
+    require_films,
     with_columns_of,
 )
 from obygaze_features.manifest.spans import FILM_TIMES
@@ -121,6 +122,8 @@ def films_of(
     rates = fps if isinstance(fps, FilmRates) else FilmRates(fps, Workspace.of(None))
     films: dict[str, FilmSegments] = {}
     clips_of_film = by_film(manifest)
+    films_of_clips = [clip.movie_id for clip in manifest]
+    require_films(films_of_clips, manifest.name, "clips are segments of no film")
     times_of_film = times_of_films(manifest)
     without_times: list[str] = []
     marked: Iterable[Marked] = _labelled(manifest)

@@ -381,10 +381,12 @@ def was_computed(row: Row) -> bool:
 def other_times(row: Row, clip: PlannedClip) -> str:
     """Return how the times or the film of a clip differ from those of its row, or ""."""
     differences = []
-    if row.movie_id != clip.movie_id:
-        differences.append(f"the film was {row.movie_id}, is {clip.movie_id}")
-    times = (("start_s", row.start_s, clip.start_s), ("end_s", row.end_s, clip.end_s))
-    for name, then, now in times:
+    facts = (
+        ("the film", row.movie_id, clip.movie_id),
+        ("start_s", row.start_s, clip.start_s),
+        ("end_s", row.end_s, clip.end_s),
+    )
+    for name, then, now in facts:
         if then != now:
             differences.append(f"{name} was {_shown(then)}, is {_shown(now)}")
     return ", ".join(differences)
@@ -404,8 +406,8 @@ def other_video(row: Row, clip: PlannedClip, facts: Facts) -> str:
     return ""
 
 
-def _shown(time_s: float | None) -> str:
-    """Return a time with all its digits: those of a long film differ in the last ones."""
-    if time_s is None:
-        return "not given"
-    return repr(time_s).removesuffix(".0")
+def _shown(fact: str | float | None) -> str:
+    """Return a film, or a time with all its digits: long films differ in the last ones."""
+    if isinstance(fact, float):
+        return repr(fact).removesuffix(".0")
+    return fact or "not given"

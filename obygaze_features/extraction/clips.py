@@ -71,22 +71,17 @@ def video_path(clip: Clip, folder: str) -> str:
 
 
 def _windows_of(windows: Windows, folder: str) -> list[PlannedClip]:
-    film_of = {film.movie_id: film for film in windows.films}
     video_of = {
-        movie_id: Path(folder, film.video).as_posix()
-        for movie_id, film in film_of.items()
+        film.movie_id: Path(folder, film.video).as_posix() for film in windows.films
     }
     clips = []
-    number_of_next: Counter[str] = Counter()
-    for clip_id, movie_id in windows.ids():
-        number = number_of_next[movie_id]
-        number_of_next[movie_id] += 1
+    for film, window in windows.numbered():
         clip = PlannedClip(
-            clip_id,
-            movie_id,
-            video_of[movie_id],
-            window=number,
-            film=film_of[movie_id],
+            windows.id_of(film, window),
+            film.movie_id,
+            video_of[film.movie_id],
+            window=window,
+            film=film,
         )
         clips.append(clip)
     return clips

@@ -36,6 +36,7 @@ from obygaze_features.manifest.model import (
     Manifest,
     Windows,
     by_film,
+    require_films,
 )
 from obygaze_features.manifest.spans import Span
 from obygaze_features.manifest.times import IN_A_ROW, film_times
@@ -168,6 +169,8 @@ def _of_films(
     where: str,
 ) -> ClipTexts:
     """Return the words of clips by their places in the films."""
+    films = [clip.movie_id for clip in manifest]
+    require_films(films, manifest.name, "the subtitles of films have no clips")
     if not cues_of_film:
         raise FixInput(
             f"no film of the manifest has subtitles: found those of {few(unused)}, expected"

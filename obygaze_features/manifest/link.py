@@ -503,6 +503,9 @@ class _Files:
 
     def of_clip(self, clip: Clip) -> tuple[str, ...]:
         """Return the files of this clip alone: all files of the best kind of match."""
+        if clip.clip_id == clip.movie_id and clip.movie_id in self.file_of_film:
+            # The clip is called as its film, of which the table says the file.
+            return self.of_film(clip)
         wanted = PurePosixPath(composed(named_file(clip)))
         has_times = clip.start_s is not None
         exact = ("path", str(wanted))

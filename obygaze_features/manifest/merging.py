@@ -1,8 +1,10 @@
 """`obygaze manifest merge`: the clips of several manifests; and `labels`, one label a clip."""
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Annotated
 
 from msgspec import structs
@@ -184,7 +186,13 @@ def merged_manifest(
     # Each mark in a film is of one person; clips may be of several.
     are_marks = header.unit == "segment"
     labels = [*LABELS, *said, *({ANNOTATOR} & columns.keys())]
-    clips, n_shared, n_by_ids = _one_of_each(rows, facts, labels if are_marks else ())
+    clips_of: dict[str, list[Clip]] = defaultdict(list)
+    for clip, manifest in rows:
+        clips_of[manifest.name].append(clip)
+    by_ids = _require_same_clips(clips_of)
+    for column in ("clip_id", "movie_id"):
+        _require_one_spelling(rows, column)
+    clips, n_shared = _one_of_each(clips_of, facts, labels if are_marks else ())
     merged = Manifest(name, header, clips, tuple(columns))
     is_annotated = any(manifest.annotations for manifest in manifests)
     if is_annotated or (n_shared and not are_marks):
@@ -198,9 +206,7 @@ def merged_manifest(
         merged = labelled(merged, rule, orders_of(orders or {}))
     warnings += words_alike(merged.clips)
     sentence = f"{count(n_shared, merged.header.unit)} in several of the manifests"
-    if n_by_ids:
-        sentence += f", {n_by_ids} of them matched by the ids alone"
-    return ImportedManifest(merged, tuple(warnings), (sentence,))
+    return ImportedManifest(merged, tuple(warnings), (sentence, *by_ids))
 
 
 def _with_cells(
@@ -258,37 +264,67 @@ def _annotations_of_clip(
 
 
 def _one_of_each(
-    rows: Sequence[tuple[Clip, Manifest]], facts: Sequence[str], labels: Sequence[str]
-) -> tuple[tuple[Clip, ...], int, int]:
-    """Return each clip once, how many are in several manifests, and how many of these by ids alone.
+    clips_of: Mapping[str, Sequence[Clip]], facts: Sequence[str], labels: Sequence[str]
+) -> tuple[tuple[Clip, ...], int]:
+    """Return each clip once, and how many are in several manifests.
 
-    Films, spans and facts must be equal wherever two manifests state them, and labels in any case;
-    else it is an error of all such clips.
+    Facts must be equal wherever two manifests state them, and labels in any case; else it is an
+    error of all such clips.
+
+    Args:
+        clips_of: The clips of each manifest, by its name.
+        facts: Columns that a manifest may leave empty.
+        labels: Columns that all of them must have.
     """
-    # NumPy is not loaded for the help of commands.
-    from obygaze_features.manifest.clip_facts import ClipFacts, require_same
-
     merged: dict[str, Clip] = {}
-    names: dict[str, None] = {}
+    names: list[str] = []
     shared: set[str] = set()
-    n_by_ids = 0
-    rows_of: dict[str, list[Clip]] = {}
-    for clip, manifest in rows:
-        rows_of.setdefault(manifest.name, []).append(clip)
-    for name, clips in rows_of.items():
+    for name, clips in clips_of.items():
         here = [clip for clip in clips if clip.clip_id in merged]
         before = [merged[clip.clip_id] for clip in here]
-        sources = ", ".join(names)
-        n_by_ids += require_same(
-            ClipFacts.of_clips(before), ClipFacts.of_clips(here), (sources, name)
-        )
-        _require_equal(before, here, ["scene", *facts], labels, f"{sources}, {name}")
+        names.append(name)
+        _require_equal(before, here, ["scene", *facts], labels, ", ".join(names))
         shared.update(clip.clip_id for clip in here)
         for clip in clips:
             known = merged.get(clip.clip_id)
             merged[clip.clip_id] = _completed(known, clip, facts) if known else clip
-        names[name] = None
-    return tuple(merged.values()), len(shared), n_by_ids
+    return tuple(merged.values()), len(shared)
+
+
+def _require_same_clips(clips_of: Mapping[str, Sequence[Clip]]) -> list[str]:
+    """Return how many clips of two manifests only their ids hold together, in sentences.
+
+    An error where two manifests state other films or times of the clip of one id.
+    """
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
+
+    facts_of = {name: ClipFacts.of_clips(clips) for name, clips in clips_of.items()}
+    sentences = []
+    for (first, ours), (second, theirs) in combinations(facts_of.items(), 2):
+        n_by_ids = require_same_shared(ours, theirs, (first, second))
+        if n_by_ids:
+            sentences.append(
+                f"{first} and {second}: {count(n_by_ids, 'clip')} matched by the ids alone"
+            )
+    return sentences
+
+
+def _require_one_spelling(rows: Iterable[tuple[Clip, Manifest]], column: str) -> None:
+    """Raise an error for ids that differ by capitals alone: one thing, written in two ways."""
+    first_of: dict[str, tuple[str, str]] = {}
+    problems: dict[str, None] = {}
+    for clip, manifest in rows:
+        (name,) = clip.values(column) or ("",)
+        first, where = first_of.setdefault(name.casefold(), (name, manifest.name))
+        if name != first:
+            problems[f"{first!r} in {where} and {name!r} in {manifest.name}"] = None
+    if problems:
+        raise FixInput(
+            f"{count(len(problems), column)} that differ by capitals alone:"
+            f" {few([*problems], 3)}",
+            hint="write each in one way in all tables, and import them again",
+        )
 
 
 def _require_equal(

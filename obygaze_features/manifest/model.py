@@ -325,7 +325,7 @@ class Manifest:
     def clip_ids(self) -> tuple[str, ...]:
         """The ids in the order of the clips."""
         if isinstance(self.clips, Windows):
-            return tuple(clip_id for clip_id, _ in self.clips.ids())
+            return tuple(self.clips.ids())
         return tuple(clip.clip_id for clip in self.clips)
 
     @cached_property
@@ -674,18 +674,22 @@ def of_films(n_films: int) -> str:
     return f" of {count(n_films, 'film')}" if n_films else ", films not stated"
 
 
-def require_films(films: Iterable[str], where: str) -> None:
-    """Raise an error if films are not stated: clips of a film could not be kept together.
+def require_films(
+    films: Iterable[str],
+    where: str,
+    so_that: str = "the clips of a film cannot be kept together",
+) -> None:
+    """Raise an error if films are not stated.
 
     Args:
         films: The film of each clip; "" where it is not stated.
         where: The manifest or the store.
+        so_that: What cannot be done without them.
     """
     n_without = sum(not film for film in films)
     if n_without:
         raise FixInput(
-            f"the film of {count(n_without, 'clip')} is not stated, so that the clips of a film"
-            " cannot be kept together",
+            f"the film of {count(n_without, 'clip')} is not stated, so that {so_that}",
             where=where,
             hint="import the table again with --map movie_id=COLUMN",
         )

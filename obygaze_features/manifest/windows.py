@@ -231,15 +231,17 @@ class FilmRows(Sequence[Row]):
         return self.row_of(self.films[film], at - self.first_rows[film])
 
     def __iter__(self) -> Iterator[Row]:
-        for film, first, after in self._spans():
-            for window in range(after - first):
-                yield self.row_of(film, window)
+        return (self.row_of(film, window) for film, window in self.numbered())
 
-    def ids(self) -> Iterator[tuple[str, str]]:
-        """Yield the id and the film of each row, without the rows."""
+    def numbered(self) -> Iterator[tuple[CutFilm, int]]:
+        """Yield the film and the number of each window, without the rows."""
         for film, first, after in self._spans():
             for window in range(after - first):
-                yield self.id_of(film, window), film.movie_id
+                yield film, window
+
+    def ids(self) -> Iterator[str]:
+        """Yield the id of each window, without the rows."""
+        return (self.id_of(film, window) for film, window in self.numbered())
 
     def film_cells(self) -> list[tuple[Any, ...]]:
         """Return the cells of the table of films."""
@@ -274,7 +276,7 @@ class _RowsById(Mapping[str, Row]):
         return self.rows.row_of(*window)
 
     def __iter__(self) -> Iterator[str]:
-        return (clip_id for clip_id, _ in self.rows.ids())
+        return self.rows.ids()
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -41,7 +41,6 @@ MOVIE_ID = ROW_COLUMNS.index("movie_id")
 START_S = ROW_COLUMNS.index("start_s")
 END_S = ROW_COLUMNS.index("end_s")
 STATUS = ROW_COLUMNS.index("status")
-VIDEO_BYTES = ROW_COLUMNS.index("video_bytes")
 VIDEO_HASH = ROW_COLUMNS.index("video_hash")
 # What decoders raise over bytes that are not what they should be.
 DAMAGE = (

@@ -274,9 +274,11 @@ def check_rows(rows: RowColumns, where: str) -> None:
         raise FixInput("a clip has an empty id", where=where)
     n_without_film = _n_empty(rows.movie_ids)
     if n_without_film and rows.movie_ids.characters:
+        named = zip(rows.clip_ids, rows.movie_ids, strict=True)
+        first = next(clip for clip, film in named if not film.strip())
         raise FixInput(
-            f"{n_without_film} of {count(len(rows), 'clip')} would have no film: a store states"
-            " the film of each clip, or of none",
+            f"{n_without_film} of {count(len(rows), 'clip')} would have no film, such as"
+            f" {first!r}: a store states the film of each clip, or of none",
             where=where,
             hint="a manifest states the film of each clip: obygaze store import with --manifest",
         )

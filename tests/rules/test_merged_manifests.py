@@ -346,15 +346,41 @@ def test_the_third_manifest_is_asked_for_what_only_the_second_states() -> None:
         merged_manifest([paris, nice, oslo], "all")
 
 
+def test_two_manifests_are_asked_for_times_that_the_first_has_in_another_file() -> None:
+    clip = Clip("c-1", "alba")
+    paris, nice, oslo = (with_header(name) for name in LABS)
+    paris = paris.with_clips([replace(clip, video="alba.mp4")])
+    nice = nice.with_clips([replace(clip, start_s=2.0, end_s=4.0)])
+    oslo = oslo.with_clips([replace(clip, start_s=8.0, end_s=9.0)])
+    with pytest.raises(Mismatch, match="1 clip of nice is not what oslo has"):
+        merged_manifest([paris, nice, oslo], "all")
+
+
+def test_ids_that_differ_by_capitals_alone_are_refused() -> None:
+    paris, nice = (with_header(name) for name in LABS[:2])
+    paris = paris.with_clips([Clip("c-1", "alba"), Clip("c-3", "alba")])
+    for other, names in (
+        (Clip("c-2", "Alba"), "1 movie_id .*: 'alba' in paris and 'Alba' in nice"),
+        (Clip("C-1", "alba"), "1 clip_id .*: 'c-1' in paris and 'C-1' in nice"),
+    ):
+        with pytest.raises(FixInput, match=names):
+            merged_manifest([paris, nice.with_clips([other])], "all")
+
+
 def test_ids_alone_are_said() -> None:
     stated = with_header("oslo")
     paris = with_header("paris", films="none").with_clips([Clip("c-1", "")])
     nice = replace(paris, name="nice")
     with pytest.raises(FixInput, match="films differs: none in paris, stated in oslo"):
         merged_manifest([paris, stated], "all")
-    merged = merged_manifest([paris, nice], "all")
-    sentence = "1 clip in several of the manifests, 1 of them matched by the ids alone"
-    assert merged.notes == (sentence,)
+    rome = replace(paris, name="rome")
+    merged = merged_manifest([paris, nice, rome], "all")
+    assert merged.notes == (
+        "1 clip in several of the manifests",
+        "paris and nice: 1 clip matched by the ids alone",
+        "paris and rome: 1 clip matched by the ids alone",
+        "nice and rome: 1 clip matched by the ids alone",
+    )
     assert merged.manifest.header.films == "none"
 
 

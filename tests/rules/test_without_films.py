@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
 
+from obygaze.films.exchange import films_of
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.report.page import write_report
 from obygaze_models.runner.tables import Run
@@ -84,6 +86,17 @@ def test_folds_of_clips_have_no_interval_and_speak_of_clips(tmp_path: Path) -> N
     page = (run.folder / "report.html").read_text("utf-8")
     assert "films it has not seen" not in page and "unseen films" not in page
     assert "draws of" not in page
+
+
+def test_subtitles_and_segments_are_of_films(tmp_path: Path) -> None:
+    manifest = without_films(films(2, 3, seed=3))
+    cue = "1\n00:00:01,000 --> 00:00:02,000\nhello\n"
+    (tmp_path / "lake.srt").write_text(cue)
+    not_stated = "the film of 6 clips is not stated, so that "
+    with pytest.raises(FixInput, match=not_stated + "the subtitles of films have"):
+        words_of_clips(manifest, str(tmp_path))
+    with pytest.raises(FixInput, match=not_stated + "clips are segments of no film"):
+        films_of(manifest)
 
 
 def test_no_curve_counts_films(tmp_path: Path) -> None:

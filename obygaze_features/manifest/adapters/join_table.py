@@ -182,10 +182,11 @@ def join(
         n_by_id = _require_same(manifest, rows, targets, csv, chosen.times)
     if rows.keys().isdisjoint(id_in_table.values()):
         known_ids = manifest.films if key == FILM else manifest.clip_ids
+        shown = few(known_ids, 2) or f"no {noun}s"
         raise NotFound(
             f"no {noun} has an id of this table, such as {next(iter(rows), '')!r}",
             where=str(csv),
-            hint=f"the manifest has {few(known_ids, 2)}",
+            hint=f"the manifest has {shown}",
         )
     used = {"", *targets, *targets.values(), *columns_of_form(form)}
     plan = {**targets, **{name: name for name in read.columns if name not in used}}
@@ -240,6 +241,7 @@ def _read_table(
         violations=violations,
         sheet=chosen.sheet,
         header_row=chosen.header_row,
+        content="rows",
     )
     mapped = dict(columns)
     for target, column in chosen.columns.items():

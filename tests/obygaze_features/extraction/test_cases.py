@@ -128,6 +128,7 @@ def test_what_is_missing_of_a_filling_is_computed() -> None:
         ({"start_s": 0.5}, "a: start_s was 0, is 0.5"),
         ({"end_s": None}, "a: end_s was 1, is not given"),
         ({"movie_id": "other"}, "a: the film was film, is other"),
+        ({"movie_id": ""}, "a: the film was film, is not given"),
     ],
 )
 def test_times_that_changed_are_refused(

@@ -672,7 +672,7 @@ def test_an_id_says_its_film_and_its_span(grid: Grid, fps: float) -> None:
         CutFilm("a_1.000-2.000", "b.mkv", 300, fps, 300 / fps, 0.0425),
     )
     rows = Windows(films, grid)
-    ids = [clip_id for clip_id, _ in rows.ids()]
+    ids = [*rows.ids()]
     assert len({*ids}) == len(ids) == len(rows) > 8
     for number in range(0, len(rows), 7):
         clip = rows[number]

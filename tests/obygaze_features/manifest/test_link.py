@@ -530,6 +530,22 @@ def test_a_table_says_the_files_of_films(tmp_path: Path) -> None:
     assert read_manifest(path).clips == report.manifest.clips
 
 
+def test_a_clip_that_is_called_as_its_film_has_the_file_of_the_table(
+    tmp_path: Path,
+) -> None:
+    folder = touch(tmp_path, "alba.mp4", "late.mp4", "third.mp4")
+    table = tmp_path / "files.csv"
+    table.write_text("movie_id,video\nalba,late.mp4\nbrug,third.mp4\n")
+    clips = (
+        named("1", "", "alba", start_s=0.0, end_s=4.0),
+        named("alba", "", "alba", start_s=4.0, end_s=8.0),
+        named("brug", "", "brug"),
+    )
+    report = link(manifest_of(*clips), folder, table)
+    assert videos(report) == ["late.mp4", "late.mp4", "third.mp4"]
+    assert report.by_time == ("1", "alba") and report.by_name == ("brug",)
+
+
 def test_what_is_wrong_in_a_table_of_films(tmp_path: Path) -> None:
     manifest, folder = autumn(tmp_path)
     table = tmp_path / "files.csv"
