@@ -74,7 +74,7 @@ MOST_MISSING = 50
 MOST_COLUMNS = 6
 MOST_FILMS = 100  # in a table; results.csv has all
 MOST_OPEN_ROWS = 12
-WITHOUT_FILMS = (
+NO_FILMS_COMPARED = (
     "The manifest has no films, over which a difference would have an interval and a p."
 )
 NOT_STATED = "not stated"
@@ -248,7 +248,7 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
         f"of them the {name} is above that of the guess."
     )
     if not run.has_groups:
-        better = WITHOUT_FILMS
+        better = NO_FILMS_COMPARED
     note = f"{better} Leaked: test clips that also trained or chose."
     return ResultTable(
         "summary",
@@ -404,7 +404,7 @@ def _compared_units(run: ReportRun) -> str:
 
 def _about_intervals(run: ReportRun) -> str:
     if not run.has_groups:
-        return WITHOUT_FILMS
+        return NO_FILMS_COMPARED
     return (
         f"In brackets: its interval over {run.units}. The column {run.units}: in how many of them"
         " the first has the higher value."
@@ -504,7 +504,7 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
         f" {run.units}."
     )
     if not run.has_groups:
-        about_p = WITHOUT_FILMS
+        about_p = NO_FILMS_COMPARED
     note = (
         f"{about_p} Leaked: test clips that trained or chose one of the two models, which alone can"
         " make a difference, so that it has no interval and no p. Clips with exactly the features"
