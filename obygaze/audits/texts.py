@@ -83,7 +83,8 @@ def read_captions(
     """
     texts = []
     n_blank = 0
-    for record in read_records(source, (text, *columns, *cluster), hint=hint):
+    needed = (text, *columns, *cluster)
+    for record in read_records(source, needed, hint=hint, as_written=(text,)):
         cells = record.cells
         if not cells[text].strip():
             n_blank += 1  # no caption: it would lower all rates
@@ -100,10 +101,14 @@ def read_captions(
 
 
 def read_records(
-    source: TextSource, columns: Sequence[str], *, hint: str
+    source: TextSource,
+    columns: Sequence[str],
+    *,
+    hint: str,
+    as_written: Sequence[str] = (),
 ) -> Iterator[CaptionRow]:
     """Yield each row of a table, a folder or rows; a missing column is an error."""
-    for record in _records(source):
+    for record in _records(source, as_written):
         for column in columns:
             if column not in record.cells:
                 found = ", ".join(record.cells)
@@ -152,13 +157,13 @@ def by_label(texts: Sequence[LabelledText]) -> dict[str, list[LabelledText]]:
     return dict(sorted(groups.items()))
 
 
-def _records(source: TextSource) -> Iterator[CaptionRow]:
+def _records(source: TextSource, as_written: Sequence[str]) -> Iterator[CaptionRow]:
     if isinstance(source, str | Path):
         path = Path(source)
         if path.is_dir():
             yield from _of_folder(path)
             return
-        table = read_table(path, required=())
+        table = read_table(path, required=(), as_written=as_written)
         for row in table.rows:
             yield CaptionRow(row.cells, f"{path}:{row.line}")
         return

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from obygaze.films.film_rates import FilmRates, Fps, unknown_rate
 from obygaze_features.core.errors import FixInput, FixUsage
-from obygaze_features.core.file_names import one_line
+from obygaze_features.core.file_names import single_line
 from obygaze_features.core.schema_check import Violations, raise_together
 from obygaze_features.core.tables import (
     CsvTable,
@@ -140,7 +140,7 @@ def plain(text: str) -> str:
 
     Accents are in their letters, so that a name is one however it was typed.
     """
-    return one_line("".join(c if c.isprintable() else " " for c in text))
+    return single_line("".join(c if c.isprintable() else " " for c in text))
 
 
 def concept_of(word: str) -> str:

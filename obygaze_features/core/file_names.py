@@ -84,7 +84,7 @@ def composed(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
-def one_line(text: str) -> str:
+def single_line(text: str) -> str:
     """Return text on one line: accents in their letters, blanks single, none at its ends.
 
     Excel has line breaks in a cell, and French has a blank of its own before `?`.

@@ -24,7 +24,7 @@ from obygaze_features.core.errors import (
     ObygazeWarning,
     near,
 )
-from obygaze_features.core.file_names import one_line
+from obygaze_features.core.file_names import single_line
 from obygaze_features.core.files import import_of_features, is_workbook, require_file
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.shell import shell_word
@@ -36,8 +36,8 @@ from obygaze_features.core.workbooks import (
 
 MAX_LINE = 1 << 20
 MAX_FILE = 1 << 28
-# The columns of names of files, which are as the disk has them.
-FILE_COLUMNS = ("video", "video_name")
+# The columns of names of files, which are as the disk has them, and of texts for models of words.
+AS_WRITTEN = ("video", "video_name", "text")
 # The lines among which that with the names of the columns is looked for.
 MOST_TITLES = 50
 DELIMITERS = (",", ";", "\t", "|")
@@ -193,7 +193,7 @@ def read_table(
     sheet: str = "",
     header_row: int | None = None,
     texts: Collection[str] = (),
-    files: Collection[str] = FILE_COLUMNS,
+    as_written: Collection[str] = AS_WRITTEN,
 ) -> CsvTable:
     """Read a table whose header has at least the `required` columns.
 
@@ -205,7 +205,7 @@ def read_table(
     header has most of the required columns, else by the one with which most lines have equally
     many cells: Excel writes semicolons where the comma is the decimal mark. Empty lines are
     skipped. A name of a column, and a cell, is one line with single blanks, and has accents in its
-    letters; only `files` are as the disk has them. Where no comma separates cells, as in a sheet, a
+    letters; only the columns `as_written` stay. Where no comma separates cells, as in a sheet, a
     column of numbers with decimal commas has points, unless it is one of `texts`, or has cells that
     are formatted as text. A table that is `is_strict` is one of obygaze: UTF-8, without empty
     lines, and its cells are as they are.
@@ -222,7 +222,7 @@ def read_table(
     collected = Violations(path) if violations is None else violations
     if data is None and is_workbook(path):
         table = _read_workbook(
-            path, required, collected, sheet, header_row, texts, files
+            path, required, collected, sheet, header_row, texts, as_written
         )
         if content and not table.rows and not collected:
             collected.add(None, None, f"the table has no {content}")
@@ -259,7 +259,7 @@ def read_table(
         line, header = next(records, (0, []))
         names = header
         if not is_strict:
-            header = [one_line(name) for name in header]
+            header = [single_line(name) for name in header]
             # Excel ends lines with the delimiters of empty columns; such a column is not data.
             names = [name for name in header if name]
         rows: tuple[TableRow, ...] = ()
@@ -267,7 +267,7 @@ def read_table(
         if line and _check_header(line, names, required, collected):
             rows = tuple(_rows(records, header, is_strict, collected))
             if not is_strict:
-                rows = tuple(_with_plain_cells(row, files) for row in rows)
+                rows = tuple(_with_plain_cells(row, as_written) for row in rows)
             if not is_strict and delimiter != ",":
                 may_be_numbers = [name for name in names if name not in texts]
                 rows, thousands = _with_decimal_points(
@@ -311,7 +311,7 @@ def _delimiter_of(lines: Sequence[str], required: Sequence[str]) -> str:
         n_required = 0
         for cells in _records_of_head(lines, delimiter):
             n_cells[len(cells)] += 1
-            names = set(map(one_line, cells))
+            names = set(map(single_line, cells))
             n_required = max(n_required, len(names.intersection(required)))
         n_lines = n_cells.total()
         del n_cells[1]
@@ -345,7 +345,7 @@ def _cells_of_header(line: str, delimiter: str) -> tuple[str, ...]:
         (cells,) = csv.reader([line], delimiter=delimiter)
     except (csv.Error, ValueError):
         return ()
-    return tuple(one_line(cell) for cell in cells)
+    return tuple(single_line(cell) for cell in cells)
 
 
 def _refuse_no_table(stream: BinaryIO, path: Path) -> None:
@@ -374,7 +374,7 @@ def _read_workbook(
     sheet_name: str,
     header_row: int | None,
     texts: Collection[str],
-    files: Collection[str],
+    as_written: Collection[str],
 ) -> CsvTable:
     """Return the table in a sheet of a spreadsheet; its lines are the rows of the sheet."""
     sheet = read_sheet(path, sheet_name)
@@ -382,14 +382,14 @@ def _read_workbook(
         violations.add(None, None, f"the sheet {sheet.name!r} is empty")
         return CsvTable((), (), "")
     index = header_index(sheet, path, header_row, required)
-    header = [one_line(cell) for cell in sheet.rows[index]]
+    header = [single_line(cell) for cell in sheet.rows[index]]
     named = [name for name in header if name]
     rows: tuple[TableRow, ...] = ()
     thousands: Mapping[str, str] = {}
     if _check_header(index + 1, named, required, violations):
         records = enumerate(sheet.rows[index + 1 :], start=index + 2)
         rows = tuple(_rows(records, header, False, violations))
-        rows = tuple(_with_plain_cells(row, files) for row in rows)
+        rows = tuple(_with_plain_cells(row, as_written) for row in rows)
         may_be_numbers = []
         for column, name in enumerate(header):
             is_text = sheet.last_text.get(column, index) > index
@@ -552,11 +552,11 @@ def _rows(
             yield TableRow(line, by_column, violations)
 
 
-def _with_plain_cells(row: TableRow, files: Collection[str]) -> TableRow:
-    """Return a row whose cells are one line each, but for names of files."""
+def _with_plain_cells(row: TableRow, as_written: Collection[str]) -> TableRow:
+    """Return a row whose cells are one line each, but for some columns."""
     cells = {}
     for name, cell in row.cells.items():
-        cells[name] = cell if name in files else one_line(cell)
+        cells[name] = cell if name in as_written else single_line(cell)
     return replace(row, cells=cells)
 
 

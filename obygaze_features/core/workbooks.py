@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 from obygaze_features.core.console import human
 from obygaze_features.core.errors import Corrupt, FixInput, FixUsage, first_line, near
-from obygaze_features.core.file_names import one_line
+from obygaze_features.core.file_names import single_line
 from obygaze_features.core.files import READ_SPREADSHEETS, require_file
 from obygaze_features.core.lazy import need
 from obygaze_features.core.shell import shell_word
@@ -204,7 +204,7 @@ def header_place(rows: Sequence[Sequence[str]], required: Collection[str] = ()) 
     """Return the place of the row with the names of the columns; a title above it has one cell."""
     places = []
     for place, cells in enumerate(rows):
-        names = {one_line(cell) for cell in cells} - {""}
+        names = {single_line(cell) for cell in cells} - {""}
         has_required = bool(required) and names.issuperset(required)
         places.append((has_required, len(names) > 1, len(names) > 0, -place))
     return -max(places, default=(False, False, False, 0))[-1]

@@ -6,7 +6,7 @@ else compares films or spans.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -175,6 +175,22 @@ def require_same_shared(
     return require_same(
         ours.some(shared), theirs.some(places[shared]), names, where=where, hint=hint
     )
+
+
+def completed(ours: ClipFacts, theirs: ClipFacts) -> ClipFacts:
+    """Return rows with the times that only another source states of the same clips.
+
+    Where both state a film or a time that differs, nothing is taken.
+    """
+    places = places_of(ours.clip_ids, theirs.clip_ids)
+    shared = np.flatnonzero(places >= 0)
+    there = theirs.some(places[shared])
+    is_same = ~differing(ours.some(shared), there)
+    made = replace(ours, start_s=ours.start_s.copy(), end_s=ours.end_s.copy())
+    for mine, other in ((made.start_s, there.start_s), (made.end_s, there.end_s)):
+        is_new = is_same & np.isnan(mine[shared])
+        mine[shared[is_new]] = other[is_new]
+    return made
 
 
 def _difference(ours: ClipFacts, theirs: ClipFacts, place: int) -> str:

@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from obygaze_features.core.errors import FixInput, near
-from obygaze_features.core.file_names import one_line
+from obygaze_features.core.file_names import single_line
 from obygaze_features.core.shell import shell_word
 from obygaze_features.manifest.vocabulary import LEVELS, canonical_level
 
@@ -162,7 +162,7 @@ def plain_value(word: str, column: str) -> str:
     """Return a word as manifests have it: 04 and 4.0 are 4, and it is one line. A name stays."""
     if column in OF_NAMES:
         return word
-    plain = one_line(word)
+    plain = single_line(word)
     if NUMBER.fullmatch(plain) is None or "e" in plain.lower():
         return plain
     if "." in plain:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from obygaze_features.core.console import count, table
 from obygaze_features.core.errors import FixInput, FixUsage, near
-from obygaze_features.core.file_names import folded, one_line
+from obygaze_features.core.file_names import folded, single_line
 from obygaze_features.core.files import require_file
 from obygaze_features.core.options import Option
 from obygaze_features.core.schema_check import Record, read_toml, record_of
@@ -288,7 +288,7 @@ def grouped_concepts(manifest: Manifest, groups: Groups) -> Manifest:
     left = {name: kind for name, kind in known.items() if name not in in_a_group}
     spelled = {folded(name): name for name in left}
     for group in groups:
-        other = spelled.setdefault(folded(one_line(group)), group)
+        other = spelled.setdefault(folded(single_line(group)), group)
         if other in left:
             raise FixInput(
                 f"group {group!r} has the name of a concept that is in no group: {other}",

@@ -64,8 +64,7 @@ ANNOTATION_COLUMNS = ("clip_id", "annotator", "level", "concepts")
 STRINGS = ("dataset", "unit", "view", "films", "licence", "citation", "video_root")
 # An id becomes a key in HDF5 files and a file name: no separators, no leading dot.
 # It may begin with `-`, as ids of YouTube do.
-# The id of a window ends with its number: `lake:000012`.
-ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}(:[0-9]{6,9})?")
+ID = re.compile(r"[+-]{0,9}[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
 ID_FORM = "an id (letters, digits, . _ + -)"
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 # As repr() writes floats; float() itself would accept 1_0, blanks and the digits of any script.
@@ -117,8 +116,8 @@ def read_manifest(
 def as_id(text: str) -> str:
     """Return text as an id; a valid id stays.
 
-    >>> as_id("lake:000012"), as_id("Les Yeux")
-    ('lake:000012', 'Les_Yeux')
+    >>> as_id("lake_4.000-6.000"), as_id("Les Yeux")
+    ('lake_4.000-6.000', 'Les_Yeux')
     """
     given = text.strip()
     return given if ID.fullmatch(given) else ascii_id(given)

@@ -1,14 +1,15 @@
 """Columns of tables that list clips: titles of films, times that a person can read."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from obygaze_features.core.files import json_values
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns
-from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import (
     CLIP_COLUMNS,
     Clip,
@@ -18,6 +19,9 @@ from obygaze_features.manifest.model import (
     clock,
 )
 from obygaze_features.manifest.vocabulary import film_facts
+
+if TYPE_CHECKING:
+    from obygaze_features.manifest.clip_facts import ClipFacts
 
 CLOCK_DECIMALS = 3
 # The title of a film; that of a scene is in a column of the person's own.
@@ -55,8 +59,13 @@ def film_columns(facts: ClipFacts, manifest: Manifest | None) -> Columns:
 
     Args:
         facts: What is stated of the clips.
-        manifest: A manifest that may have the titles of these films.
+        manifest: A manifest that may have the titles of these films, and times of these clips.
     """
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.manifest.clip_facts import ClipFacts, completed
+
+    if manifest is not None:
+        facts = completed(facts, ClipFacts.of_clips(manifest.clips))
     movie_ids = facts.movie_ids.tolist()
     title_of_film = titles_of(set(movie_ids), manifest)
     titles = [title_of_film.get(film) for film in movie_ids]

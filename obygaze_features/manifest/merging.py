@@ -20,7 +20,6 @@ from obygaze_features.manifest.annotators import (
     of_nobody,
     orders_of,
 )
-from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.manifest.link import original
 from obygaze_features.manifest.model import (
@@ -266,6 +265,9 @@ def _one_of_each(
     Films, spans and facts must be equal wherever two manifests state them, and labels in any case;
     else it is an error of all such clips.
     """
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.manifest.clip_facts import ClipFacts, require_same
+
     merged: dict[str, Clip] = {}
     names: dict[str, None] = {}
     shared: set[str] = set()

@@ -744,9 +744,11 @@ def with_columns_of(clips: Iterable[Clip], columns: Iterable[str]) -> tuple[str,
     return tuple(known)
 
 
-def sort_key(clip: Clip) -> tuple[str, int, str]:
-    """Return the key that sorts clips as manifests and stores do: by film, scene, id."""
-    return clip.movie_id, -1 if clip.scene is None else clip.scene, clip.clip_id
+def sort_key(clip: Clip) -> tuple[str, int, float, str]:
+    """Return the key that sorts clips as manifests and stores do: by film, scene, start, id."""
+    scene = -1 if clip.scene is None else clip.scene
+    start_s = -1.0 if clip.start_s is None else clip.start_s
+    return clip.movie_id, scene, start_s, clip.clip_id
 
 
 def clock(seconds: float, decimals: int = 0) -> str:

@@ -7,9 +7,8 @@ with other films on both sides, in training and in testing.
 
 from collections.abc import Iterable
 
-UNSEEN = "unseen"
-FILM_SEEN = "film-seen"
-FILM_UNKNOWN = "film-unknown"
+from obygaze_models.zoo.seen import FILM_SEEN, FILM_UNKNOWN, UNSEEN
+
 LEAKED = "leaked"
 # From the value that says most to the one that says least.
 IN_ORDER = (UNSEEN, FILM_SEEN, FILM_UNKNOWN, LEAKED)

@@ -24,7 +24,7 @@ from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import Labels, Pair, split_kind, splits_of_task
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import NO_ROWS, MadeWhenAsked, Split
-from obygaze_models.runner.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
+from obygaze_models.zoo.seen import FILM_SEEN, FILM_UNKNOWN, UNSEEN
 
 
 @dataclass(frozen=True, eq=False)

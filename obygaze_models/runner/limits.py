@@ -24,7 +24,6 @@ from obygaze_models.protocols.schedule import (
     unit_of,
 )
 from obygaze_models.runner.basis import (
-    FILM_SEEN,
     LEAKED,
     interval_is_not_of,
     interval_is_of,
@@ -48,6 +47,7 @@ from obygaze_models.runner.summary import (
     verdict,
 )
 from obygaze_models.runner.tables import Run
+from obygaze_models.zoo.seen import FILM_SEEN
 
 SHOWN_REASONS = 3  # of clips without features, in one line
 MANY_FOLDS = 300  # of films: where a run warns

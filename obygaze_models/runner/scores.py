@@ -43,8 +43,12 @@ from obygaze_models.evaluation.metrics import (
     find_metric,
 )
 from obygaze_models.evaluation.predictions import FloatArray, IntArray, Predictions
-from obygaze_models.runner.basis import LEAKED, UNSEEN, has_interval
+from obygaze_models.runner.basis import (
+    LEAKED,
+    has_interval,
+)
 from obygaze_models.runner.features import CHOSEN
+from obygaze_models.zoo.seen import UNSEEN
 
 K = TypeVar("K")
 RANDOM = "random"  # the baseline with values in closed form

@@ -40,7 +40,6 @@ from obygaze_models.models.registry import BLIND
 from obygaze_models.protocols.schema import Question
 from obygaze_models.runner.basis import (
     LEAKED,
-    UNSEEN,
     interval_is_of,
     tested_on,
     weakest,
@@ -51,6 +50,7 @@ from obygaze_models.runner.rows import ResultRow
 from obygaze_models.runner.scores import Cell, number_of_groups
 from obygaze_models.runner.shared_clips import on_shared_clips
 from obygaze_models.runner.tables import Run
+from obygaze_models.zoo.seen import UNSEEN
 
 # Baselines that guess from the training clips of the same film.
 OF_FILMS = ("film_prior", "neighbour")

@@ -226,7 +226,7 @@ def _read(
         sheet=chosen.sheet,
         header_row=chosen.header_row,
         texts=_texts(chosen),
-        files=_files(chosen),
+        as_written=_files(chosen),
     )
     if table.rows:
         table = without_no_values(table, chosen)
@@ -592,12 +592,10 @@ def _hint(
     if "movie_id" in missing:
         ways.append(WAYS_OF_FILMS)
     if "clip_id" in missing:
-        counted = (
-            "'clip-{count:03d}' counts the clips"
-            if mapping.films
-            else "'{movie_id}-{count:03d}' counts the clips of each film"
-        )
-        ways.append(f"--map clip_id=COLUMN names the column of ids, and --id {counted}")
+        counted = "--id '{movie_id}-{count:03d}' counts the clips of each film"
+        if mapping.films:
+            counted = "--id 'clip-{count:03d}' counts the clips"
+        ways.append(f"--map clip_id=COLUMN names the column of ids, and {counted}")
         if "annotator" not in (*table.columns, *mapping.columns):
             ways.append(
                 "--map annotator=COLUMN, if people have rows of the same clips, or"

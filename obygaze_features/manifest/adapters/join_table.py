@@ -39,7 +39,6 @@ from obygaze_features.manifest.adapters.table_times import (
     add_unclear,
     in_seconds,
 )
-from obygaze_features.manifest.clip_facts import ClipFacts, require_same
 from obygaze_features.manifest.io import (
     WRITTEN_SECONDS,
     as_id,
@@ -306,6 +305,9 @@ def _require_same(
     short: str,
 ) -> int:
     """Return how many rows are matched by their ids alone; rows of other clips are an error."""
+    # NumPy is not loaded for the help of commands.
+    from obygaze_features.manifest.clip_facts import ClipFacts, require_same
+
     clips = []
     rows_of_clips = []
     for clip in manifest:

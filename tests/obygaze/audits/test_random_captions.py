@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import unicodedata
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,11 @@ def groups_are_alike(captions: list[tuple[str, tuple[str, ...], Any]]) -> bool:
     return len({" ".join(group) for group in groups}) < len(groups)
 
 
+def spelled(cell: str) -> str:
+    """Return a cell in the one spelling that names have."""
+    return " ".join(unicodedata.normalize("NFC", cell).split())
+
+
 def draw_table(random: Random, path: Path) -> list[tuple[str, tuple[str, ...], Any]]:
     """Write a table of captions; return what a plain reading has of it."""
     columns = ["caption", "a", "b", "film", "image", "extra"]
@@ -96,8 +102,9 @@ def draw_table(random: Random, path: Path) -> list[tuple[str, tuple[str, ...], A
     captions = []
     for row in rows:
         if row["caption"].strip():
-            group = (row["a"].strip(), row["b"].strip())
-            cluster = (row["film"].strip(), row["image"].strip())
+            names = {name: spelled(cell) for name, cell in row.items()}
+            group = (names["a"], names["b"])
+            cluster = (names["film"], names["image"])
             captions.append((row["caption"], group, cluster))
     return captions
 

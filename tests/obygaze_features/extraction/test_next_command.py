@@ -11,7 +11,7 @@ import pytest
 from obygaze_features.extraction.planning import ExtractionPlan
 from obygaze_features.extraction.results import next_steps
 from obygaze_features.manifest.model import Clip, Header, Manifest
-from obygaze_features.manifest.own_labels import counted_words, own_tasks
+from obygaze_features.manifest.own_labels import own_tasks
 from obygaze_features.store import Array
 
 SHAPES: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -95,13 +95,6 @@ def test_columns_of_few_words_come_before_lengths() -> None:
         clips.append(Clip(f"c{number}", "f", extra=extra))
     expected = ["smoking", "rated", "desired", "shot", "seconds>=1.2", "length>=1.2"]
     assert own_tasks(clips) == expected
-
-
-def test_words_in_other_capitals_are_counted_beside_each_other() -> None:
-    words = ("a A b B c C d D " * 2).split()
-    clips = [Clip(f"c{i}", "f", extra={"label": word}) for i, word in enumerate(words)]
-    listed = "A: 2, B: 2, C: 2, D: 2, a: 2, b: 2, c: 2, d: 2"
-    assert counted_words(clips, "label") == listed
 
 
 def test_a_rating_is_asked_for_before_remarks_though_a_cell_is_to_be_corrected() -> (

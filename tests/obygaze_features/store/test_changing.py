@@ -706,8 +706,8 @@ def test_windows_of_one_id_and_other_times_are_not_merged(
     tmp_path: Path, later_s: float
 ) -> None:
     """The times of windows are numbers of the store; a window that failed has none."""
-    failed = Row("lake:000002", "lake", status=FAILED, reason="damaged")
-    rows = [Row("lake:000000", "lake"), Row("lake:000001", "lake"), failed]
+    failed = Row("lake-2", "lake", status=FAILED, reason="damaged")
+    rows = [Row("lake-0", "lake"), Row("lake-1", "lake"), failed]
     starts = np.array([0.0, 2.0, 99.0])
     values = {
         "clip": np.ones((3, 4), "float32"),
@@ -722,7 +722,7 @@ def test_windows_of_one_id_and_other_times_are_not_merged(
     if not later_s:
         merge(stores, tmp_path / "all")
         return
-    with pytest.raises(Mismatch, match="'lake:000001' is 2 s to 4 s and ") as error:
+    with pytest.raises(Mismatch, match="'lake-1' is 2 s to 4 s and ") as error:
         merge(stores, tmp_path / "all")
     assert error.value.message.startswith("1 clip of ")
 

@@ -169,7 +169,12 @@ def test_a_model_of_segments_never_scores_windows(trained: Path) -> None:
         load_model(trained / "models" / "kept"),
         open_store(trained / "stores" / "whole"),
     )
-    for clips in (None, [], ["tt0000001:000003"], [CLIPS.clips[0], "tt0000001:000003"]):
+    for clips in (
+        None,
+        [],
+        ["tt0000001_9.000-12.000"],
+        [CLIPS.clips[0], "tt0000001_9.000-12.000"],
+    ):
         with pytest.raises(FixUsage, match="needs a manifest of segments"):
             predict(model, store, clips)
     here = ("-C", trained, "models", "predict", "kept", "whole")
