@@ -48,9 +48,11 @@ from obygaze_models.evaluation.shares import (
     explained_by_scores,
     share_of,
 )
-from obygaze_models.zoo.seen import IN_SAMPLE
+from obygaze_models.zoo.seen import FILM_SEEN, FILM_UNKNOWN, IN_SAMPLE
 
 ALL = "all films"
+# Scores of a model that may have learned from the seconds of a clip.
+MAY_HAVE_TRAINED = (IN_SAMPLE, FILM_SEEN, FILM_UNKNOWN)
 PAGE_HEADERS = ("films", "n films", "clips", "marked", "share")
 FIGURE_CAPTION = (
     "Each dot is the share of the clips, each line its interval of 95 % over films; to the right,"
@@ -443,6 +445,7 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
     of_clip: dict[str, float] = {}
     scores_of_film: dict[str, list[float]] = {}
     lines: dict[str, int] = {}
+    trained = []
     for row in table.rows:
         row.unique("clip_id", lines)
         score = number_of_cell(row[column])
@@ -450,15 +453,19 @@ def _read_scores(path: Path, drawn: Manifest, plan: Mapping[str, DrawnFilm]) -> 
         if clip is not None:
             if not row["movie_id"]:
                 row.add("movie_id", "the film of this drawn clip is not known")
-            if row.cells.get("basis") == IN_SAMPLE:
-                row.add(
-                    "basis",
-                    "the model was trained on this drawn clip, or on a part of it",
-                )
+            if row.cells.get("basis") in MAY_HAVE_TRAINED:
+                trained.append(row["clip_id"])
         if score is not None:
             of_clip[row["clip_id"]] = score
             scores_of_film.setdefault(row["movie_id"], []).append(score)
     violations.raise_if_any("the predictions are not of these clips")
+    if trained:
+        raise FixInput(
+            f"the model was trained on seconds of {count(len(trained), 'drawn clip')}, or may have"
+            f" been, so that its scores are too good: {few(trained, 3)}",
+            where=str(path),
+            hint="the scores of a model that was not trained on these films",
+        )
     require_same_shared(
         ClipFacts.of_cells([row.cells for row in table.rows]),
         ClipFacts.of_clips(drawn.clips),

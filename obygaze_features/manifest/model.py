@@ -477,7 +477,7 @@ class Manifest:
             is_open = not disputed(clip).isdisjoint(visual)
             if clip.level not in ("", "EN") and not clip.concepts and not is_open:
                 lost.append(clip)
-        films = {clip.movie_id for clip in lost}
+        films = {clip.movie_id for clip in lost} - {""}
         return self._en_in_visual_view(lost, "with a level but without concepts", films)
 
     @property
@@ -506,9 +506,12 @@ class Manifest:
         listed = [
             f"{n_of_level[level]} {level}" for level in LEVELS if n_of_level[level]
         ]
+        about = [", ".join(listed)]
+        if names:
+            about.append(few(sorted(names), 3))
         return (
-            f"{count(len(clips), self.header.unit)} {problem} "
-            f"({', '.join(listed)}; {few(sorted(names), 3)}): EN in the visual view"
+            f"{count(len(clips), self.header.unit)} {problem} ({'; '.join(about)}):"
+            " EN in the visual view"
         )
 
     def with_column(self, column: str, values: Mapping[str, str]) -> Self:

@@ -127,6 +127,9 @@ def first_command(manifest: Manifest, place: str, stores: Sequence[str]) -> str:
         line += ["--store", store]
     for task in tasks[:1]:
         line += ["--task", task]
+    if not manifest.has_films:
+        # Splits of `honest` hold out films.
+        line += ["--set", "splits.kind=kfold", "--set", "splits.folds=10"]
     return shlex.join(line)
 
 

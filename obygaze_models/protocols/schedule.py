@@ -49,8 +49,8 @@ LEAVES_OUT_GROUPS = (
     " --set splits.column=director, with the column that has the group"
 )
 WITHOUT_FILMS = (
-    "obygaze run with --set splits.kind=kfold --set splits.folds=10, which divides clips; or with"
-    " --set splits.column=COLUMN, a column that has the group of each clip, such as its participant"
+    "--set splits.kind=kfold --set splits.folds=10, which divides clips; or --set"
+    " splits.column=COLUMN, a column that has the group of each clip, such as its participant"
 )
 # Reports call a group by its column, and these are something else there.
 OWN_WORDS = ("film", "clip", "row")

@@ -104,7 +104,7 @@ def with_tasks(
         report=replace(
             protocol.report,
             contrast=(),
-            questions=_questions(protocol, of_name, kept, manifest),
+            questions=_questions(protocol, of_name, kept),
         ),
         paper=tuple(value for value in printed if value.train in ("", value.test)),
     )
@@ -128,10 +128,7 @@ def _with_folds(task: Task) -> str:
 
 
 def _questions(
-    protocol: Protocol,
-    of_name: Mapping[str, AskedTask],
-    kept: Sequence[str],
-    manifest: Manifest,
+    protocol: Protocol, of_name: Mapping[str, AskedTask], kept: Sequence[str]
 ) -> tuple[Question, ...]:
     """Return the questions of a protocol, asked of other tasks; `kept` are those of the protocol.
 
@@ -139,8 +136,6 @@ def _questions(
     """
     asked = []
     unit = unit_of(protocol.splits.kind, protocol.splits.column)
-    if unit == "film" and not any(clip.movie_id for clip in manifest):
-        unit = "clip"
     for question in protocol.report.questions:
         if not {question.first, question.second} & set(BASELINES):
             asked.append(replace(question, train="", test=""))

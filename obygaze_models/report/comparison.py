@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any, TypeVar
 
 import numpy as np
@@ -611,37 +612,36 @@ def _by_recipe(run: Run, other: Run) -> dict[Any, list[str]]:
 def _not_the_same_for_sure(
     names: Sequence[str], runs: Sequence[ReportRun]
 ) -> Iterator[str]:
-    """Yield a warning for each run of which less than films and times say that its clips are same.
+    """Yield a warning for two runs of which less than films and times say that clips are the same.
 
     A clip that has another film or other times in two runs is an error. The times are those of the
     manifests, as far as these are as the runs have read them.
     """
-    first, *others = runs
-    of_first = first.about["manifest"]
-    facts_of_first = _facts_of_tested(first)
-    for name, run in zip(names[1:], others, strict=True):
+    facts = {name: _facts_of_tested(run) for name, run in zip(names, runs, strict=True)}
+    for (one, first), (name, run) in combinations(zip(names, runs, strict=True), 2):
+        of_first = first.about["manifest"]
         of_run = run.about["manifest"]
         if of_first["sha256"] == of_run["sha256"]:
             continue
         n_by_id = require_same_shared(
-            facts_of_first,
-            _facts_of_tested(run),
-            (names[0], name),
+            facts[one],
+            facts[name],
+            (one, name),
             hint="runs whose manifests give the same id to the same clip",
         )
-        clips_of_run = {names[0]: first.clips, name: run.clips}
+        clips_of_run = {one: first.clips, name: run.clips}
         lost = [of_name for of_name, clips in clips_of_run.items() if not clips]
         if lost:
             if of_first["labels"]["clips"] != of_run["labels"]["clips"]:
                 yield (
-                    f"{name}: clips with the id of a clip of {names[0]} count as this clip, and"
+                    f"{name}: clips with the id of a clip of {one} count as this clip, and"
                     f" their times are not compared, because the manifest of {listed(lost)} is not"
                     " where it was, or was changed after the run."
                 )
         elif n_by_id:
             clips_by_id = count(n_by_id, "clip")
             yield (
-                f"{name}: {clips_by_id} taken for those of {names[0]} by their ids alone: neither"
+                f"{name}: {clips_by_id} taken for those of {one} by their ids alone: neither"
                 " films nor times are known on both sides."
             )
 

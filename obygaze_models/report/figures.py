@@ -101,8 +101,7 @@ def figure_of_pair(run: ReportRun, pair: Pair) -> Figure:
     """Return the models of a pair of tasks and the best guess, each film as a dot."""
     cells = [cell for cell in run.cells if pair_of_cell(cell) == pair]
     rows = _rows_of(run, cells)
-    metric = metric_name(run.ranking)
-    title = f"{metric} of each {run.unit}, {pair_name(*pair)}"
+    title = f"{_of_each_film(run)}, {pair_name(*pair)}"
     return _figure_of_cells(
         run, f"films-{slug(*dict.fromkeys(pair))}", title, rows, run.ranking
     )
@@ -149,9 +148,14 @@ def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:
         pairs = {pair_of_cell(cell) for cell in cells}
         if run.main is not None and pairs == {pair_of_cell(run.main)}:
             continue
-        title = f"{metric_name(run.ranking)} of each {run.unit}, tested on {test}"
+        title = f"{_of_each_film(run)}, tested on {test}"
         rows = _rows_of(run, cells)
         yield _figure_of_cells(run, f"tested-on-{slug(test)}", title, rows, run.ranking)
+
+
+def _of_each_film(run: ReportRun) -> str:
+    metric = metric_name(run.ranking)
+    return f"{metric} of each {run.unit}" if run.has_groups else metric
 
 
 def _rows_of(run: ReportRun, cells: Sequence[CellRows]) -> list[CellRow]:
@@ -174,12 +178,12 @@ def _figure_of_cells(
     run: ReportRun, key: str, title: str, rows: Sequence[CellRow], metric: str
 ) -> Figure:
     cells = [row[1] for row in rows if not isinstance(row, Heading)]
-    entries: dict[str, Look] = {
-        f"model, all {run.units}": ("model", DOT, {}),
-        f"{run.unit}: better than the best guess": ("model", FILM_DOT, FILM),
-        "not better": ("model", FILM_DOT, OPEN),
-    }
-    if any(cell.basis == LEAKED for cell in cells):
+    entries: dict[str, Look] = {f"model, all {run.units}": ("model", DOT, {})}
+    if run.has_groups:
+        better = f"{run.unit}: better than the best guess"
+        entries[better] = ("model", FILM_DOT, FILM)
+        entries["not better"] = ("model", FILM_DOT, OPEN)
+    if run.has_groups and any(cell.basis == LEAKED for cell in cells):
         entries["not better, or leaked"] = entries.pop("not better")
     if any(not cell.is_model for cell in cells):
         entries["guess"] = ("guess", DOT, {})
@@ -222,7 +226,9 @@ def _figure_of_cells(
     caption = f"A large dot is the value over all {run.units}"
     if any(cell.has_interval(metric) for cell in cells):
         caption += f", with its {100 * CONFIDENCE:g} % interval over {run.units}"
-    caption += f"; each small dot is a {run.unit}."
+    if run.has_groups:
+        caption += f"; each small dot is a {run.unit}"
+    caption += "."
     if metric in RANKING_METRICS:
         caption += " The short line is a guess: clips in random order."
     caption += about_intervals(run, cells, metric)
@@ -434,10 +440,9 @@ def figure_of_success(
     name_of_axis = "log odds of a correct decision"
     limits = (-half, half)
     with row_canvas(height, LEGEND_HEIGHT, limits, name_of_axis) as (figure, axes):
-        entries: dict[str, Look] = {
-            f"all {run.units}": ("model", DOT, {}),
-            f"a {run.unit}": ("guess", FILM_DOT, FILM),
-        }
+        entries: dict[str, Look] = {f"all {run.units}": ("model", DOT, {})}
+        if run.has_groups:
+            entries[f"a {run.unit}"] = ("guess", FILM_DOT, FILM)
         draw_legend(figure, entries)
         axes.axvline(0, color=COLORS["muted"], lw=0.9, linestyle=(0, (4, 3)))
         for number, row in enumerate(of_all):

@@ -71,6 +71,11 @@ class ReportRun(Run):
         return str(self.settings["title"] or self.protocol["name"])
 
     @property
+    def tests_unseen_films(self) -> bool:
+        """Whether the tested films, or groups, are other ones than those of the training."""
+        return self.has_groups and not self.knows_films
+
+    @property
     def knows_films(self) -> bool:
         """Whether models may know the tested films; titles of shipped protocols are of others."""
         return self.main is not None and self.main.knows_films

@@ -188,7 +188,7 @@ def chapter_of(run: ReportRun) -> Chapter:
 def _asked(run: ReportRun) -> str:
     """Return the question that is answered; the title where it is not of unseen films."""
     question = first_question(run)
-    if run.knows_films or not run.has_groups or question is None:
+    if question is None or not run.tests_unseen_films:
         return run.title
     return question.text or run.title
 

@@ -74,6 +74,9 @@ MOST_MISSING = 50
 MOST_COLUMNS = 6
 MOST_FILMS = 100  # in a table; results.csv has all
 MOST_OPEN_ROWS = 12
+NO_FILMS_COMPARED = (
+    "The manifest has no films, over which a difference would have an interval and a p."
+)
 NOT_STATED = "not stated"
 
 
@@ -237,14 +240,16 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
                 )
             values = [_number(cell, name) for name in run.metrics]
             rows.append((run.label(cell), *values, *beside, leaked_of(cell)))
-    note = (
+    better = (
         "Better: yes, if the interval of the difference is above 0 and its p among all differences "
         "of a model and a guess (p_guesses in results.csv) is below .05; not certain, if only the "
         f"interval is; not shown, if the interval holds 0, as where {run.units} are few or differ; "
-        f"leaked, if nothing can be said. The column {_compared_units(run)}: in how many "
-        f"of them the {name} is above that of the guess. Leaked: test clips that also trained or "
-        "chose."
+        f"leaked, if nothing can be said. The column {run.units}: in how many "
+        f"of them the {name} is above that of the guess."
     )
+    if not run.has_groups:
+        better = NO_FILMS_COMPARED
+    note = f"{better} Leaked: test clips that also trained or chose."
     return ResultTable(
         "summary",
         "Each model beside the best guess without video",
@@ -274,9 +279,8 @@ def _tables_of_stores(run: ReportRun) -> Iterator[ResultTable]:
     if not rows:
         return
     note = (
-        f"Difference: first minus second, on the clips that both were tested on, with"
-        f" its interval over {run.units}. p (all): corrected for all differences of this table."
-        f" {_about_films_above(run)}"
+        "Difference: first minus second, on the clips that both were tested on."
+        f" {_about_intervals(run)} p (all): corrected for all differences of this table."
     )
     yield ResultTable(
         "stores",
@@ -352,6 +356,9 @@ def section_of_questions(run: ReportRun) -> Section:
         of_question = differences_for(run, Question(**question))
         if of_question:
             text = question["text"] or "a question without a text"
+            if not run.tests_unseen_films:
+                # Questions of protocols are of these.
+                text = "what the protocol compares"
             of_text = rows_of_text.setdefault(text, [])
             of_text += [_row_of_difference(run, row) for row in of_question]
         else:
@@ -363,10 +370,9 @@ def section_of_questions(run: ReportRun) -> Section:
         rows += [Heading(text), *of_text]
     if rows:
         note = (
-            f"Difference: first minus second, with its interval over {run.units}. p (all):"
-            " corrected for all differences of this table, which the protocol named before the run."
+            f"Difference: first minus second. {_about_intervals(run)} p (all): corrected for all"
+            " differences of this table, which the protocol named before the run."
             " Other differences are in results.csv, with a p_all among those of their kind."
-            f" {_about_films_above(run)}"
         )
         headers = _headers_of_differences(run)
         table = ResultTable("questions", "Differences", headers, rows, note)
@@ -396,10 +402,12 @@ def _compared_units(run: ReportRun) -> str:
     return run.units if run.has_groups else "films"
 
 
-def _about_films_above(run: ReportRun) -> str:
+def _about_intervals(run: ReportRun) -> str:
+    if not run.has_groups:
+        return NO_FILMS_COMPARED
     return (
-        f"The column {_compared_units(run)}: in how many of them the first has the higher"
-        " value."
+        f"In brackets: its interval over {run.units}. The column {run.units}: in how many of them"
+        " the first has the higher value."
     )
 
 
@@ -491,11 +499,16 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
         "clips",
         "leaked",
     )
+    about_p = (
+        f"The column {run.units}: those in which the difference is above 0. p: sign-flip test over"
+        f" {run.units}."
+    )
+    if not run.has_groups:
+        about_p = NO_FILMS_COMPARED
     note = (
-        f"The column {_compared_units(run)}: those in which the difference is above 0. p: sign-flip"
-        f" test over {_compared_units(run)}. Leaked: test clips that trained or chose one of the"
-        " two models, which alone can make a difference, so that it has no interval and no p."
-        " Clips with exactly the features of a training clip are counted, too, and leave both."
+        f"{about_p} Leaked: test clips that trained or chose one of the two models, which alone can"
+        " make a difference, so that it has no interval and no p. Clips with exactly the features"
+        " of a training clip are counted, too, and leave both."
     )
     title = f"Trained on {first} minus trained on {second}"
     return ResultTable("contrast", title, headers, rows, note)
@@ -678,11 +691,15 @@ def section_of_concepts(run: ReportRun) -> Section:
             table_rows.append(cells)
     headers = ("concept", "clips", "share", "AP", "AUC", "p (Holm)", "weight")
     note = (
-        f"p: how probable such a ranking is if the labels of each {run.unit} are shifted in time. "
-        "Weight: change in the log odds if the margin grows by 1, in a linear head; where margins "
-        "of two concepts differ in spread, their weights are not on one scale. A dash instead of "
-        f"AP: without some {run.unit}, too few clips have the concept or lack it."
+        "Weight: change in the log odds if the margin grows by 1, in a linear head; where margins"
+        " of two concepts differ in spread, their weights are not on one scale."
     )
+    if run.has_groups:
+        note += (
+            f" p: how probable such a ranking is if the labels of each {run.unit} are shifted in"
+            f" time. A dash instead of AP: without some {run.unit}, too few clips have the concept"
+            " or lack it."
+        )
     counts = []
     for row in rows:
         if row["films_with_value"] is not None:

@@ -208,11 +208,12 @@ def _check_learning_films(stores: Sequence[StoreRun]) -> None:
         if wanted > most:
             splits = store.protocol.splits
             units = plural(unit_of(splits.kind, splits.column))
+            hint = f"numbers of training {units} up to {most}"
             raise FixUsage(
                 f"report.learning_films counts {units} here: no fold trains on more than {most},"
                 f" got {wanted}",
                 where=store.name or None,
-                hint=f"numbers of training {units} up to {most}",
+                hint=hint if most else "leave out report.learning_films",
             )
 
 

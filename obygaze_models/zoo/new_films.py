@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from obygaze_features.core.console import few
 from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, ObygazeError
-from obygaze_features.core.files import import_of_features
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.workspace import STORE, PathLike, Workspace, is_url
 from obygaze_features.manifest import Manifest, read_manifest
@@ -56,11 +55,6 @@ def features_for(
     if isinstance(named, Store):
         return named, None, ""
     manifest, others = _clips_named(model, named, here)
-    if manifest is None and import_of_features(Path(named)) and Path(named).is_file():
-        raise FixInput(
-            f"{os.fspath(named)} is a file of features, not a store",
-            hint=_what_imports(model, here, file=Path(named)),
-        )
     if manifest is None:
         return open_store(named, workspace=workspace), None, ""
     warn_of_other_videos(Path(named), manifest)
@@ -154,18 +148,11 @@ def what_makes_features(model: SavedModel, manifest: Manifest, here: Workspace) 
     manifest = manifest.without_watched()
     name = shell_word(manifest.name)
     has_video = _has_video(manifest)
-    is_extracted = has_video and not _was_imported(model, here)
-    for store in _stores_that_fit(model, here):
-        n_clips = _n_clips_in(model, open_store(store, workspace=here), manifest)
-        if n_clips and not is_extracted:
-            words = ["obygaze", "models", "predict", model.info.name, store]
-            command = shlex.join([*words, "--manifest", manifest.name])
-            return f"{command}, as {store} has {n_clips} of its {len(manifest)} clips"
     if isinstance(manifest.clips, Windows) and _reads_words(model, here):
         clips = here.unused_name("manifests", f"{manifest.name}-clips")
         return f"{as_clips(manifest.name, clips)}: {model.info.name} reads {_OF_CLIPS}"
     if _was_imported(model, here):
-        return _what_imports(model, here, manifest=manifest.name)
+        return _what_imports(model, manifest.name)
     recipe = _recipe_of(model, here)
     backbone = wanted.backbone if recipe is None else recipe.backbone
     is_joined = _is_joined(model, here)
@@ -253,11 +240,8 @@ def _what_joins(
         elif part.medium:
             to_extract[words] = None
         else:
-            options = f"--backbone {shell_word(title)}"
-            if made_so is not None and "backbone" in made_so.facts:
-                options = _options_of_import(made_so)
             command = f"obygaze store import FORMAT FILE --manifest {quoted}"
-            others[f"{command} {options} -o {store}"] = None
+            others[f"{command} --backbone {shell_word(title)} -o {store}"] = None
         stores.append(f"{store}:{shell_word(part.array)}")
     joined = shell_word(here.unused_name("stores", f"{name}.joined"))
     steps = [*others, f"obygaze store join {' '.join(stores)} -o {joined}"]
@@ -289,55 +273,17 @@ def _stores_of_part(
     return recipe, with_clips
 
 
-def _what_imports(
-    model: SavedModel, here: Workspace, *, file: Path | None = None, manifest: str = ""
-) -> str:
-    """Return the command that imports features which a model of imported features reads.
-
-    The facts that were stated with --fact stand in the stores of the recipe alone.
-    """
-    if not _was_imported(model, here):
-        predict = f"obygaze models predict {shell_word(model.info.name)} FOLDER"
-        return f"{predict}, of the films: it reads features of {model.info.features.backbone}"
-    recipe = _recipe_of(model, here)
+def _what_imports(model: SavedModel, manifest: str) -> str:
+    """Return how features of new films are imported for a model of imported ones."""
     title = model.info.features.backbone
-    is_stated = title.endswith(IMPORTED)
-    is_received = model.info.training.manifest not in here.names("manifests")
-    if not is_stated and (recipe is None or is_received):
-        return (
-            f"a store of the recipe {model.info.features.fingerprint[:12]}, from whoever trained"
-            f" {model.info.name}: obygaze store pull ADDRESS -o STORE"
-        )
-    command = "obygaze store import FORMAT FILE"
-    if file is not None:
-        command = import_of_features(file).removesuffix(" -o NAME")
-    if not is_stated:
-        first = f"{command} -o NAME; but " if file is not None else ""
-        return f"{first}{_SAME_IMPORT}"
-    options = f"--backbone {shell_word(title.removesuffix(IMPORTED))}"
-    others = f" (with --fact or --pool, if whoever trained {model.info.name} gave them)"
-    if recipe is not None:
-        options = _options_of_import(recipe)
-        others = ""
-    if manifest:
-        options = f"--manifest {shell_word(manifest)} {options}"
+    if not title.endswith(IMPORTED):
+        return _SAME_IMPORT
+    backbone = shell_word(title.removesuffix(IMPORTED))
     return (
-        f"{command} {options} -o STORE{others}, as those of its training were imported, if the"
-        " same model made these in the same way"
+        f"obygaze store import FORMAT FILE --manifest {shell_word(manifest)} --backbone {backbone}"
+        f" -o STORE, with the --fact and --pool of the features that {model.info.name} was trained"
+        " on, if the same model made these in the same way"
     )
-
-
-def _options_of_import(recipe: Recipe) -> str:
-    """Return the options with which an import gets a recipe of which the backbone was stated."""
-    facts = dict(recipe.facts)
-    options = ["--backbone", facts.pop("backbone")]
-    # The import records it itself.
-    pooling = facts.pop("pooling", "")
-    if pooling:
-        options += ["--pool", "only-mean" if pooling.startswith("mean") else "only"]
-    for key, value in facts.items():
-        options += ["--fact", f"{key}={value}"]
-    return shlex.join(options)
 
 
 def _recipe_of(model: SavedModel, here: Workspace) -> Recipe | None:
@@ -393,7 +339,7 @@ def other_store(model: SavedModel, store: Store, here: Workspace) -> str:
     """Return which stores a model reads, or what makes one, for one that it does not read."""
     clips = store.find_manifest(here)
     if store.recipe.is_unknown and _was_imported(model, here):
-        return _what_imports(model, here, manifest=clips.name if clips else "MANIFEST")
+        return _what_imports(model, clips.name if clips else "MANIFEST")
     fitting = _stores_that_fit(model, here, clips)
     if clips is not None and not fitting:
         return what_makes_features(model, clips, here)

@@ -345,7 +345,7 @@ def predict(
     )
     here = Workspace.of(workspace)
     can_be_drawn = False
-    if table is not None:
+    if table is not None and table.has_films:
         is_cut = isinstance(table.clips, Windows)
         can_be_drawn = is_cut or bool(spans_in_films(table))
     return replace(

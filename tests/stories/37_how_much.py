@@ -156,13 +156,12 @@ def test_predictions_make_the_interval_narrower_and_are_never_counted(
     useless = audit(ws, "--marks marks.csv --predictions useless.csv")
     assert useless["shares"][0]["share"] == pytest.approx(alone["share"], abs=0.02)
     # Scores of other clips say nothing of these.
-    ws.write_table("other.csv", [{**row, "start_s": 1} for row in rows])
     others = [{**row, "movie_id": "film01"} for row in rows]
     ws.write_table("other.csv", others)
     text = ws(
-        "audit share drawn --marks marks.csv --predictions other.csv", code=1
+        "audit share drawn --marks marks.csv --predictions other.csv", code=5
     ).text
-    assert "the predictions are not of these clips" in text
+    assert "are not what the manifest drawn has under the same ids" in text
 
 
 def test_a_second_draw_keeps_the_clips_of_the_first(ws: Workspace) -> None:

@@ -278,7 +278,9 @@ def test_right_scores_give_the_share_of_all_clips(tmp_path: Path) -> None:
     ("changes", "problem"),
     [
         ({"moved": 1}, "are not what the manifest drawn has under the same ids"),
-        ({"basis": "in-sample"}, "the predictions are not of these clips"),
+        ({"basis": "in-sample"}, "the model was trained on seconds of"),
+        ({"basis": "film-seen"}, "the model was trained on seconds of"),
+        ({"basis": "film-unknown"}, "the model was trained on seconds of"),
         # As a store has it that was imported without a manifest: all films had a mean score of 0.
         ({"named": ""}, "the predictions are not of these clips"),
         ({"size": SIZE + 1}, "scores of 21 clips of the film f0"),

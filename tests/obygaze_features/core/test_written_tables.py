@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from python_calamine import CalamineWorkbook
 
 from obygaze_features.core.errors import AlreadyThere, FixUsage, InstallExtra
-from obygaze_features.core.file_names import one_line
+from obygaze_features.core.file_names import single_line
 from obygaze_features.core.tables import read_table
 from obygaze_features.core.written_tables import (
     MAX_CELL_LETTERS,

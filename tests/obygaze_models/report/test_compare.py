@@ -257,6 +257,22 @@ def test_clips_of_one_id_and_other_films_are_refused(tmp_path: Path) -> None:
         compare_runs(runs)
 
 
+def test_each_pair_of_runs_is_asked_whether_its_clips_are_the_same(
+    tmp_path: Path,
+) -> None:
+    """The first run states nothing, and the other two were not compared with each other."""
+    runs = []
+    for number, film in enumerate(("", "x-{}", "y-{}")):
+        names = tuple(film.format(name) for name in CLIPS.films)
+        of_run = replace(CLIPS, films=names)
+        made = MadeCell("ridge", of_run, scores_for(CLIPS, 1.0, 2))
+        n_films = len({*names} - {""})
+        manifest = {**MANIFEST, "sha256": f"manifest {number}", "n_films": n_films}
+        runs.append(made_run(tmp_path / f"r{number}", [made], manifest=manifest))
+    with pytest.raises(Mismatch, match="clips of r1 are not what r2 has"):
+        compare_runs(runs)
+
+
 def test_clips_of_a_run_without_films_are_met_by_their_ids_alone(
     tmp_path: Path,
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 from support.experiments import films, planted, store_of
 from support.run_tables import (
     FILMS,
+    MANIFEST,
     STORE,
     MadeCell,
     clips_of,
@@ -446,6 +447,20 @@ def test_a_page_of_known_films_has_no_title_of_unseen_ones(
     words = page_of(write_report([run.folder])[0]).words
     assert ("Unseen films, settings chosen" in words) == (not knows_films)
     assert ("On further clips of films that trained" in words) == knows_films
+
+
+def test_a_page_without_films_says_nothing_of_films(tmp_path: Path) -> None:
+    without = replace(CLIPS, films=("",) * len(CLIPS.ids))
+    facts = {"basis": "film-unknown"}
+    model = replace(RIDGE, clips=without, facts=facts)
+    guess = replace(GUESS, clips=without, model="random", facts=facts)
+    manifest = {**MANIFEST, "n_films": 0}
+    run = made_run(tmp_path / "run", [model, guess], manifest=manifest)
+    words = page_of(write_report([run.folder])[0]).words
+    assert "On clips it has not seen" in words
+    assert "The manifest has no films, over which a difference" in words
+    for said in ("small dot", "unseen film", "its interval over", "The column films"):
+        assert said not in words
 
 
 def test_a_page_says_that_the_store_was_changed_after_the_run(tmp_path: Path) -> None:

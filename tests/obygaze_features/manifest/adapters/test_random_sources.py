@@ -22,7 +22,7 @@ from support.seeds import amount
 
 from obygaze.films.exchange import import_segments
 from obygaze_features.core.errors import FixInput, ObygazeError
-from obygaze_features.core.file_names import one_line
+from obygaze_features.core.file_names import single_line
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     liris_accede,
@@ -104,7 +104,7 @@ def unequal(clip: Clip, expected: dict[str, Any]) -> list[str]:
     for name, value in expected.items():
         got = clip.extra[name] if name in clip.extra else getattr(clip, name)
         if name in clip.extra and name not in ("video_name", "comment"):
-            value = Spelling().cell(one_line(value), name)
+            value = Spelling().cell(single_line(value), name)
         if got != value:
             found.append(f"{name} is {got!r}, expected {value!r}")
     return found
