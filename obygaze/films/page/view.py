@@ -266,14 +266,10 @@ def _scores_of_table(path: Path, site: Site) -> PredictionTable:
 
 def _refuse_other_clips(run: Run, manifest: Manifest) -> None:
     """Raise an error if a run is of other clips than the manifest says."""
-<<<<<<< HEAD
     # NumPy is not loaded for the help of commands.
     from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
 
-    film_of = {row["clip_id"]: row["movie_id"] for row in run.predictions}
-=======
     film_of = run.film_of_clip
->>>>>>> revb
     require_same_shared(
         ClipFacts.of_clips(manifest.clips),
         ClipFacts.of(film_of, film_of.values()),

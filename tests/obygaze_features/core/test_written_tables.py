@@ -85,7 +85,7 @@ def test_text_of_a_spreadsheet_comes_back_as_it_was(texts: list[str]) -> None:
             table = {"clip_id": ids, "text": column}
             path = write_table(Path(folder, "t.xlsx"), table)
             back = read_table(path, required=("clip_id",))
-        assert [row["text"] for row in back.rows] == [*map(one_line, column)]
+        assert [row["text"] for row in back.rows] == [*map(single_line, column)]
 
 
 def test_csv_has_text_as_it_is(tmp_path: Path) -> None:
