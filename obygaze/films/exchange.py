@@ -63,7 +63,7 @@ from obygaze_features.manifest.adapters.table_mapping import (
     write_draft,
     write_mapping_file,
 )
-from obygaze_features.manifest.frame_rate import frame_rate_text
+from obygaze_features.manifest.frame_rate import frame_rate_text, seconds_of_frames
 from obygaze_features.manifest.io import (
     annotations_to_csv,
     annotators_of,
@@ -825,12 +825,14 @@ class _Importer:
         }
         if segment.movie_id in self.title_of_film:
             extra[TITLE] = self.title_of_film[segment.movie_id]
+        frames = (segment.start_frame, segment.end_frame)
+        start_s, end_s = seconds_of_frames(*frames, rate)
         self.clips.append(
             Clip(
                 clip_id=ascii_id(f"{beginning}-{number:04d}"),
                 movie_id=segment.movie_id,
-                start_s=float(segment.start_frame / rate),
-                end_s=float((segment.end_frame + 1) / rate),
+                start_s=start_s,
+                end_s=end_s,
                 level=segment.level,
                 concepts=names,
                 extra=extra,

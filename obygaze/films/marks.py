@@ -43,7 +43,11 @@ from obygaze_features.core.files import (
 )
 from obygaze_features.core.schema_check import Violations
 from obygaze_features.core.tables import open_file, read_table
-from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.manifest.frame_rate import (
+    frame_rate_text,
+    known_frame_rate,
+    seconds_of_frames,
+)
 from obygaze_features.manifest.model import LEVELS, ascii_id
 
 ANNOTATOR_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,49}")
@@ -281,10 +285,8 @@ def _times(first: int, last: int, rate: Fraction | None) -> dict[str, str]:
     """Return start and end of pictures in the film in seconds, empty without a rate."""
     if rate is None:
         return {"start_s": "", "end_s": ""}
-    return {
-        "start_s": repr(float(first / rate)),
-        "end_s": repr(float((last + 1) / rate)),
-    }
+    start_s, end_s = seconds_of_frames(first, last, rate)
+    return {"start_s": repr(start_s), "end_s": repr(end_s)}
 
 
 def check_rates(marks: Iterable[Mark], film: str, rate: Fraction | None) -> None:

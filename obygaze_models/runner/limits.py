@@ -73,6 +73,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
         "leaks": leaks(run, models),
         "copies": copies(run, models),
         "films on both sides": films_on_both_sides(run, models),
+        "clips as films": clips_as_films(run),
         "guessing": no_better_than_guessing(run, models, cells),
         "chance": chance(run, models, cells),
         "few films": few_films(run, models),
@@ -202,6 +203,18 @@ def chance(run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]) -> s
             f" {few(better, most=3)}."
         )
     return text
+
+
+def clips_as_films(run: Run) -> str:
+    """Warn where each clip is called a film: nobody knows which of them are of one film."""
+    manifest = run.about["manifest"]
+    if not 1 < manifest["n_clips"] == manifest["n_films"]:
+        return ""
+    return (
+        "Each clip is a film of its own in this manifest: if some of them are parts of one film,"
+        " the models have seen films that test them. The films of these clips belong into"
+        " movie_id, and a table that has none is imported with --films none."
+    )
 
 
 def few_films(run: Run, models: Sequence[CellRows]) -> str:

@@ -7,7 +7,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -198,6 +198,16 @@ def test_clips_without_films_say_nothing_of_films(lab: Lab) -> None:
     assert "clips it has not seen" in said
     assert "films it has not seen" not in said
     assert "[" not in said.splitlines()[0]
+
+
+def test_clips_that_are_called_films_are_said(lab: Lab) -> None:
+    rows = [replace(row, film=row.clip_id) for row in rows_of(FILMS, 5)]
+    lab.has_manifest("clips", rows)
+    lab.has_store("clips", rows, "clips")
+    kfold = ("--set", "splits.folds=5", "--task", "EN_S")
+    words = ("run", "honest", "--manifest", "clips", "--store", "clips", *QUICK)
+    said = lab(*words, *kfold).ok()
+    assert "Each clip is a film of its own" in said.stdout + said.stderr
 
 
 def test_a_withdrawn_clip_is_that_of_its_film(lab: Lab) -> None:

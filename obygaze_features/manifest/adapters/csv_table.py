@@ -71,7 +71,11 @@ from obygaze_features.manifest.annotators import (
     sorted_annotations,
 )
 from obygaze_features.manifest.expression import CONCEPTS, plain_value
-from obygaze_features.manifest.frame_rate import frame_rate_text, known_frame_rate
+from obygaze_features.manifest.frame_rate import (
+    frame_rate_text,
+    known_frame_rate,
+    seconds_of_frames,
+)
 from obygaze_features.manifest.io import (
     annotators_of,
     as_id,
@@ -682,9 +686,8 @@ def _add_times_of_frames(
             values.update(frames)
             numbers = replace(row, cells=frames).frames()
             if numbers is not None:
-                first, last = numbers
-                values["start_s"] = repr(float(first / rate))
-                values["end_s"] = repr(float((last + 1) / rate))
+                start_s, end_s = seconds_of_frames(*numbers, rate)
+                values["start_s"], values["end_s"] = repr(start_s), repr(end_s)
 
 
 def _concepts_of(row: TableRow, cell: str, mapping: TableMapping) -> str:
