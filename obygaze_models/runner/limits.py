@@ -212,8 +212,8 @@ def clips_as_films(run: Run) -> str:
         return ""
     return (
         "Each clip is a film of its own in this manifest: if some of them are parts of one film,"
-        " the models have seen films that test them. The films of these clips belong into"
-        " movie_id, and a table that has none is imported with --films none."
+        " the models have seen films that test them. Their films belong in movie_id; a table that"
+        " states none is imported with --films none."
     )
 
 
