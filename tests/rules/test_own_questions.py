@@ -27,6 +27,7 @@ from obygaze.audits.annotations import audit_annotations
 from obygaze.audits.reliability import audit_reliability
 from obygaze.films.sampling import values_of_films
 from obygaze_features.core.errors import FixInput, FixUsage, NotFound, UnknownName
+from obygaze_features.core.file_names import single_line
 from obygaze_features.core.parts import Part
 from obygaze_features.manifest.adapters import ImportedManifest
 from obygaze_features.manifest.expression import parse, plain_value, with_quotes
@@ -213,7 +214,7 @@ def test_a_column_is_read_as_it_is_printed(name: str, other: str, is_and: bool) 
     assert manifest.where(text).clip_ids == expected
 
 
-SIGNS = st.text("ab 1'\"=<>!(){}#,?-", min_size=1, max_size=6).map(str.strip)
+SIGNS = st.text("ab 1'\"=<>!(){}#,?-", min_size=1, max_size=6).map(single_line)
 OWN_WORDS = SIGNS.filter(lambda word: word and not {"'", '"'} <= {*word})
 
 

@@ -82,10 +82,10 @@ def test_text_of_a_spreadsheet_comes_back_as_it_was(texts: list[str]) -> None:
     for column in (texts, [*texts[:1], *TYPED[:1]]):
         with tempfile.TemporaryDirectory() as folder:
             ids = [f"c{number}" for number, _ in enumerate(column)]
-            table = {"clip_id": ids, "text": column}
+            table = {"clip_id": ids, "said": column}
             path = write_table(Path(folder, "t.xlsx"), table)
             back = read_table(path, required=("clip_id",))
-        assert [row["text"] for row in back.rows] == [*map(single_line, column)]
+        assert [row["said"] for row in back.rows] == [*map(single_line, column)]
 
 
 def test_csv_has_text_as_it_is(tmp_path: Path) -> None:
