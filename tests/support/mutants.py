@@ -4,6 +4,10 @@
 room. In a clone of its own, whose sources it changes, `plant` puts all of them into the code, each
 with a switch; `reach` runs all tests and notes which of them come to which mutant; `kill` runs, for
 each mutant, tests that come to it, until one fails.
+
+The list is of the code of commit 31fb97370, with the tests of that commit. Mutants without
+`n_tests` have not been tried yet: in a clone of that commit, `kill` goes on with them after `plant`
+and `reach`.
 """
 
 from __future__ import annotations
