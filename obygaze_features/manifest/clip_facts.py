@@ -151,10 +151,14 @@ def require_same(
         return n_by_ids(ours, theirs)
     examples = [_difference(ours, theirs, place) for place in differ[:SHOWN].tolist()]
     first, second = names
+    are_not = "is not"
+    under = "id"
+    if len(differ) > 1:
+        are_not = "are not"
+        under = "ids"
     raise Mismatch(
-        f"{count(len(differ), 'clip')} of {first} {'is' if len(differ) == 1 else 'are'} not what"
-        f" {second} has under the same {'id' if len(differ) == 1 else 'ids'}: "
-        + "; ".join(examples),
+        f"{count(len(differ), 'clip')} of {first} {are_not} what {second} has under the same"
+        f" {under}: {'; '.join(examples)}",
         where=where,
         hint=hint,
     )

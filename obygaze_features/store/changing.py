@@ -743,11 +743,12 @@ def _completed(row: Row, rows: Sequence[_Merged]) -> Row:
     Without them, the store would take another clip of this id for this one.
     """
     for other, _, _ in rows:
-        row = row._replace(
-            movie_id=row.movie_id or other.movie_id,
-            start_s=other.start_s if row.start_s is None else row.start_s,
-            end_s=other.end_s if row.end_s is None else row.end_s,
-        )
+        if not row.movie_id:
+            row = row._replace(movie_id=other.movie_id)
+        if row.start_s is None:
+            row = row._replace(start_s=other.start_s)
+        if row.end_s is None:
+            row = row._replace(end_s=other.end_s)
     return row
 
 

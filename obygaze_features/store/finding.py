@@ -251,8 +251,10 @@ def _copy_of_store(path: Path, withdrawals: Withdrawals, author: str) -> Copy | 
     except (*FOREIGN_DAMAGE, ObygazeError):
         # Another process may move or remove it at this moment.
         return Copy(path, kind, remark=UNREADABLE)
+    if not is_named:
+        return None
     is_ours = (path / STORE_JSON).is_file() or (path / PLAN_JSON).is_file()
-    return Copy(path, kind, remark="" if is_ours else NO_SEAL) if is_named else None
+    return Copy(path, kind, remark="" if is_ours else NO_SEAL)
 
 
 def _names_some(store: Path, withdrawals: Withdrawals) -> bool:

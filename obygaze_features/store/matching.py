@@ -63,7 +63,8 @@ def facts_of_rows(rows: Rows, store: "Store") -> ClipFacts:
     """Return what a store states of the clips of some rows; windows have times in its arrays."""
     columns = store.table.columns(rows)
     with store.table.listed.decoding(ROWS_CSV):
-        start_s, end_s = times_of(columns[START_S]), times_of(columns[END_S])
+        start_s = times_of(columns[START_S])
+        end_s = times_of(columns[END_S])
     facts = ClipFacts.of(columns[CLIP_ID], columns[MOVIE_ID], start_s, end_s)
     if has_times_of_windows(store):
         has_times = np.flatnonzero(store.table.codes_of(rows) == OK_CODE)

@@ -365,9 +365,13 @@ def with_groups(table: ClipTable, splits: Splits) -> ClipTable:
             hint="give the column another name in the table, and import it again",
         )
     table = replace(table, group_column=column)
-    unit, id_column, wholes = "clip", "clip_id", table.ids
+    unit = "clip"
+    id_column = "clip_id"
+    wholes = table.ids
     if table.has_films:
-        unit, id_column, wholes = "film", FILM_COLUMN, table.films.tolist()
+        unit = "film"
+        id_column = FILM_COLUMN
+        wholes = table.films.tolist()
     filled_in = (
         f"obygaze manifest join {shell_word(table.name)} GROUPS.csv --force, where GROUPS.csv has"
         f" {id_column} and {column} of all {plural(unit)}"

@@ -23,6 +23,7 @@ from obygaze_features.core.outside import safe_text
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.written_tables import Columns, Listing
 from obygaze_features.manifest.clip_facts import ClipFacts, require_same_shared
+from obygaze_features.manifest.model import Clip
 from obygaze_models.evaluation.metrics import (
     METRICS,
     RANKING_METRICS,
@@ -648,13 +649,13 @@ def _not_the_same_for_sure(
 
 def _facts_of_tested(run: ReportRun) -> ClipFacts:
     """Return what a run states of the clips that it tested: films, and times of its manifest."""
-    clips = [run.clips.get(clip_id) for clip_id in run.film_of_clip]
-    return ClipFacts.of(
-        run.film_of_clip,
-        run.film_of_clip.values(),
-        [None if clip is None else clip.start_s for clip in clips],
-        [None if clip is None else clip.end_s for clip in clips],
-    )
+    start_s = []
+    end_s = []
+    for clip_id, film in run.film_of_clip.items():
+        clip = run.clips.get(clip_id, Clip(clip_id, film))
+        start_s.append(clip.start_s)
+        end_s.append(clip.end_s)
+    return ClipFacts.of(run.film_of_clip, run.film_of_clip.values(), start_s, end_s)
 
 
 def _warnings(

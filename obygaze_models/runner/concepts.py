@@ -183,7 +183,10 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, ConceptR
     film_names, film_numbers = np.unique(films[clips], return_inverse=True)
     parts = film_numbers % min(len(film_names), MOST_PARTS)
     margins = np.full((len(clips), len(names)), np.nan)
-    for part in np.unique(parts) if number_of_groups(films) else ():
+    numbers = np.unique(parts).tolist()
+    if not number_of_groups(films):
+        numbers = []
+    for part in numbers:
         tested = np.flatnonzero(parts == part)
         # Nothing is learned from a clip of the tested films.
         held = whole.inner(clips[parts != part], clips[tested])

@@ -687,7 +687,8 @@ def _add_times_of_frames(
             numbers = replace(row, cells=frames).frames()
             if numbers is not None:
                 start_s, end_s = seconds_of_frames(*numbers, rate)
-                values["start_s"], values["end_s"] = repr(start_s), repr(end_s)
+                values["start_s"] = repr(start_s)
+                values["end_s"] = repr(end_s)
 
 
 def _concepts_of(row: TableRow, cell: str, mapping: TableMapping) -> str:
