@@ -305,13 +305,14 @@ def _read(
     # Names of which none is a path wait for `manifest link`.
     is_linked = len(missing) < len(names_of_videos)
     files = [path, annotators_of(path)] if said else [path]
+    video_root = folder.resolve().as_posix() if is_linked else ""
     header = Header(
         chosen.dataset or path.stem,
         modality_of,
         films=NO_FILMS if chosen.films else "",
         licence=chosen.licence,
         citation=chosen.citation,
-        video_root=folder.resolve().as_posix() if is_linked else "",
+        video_root=video_root,
         sources=tuple(source_of(file) for file in files),
     )
     warnings = table.unnamed
