@@ -171,16 +171,15 @@ def not_narrower_than_clips(interval: Interval, value: float, n_clips: int) -> I
     return replace(interval, low=low, high=high)
 
 
-def share_variance(y: ArrayLike, groups: ArrayLike) -> float:
+def share_variance(n_clips: ArrayLike, n_positive: ArrayLike) -> float:
     """Return the variance of the share of positives over draws of whole groups, by linearisation.
 
     A group of n clips with the share p adds (n (p - P) / N)^2, where P is the share of all N clips.
     """
-    labels = np.asarray(y, dtype=np.float64)
-    names = np.asarray(groups)
-    _, codes = as_codes(names, names.size)
-    surplus_of_groups = np.bincount(codes, weights=labels - labels.mean())
-    return float(np.sum(surplus_of_groups**2) / labels.size**2)
+    sizes = np.asarray(n_clips, dtype=np.float64)
+    positive = np.asarray(n_positive, dtype=np.float64)
+    share = positive.sum() / sizes.sum()
+    return float(np.sum((positive - sizes * share) ** 2) / sizes.sum() ** 2)
 
 
 def groups_behind(

@@ -121,9 +121,10 @@ class GroupedStats:
     def outcomes(self) -> FloatArray:
         """True and false positives, false and true negatives of each unit."""
         y = self.predictions.y
-        called = self.predictions.decision
+        called = self.predictions.decision.astype(np.float64)
+        missed = 1 - called
         return self._by_unit(
-            np.stack([y & called, ~y & called, y & ~called, ~y & ~called], axis=1)
+            np.stack([y * called, ~y * called, y * missed, ~y * missed], axis=1)
         )
 
     @cached_property

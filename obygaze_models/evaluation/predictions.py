@@ -24,11 +24,14 @@ def difference_of(ours: ArrayLike, theirs: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """Label, score and decision of each clip, checked once."""
+    """Label, score and decision of each clip, checked once.
+
+    A decision is from 0 to 1: one half where the class is drawn.
+    """
 
     y: BoolArray
     score: FloatArray
-    decision: BoolArray
+    decision: BoolArray | FloatArray
 
     @classmethod
     def of(

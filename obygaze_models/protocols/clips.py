@@ -83,6 +83,11 @@ class ClipTable:
         return [clip.clip_id for clip in self.clips]
 
     @cached_property
+    def id_array(self) -> Words:
+        """The clip ids as an array."""
+        return np.array(self.ids, dtype=np.str_)
+
+    @cached_property
     def spans(self) -> Mapping[str, Span]:
         """Start and end of the clips in their films, by clip id, where these are known."""
         return spans_in_films(self.of_manifest or self.clips)

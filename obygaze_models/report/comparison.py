@@ -40,7 +40,7 @@ from obygaze_models.report.lookup import (
     pair_name,
 )
 from obygaze_models.report.tables import NO_NUMBER, NumberCell, PValueCell, ResultTable
-from obygaze_models.runner.basis import (
+from obygaze_models.evaluation.basis import (
     has_interval,
     interval_is_of,
     weakest,
@@ -87,7 +87,7 @@ class Side:
 
     All sides of a cell are of the same clips: those that all runs which have the cell tested. `p`
     is corrected for all differences of the comparison. `basis` is what its value is of
-    (`runner.basis`). NaN and None: no value.
+    (`evaluation.basis`). NaN and None: no value.
     """
 
     model: str

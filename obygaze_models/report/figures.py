@@ -41,7 +41,7 @@ from obygaze_models.report.lookup import (
     pair_of_cell,
 )
 from obygaze_models.report.tables import Heading, slug
-from obygaze_models.runner.basis import LEAKED
+from obygaze_models.evaluation.basis import LEAKED
 from obygaze_models.runner.rows import NodeRow, SuccessRow
 from obygaze_models.runner.summary import (
     CellRows,

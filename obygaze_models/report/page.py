@@ -23,7 +23,7 @@ from obygaze_models.report.figures import Figure, figure_of_pair, figure_of_sens
 from obygaze_models.report.lookup import ReportRun, explaining, pair_of_cell
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
 from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
-from obygaze_models.runner.basis import interval_is_not_of, interval_is_of
+from obygaze_models.evaluation.basis import interval_is_not_of, interval_is_of
 from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.summary import (
     answer,

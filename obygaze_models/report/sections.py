@@ -43,7 +43,7 @@ from obygaze_models.report.tables import (
     ResultTable,
     slug,
 )
-from obygaze_models.runner.basis import (
+from obygaze_models.evaluation.basis import (
     LEAKED,
     no_interval_because,
     tested_on,

@@ -6,22 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from obygaze_features import __version__
-from obygaze_features.core.files import sha256_bytes
 from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
-from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_features.manifest.own import packages_that_read
-from obygaze_models.evaluation.metrics import RANKING_METRICS
+from obygaze_models.evaluation.cells import number_of_groups
 from obygaze_models.models.registry import solver_of
-from obygaze_models.protocols.clips import ClipTable, labels_sha256
+from obygaze_models.protocols.clips import labels_sha256
+from obygaze_models.protocols.schedule import Pair, split_kind
 from obygaze_models.runner.concepts import rare_concepts
+from obygaze_models.runner.files import RUN_FORMAT, stated_place
+from obygaze_models.runner.heldout import repeats_clips
 from obygaze_models.runner.inputs import Inputs, used_parts
-from obygaze_models.runner.scores import Cell, number_of_groups
 from obygaze_models.runner.store_run import StoreRun
-from obygaze_models.runner.tables import RUN_FORMAT, stated_place
 
 PACKAGES = ("numpy", "scipy", "scikit-learn")
 
@@ -30,10 +28,16 @@ def about_run(
     inputs: Inputs,
     folder: Path,
     stores: Sequence[StoreRun],
-    cells: Sequence[Cell],
-    seconds: float,
+    fits: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the content of run.json."""
+    """Return the content of run.json, without the seconds that the run took.
+
+    Args:
+        inputs: What the run reads.
+        folder: Its folder.
+        stores: Its stores, with their folds.
+        fits: What was chosen in each fold of each cell, and why folds were left out.
+    """
     protocol = inputs.protocol
     manifest = inputs.manifest
     machine = this_machine(PACKAGES)
@@ -60,6 +64,7 @@ def about_run(
             "sha256": manifest_sha256(manifest),
             "view": protocol.data.view,
             "has_levels": inputs.table.has_labels,
+            "group_column": inputs.table.group_column,
             "labels": labels_sha256(inputs.table, inputs.labels),
             "n_clips": len(inputs.table),
             "n_films": number_of_groups(inputs.table.films),
@@ -78,86 +83,46 @@ def about_run(
             }
             for store in inputs.stores
         },
-        "group_of_clip": _group_of_clip(inputs.table),
+        "averaged": [list(pair) for pair in _averaged(stores)],
+        "sizes": _sizes_of_films(inputs),
         "texts": {path: file.sha256 for path, file in inputs.texts.items()},
         "remarks": dict(inputs.table.remarks),
         "rare_concepts": {
             store.name: rare_concepts(store) for store in stores if store.name
         },
         "solver": solver_of(len(inputs.table)),
-        "fits": [fit_facts(cell, inputs.table.groups) for cell in cells],
+        "fits": list(fits),
         "versions": {"obygaze": __version__, **machine.packages},
         "parts": parts,
         "machine": machine.to_json(),
-        "seconds": seconds,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "created_by": f"obygaze {__version__}",
     }
 
 
-def _group_of_clip(table: ClipTable) -> dict[str, str]:
-    """Return the group of each clip where splits hold out the groups of a column; else nothing."""
-    if table.group_column == FILM_COLUMN:
-        return {}
-    return dict(zip(table.ids, table.groups.tolist(), strict=True))
+def _averaged(stores: Sequence[StoreRun]) -> list[Pair]:
+    """Return the pairs of tasks whose folds test clips several times."""
+    pairs = {}
+    for store in stores:
+        for pair, folds in store.folds.items():
+            if repeats_clips(folds):
+                pairs[pair] = None
+    return list(pairs)
 
 
-def fit_facts(cell: Cell, films: NDArray[np.str_]) -> Mapping[str, Any]:
-    """Return what was chosen in each fold of a cell, and why folds were skipped.
+def _sizes_of_films(inputs: Inputs) -> dict[str, dict[str, list[int]]]:
+    """Return the clips and the positive clips of each film and task, where tests have only some.
 
-    `tested` is a hash of the tested clips: cells with the same one have tested the same clips;
-    `positive` of these are of class 1.
-    `copies` are the tested clips that leaked by their features alone; `same_film` counts clips of
-    films that also trained or chose. `skipped_films` has the films of folds of whole films, and
-    `films_with_value` says how many films are behind AP and AUC.
-
-    Args:
-        cell: The cell.
-        films: What each clip of the table is drawn with: its film, or its group of films.
+    Splits by the folds of a published file test few clips of a film.
     """
-    by_name: set[str] = set()
-    by_features: set[str] = set()
-    of_first_seed = []
-    first_seed = min(t.seed for t in cell.tested)
-    for t in cell.tested:
-        by_features.update(t.leak.copies)
-        by_name.update(set(t.leak.clips).difference(t.leak.copies))
-        if t.seed == first_seed:
-            of_first_seed.append(t.leak.same_film)
-    # Runs that are averaged test the same clips.
-    same_film = max(of_first_seed) if cell.is_averaged else sum(of_first_seed)
-    return {
-        "train": cell.train,
-        "test": cell.test,
-        "store": cell.store,
-        "model": cell.model,
-        "is_model": cell.is_model,
-        "is_trained": cell.is_trained,
-        "is_averaged": cell.is_averaged,
-        "basis": cell.basis,
-        "tested": sha256_bytes(cell.clips.astype(np.int64).tobytes()),
-        "positive": int(cell.y.sum()),
-        "films_with_value": {
-            name: cell.groups_behind(films, name).number for name in RANKING_METRICS
-        },
-        "copies": len(by_features - by_name),
-        "same_film": same_film,
-        "skipped": dict(cell.skipped),
-        "skipped_films": {
-            fold: list(films) for fold, films in cell.skipped_films.items() if films
-        },
-        "folds": [
-            {
-                "fold": t.fold,
-                "seed": t.seed,
-                "n_train": t.n_train,
-                "n_validation": t.n_validation,
-                "leaked": t.leak.leaked,
-                "copies": len(t.leak.copies),
-                "same_film": t.leak.same_film,
-                "threshold": t.tuned,
-                "chosen": dict(t.chosen),
-            }
-            for t in cell.tested
-        ],
-    }
+    if not split_kind(inputs.protocol.splits.kind).by_task:
+        return {}
+    sizes: dict[str, dict[str, list[int]]] = {}
+    for task, labels in inputs.labels.items():
+        is_of_task = labels >= 0
+        films, codes = np.unique(inputs.table.groups[is_of_task], return_inverse=True)
+        n_clips = np.bincount(codes).tolist()
+        n_positive = np.bincount(codes, weights=labels[is_of_task] == 1)
+        counts = zip(n_clips, n_positive.astype(int).tolist(), strict=True)
+        sizes[task] = dict(zip(films.tolist(), map(list, counts), strict=True))
+    return sizes

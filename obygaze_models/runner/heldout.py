@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.evaluation.tables import FILM_WAS_SEEN, NO_FILMS, NOTHING_SEEN
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import Labels, Pair, split_kind, splits_of_task
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import NO_ROWS, MadeWhenAsked, Split
-from obygaze_models.zoo.seen import FILM_SEEN, FILM_UNKNOWN, UNSEEN
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,25 +247,22 @@ def repeats_clips(folds: Sequence[HeldOut]) -> bool:
     return sum(map(len, tests)) > len(np.unique(np.concatenate(tests)))
 
 
-def basis_of(folds: Sequence[HeldOut]) -> str:
-    """Return whether anything may learn from other clips of a film that is tested (`basis`).
+def seen_of(held: HeldOut, groups: IntArray) -> NDArray[np.str_]:
+    """Return what may have been learned of the film of each tested clip, but from the clip itself.
 
     Nobody knows where the manifest has no films.
+
+    Args:
+        held: The fold.
+        groups: The number of the film of each clip.
     """
-    basis = UNSEEN
-    for held in folds:
-        learn = held.may_learn
-        learn[held.train] = True
-        learn[held.validation] = True
-        tested = held.films[held.test]
-        learned = held.films[learn]
-        if not len(tested) or not len(learned):
-            continue
-        if "" in tested:
-            return FILM_UNKNOWN
-        if np.isin(tested, learned).any():
-            basis = FILM_SEEN
-    return basis
+    learn = held.may_learn
+    learn[held.train] = True
+    learn[held.validation] = True
+    is_learned = np.zeros(int(groups.max(initial=0)) + 1, dtype=np.bool_)
+    is_learned[groups[learn]] = True
+    seen = np.where(is_learned[groups[held.test]], FILM_WAS_SEEN, NOTHING_SEEN)
+    return np.where(held.films[held.test] == "", NO_FILMS, seen)
 
 
 def with_few_films(

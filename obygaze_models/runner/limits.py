@@ -23,7 +23,7 @@ from obygaze_models.protocols.schedule import (
     split_kind,
     unit_of,
 )
-from obygaze_models.runner.basis import (
+from obygaze_models.evaluation.basis import (
     LEAKED,
     interval_is_not_of,
     interval_is_of,

@@ -2,11 +2,10 @@
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
-from itertools import chain, islice
 from typing import Any, TypeVar
 
 from obygaze_features.core import system
@@ -17,6 +16,7 @@ from obygaze_models.models.common import one_thread
 
 T = TypeVar("T")
 Task = Callable[[int], T]
+Jobs = Sequence[Callable[[], Any]]
 _WORK: dict[str, Task[Any]] = {}  # of a forked process; empty in the first one
 
 
@@ -52,18 +52,16 @@ def mapped(
         yield map(work, range(n_parts))
 
 
-def map_groups(
-    groups: Mapping[str, Sequence[Callable[[], Any]]], n_jobs: int, progress: Progress
-) -> dict[str, list[Any]]:
-    """Return the results of the jobs of each group; all jobs share the same processes."""
-    jobs = list(chain.from_iterable(groups.values()))
-    made = []
-    with mapped(lambda number: jobs[number](), len(jobs), n_jobs) as results:
-        for result in results:
-            made.append(result)
-            progress.advance()
-    in_order = iter(made)
-    return {name: list(islice(in_order, len(jobs))) for name, jobs in groups.items()}
+def each(n_jobs: int, progress: Progress) -> Callable[[Jobs], Iterator[Any]]:
+    """Return a function that yields what jobs return, from `n_jobs` processes, in their order."""
+
+    def made(jobs: Jobs) -> Iterator[Any]:
+        with mapped(lambda number: jobs[number](), len(jobs), n_jobs) as results:
+            for result in results:
+                progress.advance()
+                yield result
+
+    return made
 
 
 def _by_forks(work: Task[T], n_parts: int, n_workers: int) -> Generator[T, None, None]:

@@ -1,26 +1,45 @@
-"""Run a protocol, one step after the other: folds, fits and their scores, results, tables.
+"""Run a protocol, one step after the other: folds, fits and their tests, values, files.
 
 `run_protocol` has the steps. Each distinct fit is made once, and shared by the tests that need it:
-`model_cells` goes through them.
+`tests_of_models` goes through them.
 """
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from obygaze_features.core.console import Progress, Quiet, plural
 from obygaze_features.core.errors import FixInput, FixUsage, ObygazeWarning
 from obygaze_features.manifest.model import disputed
+from obygaze_models.evaluation.basis import has_interval, no_interval_because
+from obygaze_models.evaluation.cells import Cell, cells_of, number_of_groups
 from obygaze_models.evaluation.leakage import Leak
-from obygaze_models.evaluation.predictions import Predictions, tune_threshold
+from obygaze_models.evaluation.predictions import (
+    BoolArray,
+    FloatArray,
+    as_scores,
+    tune_threshold,
+)
+from obygaze_models.evaluation.results import chosen, chosen_stores, results
+from obygaze_models.evaluation.tables import (
+    CLIP_WAS_SEEN,
+    CONCEPTS,
+    SUCCESS,
+    TREES,
+    Row,
+    Test,
+    columns_of,
+    table_of_columns,
+    table_of_tests,
+)
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import PERCEPTRON, UNTRAINED, find_kind
 from obygaze_models.protocols.clips import ClipTable
@@ -34,8 +53,14 @@ from obygaze_models.protocols.schedule import (
 from obygaze_models.protocols.schema import Model
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.about import about_run
-from obygaze_models.runner.basis import has_interval, no_interval_because
 from obygaze_models.runner.concepts import concept_tables
+from obygaze_models.runner.features import CHOSEN
+from obygaze_models.runner.files import (
+    Run,
+    check_run_folder,
+    settings_of,
+    write_run,
+)
 from obygaze_models.runner.fitting import (
     SEEDS_APART,
     Fitted,
@@ -44,44 +69,19 @@ from obygaze_models.runner.fitting import (
     fit_perceptrons,
     with_inner_scores,
 )
-from obygaze_models.runner.heldout import (
-    HeldOut,
-    basis_of,
-    repeats_clips,
-    with_few_films,
-)
+from obygaze_models.runner.heldout import HeldOut, with_few_films
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.limits import many_fits
-from obygaze_models.runner.processes import fitting, map_groups, mapped
-from obygaze_models.runner.results import (
-    Difference,
-    Draws,
-    Evaluation,
-    add_p_of_all,
-    cell_results,
-    comparable,
-    contrast_jobs,
-    difference,
-    learning_rows,
-)
-from obygaze_models.runner.rows import ResultRow, SuccessRow
-from obygaze_models.runner.scores import (
-    RANDOM,
-    RANDOM_SHARE,
-    Cell,
-    ScoredFold,
-    number_of_groups,
-    with_chosen_stores,
-)
+from obygaze_models.runner.processes import each, fitting, mapped
 from obygaze_models.runner.store_run import StoreRun, store_runs
-from obygaze_models.runner.tables import (
-    Run,
-    check_run_folder,
-    prediction_rows,
-    write_run,
-)
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
+RANDOM = "random"  # the baseline that gives all clips one score
+# Why a fold has no test on the store that training films choose.
+NOT_CHOSEN = "there are no scores of held-out training clips to compare the stores by"
 # What a baseline cannot do without.
 NEEDS = {
     "oracle": "visual concepts",
@@ -89,7 +89,54 @@ NEEDS = {
     "film_prior": "films",
 }
 TestKey = tuple[str, Pair, int, int]  # model, tasks, numbers of fold and seed
-Outcomes = dict[TestKey, ScoredFold | str]  # the test, or why there is none
+
+
+@dataclass(frozen=True, eq=False)
+class OneTest:
+    """The test of a fit: its rows of the table of tests, and what run.json says of the fit."""
+
+    test: Test
+    about: Mapping[str, Any]
+    leak: Leak
+
+
+Outcomes = dict[TestKey, OneTest | str]  # the test, or why there is none
+
+
+@dataclass(frozen=True, eq=False)
+class CellTests:
+    """The tests of a cell, and the folds that it has none of.
+
+    Attributes:
+        name: Its training task, test task, store and model.
+        tests: The tests.
+        skipped: The folds without a test, and why.
+        skipped_films: The films of these folds, where folds are of whole films.
+    """
+
+    name: Mapping[str, str]
+    tests: Sequence[OneTest]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    skipped_films: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def on_store(self, store: str) -> "CellTests":
+        """Return the same tests under the name of a store."""
+        tests = []
+        for one in self.tests:
+            facts = {**one.test.facts, "store": store}
+            tests.append(replace(one, test=one.test._replace(facts=facts)))
+        return replace(self, name={**self.name, "store": store}, tests=tests)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what run.json says of the fits."""
+        return {
+            **self.name,
+            "skipped": dict(self.skipped),
+            "skipped_films": {
+                fold: list(films) for fold, films in self.skipped_films.items() if films
+            },
+            "folds": [one.about for one in self.tests],
+        }
 
 
 def run_protocol(
@@ -117,82 +164,132 @@ def run_protocol(
         stores = store_runs(inputs)
         _check_learning_films(stores)
         _warn_of_many_fits(stores)
-        cells: list[Cell] = []
+        of_models: list[CellTests] = []
         for store in stores:
             if store.features is not None and store.models:
                 with watch(f"tests on {store.name}", n_tests(store)) as progress:
-                    cells += model_cells(store, n_jobs, progress)
+                    of_models += tests_of_models(store, n_jobs, progress)
+        fits = [cell.to_json() for cell in of_models]
+        tables = [_table(of_models)]
         if protocol.fit.choose_store:
-            joined = [store.name for store in inputs.stores if store.parts]
-            single = [cell for cell in cells if cell.store not in joined]
-            cells += with_chosen_stores(single)
+            joined = {store.name for store in inputs.stores if store.parts}
+            on_chosen, fits_of_chosen = _on_chosen_stores(tables[0], fits, joined)
+            tables.append(on_chosen)
+            fits += fits_of_chosen
         baselines = _baselines(stores)
-        evaluation = Evaluation.of(inputs)
-        every_cell = [*cells, *baselines]
-        jobs: dict[str, list[Callable[[], Any]]] = {
-            "cells": [partial(cell_results, cell, evaluation) for cell in every_cell],
-            "differences": _difference_jobs(every_cell, evaluation),
-            "contrasts": contrast_jobs(cells, evaluation),
-            "concepts": [
-                partial(concept_tables, store)
-                for store in stores
-                if store.features is not None
-            ],
-        }
-        with watch("evaluation", sum(map(len, jobs.values()))) as progress:
-            made = map_groups(jobs, n_jobs, progress)
-        learning: list[ResultRow] = []
+        fits += [cell.to_json() for cell in baselines]
+        tables.append(_table(baselines))
         for store in stores:
-            learning += _learning(store, evaluation, n_jobs)
-    questions = protocol.report.questions
-    differences = add_p_of_all([*chain(*made["differences"])], questions)
-    results = chain(*made["cells"], differences, *made["contrasts"], learning)
-    tables: dict[str, Any] = {
-        "predictions.csv": prediction_rows(every_cell, inputs.table),
-        "results.csv": results,
-    }
+            tables.append(_table(_learning(store, n_jobs)))
+        tests = _joined(tables)
+        about = about_run(inputs, folder, stores, fits)
+        settings = settings_of(about)
+        with watch("values", 0) as progress:
+            found = results(tests, settings, each(n_jobs, progress))
+        concepts: list[Row] = []
+        trees: list[Row] = []
+        with_features = [store for store in stores if store.features is not None]
+        if protocol.report.concepts:
+            with watch("concepts", len(with_features)) as progress:
+                jobs = [partial(concept_tables, store) for store in with_features]
+                for of_concepts, of_trees in each(n_jobs, progress)(jobs):
+                    concepts += of_concepts
+                    trees += of_trees
+    files = {"predictions.csv": tests, "results.csv": found}
     if protocol.report.concepts:
-        tables["concepts.csv"] = chain(*(concepts for concepts, _ in made["concepts"]))
-        tables["trees.csv"] = chain(*(trees for _, trees in made["concepts"]))
+        files["concepts.csv"] = table_of_columns(
+            [columns_of(concepts, CONCEPTS)], CONCEPTS
+        )
+        files["trees.csv"] = table_of_columns([columns_of(trees, TREES)], TREES)
     if protocol.report.error_analysis:
-        tables["success.csv"] = _success(cells, inputs.table)
-    seconds = round(time.perf_counter() - started, 3)
-    about = about_run(inputs, folder, stores, every_cell, seconds)
-    return write_run(folder, about, tables, force=force)
+        cells = cells_of(tests[tests["is_model"] & tests["train_films"].isna()])
+        rows = [*_success(cells, inputs.table)]
+        files["success.csv"] = table_of_columns([columns_of(rows, SUCCESS)], SUCCESS)
+    about["seconds"] = round(time.perf_counter() - started, 3)
+    return write_run(folder, about, files, force=force)
 
 
-def _baselines(stores: Sequence[StoreRun]) -> list[Cell]:
-    """Return the cells of the baselines: they read no features, only which clips have some."""
-    by_clips: dict[bytes, list[Cell]] = {}
+def _table(cells: Iterable[CellTests]) -> "pd.DataFrame":
+    """Return the table of the tests of some cells."""
+    return table_of_tests([one.test for cell in cells for one in cell.tests])
+
+
+def _joined(tables: Sequence["pd.DataFrame"]) -> "pd.DataFrame":
+    """Return some tables of tests, one below the other."""
+    import pandas as pd
+
+    return pd.concat(tables, ignore_index=True)
+
+
+def _on_chosen_stores(
+    tests: "pd.DataFrame", fits: Sequence[Mapping[str, Any]], joined: set[str]
+) -> tuple["pd.DataFrame", list[dict[str, Any]]]:
+    """Return the tests on the stores that training films choose, and what run.json says of them.
+
+    Args:
+        tests: The tests of all models.
+        fits: What run.json says of their fits.
+        joined: The stores of joined features, which are not chosen.
+    """
+    single = tests[~tests["store"].isin(joined)]
+    best = chosen_stores(single)
+    of_cell: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for cell in fits:
+        if cell["store"] not in joined:
+            name = (cell["train"], cell["test"], cell["model"])
+            of_cell.setdefault(name, []).append(cell)
+    found = []
+    for (train, test, model), cells in of_cell.items():
+        fold_of: dict[tuple[str, int], dict[str, Mapping[str, Any]]] = {}
+        for cell in cells:
+            for fold in cell["folds"]:
+                key = (fold["fold"], fold["seed"])
+                fold_of.setdefault(key, {})[cell["store"]] = fold
+        # A fold that only some stores lack is tested on the others.
+        tested = {name for name, _ in fold_of}
+        skipped = {
+            fold: reason
+            for fold, reason in cells[0]["skipped"].items()
+            if fold not in tested
+        }
+        folds = []
+        for (fold, seed), on_stores in fold_of.items():
+            stores = best.get((train, test, model, fold, seed))
+            if stores is None:
+                skipped[fold] = NOT_CHOSEN
+                continue
+            store, inner_ap = stores
+            facts = on_stores[store]
+            of_choice = {**facts["chosen"], "store": store, "inner_ap": inner_ap}
+            folds.append({**facts, "chosen": of_choice})
+        if not folds:
+            raise FixInput(
+                f"training films cannot choose a store for {model} in any fold: {NOT_CHOSEN}",
+                hint="splits with validation clips, grid.models without"
+                f" {model}, or --set fit.choose_store=false",
+            )
+        of_all = {"train": train, "test": test, "store": CHOSEN, "model": model}
+        films = cells[0]["skipped_films"]
+        found.append(
+            {**of_all, "skipped": skipped, "skipped_films": films, "folds": folds}
+        )
+    return chosen(single, best, CHOSEN), found
+
+
+def _baselines(stores: Sequence[StoreRun]) -> list[CellTests]:
+    """Return the tests of the baselines: they read no features, only which clips have some."""
+    by_clips: dict[bytes, list[CellTests]] = {}
     cells = []
     for store in stores:
         key = b""
         if store.features is not None:
             key = store.features.present.tobytes()
         if key not in by_clips:
-            by_clips[key] = baseline_cells(store)
-        cells += [replace(cell, store=store.name) for cell in by_clips[key]]
+            by_clips[key] = tests_of_baselines(store)
+        cells += [cell.on_store(store.name) for cell in by_clips[key]]
     if len(by_clips) == 1:
-        return [replace(cell, store="") for cell in by_clips[key]]
+        return [cell.on_store("") for cell in by_clips[key]]
     return cells
-
-
-def _difference_jobs(
-    cells: Sequence[Cell], evaluation: Evaluation
-) -> list[Callable[[], list[Difference]]]:
-    """Return functions that compute the differences of cells with the same tasks."""
-    if not evaluation.protocol.report.compare:
-        return []
-    by_tasks: dict[tuple[str, str], list[Cell]] = {}
-    for cell in cells:
-        by_tasks.setdefault((cell.train, cell.test), []).append(cell)
-
-    def differences(of_tasks: Sequence[Cell]) -> list[Difference]:
-        draws = Draws(evaluation)
-        pairs = comparable(of_tasks)
-        return [difference(first, second, draws) for first, second in pairs]
-
-    return [partial(differences, of_tasks) for of_tasks in by_tasks.values()]
 
 
 def _check_learning_films(stores: Sequence[StoreRun]) -> None:
@@ -228,19 +325,18 @@ def _warn_of_many_fits(stores: Sequence[StoreRun]) -> None:
         warnings.warn(text, ObygazeWarning, stacklevel=3)
 
 
-def _learning(store: StoreRun, evaluation: Evaluation, n_jobs: int) -> list[ResultRow]:
-    """Return the learning curve of each model on a store: the primary metric by training films.
+def _learning(store: StoreRun, n_jobs: int) -> Iterator[CellTests]:
+    """Yield the tests of each model that was trained on few films: the points of learning curves.
 
     Films are drawn from those that a fit sees: with validation films, where these train too.
     """
     protocol = store.protocol
     if store.features is None:
-        return []
-    curves: dict[tuple[str, str, str], dict[int, Cell]] = {}
-    for n_films in protocol.report.learning_films:
-        for name, model in store.models.items():
-            if not find_kind(model.kind).is_trained:
-                continue
+        return
+    for name, model in store.models.items():
+        if not find_kind(model.kind).is_trained:
+            continue
+        for n_films in protocol.report.learning_films:
             as_fitted = partial(store.for_model, model)
             thinned = with_few_films(
                 store.folds, n_films, protocol.splits.seed, as_fitted
@@ -248,16 +344,15 @@ def _learning(store: StoreRun, evaluation: Evaluation, n_jobs: int) -> list[Resu
             grid = replace(protocol.grid, models=(name,))
             alone = replace(protocol, grid=grid)
             fewer = replace(store, protocol=alone, folds=thinned)
-            for cell in model_cells(fewer, n_jobs, Quiet(), may_fail=True):
-                curve = (cell.train, cell.test, cell.model)
-                curves.setdefault(curve, {})[n_films] = cell
-    rows: list[ResultRow] = []
-    for points in curves.values():
-        rows += learning_rows(points, evaluation)
-    return rows
+            for cell in tests_of_models(fewer, n_jobs, Quiet(), may_fail=True):
+                tests = []
+                for one in cell.tests:
+                    facts = {**one.test.facts, "train_films": n_films}
+                    tests.append(replace(one, test=one.test._replace(facts=facts)))
+                yield replace(cell, tests=tests)
 
 
-def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
+def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[Row]:
     """Yield the rows of success.csv: decisions regressed on levels and concepts of the clips."""
     from obygaze_models.evaluation.error_analysis import (
         LEVEL_FACTORS,
@@ -269,13 +364,14 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
     names = ("level", *table.concept_names)
     is_decided = np.array([disputed(clip).isdisjoint(names) for clip in table.clips])
     has_groups = number_of_groups(table.groups) > 0
+    row_of = {clip_id: row for row, clip_id in enumerate(table.ids)}
     for cell in cells:
-        decided = is_decided[cell.clips]
+        rows = np.array([row_of[clip_id] for clip_id in cell.clip_ids.tolist()])
+        decided = is_decided[rows]
         if not decided.any():
             continue
-        clips = cell.clips[decided]
-        threshold = 0.5 if cell.tested[0].gives_probabilities else 0.0
-        is_correct = ((cell.mean_scores > threshold) == cell.y)[decided]
+        clips = rows[decided]
+        is_correct = ((cell.mean_scores > cell.threshold) == cell.y)[decided]
         has_concept = table.has_concept[clips].T
         concepts = dict(zip(table.concept_names, has_concept, strict=True))
         factors = paper_factors(concepts, table.levels[clips].tolist())
@@ -290,7 +386,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
         for result in results:
             if not result.film:
                 continue
-            row: SuccessRow = {
+            row: Row = {
                 "task": cell.test,
                 "train": cell.train,
                 "test": cell.test,
@@ -306,7 +402,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[SuccessRow]:
             if not is_levelled or not result.factors:
                 yield {**row, "factor": "intercept", "log_odds": result.intercept}
             for item in result.factors:
-                of_factor: SuccessRow = {**row, "factor": item.name, "clips": item.n}
+                of_factor: Row = {**row, "factor": item.name, "clips": item.n}
                 of_factor["log_odds"] = item.log_odds
                 if has_groups and has_interval(cell.basis):
                     of_factor |= {"se": item.se, "low": item.low, "high": item.high}
@@ -347,10 +443,10 @@ class PlannedFit:
     tests: list[tuple[TestKey, int]] = field(default_factory=list)
 
 
-def model_cells(
+def tests_of_models(
     run: StoreRun, n_jobs: int, progress: Progress, *, may_fail: bool = False
-) -> list[Cell]:
-    """Return the cells of all models on one store.
+) -> list[CellTests]:
+    """Return the tests of all models on one store.
 
     Fits of one fold are made in one process, because they share concept vectors.
 
@@ -411,10 +507,7 @@ def model_cells(
             progress.advance(len(of_fold))
     cells = _cells(run, run.protocol.model_names, outcomes, may_fail=may_fail)
     # The clips of concept vectors are known only now.
-    leaks: list[Leak] = []
-    for cell in cells:
-        leaks += [t.leak for t in cell.tested]
-    run.check_leaks(leaks)
+    run.check_leaks([one.leak for cell in cells for one in cell.tests])
     return cells
 
 
@@ -470,32 +563,86 @@ def _rows_of(model: Model, held: HeldOut) -> tuple[bytes, ...]:
     return held.key_of("train", "validation")
 
 
-def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> ScoredFold:
+def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
     """Return the test of a fit."""
     name, pair, number, repeat = key
     held = run.folds[pair][number]
+    kind = find_kind(run.models[name].kind)
     scores = fitted.score_clips(run.vectors.features, held.test)
-    y = run.labels[pair[1]][held.test] == 1
-    starts_at_random = run.models[name].kind == PERCEPTRON
     learned_from = held
-    if not find_kind(run.models[name].kind).is_trained:
+    if not kind.is_trained:
         learned_from = replace(held, train=NO_ROWS, validation=NO_ROWS)
+    starts_at_random = run.models[name].kind == PERCEPTRON
+    limit = tune_threshold(fitted.inner.y, fitted.inner.scores)
+    facts = {
+        "seed": run.protocol.fit.seed + repeat if starts_at_random else 0,
+        "is_model": True,
+        "is_trained": kind.is_trained,
+        "is_probability": fitted.gives_probabilities,
+    }
     # Only a choice of a store asks for it, and of thousands of films it takes long.
-    inner_ap = fitted.inner.precision if run.protocol.fit.choose_store else None
-    return ScoredFold(
-        fold=held.name,
-        seed=run.protocol.fit.seed + repeat if starts_at_random else 0,
-        rows=held.test,
-        predictions=Predictions.of(y, scores, fitted.threshold),
-        n_train=len(held.train),
-        n_validation=len(held.validation),
-        leak=run.leak(pair, learned_from, fitted.found_on),
-        gives_probabilities=fitted.gives_probabilities,
-        tuned=tune_threshold(fitted.inner.y, fitted.inner.scores),
-        chosen=fitted.chosen,
-        inner_ap=inner_ap,
+    if run.protocol.fit.choose_store and fitted.inner.precision is not None:
+        facts["inner_ap"] = fitted.inner.precision
+    return _tested(
+        run,
+        (name, pair, number),
+        facts,
+        scores,
+        scores > fitted.threshold,
+        run.leak(pair, learned_from, fitted.found_on),
+        tuned=None if limit is None else scores > limit,
         recalibrated=fitted.recalibrated(scores),
+        about={"threshold": limit, "chosen": dict(fitted.chosen)},
     )
+
+
+def _tested(
+    run: StoreRun,
+    place: tuple[str, Pair, int],
+    facts: Row,
+    scores: FloatArray,
+    decision: BoolArray | FloatArray,
+    leak: Leak,
+    *,
+    tuned: BoolArray | None = None,
+    recalibrated: FloatArray | None = None,
+    about: Mapping[str, Any],
+) -> OneTest:
+    """Return the rows of the clips that a fold tests."""
+    name, pair, number = place
+    held = run.folds[pair][number]
+    table = run.table
+    of_all = {
+        "task": pair[1],
+        "train": pair[0],
+        "test": pair[1],
+        "store": run.name,
+        "model": name,
+        "fold": held.name,
+        "n_seen": len(held.train) + len(held.validation),
+        **facts,
+    }
+    is_seen = leak.is_leaked | leak.is_copy
+    test = Test(
+        of_all,
+        clip_id=table.id_array[held.test],
+        movie_id=table.films[held.test],
+        group=table.groups[held.test],
+        y=run.labels[pair[1]][held.test] == 1,
+        score=as_scores(scores, len(held.test)),
+        decision=decision,
+        seen=np.where(is_seen, CLIP_WAS_SEEN, run.seen(pair, number)),
+        leaked=leak.is_leaked,
+        tuned=tuned,
+        recalibrated=recalibrated,
+    )
+    of_fit = {
+        "fold": held.name,
+        "seed": of_all["seed"],
+        "n_train": len(held.train),
+        "n_validation": len(held.validation),
+    }
+    return OneTest(test, {**of_fit, **about}, leak)
 
 
 def _why_not_tested(run: StoreRun, pair: Pair, held: HeldOut) -> str:
@@ -508,8 +655,8 @@ def _why_not_tested(run: StoreRun, pair: Pair, held: HeldOut) -> str:
     return WITHOUT_FEATURES if lacks_features.any() else NOT_TESTED
 
 
-def baseline_cells(run: StoreRun) -> list[Cell]:
-    """Return the cells of all baselines, on the clips of the folds; they read no features."""
+def tests_of_baselines(run: StoreRun) -> list[CellTests]:
+    """Return the tests of all baselines, on the clips of the folds; they read no features."""
     protocol = run.protocol
     table = run.table
     is_possible = {
@@ -536,30 +683,37 @@ def baseline_cells(run: StoreRun) -> list[Cell]:
         for name in names:
             test = _test_baseline(run, pair, number, held, name)
             outcomes[name, pair, number, 0] = test
-    return _cells(run, names, outcomes, are_models=False)
+    return _cells(run, names, outcomes)
 
 
 def _test_baseline(
     run: StoreRun, pair: Pair, number: int, held: HeldOut, name: str
-) -> ScoredFold | str:
+) -> OneTest | str:
     if not len(held.test):
         return _why_not_tested(run, pair, held)
-    labels = run.labels[pair[0]]
-    seed = run.protocol.fit.seed + number
-    try:
-        score = fit_baseline(name, held.joined(), labels, run.table, seed)
-    except FixTraining as error:
-        return error.reason
-    y = run.labels[pair[1]][held.test] == 1
-    return ScoredFold(
-        fold=held.name,
-        seed=0,
-        rows=held.test,
-        predictions=Predictions.of(y, score(held.test)),
-        n_train=len(held.train),
-        n_validation=len(held.validation),
-        leak=run.leak(pair, held, NO_ROWS, with_copies=False),
-    )
+    if name == RANDOM:
+        # All clips have one score, and half of each is called positive.
+        scores = np.zeros(len(held.test))
+        decision = np.full(len(held.test), 0.5)
+    else:
+        labels = run.labels[pair[0]]
+        seed = run.protocol.fit.seed + number
+        try:
+            score = fit_baseline(name, held.joined(), labels, run.table, seed)
+        except FixTraining as error:
+            return error.reason
+        scores = score(held.test)
+        decision = (scores > 0.5).astype(np.float64)
+    facts = {
+        "seed": 0,
+        "is_model": False,
+        "is_trained": name not in UNTRAINED,
+        "is_probability": name != RANDOM,
+    }
+    leak = run.leak(pair, held, NO_ROWS, with_copies=False)
+    about = {"threshold": None, "chosen": {}}
+    place = (name, pair, number)
+    return _tested(run, place, facts, scores, decision, leak, about=about)
 
 
 def _cells(
@@ -567,20 +721,12 @@ def _cells(
     names: Sequence[str],
     outcomes: Outcomes,
     *,
-    are_models: bool = True,
     may_fail: bool = False,
-) -> list[Cell]:
-    """Return the cells with these tests; an error for a model without any."""
+) -> list[CellTests]:
+    """Return the tests of each cell; an error for a model without any."""
     cells = []
-    facts_of: dict[Pair, dict[str, Any]] = {}
-    for pair in run.protocol.pairs:
-        folds = run.folds[pair]
-        facts_of[pair] = {
-            "is_averaged": repeats_clips(folds),
-            "basis_of_folds": basis_of(folds),
-        }
     for pair, name in product(run.protocol.pairs, names):
-        tested: list[ScoredFold] = []
+        tested: list[OneTest] = []
         skipped: dict[str, str] = {}
         skipped_films: dict[str, list[str]] = {}
         for number, held in enumerate(run.folds[pair]):
@@ -595,25 +741,8 @@ def _cells(
             if may_fail:
                 continue
             raise _without_fit(run, pair, name, list(skipped.values()))
-        if are_models:
-            is_trained = find_kind(run.models[name].kind).is_trained
-        else:
-            is_trained = name not in UNTRAINED
-        cells.append(
-            Cell(
-                *pair,
-                model=name,
-                store=run.name,
-                is_model=are_models,
-                tested=tested,
-                skipped=skipped,
-                skipped_films=skipped_films,
-                share=RANDOM_SHARE if name == RANDOM else None,
-                further_metrics=run.protocol.further_metrics,
-                is_trained=is_trained,
-                **facts_of[pair],
-            )
-        )
+        of_cell = {"train": pair[0], "test": pair[1], "store": run.name, "model": name}
+        cells.append(CellTests(of_cell, tested, skipped, skipped_films))
     return cells
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
-from obygaze_models.evaluation.leakage import Leak, LeakIndex, check_leaks
+from obygaze_models.evaluation.leakage import Leak, check_leaks, leak_of
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.registry import PERCEPTRON
 from obygaze_models.models.sentences import Sentences
@@ -19,7 +20,7 @@ from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.concept_vectors import ConceptVectors
 from obygaze_models.runner.features import Features
 from obygaze_models.runner.fitting import FitContext
-from obygaze_models.runner.heldout import HeldOut, folds_of
+from obygaze_models.runner.heldout import HeldOut, folds_of, seen_of
 from obygaze_models.runner.inputs import Inputs
 
 Folds = Mapping[Pair, Sequence[HeldOut]]
@@ -91,22 +92,26 @@ class StoreRun:
     def leak(
         self, pair: Pair, held: HeldOut, found_on: IntArray, *, with_copies: bool = True
     ) -> Leak:
-        """Return what the test clips share with those that trained or found concept vectors."""
-        index = self._leak_index
-        if not with_copies:
-            index = replace(index, copies=np.full_like(index.copies, -1))
+        """Return which test clips trained, or found concept vectors."""
+        copies = np.full(len(self.table), -1, dtype=np.intp)
+        if with_copies and self.features is not None:
+            if self.features.copies is not None:
+                copies = self.features.copies
         cell = f"{pair[0]} -> {pair[1]}, {held.name}"
-        return index.count(held.train, held.validation, held.test, found_on, cell=cell)
+        return leak_of(
+            held.train, held.validation, held.test, found_on, copies, cell=cell
+        )
 
     @cached_property
-    def _leak_index(self) -> LeakIndex:
-        table = self.table
-        copies = np.full(len(table), -1, dtype=np.intp)
-        if self.features is not None and self.features.copies is not None:
-            copies = self.features.copies
-        # In a manifest without films, clips are not of one film.
-        films = np.where(table.groups == "", -1, table.group_numbers)
-        return LeakIndex(table.ids, films, copies)
+    def _seen(self) -> dict[tuple[Pair, int], NDArray[np.str_]]:
+        return {}
+
+    def seen(self, pair: Pair, number: int) -> NDArray[np.str_]:
+        """Return what may have been learned of the films of the clips that a fold tests."""
+        if (pair, number) not in self._seen:
+            held = self.folds[pair][number]
+            self._seen[pair, number] = seen_of(held, self.table.group_numbers)
+        return self._seen[pair, number]
 
     def check_leaks(self, leaks: Sequence[Leak]) -> None:
         """Raise an error where the protocol forbids leaks."""

@@ -38,7 +38,7 @@ from obygaze_models.evaluation.metrics import (
 from obygaze_models.evaluation.predictions import ROUNDING
 from obygaze_models.models.registry import BLIND
 from obygaze_models.protocols.schema import Question
-from obygaze_models.runner.basis import (
+from obygaze_models.evaluation.basis import (
     LEAKED,
     interval_is_of,
     tested_on,
@@ -132,7 +132,7 @@ class CellRows:
 
     @property
     def basis(self) -> str:
-        """What its value is of (`runner.basis`)."""
+        """What its value is of (`evaluation.basis`)."""
         return str(self.facts["basis"])
 
     @property

@@ -48,7 +48,7 @@ from obygaze_models.protocols.schedule import unit_of, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.protocols.tasks import one_task, with_tasks
-from obygaze_models.runner.basis import tested_on, weakest
+from obygaze_models.evaluation.basis import tested_on, weakest
 from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
 from obygaze_models.runner.fitting import (
     SEEDS_APART,

@@ -23,15 +23,13 @@ from obygaze_features.manifest.clip_facts import (
 )
 from obygaze_features.store.decoding import MOVIE_ID, VIDEO_HASH
 from obygaze_features.store.matching import files_of_rows
+from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
 
 if TYPE_CHECKING:
     from obygaze_features.store.reading import Store
     from obygaze_models.zoo.saving import SavedModel
 
 OUT_OF_FOLD = "out-of-fold"
-UNSEEN = "unseen"
-FILM_SEEN = "film-seen"
-FILM_UNKNOWN = "film-unknown"
 IN_SAMPLE = "in-sample"
 
 

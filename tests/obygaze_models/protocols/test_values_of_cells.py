@@ -22,7 +22,7 @@ from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import PaperValue
 from obygaze_models.runner import results
 from obygaze_models.runner.about import fit_facts
-from obygaze_models.runner.basis import FILM_SEEN, FILM_UNKNOWN, LEAKED, UNSEEN
+from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, LEAKED, UNSEEN
 from obygaze_models.runner.results import Evaluation, cell_results
 from obygaze_models.runner.rows import table_bytes
 from obygaze_models.runner.scores import Cell, ScoredFold, deviation, expected_random

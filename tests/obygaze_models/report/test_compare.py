@@ -26,7 +26,7 @@ from support.run_tables import (
 from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_models.report.comparison import ComparedRuns, Side, compare_runs
-from obygaze_models.runner.basis import FILM_UNKNOWN
+from obygaze_models.evaluation.basis import FILM_UNKNOWN
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.tables import Run

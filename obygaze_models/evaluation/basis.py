@@ -7,8 +7,9 @@ with other films on both sides, in training and in testing.
 
 from collections.abc import Iterable
 
-from obygaze_models.zoo.seen import FILM_SEEN, FILM_UNKNOWN, UNSEEN
-
+UNSEEN = "unseen"
+FILM_SEEN = "film-seen"
+FILM_UNKNOWN = "film-unknown"
 LEAKED = "leaked"
 # From the value that says most to the one that says least.
 IN_ORDER = (UNSEEN, FILM_SEEN, FILM_UNKNOWN, LEAKED)

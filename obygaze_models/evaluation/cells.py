@@ -1,0 +1,672 @@
+"""A cell: the rows of the table of tests of one model, on one store and one pair of tasks.
+
+Where each clip is tested once, decisions are pooled over folds; AUC compares clips within folds
+only, and AP is averaged over folds, because scores of different fits are on different scales. Where
+clips are tested several times (runs that share a test fold), everything is averaged over runs.
+Resampling draws whole films and computes the same value again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_models.evaluation.basis import (
+    FILM_SEEN,
+    FILM_UNKNOWN,
+    LEAKED,
+    UNSEEN,
+    has_interval,
+)
+from obygaze_models.evaluation.bootstrap import (
+    BLOCK,
+    Interval,
+    Statistics,
+    groups_behind,
+    reuse_inflation,
+)
+from obygaze_models.evaluation.grouped_stats import (
+    GroupedStats,
+    mean_over_folds,
+    mean_within_units,
+)
+from obygaze_models.evaluation.metrics import (
+    AUC,
+    BRIER,
+    MARGIN_METRICS,
+    METRICS,
+    PREVALENCE,
+    GroupCount,
+    MetricValues,
+    evaluate,
+    find_metric,
+)
+from obygaze_models.evaluation.predictions import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Predictions,
+)
+from obygaze_models.evaluation.tables import (
+    CELL,
+    CLIP_WAS_SEEN,
+    FILM_WAS_SEEN,
+    NO_FILMS,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Pair = tuple[str, str]
+TUNED = [metric.name for metric in METRICS.values() if metric.is_tuned]
+NO_INTERVAL = Interval(math.nan, math.nan)
+
+
+def number_of_groups(groups: NDArray[np.str_]) -> int:
+    """Return how many films, or groups of a column, clips have; 0 without films."""
+    return len(np.unique(groups[groups != ""]))
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One model on one store, trained for one task and tested on one.
+
+    Attributes:
+        rows: Its rows of the table of tests, in which `clip` is the number of the clip.
+        ids: The id of the clip of each number.
+        is_averaged: Whether values are means over fits; else they are pooled over folds.
+        own_metrics: Metrics of own code.
+        intervals: The interval of each metric that has one, where they are known.
+    """
+
+    rows: pd.DataFrame
+    ids: NDArray[Any]
+    is_averaged: bool = False
+    own_metrics: Sequence[str] = ()
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
+
+    # ---- what it is called, and what is known of it ----
+
+    @cached_property
+    def _first(self) -> dict[str, Any]:
+        return dict(self.rows.iloc[0])
+
+    @property
+    def train(self) -> str:
+        """The training task."""
+        return str(self._first["train"])
+
+    @property
+    def test(self) -> str:
+        """The test task."""
+        return str(self._first["test"])
+
+    @property
+    def store(self) -> str:
+        """The store; empty for a baseline that holds for all stores."""
+        return str(self._first["store"])
+
+    @property
+    def model(self) -> str:
+        """The name of the model or baseline."""
+        return str(self._first["model"])
+
+    @property
+    def name(self) -> tuple[str, str, str, str]:
+        """The training task, the test task, the store and the model."""
+        return self.train, self.test, self.store, self.model
+
+    @property
+    def pair(self) -> Pair:
+        """The training and the test task."""
+        return self.train, self.test
+
+    @property
+    def tasks(self) -> str:
+        """The training and the test task, for a text."""
+        if self.train == self.test:
+            return self.test
+        return f"{self.train} -> {self.test}"
+
+    @property
+    def is_model(self) -> bool:
+        """Whether it is a model, and no baseline."""
+        return bool(self._first["is_model"])
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether its scores depend on the training clips."""
+        return bool(self._first["is_trained"])
+
+    @cached_property
+    def gives_probabilities(self) -> bool:
+        """Whether its scores are probabilities, which alone have a Brier score."""
+        return bool(self.rows["is_probability"].all())
+
+    @property
+    def threshold(self) -> float:
+        """The score above which a clip is positive."""
+        return 0.5 if self.gives_probabilities else 0.0
+
+    @property
+    def train_films(self) -> int | None:
+        """How many films trained, in a point of a learning curve; else None."""
+        number = self._first["train_films"]
+        return None if math.isnan(number) else int(number)
+
+    # ---- its clips ----
+
+    @cached_property
+    def _clip(self) -> IntArray:
+        return self.rows["clip"].to_numpy(dtype=np.intp)
+
+    @cached_property
+    def clips(self) -> IntArray:
+        """The number of every clip that was tested, once."""
+        return np.unique(self._clip)
+
+    @cached_property
+    def _at(self) -> IntArray:
+        """The place in `clips` of the clip of each row."""
+        return np.searchsorted(self.clips, self._clip)
+
+    def of_clips(self, column: str) -> NDArray[Any]:
+        """Return a column of the table, which is the same in all tests of a clip, by clip."""
+        values = self.rows[column].to_numpy()
+        by_clip = np.empty(len(self.clips), dtype=values.dtype)
+        by_clip[self._at] = values
+        return by_clip
+
+    @property
+    def clip_ids(self) -> NDArray[Any]:
+        """The id of each of `clips`."""
+        return self.ids[self.clips]
+
+    @cached_property
+    def y(self) -> BoolArray:
+        """The class of each of `clips`."""
+        return self.of_clips("y").astype(np.bool_)
+
+    @cached_property
+    def groups(self) -> NDArray[np.str_]:
+        """What each of `clips` is drawn with: its film, or its group of films; "" without."""
+        return self.of_clips("group").astype(np.str_)
+
+    @property
+    def n_clips(self) -> int:
+        """The tested clips."""
+        return len(self.clips)
+
+    @cached_property
+    def n_films(self) -> int:
+        """The films, or groups, of the tested clips."""
+        return number_of_groups(self.groups)
+
+    @property
+    def n_positive(self) -> int:
+        """The tested clips of class 1."""
+        return int(self.y.sum())
+
+    @property
+    def share_positive(self) -> float:
+        """The share of the tested clips that is of class 1."""
+        return self.n_positive / self.n_clips
+
+    @cached_property
+    def mean_scores(self) -> FloatArray:
+        """The score of each of `clips`, averaged over all fits that tested it."""
+        total = np.bincount(self._at, weights=self.rows["score"])
+        return np.asarray(total / np.bincount(self._at))
+
+    # ---- what its models had seen ----
+
+    @cached_property
+    def basis(self) -> str:
+        """What its value is of (`evaluation.basis`)."""
+        if not self.is_trained:
+            return UNSEEN
+        if self.rows["leaked"].any():
+            return LEAKED
+        seen = self.rows["seen"]
+        if (seen == NO_FILMS).any():
+            return FILM_UNKNOWN
+        return FILM_SEEN if (seen == FILM_WAS_SEEN).any() else UNSEEN
+
+    @property
+    def knows_films(self) -> bool:
+        """Whether it may know films of the tested clips; what is not trained knows none."""
+        return self.basis != UNSEEN
+
+    @cached_property
+    def leaked_clips(self) -> IntArray:
+        """The tested clips that trained or chose, or whose features did under another name."""
+        return np.unique(self._clip[self.rows["seen"] == CLIP_WAS_SEEN])
+
+    @property
+    def leaked(self) -> int:
+        """How many tested clips leaked."""
+        return len(self.leaked_clips)
+
+    @cached_property
+    def copies(self) -> int:
+        """Of the leaked clips, those of which only the features had been seen."""
+        return self.leaked - len(np.unique(self._clip[self.rows["leaked"]]))
+
+    @cached_property
+    def same_film(self) -> int:
+        """The tested clips that had not been seen themselves, but other clips of their films."""
+        return len(np.unique(self._clip[self.rows["seen"] == FILM_WAS_SEEN]))
+
+    # ---- its fits ----
+
+    @cached_property
+    def fits(self) -> list[tuple[str, int, IntArray]]:
+        """The fold, the seed and the rows of each fit, in the order of the table."""
+        by_fit = self.rows.groupby(["fold", "seed"], sort=False).indices
+        return [(fold, int(seed), rows) for (fold, seed), rows in by_fit.items()]
+
+    @property
+    def folds(self) -> list[str]:
+        """The names of the tested folds."""
+        return list(dict.fromkeys(fold for fold, _, _ in self.fits))
+
+    @cached_property
+    def n_test_sets(self) -> int:
+        """The number of sets of test clips; models of one set were fitted on the others."""
+        return len({np.sort(self._clip[rows]).tobytes() for _, _, rows in self.fits})
+
+    @cached_property
+    def predictions(self) -> list[Predictions]:
+        """Classes, scores and decisions of each fit."""
+        return self._predictions(self.rows["decision"].to_numpy())
+
+    def _predictions(self, decision: FloatArray) -> list[Predictions]:
+        y = self.rows["y"].to_numpy(dtype=np.bool_)
+        whole = Predictions(y, self.rows["score"].to_numpy(), decision)
+        return [whole.take(rows) for _, _, rows in self.fits]
+
+    @property
+    def inflation(self) -> float:
+        """The factor of the variance: clips of one test set trained the models of the others.
+
+        It is infinite where a value has no interval (`evaluation.basis`). Runs that share one test
+        set, and a single run that trains on other clips of the tested films, have a factor by the
+        sizes of both sides.
+        """
+        if not self.is_trained:
+            return 1
+        if not has_interval(self.basis):
+            return math.inf
+        if self.n_test_sets > 1:
+            factor = reuse_inflation(self.n_test_sets)
+            # Where folds divide films, other clips of each tested film trained as well.
+            return factor if self.basis == UNSEEN else 2 * factor - 1
+        if not self.is_averaged and self.basis == UNSEEN:
+            return 1
+        return 1 + self.n_clips / int(self.rows["n_seen"].max())
+
+    def groups_behind(self, metric: str) -> GroupCount:
+        """Return how many films are behind AP or AUC."""
+        if not self.n_films:
+            return GroupCount(0, 0)
+        folds = [self._at[rows] for _, _, rows in self.fits]
+        return groups_behind(metric, self.y, self.groups, folds)
+
+    def film_counts(self, metric: str) -> tuple[int, int]:
+        """Return how many films are behind a value, and how many were tested."""
+        metric_record = METRICS.get(metric)
+        if metric_record is None or metric_record.ranking is None:
+            return self.n_films, self.n_films
+        return self.groups_behind(metric).number, self.n_films
+
+    # ---- parts of it ----
+
+    def only(self, clips: IntArray) -> Cell:
+        """Return the cell with some of its clips, without intervals; itself with all of them."""
+        if len(clips) == len(self.clips):
+            return self
+        rows = self.rows[np.isin(self._clip, clips)]
+        return replace(self, rows=rows, intervals={})
+
+    def within_films(self) -> Cell:
+        """Return the cell with a fold for each film of each of its folds."""
+        rows = self.rows.sort_values("movie_id", kind="stable")
+        fold = rows["fold"] + " " + rows["movie_id"]
+        return replace(self, rows=rows.assign(fold=fold), intervals={})
+
+    def in_random_order(self) -> Cell:
+        """Return a baseline that gives all of its clips one score, and calls half of each positive."""
+        random = {"score": 0.0, "decision": 0.5, "is_probability": False}
+        random |= {"is_model": False, "is_trained": False}
+        return replace(self, rows=self.rows.assign(**random), intervals={})
+
+    # ---- values ----
+
+    @cached_property
+    def metrics(self) -> Sequence[str]:
+        """The metrics that are defined for the scores of all folds."""
+        metrics = tuple(METRICS) if self.gives_probabilities else MARGIN_METRICS
+        return (*metrics, *self.own_metrics)
+
+    def statistics(
+        self,
+        units: NDArray[Any],
+        metrics: Sequence[str],
+        predictions: Sequence[Predictions] | None = None,
+    ) -> Statistics:
+        """Return the value of metrics as a function of the weights of units, in bounded memory.
+
+        Args:
+            units: The unit, such as the film, of each of `clips`; weights have a column for each
+                distinct name, in order.
+            metrics: The metrics.
+            predictions: Other decisions of the same fits.
+        """
+        codes = np.unique(units, return_inverse=True)[1].astype(np.intp)
+        folds = self._grouped(codes, predictions)
+        if self.is_averaged:
+            whole = partial(_means, folds, metrics)
+        else:
+            whole = partial(_pooled, self._by_seed(folds), metrics)
+        return _in_blocks(whole, len(self.clips))
+
+    def _grouped(
+        self, codes: IntArray, predictions: Sequence[Predictions] | None = None
+    ) -> list[GroupedStats]:
+        of_fits = predictions or self.predictions
+        return [
+            GroupedStats(of_fit, codes[self._at[rows]])
+            for of_fit, (_, _, rows) in zip(of_fits, self.fits, strict=True)
+        ]
+
+    def _by_seed(
+        self, folds: Sequence[GroupedStats]
+    ) -> list[tuple[GroupedStats, list[GroupedStats]]]:
+        """Return the folds of each seed: joined, and one by one."""
+        of_seeds: dict[int, list[GroupedStats]] = {}
+        for (_, seed, _), fold in zip(self.fits, folds, strict=True):
+            of_seeds.setdefault(seed, []).append(fold)
+        runs = []
+        for of_seed in of_seeds.values():
+            predictions = Predictions.join([fold.predictions for fold in of_seed])
+            codes = np.concatenate([fold.codes for fold in of_seed])
+            runs.append((GroupedStats(predictions, codes), of_seed))
+        return runs
+
+    @cached_property
+    def values(self) -> dict[str, float]:
+        """The value of every metric on all test clips."""
+        return self._values(self.metrics)
+
+    def value(self, metric: str) -> float:
+        """Return a metric over all films; NaN if it has none."""
+        return self.values.get(metric, math.nan)
+
+    def _values(
+        self,
+        metrics: Sequence[str],
+        predictions: Sequence[Predictions] | None = None,
+    ) -> dict[str, float]:
+        one_unit = np.zeros(len(self.clips))
+        of_one = self.statistics(one_unit, metrics, predictions)(np.ones((1, 1)))
+        return {name: float(drawn[0]) for name, drawn in of_one.items()}
+
+    def is_ranked(self, metric: str) -> bool:
+        """Return whether a metric ranks clips: AP has a value too where all clips are positive."""
+        return math.isfinite(self.value(metric)) and math.isfinite(self.value(AUC.name))
+
+    def ends(self, metric: str) -> tuple[float, float]:
+        """Return both ends of the interval of a metric; NaN if it has none."""
+        interval = self.intervals.get(metric, NO_INTERVAL)
+        return interval.low, interval.high
+
+    def has_interval(self, metric: str) -> bool:
+        """Return whether a metric has an interval."""
+        return math.isfinite(sum(self.ends(metric)))
+
+    def tuned(self) -> dict[str, float]:
+        """Return the metrics of decisions at thresholds that training clips chose."""
+        tuned = self.rows["tuned"].to_numpy()
+        if np.isnan(tuned).all():
+            return {}
+        # Fits whose training clips chose none decide as before.
+        decision = np.where(np.isnan(tuned), self.rows["decision"], tuned)
+        return self._values(TUNED, self._predictions(decision))
+
+    def recalibrated(self) -> dict[str, float]:
+        """Return the errors of probabilities that training clips recalibrated.
+
+        They are of all folds of a seed together, or means over runs, as those of the probabilities.
+        """
+        recalibrated = self.rows["recalibrated"].to_numpy()
+        if np.isnan(recalibrated).any():
+            return {}
+        y = self.rows["y"].to_numpy(dtype=np.bool_)
+        whole = Predictions(y, recalibrated, recalibrated)
+        of_fits = [whole.take(rows) for _, _, rows in self.fits]
+        return self._values([BRIER.name], of_fits)
+
+    @cached_property
+    def values_of_fits(self) -> list[dict[str, float]]:
+        """Every metric of each fit."""
+        return [evaluate(of_fit, self.metrics) for of_fit in self.predictions]
+
+    def sd(self, metric: str) -> float:
+        """Return the standard deviation of a metric over folds; NaN of a single one."""
+        by_fold: dict[str, list[float]] = {}
+        for (fold, _, _), values in zip(self.fits, self.values_of_fits, strict=True):
+            by_fold.setdefault(fold, []).append(values[metric])
+        return deviation([float(np.mean(values)) for values in by_fold.values()])
+
+    def sd_of_films(self) -> dict[tuple[str, str], float]:
+        """Return the deviation of each film and metric over several fits that test it alone."""
+        alone: dict[str, list[dict[str, float]]] = {}
+        for (_, _, rows), values in zip(self.fits, self.values_of_fits, strict=True):
+            films = np.unique(self.groups[self._at[rows]])
+            if len(films) == 1:
+                alone.setdefault(str(films[0]), []).append(values)
+        deviations = {}
+        for film, of_fits in alone.items():
+            if len(of_fits) < 2:
+                continue
+            for metric in self.metrics:
+                of_metric = [values[metric] for values in of_fits]
+                deviations[film, metric] = deviation(of_metric)
+        return deviations
+
+    @cached_property
+    def n_fits_of_films(self) -> dict[str, int]:
+        """How many fits test each film."""
+        n_fits: dict[str, int] = {}
+        for _, _, rows in self.fits:
+            for film in np.unique(self.groups[self._at[rows]]).tolist():
+                n_fits[film] = n_fits.get(film, 0) + 1
+        return n_fits
+
+    def by_film(self, metrics: Sequence[str]) -> tuple[list[str], MetricValues]:
+        """Return the films, and each metric within each film, NaN where it is not defined."""
+        names, codes = np.unique(self.groups, return_inverse=True)
+        codes = codes.astype(np.intp)
+        values = self._within_units(codes, metrics)
+        if values is None:
+            # Each film drawn alone.
+            statistics = self.statistics(self.groups, metrics)
+            values = statistics(np.eye(len(names)))
+        n_positive = np.bincount(codes, weights=self.y, minlength=len(names))
+        for name in metrics:
+            if find_metric(name).needs_positives:
+                values[name] = np.where(n_positive == 0, np.nan, values[name])
+            if name == PREVALENCE.name:
+                # A count of clips, and no mean over the folds that test parts of a film.
+                values[name] = n_positive / np.bincount(codes)
+        return [str(name) for name in names], values
+
+    def value_of_films(self, metric: str) -> dict[str, float]:
+        """Return a metric within each film that has a value; nothing without films."""
+        if metric not in self.metrics or not self.n_films:
+            return {}
+        names, values = self.by_film([metric])
+        of_films = zip(names, values[metric].tolist(), strict=True)
+        return {name: value for name, value in of_films if math.isfinite(value)}
+
+    def _within_units(
+        self, codes: IntArray, metrics: Sequence[str]
+    ) -> MetricValues | None:
+        """Return each metric within each unit, to the bits of `statistics` with one unit drawn.
+
+        None where a run tests only some of the units.
+        """
+        n_units = int(codes.max()) + 1
+        folds = self._grouped(codes)
+        if self.is_averaged:
+            means = {}
+            for name in metrics:
+                function = find_metric(name).function
+                means[name] = mean_within_units(folds, n_units, function)
+            return means
+        of_runs = []
+        for joined, of_seed in self._by_seed(folds):
+            if len(joined.units) < n_units:
+                return None
+            values = {}
+            for name in metrics:
+                values[name] = find_metric(name).within_units(joined, of_seed)
+            of_runs.append(values)
+        return _mean_of(of_runs, metrics)
+
+
+def cells_of(
+    tests: pd.DataFrame,
+    averaged: Iterable[Pair] = (),
+    own_metrics: Sequence[str] = (),
+) -> list[Cell]:
+    """Return the cells of a table of tests, in its order.
+
+    Args:
+        tests: The table.
+        averaged: The pairs of tasks whose folds test clips several times.
+        own_metrics: Metrics of own code.
+    """
+    ids, numbers = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
+    numbered = tests.assign(clip=numbers)
+    pairs = set(averaged)
+    cells = []
+    by_cell = numbered.groupby([*CELL, "train_films"], sort=False, dropna=False)
+    for _, rows in by_cell:
+        first = rows.iloc[0]
+        is_averaged = (first["train"], first["test"]) in pairs
+        cells.append(Cell(rows, ids, is_averaged, own_metrics))
+    return cells
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """Cells on the clips that all of them tested with the same class.
+
+    Attributes:
+        cells: The cells, in the order in which they were given; a cell that tested no other clips
+            is the same object. None where there are too few clips.
+        n_clips: How many clips are shared.
+        problem: Why these clips are too few; "" if they are not.
+    """
+
+    cells: Sequence[Cell]
+    n_clips: int
+    problem: str = ""
+
+
+def on_shared_clips(cells: Sequence[Cell]) -> Shared:
+    """Return cells on the clips that all of them tested with the same class.
+
+    Only there, their numbers stand side by side: this is the one place that says which clips these
+    are. The cells are of one `cells_of`. The classes of two runs differ where the annotations were
+    changed between them. Clips of one class only are too few: nothing can be ranked.
+    """
+    first = cells[0]
+    shared = first.clips
+    for cell in cells[1:]:
+        shared = np.intersect1d(shared, cell.clips, assume_unique=True)
+    if not len(shared):
+        return Shared((), 0, "no clip is tested in all of them")
+    classes = first.y[np.searchsorted(first.clips, shared)]
+    is_same_class = np.ones(len(shared), dtype=np.bool_)
+    for cell in cells[1:]:
+        is_same_class &= cell.y[np.searchsorted(cell.clips, shared)] == classes
+    shared = shared[is_same_class]
+    classes = classes[is_same_class]
+    if not len(shared):
+        return Shared((), 0, "no clip is tested with the same class in all of them")
+    if classes.all() or not classes.any():
+        name = "positive" if classes.all() else "negative"
+        clips = "1 clip" if len(shared) == 1 else f"{len(shared)} clips"
+        problem = f"the {clips} that all of them tested are all {name}"
+        return Shared((), len(shared), problem)
+    return Shared([cell.only(shared) for cell in cells], len(shared))
+
+
+def deviation(values: Sequence[float]) -> float:
+    """Return the standard deviation of the values that are defined; NaN of fewer than two."""
+    defined = np.array([value for value in values if np.isfinite(value)])
+    return float(defined.std(ddof=1)) if len(defined) > 1 else math.nan
+
+
+def _in_blocks(statistics: Statistics, n_clips: int) -> Statistics:
+    """Return the same function, which computes few rows of weights at a time.
+
+    A row takes some numbers for each clip: a thousand draws of 20,000 clips would take gigabytes.
+    """
+    step = max(1, BLOCK // max(n_clips, 1))
+
+    def compute(weights: FloatArray) -> MetricValues:
+        if len(weights) <= step:
+            return statistics(weights)
+        starts = range(0, len(weights), step)
+        blocks = [statistics(weights[start : start + step]) for start in starts]
+        joined = {}
+        for name in blocks[0]:
+            joined[name] = np.concatenate([block[name] for block in blocks])
+        return joined
+
+    return compute
+
+
+def _pooled(
+    runs: Sequence[tuple[GroupedStats, Sequence[GroupedStats]]],
+    metrics: Sequence[str],
+    weights: FloatArray,
+) -> MetricValues:
+    """Pool decisions over the folds of a seed, rank within folds, and average over seeds."""
+    of_runs = []
+    for joined, folds in runs:
+        drawn = joined.under(weights)
+        drawn_folds = [fold.under(weights) for fold in folds]
+        values = {}
+        for name in metrics:
+            values[name] = find_metric(name).over_folds(drawn, drawn_folds)
+        of_runs.append(values)
+    return _mean_of(of_runs, metrics)
+
+
+def _means(
+    folds: Sequence[GroupedStats], metrics: Sequence[str], weights: FloatArray
+) -> MetricValues:
+    """Return the mean of each metric over folds."""
+    drawn = [fold.under(weights) for fold in folds]
+    means = {}
+    for name in metrics:
+        means[name] = mean_over_folds(drawn, find_metric(name).function)
+    return means
+
+
+def _mean_of(of_runs: Sequence[MetricValues], metrics: Sequence[str]) -> MetricValues:
+    """Return the mean of each metric over runs."""
+    means = {}
+    for name in metrics:
+        means[name] = np.mean([values[name] for values in of_runs], axis=0)
+    return means

@@ -1,0 +1,248 @@
+"""The tables of a run: the columns of each, and how they are made, written and read.
+
+A row of predictions.csv is one test of one clip. Everything that a run shows of its models is
+computed from these rows: metrics, intervals, differences and p (`evaluation.results`). Baselines,
+the stores that training films choose, and the points of a learning curve are rows like all others.
+`docs/files.md` says what each column is.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_models.evaluation.predictions import BoolArray, FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Of each table the columns, in order, with the types of their values. A number that is missing is
+# NaN, also where the others are whole.
+TESTS: dict[str, type] = {
+    "task": str,
+    "train": str,
+    "test": str,
+    "store": str,
+    "model": str,
+    "fold": str,
+    "seed": int,
+    "clip_id": str,
+    "movie_id": str,
+    "group": str,
+    "y": int,
+    "score": float,
+    "decision": float,
+    "seen": str,
+    "n_seen": int,
+    "leaked": bool,
+    "is_model": bool,
+    "is_trained": bool,
+    "is_probability": bool,
+    "tuned": float,
+    "recalibrated": float,
+    "inner_ap": float,
+    "train_films": float,
+}
+RESULTS: dict[str, type] = {
+    "task": str,
+    "train": str,
+    "test": str,
+    "store": str,
+    "model": str,
+    "film": str,
+    "metric": str,
+    "value": float,
+    "sd": float,
+    "fits": float,
+    "low": float,
+    "high": float,
+    "p": float,
+    "p_all": float,
+    "p_guesses": float,
+    "clips": float,
+    "films": float,
+    "leaked": float,
+    "basis": str,
+    "against_train": str,
+    "against_store": str,
+    "against_model": str,
+    "train_films": float,
+    "paper": float,
+    "paper_sd": float,
+}
+CONCEPTS: dict[str, type] = {
+    "store": str,
+    "model": str,
+    "train": str,
+    "concept": str,
+    "clips": int,
+    "films": int,
+    "films_with_value": float,
+    "positive": int,
+    "ap": float,
+    "low": float,
+    "high": float,
+    "auc": float,
+    "p": float,
+    "p_holm": float,
+    "tolerance": float,
+    "weight": float,
+}
+TREES: dict[str, type] = {
+    "store": str,
+    "model": str,
+    "train": str,
+    "node": int,
+    "left": float,
+    "right": float,
+    "concept": str,
+    "threshold": float,
+    "clips": int,
+    "share": float,
+}
+SUCCESS: dict[str, type] = {
+    "task": str,
+    "train": str,
+    "test": str,
+    "store": str,
+    "model": str,
+    "film": str,
+    "factor": str,
+    "log_odds": float,
+    "se": float,
+    "low": float,
+    "high": float,
+    "p": float,
+    "clips": float,
+    "all_clips": float,
+    "successes": float,
+    "method": str,
+    "errors": str,
+    "note": str,
+}
+RUN_TABLES = {
+    "predictions.csv": TESTS,
+    "results.csv": RESULTS,
+    "concepts.csv": CONCEPTS,
+    "trees.csv": TREES,
+    "success.csv": SUCCESS,
+}
+# Numbers that are whole where they are not missing; a decision by chance is one half.
+MOSTLY_WHOLE = (
+    *("decision", "tuned", "train_films", "fits", "clips", "films", "leaked"),
+    *("films_with_value", "left", "right", "all_clips", "successes"),
+)
+# What a cell is called: a model on a store, trained for one task and tested on one.
+CELL = ("train", "test", "store", "model")
+# What had been seen of a tested clip by what scored it.
+NOTHING_SEEN = "unseen"
+FILM_WAS_SEEN = "film"
+CLIP_WAS_SEEN = "clip"  # the clip itself, or one with exactly its features
+NO_FILMS = "unknown"  # without films, nobody knows
+
+Row = dict[str, Any]
+Columns = Mapping[str, Sequence[Any] | NDArray[Any]]
+
+
+class Test(NamedTuple):
+    """The test of one fit: facts that hold for all of its clips, and a value for each clip.
+
+    `facts` has the other columns of the table.
+    """
+
+    facts: Mapping[str, Any]
+    clip_id: NDArray[Any]
+    movie_id: NDArray[Any]
+    group: NDArray[Any]
+    y: BoolArray
+    score: FloatArray
+    decision: BoolArray | FloatArray
+    seen: NDArray[Any]
+    leaked: BoolArray
+    tuned: BoolArray | None = None
+    recalibrated: FloatArray | None = None
+
+
+def table_of_tests(tests: Sequence[Test]) -> pd.DataFrame:
+    """Return the rows of some tests, one after the other."""
+    lengths = [len(test.y) for test in tests]
+    columns: dict[str, Any] = {}
+    for name, kind in TESTS.items():
+        if name in Test._fields:
+            parts = []
+            for test, length in zip(tests, lengths, strict=True):
+                values = getattr(test, name)
+                parts.append(np.full(length, np.nan) if values is None else values)
+            columns[name] = np.concatenate(parts)
+        else:
+            facts = [test.facts.get(name, _nothing(kind)) for test in tests]
+            columns[name] = np.repeat(np.array(facts, dtype=_dtype(kind)), lengths)
+    return table_of_columns([columns], TESTS)
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, type]) -> Columns:
+    """Return the columns of a table from its rows; what a row does not have is missing."""
+    columns = {}
+    for name, kind in kinds.items():
+        columns[name] = [row.get(name, _nothing(kind)) for row in rows]
+    return columns
+
+
+def table_of_columns(
+    blocks: Sequence[Columns], kinds: Mapping[str, type]
+) -> pd.DataFrame:
+    """Return a table of blocks of columns, one below the other."""
+    import pandas as pd
+
+    whole = {}
+    for name, kind in kinds.items():
+        dtype = _dtype(kind)
+        parts = [np.asarray(block[name], dtype=dtype) for block in blocks]
+        joined = np.concatenate(parts) if parts else np.array([], dtype=dtype)
+        whole[name] = pd.Series(joined, dtype=dtype)
+    return pd.DataFrame(whole)
+
+
+def _dtype(kind: type) -> type:
+    return object if kind is str else kind
+
+
+def _nothing(kind: type) -> Any:
+    return "" if kind is str else np.nan
+
+
+def as_csv(table: pd.DataFrame) -> bytes:
+    """Return a table as CSV: flags are 0 and 1, and what has no value is empty."""
+    shown = table.copy()
+    for name in shown.columns:
+        if shown[name].dtype == bool:
+            shown[name] = shown[name].astype(np.int64)
+        elif name in MOSTLY_WHOLE and shown[name].dtype == float:
+            texts = {value: f"{value:.15g}" for value in shown[name].dropna().unique()}
+            shown[name] = shown[name].map(texts)
+    return bytes(shown.to_csv(index=False, lineterminator="\n").encode("utf-8"))
+
+
+def read_csv(data: bytes, kinds: Mapping[str, type]) -> pd.DataFrame:
+    """Return a table that `as_csv` has written; a ValueError for any other."""
+    import pandas as pd
+
+    numbers = [name for name, kind in kinds.items() if kind is not str]
+    table = pd.read_csv(
+        io.BytesIO(data),
+        dtype={name: object for name, kind in kinds.items() if kind is str},
+        keep_default_na=False,
+        na_values=dict.fromkeys(numbers, [""]),
+        float_precision="round_trip",
+    )
+    if [*table.columns] != [*kinds]:
+        raise ValueError(f"its columns must be {', '.join(kinds)}")
+    for name in numbers:
+        if kinds[name] is not float and table[name].isna().any():
+            raise ValueError(f"{name} has no value in some row")
+        table[name] = table[name].astype(kinds[name])
+    return table

@@ -1,0 +1,362 @@
+"""The files of a run, `runs/NAME/`: two tidy tables, run.json, and what a protocol asks for beside.
+
+predictions.csv has a row for each test of each clip, results.csv a row for each value of these
+tests. Everything that is shown of a run is a function of the tables and of run.json. The same
+inputs give the same bytes on one kernel of BLAS. run.json has the inputs and the only times; it is
+written last, so it marks a finished run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from obygaze_features.core.console import few, plural
+from obygaze_features.core.errors import (
+    Corrupt,
+    FixUsage,
+    Mismatch,
+    NotFound,
+)
+from obygaze_features.core.files import (
+    document_sha256,
+    json_values,
+    parse_json,
+    pretty_json,
+    sha256_bytes,
+    write_atomic,
+    write_then_rename,
+)
+from obygaze_features.core.notebook import short_repr
+from obygaze_features.core.own_results import (
+    RUN,
+    check_folder,
+    check_name,
+    made_by_obygaze,
+)
+from obygaze_features.core.shell import shell_word
+from obygaze_features.core.workspace import PathLike, Workspace, is_url
+from obygaze_features.manifest.model import FILM_COLUMN
+from obygaze_models.evaluation.bootstrap import Interval
+from obygaze_models.evaluation.cells import Cell, cells_of
+from obygaze_models.evaluation.metrics import METRICS
+from obygaze_models.evaluation.results import Settings
+from obygaze_models.evaluation.tables import RUN_TABLES, as_csv, read_csv
+from obygaze_models.models.registry import PERCEPTRON
+from obygaze_models.protocols.schedule import unit_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RUN_FORMAT = "obygaze-run/3"
+RUN_FILE = "run.json"
+RUN_AGAIN = "the same obygaze run again, with --force"
+
+
+def settings_of(about: Mapping[str, Any]) -> Settings:
+    """Return what the values of a run depend on beside its tests, from run.json."""
+    protocol = about["protocol"]
+    report = protocol["report"]
+    named = (report["primary"], *report["metrics"])
+    starting_at_random = []
+    for name, model in protocol["models"].items():
+        if model["kind"] == PERCEPTRON:
+            starting_at_random.append(name)
+    backbones = {}
+    for name, facts in about["stores"].items():
+        if "parts" not in facts:
+            backbones[name] = str(facts["backbone"])
+    return Settings(
+        primary=report["primary"],
+        own_metrics=[name for name in dict.fromkeys(named) if name not in METRICS],
+        replicates=report["replicates"],
+        seed=protocol["fit"]["seed"],
+        compares=report["compare"],
+        questions=report["questions"],
+        contrast=report["contrast"],
+        starting_at_random=starting_at_random,
+        averaged=[(train, test) for train, test in about["averaged"]],
+        sizes=about["sizes"],
+        paper=protocol["paper"],
+        backbones=backbones,
+    )
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its folder, the content of run.json, and its tables as they are asked for.
+
+    `known` has the tables that are not to be read from their files.
+    """
+
+    folder: Path
+    about: Mapping[str, Any]
+    known: Mapping[str, pd.DataFrame] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        name = self.folder.name
+        if len(name) > 60:
+            name = f"{name[:57]}..."
+        return short_repr("Run", repr(name), f"{len(self.about['fits'])} cells")
+
+    @property
+    def quiet_text(self) -> str:
+        """What -q prints: where the run is."""
+        return str(self.folder)
+
+    @property
+    def notes(self) -> list[str]:
+        """The next command."""
+        return [f"next: obygaze report {shell_word(self.folder)}"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return where the run is, and its values and differences over all films."""
+        of_all = self.results[self.results["film"] == ""]
+        return {
+            "run": str(self.folder),
+            "results": json_values(of_all.to_dict("records")),
+            "seconds": self.about["seconds"],
+        }
+
+    def place(self, stated: str) -> str:
+        """Return where a manifest or store is that run.json names: see `stated_place`."""
+        return stated if is_url(stated) else str(_workspace_of(self.folder) / stated)
+
+    @property
+    def protocol(self) -> Mapping[str, Any]:
+        """The complete protocol as JSON."""
+        protocol: Mapping[str, Any] = self.about["protocol"]
+        return protocol
+
+    @property
+    def unit(self) -> str:
+        """The word for what is held out and drawn as a whole: `film`, or such as `director`.
+
+        Without films it is `clip`, of which nothing is drawn.
+        """
+        splits = self.protocol["splits"]
+        unit = unit_of(splits["kind"], splits["column"])
+        return unit if self.has_groups else "clip"
+
+    @property
+    def units(self) -> str:
+        """The plural of `unit`."""
+        return plural(self.unit)
+
+    @property
+    def has_films(self) -> bool:
+        """Whether its manifest says the films of the clips."""
+        return bool(self.about["manifest"]["n_films"])
+
+    @property
+    def holds_out_groups(self) -> bool:
+        """Whether it holds out the groups of a column, and no films."""
+        return bool(self.about["manifest"]["group_column"] != FILM_COLUMN)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether intervals and p can be over films, or over the groups that are held out."""
+        return self.has_films or self.holds_out_groups
+
+    @cached_property
+    def predictions(self) -> pd.DataFrame:
+        """The table of tests, predictions.csv."""
+        return self.table("predictions.csv")
+
+    @cached_property
+    def results(self) -> pd.DataFrame:
+        """The table of values, results.csv."""
+        return self.table("results.csv")
+
+    @cached_property
+    def film_of_clip(self) -> dict[str, str]:
+        """The film of each clip that was tested, "" without films."""
+        clips = self.predictions.drop_duplicates("clip_id")
+        return dict(zip(clips["clip_id"], clips["movie_id"], strict=True))
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What its values depend on beside the tests."""
+        return settings_of(self.about)
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Its models, then its baselines, with their intervals; no points of learning curves."""
+        rows = self.results
+        has_interval = (rows["film"] == "") & (rows["against_model"] == "")
+        has_interval &= rows["train_films"].isna() & rows["low"].notna()
+        ends: dict[tuple[str, ...], dict[str, Interval]] = {}
+        for row in rows[has_interval].to_dict("records"):
+            name = (row["train"], row["test"], row["store"], row["model"])
+            interval = Interval(row["low"], row["high"])
+            ends.setdefault(name, {})[row["metric"]] = interval
+        tests = self.predictions[self.predictions["train_films"].isna()]
+        settings = self.settings
+        cells = cells_of(tests, settings.averaged, settings.own_metrics)
+        return [replace(cell, intervals=ends.get(cell.name, {})) for cell in cells]
+
+    def table(self, name: str) -> pd.DataFrame:
+        """Return a table of the run; without rows, if the protocol does not ask for it."""
+        import pandas as pd
+
+        if name not in RUN_TABLES:
+            raise FixUsage(
+                f"a run has no table {name!r}", hint=f"one of {', '.join(RUN_TABLES)}"
+            )
+        if name in self.known:
+            return self.known[name]
+        if name not in self.about["files"]:
+            return pd.DataFrame(columns=[*RUN_TABLES[name]])
+        path = self.folder / name
+        if not path.is_file():
+            raise NotFound(
+                f"this run has no {name}", where=str(self.folder), hint=RUN_AGAIN
+            )
+        data = path.read_bytes()
+        if sha256_bytes(data) != self.about["files"][name]:
+            raise Corrupt(
+                f"{name} is not the file that this run wrote",
+                where=str(path),
+                hint=RUN_AGAIN,
+            )
+        try:
+            return read_csv(data, RUN_TABLES[name])
+        except (ValueError, LookupError) as error:
+            raise Corrupt(
+                f"not a table of a run: {error}", where=str(path), hint=RUN_AGAIN
+            ) from error
+
+    @property
+    def tables_with_rows(self) -> list[str]:
+        """The names of the tables that are more than a header."""
+        files = self.about["files"]
+        return [
+            name
+            for name, columns in RUN_TABLES.items()
+            if files.get(name, "") not in ("", _sha256_without_rows(columns))
+        ]
+
+
+def _sha256_without_rows(columns: Mapping[str, type]) -> str:
+    return sha256_bytes((",".join(columns) + "\n").encode())
+
+
+def _workspace_of(folder: Path) -> Path:
+    """Return the folder that paths in run.json are relative to: that with the folder `runs`."""
+    return Path(os.path.abspath(folder)).parent.parent  # noqa: PTH100 - links stay
+
+
+def stated_place(place: str, folder: Path) -> str:
+    """Return how run.json names a manifest or store: relative to the workspace of the run in it.
+
+    So it is found from every current folder, and in a workspace that was moved. What is elsewhere
+    has its absolute path.
+    """
+    if is_url(place):
+        return place
+    absolute = Path(os.path.abspath(place))  # noqa: PTH100 - links stay
+    workspace = _workspace_of(folder)
+    if absolute.is_relative_to(workspace):
+        return absolute.relative_to(workspace).as_posix()
+    return absolute.as_posix()
+
+
+def check_run_folder(folder: Path, identity: str, *, force: bool) -> None:
+    """Raise an error if the folder is another run or holds more; the same run may be repeated."""
+    if is_same_run(folder, identity):
+        # What is added to it stays.
+        check_name(folder)
+    else:
+        check_folder(folder, RUN, force=force)
+
+
+def is_same_run(folder: Path, identity: str) -> bool:
+    """Return whether a folder has a run of these inputs."""
+    if not made_by_obygaze(folder / RUN_FILE):
+        return False
+    about = parse_json((folder / RUN_FILE).read_bytes())
+    return bool(about.get("identity") == identity)
+
+
+def write_run(
+    folder: Path,
+    about: Mapping[str, Any],
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    force: bool = False,
+) -> Run:
+    """Write the tables, then run.json. A report of the same experiment stays."""
+    files = {}
+
+    def check() -> None:
+        check_run_folder(folder, about["identity"], force=force)
+
+    with write_then_rename(folder, check) as draft:
+        draft.mkdir()
+        if is_same_run(folder, about["identity"]):
+            shutil.copytree(folder, draft, symlinks=True, dirs_exist_ok=True)
+        for name, table in tables.items():
+            data = as_csv(table)
+            files[name] = sha256_bytes(data)
+            write_atomic(draft / name, data)
+        whole = json_values({**about, "files": files})
+        whole["sha256"] = document_sha256(whole)
+        write_atomic(draft / RUN_FILE, pretty_json(whole))
+    return Run(folder, whole, tables)
+
+
+def read_run(run: PathLike | Run, *, workspace: PathLike | None = None) -> Run:
+    """Read a finished run: its tables, and what run.json says of it.
+
+    `results` has a row for each value and each difference, `predictions` one for each test of each
+    clip: both are pandas tables.
+
+    Args:
+        run: The name of a run of the workspace, or its folder.
+        workspace: The workspace, if it is not the current one.
+
+    Example:
+        >>> found = og.read_run("first")
+        >>> found.results["model"][0]
+        'ridge'
+    """
+    if isinstance(run, Run):
+        return run
+    return read_folder(Workspace.of(workspace).existing("runs", run))
+
+
+def read_folder(folder: Path) -> Run:
+    """Return the run of a folder."""
+    if (folder / "runs").is_dir() and not (folder / RUN_FILE).exists():
+        raise NotFound(
+            "this is a workspace, not a run",
+            where=str(folder),
+            hint=f"-C {shell_word(folder)}, and one of {few(Workspace(folder).names('runs'))}",
+        )
+    path = folder / RUN_FILE
+    if not path.is_file():
+        raise NotFound(
+            "no finished run here", where=str(path), hint="obygaze run --help"
+        )
+    try:
+        about = parse_json(path.read_bytes())
+    except ValueError as error:
+        raise Corrupt(
+            f"not valid JSON: {error}", where=str(path), hint=RUN_AGAIN
+        ) from error
+    is_run = isinstance(about, dict) and about.get("format") == RUN_FORMAT
+    if not is_run or not isinstance(about.get("files"), dict):
+        raise Mismatch(
+            f"this is not a run of format {RUN_FORMAT!r}",
+            where=str(path),
+            hint=RUN_AGAIN,
+        )
+    if about.get("sha256") != document_sha256(about):
+        problem = "this is not the file that this run wrote: its sha256 is another one"
+        raise Corrupt(problem, where=str(path), hint=RUN_AGAIN)
+    return Run(folder, about)
