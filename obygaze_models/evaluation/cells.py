@@ -341,7 +341,7 @@ class Cell:
         return replace(self, rows=rows.assign(fold=fold), intervals={})
 
     def in_random_order(self) -> Cell:
-        """Return a baseline that gives all of its clips one score, and calls half of each positive."""
+        """Return a baseline: one score for all of its clips, and half a decision for each."""
         random = {"score": 0.0, "decision": 0.5, "is_probability": False}
         random |= {"is_model": False, "is_trained": False}
         return replace(self, rows=self.rows.assign(**random), intervals={})

@@ -48,9 +48,7 @@ class Leak:
         if self.in_concepts.any():
             line += f", {self.in_concepts.sum()} used to find concept vectors"
         if self.is_copy.any():
-            line += (
-                f", {self.is_copy.sum()} more with the features of a training clip"
-            )
+            line += f", {self.is_copy.sum()} more with the features of a training clip"
         return line
 
 

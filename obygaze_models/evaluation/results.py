@@ -128,7 +128,10 @@ def results(
     jobs: list[Callable[[], Any]] = [
         *(partial(_rows_of_cell, cell, settings) for cell in whole),
         *(partial(_differences_of, cells, settings) for cells in of_tasks),
-        *(partial(_contrast_rows, *both, settings) for both in _contrasts(whole, settings)),
+        *(
+            partial(_contrast_rows, *both, settings)
+            for both in _contrasts(whole, settings)
+        ),
     ]
     made = iter(each(jobs))
     of_cells = [next(made) for _ in whole]
@@ -540,7 +543,9 @@ def _has_sides(question: Question, row: Row) -> bool:
 # ---- contrasts, learning curves, chosen stores ----
 
 
-def _contrasts(cells: Sequence[Cell], settings: Settings) -> Iterator[tuple[Cell, Cell]]:
+def _contrasts(
+    cells: Sequence[Cell], settings: Settings
+) -> Iterator[tuple[Cell, Cell]]:
     """Yield the same models trained on the two tasks of `report.contrast`, on common clips."""
     if not settings.contrast:
         return

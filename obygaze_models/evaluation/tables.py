@@ -236,7 +236,7 @@ def read_csv(data: bytes, kinds: Mapping[str, type]) -> pd.DataFrame:
         io.BytesIO(data),
         dtype={name: object for name, kind in kinds.items() if kind is str},
         keep_default_na=False,
-        na_values=dict.fromkeys(numbers, [""]),
+        na_values={name: [""] for name in numbers},
         float_precision="round_trip",
     )
     if [*table.columns] != [*kinds]:

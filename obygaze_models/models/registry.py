@@ -56,8 +56,6 @@ BASELINES = (
     "neighbour",
     "oracle",
 )
-# Baselines that see no video: the guesses that models are shown beside.
-BLIND = ("random", "all_positive", "prevalence", "film_prior", "neighbour")
 # Keys of a model in a protocol that are no parameter of an own class.
 RESERVED = ("kind", "package")
 # The methods of a classifier that give scores; one of them is enough.

@@ -1,7 +1,7 @@
 """One store with the folds of its clips: what every fit and test on it reads."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -93,10 +93,11 @@ class StoreRun:
         self, pair: Pair, held: HeldOut, found_on: IntArray, *, with_copies: bool = True
     ) -> Leak:
         """Return which test clips trained, or found concept vectors."""
-        copies = np.full(len(self.table), -1, dtype=np.intp)
+        copies = None
         if with_copies and self.features is not None:
-            if self.features.copies is not None:
-                copies = self.features.copies
+            copies = self.features.copies
+        if copies is None:
+            copies = np.full(len(self.table), -1, dtype=np.intp)
         cell = f"{pair[0]} -> {pair[1]}, {held.name}"
         return leak_of(
             held.train, held.validation, held.test, found_on, copies, cell=cell
