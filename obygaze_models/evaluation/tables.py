@@ -169,6 +169,8 @@ class Test(NamedTuple):
 
 def table_of_tests(tests: Sequence[Test]) -> pd.DataFrame:
     """Return the rows of some tests, one after the other."""
+    if not tests:
+        return table_of_columns([], TESTS)
     lengths = [len(test.y) for test in tests]
     columns: dict[str, Any] = {}
     for name, kind in TESTS.items():

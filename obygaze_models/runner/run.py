@@ -218,7 +218,7 @@ def _joined(tables: Sequence["pd.DataFrame"]) -> "pd.DataFrame":
     """Return some tables of tests, one below the other."""
     import pandas as pd
 
-    return pd.concat(tables, ignore_index=True)
+    return pd.concat([table for table in tables if len(table)], ignore_index=True)
 
 
 def _on_chosen_stores(
