@@ -268,7 +268,7 @@ class Cell:
     @cached_property
     def fits(self) -> list[tuple[str, int, IntArray]]:
         """The fold, the seed and the rows of each fit, in the order of the table."""
-        by_fit = self.rows.groupby(["fold", "seed"], sort=False).indices
+        by_fit: Any = self.rows.groupby(["fold", "seed"], sort=False).indices
         return [(fold, int(seed), rows) for (fold, seed), rows in by_fit.items()]
 
     @property

@@ -14,6 +14,7 @@ from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from obygaze_models.evaluation.basis import has_interval, weakest
 from obygaze_models.evaluation.bootstrap import (
@@ -315,7 +316,7 @@ class Difference:
 class Draws:
     """The values of cells if films are drawn, the same films for all; each is computed once."""
 
-    def __init__(self, settings: Settings, films: Sequence[str]) -> None:
+    def __init__(self, settings: Settings, films: NDArray[np.str_]) -> None:
         self.settings = settings
         self.films = films
         self.known: dict[int, tuple[Cell, FloatArray, FloatArray, int]] = {}
@@ -550,8 +551,8 @@ def _contrasts(
     if not settings.contrast:
         return
     cell_of = {cell.name: cell for cell in cells}
-    for (train, *rest), first in cell_of.items():
-        second = cell_of.get((settings.contrast[1], *rest))
+    for (train, test, store, model), first in cell_of.items():
+        second = cell_of.get((settings.contrast[1], test, store, model))
         if train != settings.contrast[0] or second is None:
             continue
         if not first.is_model or not first.is_trained:
@@ -621,9 +622,9 @@ def chosen_stores(tests: pd.DataFrame) -> dict[Fit, tuple[str, dict[str, float]]
     """
     of_fits: dict[Fit, dict[str, float]] = {}
     of_stores = tests.drop_duplicates([*FIT, "store"])
-    for row in of_stores[[*FIT, "store", "inner_ap"]].itertuples(index=False):
-        *fit, store, inner_ap = row
-        of_fits.setdefault(tuple(fit), {})[store] = inner_ap
+    for row in of_stores.itertuples():
+        fit = (row.train, row.test, row.model, row.fold, row.seed)
+        of_fits.setdefault(fit, {})[row.store] = row.inner_ap
     found = {}
     for fit, of_fit in of_fits.items():
         known = {store: ap for store, ap in of_fit.items() if math.isfinite(ap)}

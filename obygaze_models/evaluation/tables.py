@@ -175,7 +175,7 @@ def table_of_tests(tests: Sequence[Test]) -> pd.DataFrame:
     columns: dict[str, Any] = {}
     for name, kind in TESTS.items():
         if name in Test._fields:
-            parts = []
+            parts: list[Any] = []
             for test, length in zip(tests, lengths, strict=True):
                 values = getattr(test, name)
                 parts.append(np.full(length, np.nan) if values is None else values)

@@ -102,7 +102,7 @@ def about_run(
 
 def _averaged(stores: Sequence[StoreRun]) -> list[Pair]:
     """Return the pairs of tasks whose folds test clips several times."""
-    pairs = {}
+    pairs: dict[Pair, None] = {}
     for store in stores:
         for pair, folds in store.folds.items():
             if repeats_clips(folds):

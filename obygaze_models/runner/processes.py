@@ -2,21 +2,19 @@
 
 import multiprocessing
 import signal
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 from obygaze_features.core import system
-from obygaze_features.core.console import Progress
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.machine import usable_cores
 from obygaze_models.models.common import one_thread
 
 T = TypeVar("T")
 Task = Callable[[int], T]
-Jobs = Sequence[Callable[[], Any]]
 _WORK: dict[str, Task[Any]] = {}  # of a forked process; empty in the first one
 
 
@@ -50,18 +48,6 @@ def mapped(
             yield made
     else:
         yield map(work, range(n_parts))
-
-
-def each(n_jobs: int, progress: Progress) -> Callable[[Jobs], Iterator[Any]]:
-    """Return a function that yields what jobs return, from `n_jobs` processes, in their order."""
-
-    def made(jobs: Jobs) -> Iterator[Any]:
-        with mapped(lambda number: jobs[number](), len(jobs), n_jobs) as results:
-            for result in results:
-                progress.advance()
-                yield result
-
-    return made
 
 
 def _by_forks(work: Task[T], n_parts: int, n_workers: int) -> Generator[T, None, None]:

@@ -28,7 +28,7 @@ from obygaze_models.evaluation.predictions import (
     as_scores,
     tune_threshold,
 )
-from obygaze_models.evaluation.results import chosen, chosen_stores, results
+from obygaze_models.evaluation.results import Jobs, chosen, chosen_stores, results
 from obygaze_models.evaluation.tables import (
     CLIP_WAS_SEEN,
     CONCEPTS,
@@ -72,7 +72,7 @@ from obygaze_models.runner.fitting import (
 from obygaze_models.runner.heldout import HeldOut, with_few_films
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.limits import many_fits
-from obygaze_models.runner.processes import each, fitting, mapped
+from obygaze_models.runner.processes import fitting, mapped
 from obygaze_models.runner.store_run import StoreRun, store_runs
 
 if TYPE_CHECKING:
@@ -184,17 +184,15 @@ def run_protocol(
         tests = _joined(tables)
         about = about_run(inputs, folder, stores, fits)
         settings = settings_of(about)
-        with watch("values", 0) as progress:
-            found = results(tests, settings, each(n_jobs, progress))
+        found = results(tests, settings, partial(_made, watch, "values", n_jobs))
         concepts: list[Row] = []
         trees: list[Row] = []
         with_features = [store for store in stores if store.features is not None]
         if protocol.report.concepts:
-            with watch("concepts", len(with_features)) as progress:
-                jobs = [partial(concept_tables, store) for store in with_features]
-                for of_concepts, of_trees in each(n_jobs, progress)(jobs):
-                    concepts += of_concepts
-                    trees += of_trees
+            jobs = [partial(concept_tables, store) for store in with_features]
+            for of_concepts, of_trees in _made(watch, "concepts", n_jobs, jobs):
+                concepts += of_concepts
+                trees += of_trees
     files = {"predictions.csv": tests, "results.csv": found}
     if protocol.report.concepts:
         files["concepts.csv"] = table_of_columns(
@@ -207,6 +205,17 @@ def run_protocol(
         files["success.csv"] = table_of_columns([columns_of(rows, SUCCESS)], SUCCESS)
     about["seconds"] = round(time.perf_counter() - started, 3)
     return write_run(folder, about, files, force=force)
+
+
+def _made(watch: Watch, label: str, n_jobs: int, jobs: Jobs) -> Iterator[Any]:
+    """Yield what jobs return, in their order."""
+    with (
+        watch(label, len(jobs)) as progress,
+        mapped(lambda number: jobs[number](), len(jobs), n_jobs) as made,
+    ):
+        for result in made:
+            progress.advance()
+            yield result
 
 
 def _table(cells: Iterable[CellTests]) -> "pd.DataFrame":
@@ -574,7 +583,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
         learned_from = replace(held, train=NO_ROWS, validation=NO_ROWS)
     starts_at_random = run.models[name].kind == PERCEPTRON
     limit = tune_threshold(fitted.inner.y, fitted.inner.scores)
-    facts = {
+    facts: Row = {
         "seed": run.protocol.fit.seed + repeat if starts_at_random else 0,
         "is_model": True,
         "is_trained": kind.is_trained,
@@ -711,7 +720,7 @@ def _test_baseline(
         "is_probability": name != RANDOM,
     }
     leak = run.leak(pair, held, NO_ROWS, with_copies=False)
-    about = {"threshold": None, "chosen": {}}
+    about: Row = {"threshold": None, "chosen": {}}
     place = (name, pair, number)
     return _tested(run, place, facts, scores, decision, leak, about=about)
 

@@ -31,6 +31,7 @@ from obygaze_features.manifest.model import Clip, Windows
 from obygaze_features.manifest.times import spans_in_films
 from obygaze_features.store import Matrix, Segments, Store
 from obygaze_features.store.matching import facts_of_rows, replaced_videos
+from obygaze_models.evaluation.basis import FILM_UNKNOWN, UNSEEN
 from obygaze_models.models.common import NOT_FINITE, Floats, as_float32
 from obygaze_models.models.registry import RESIDUAL
 from obygaze_models.zoo.info import ModelInfo, withdrawn_from_training
@@ -49,10 +50,8 @@ from obygaze_models.zoo.new_films import (
 )
 from obygaze_models.zoo.saving import SavedModel, load_model, score_columns
 from obygaze_models.zoo.seen import (
-    FILM_UNKNOWN,
     IN_SAMPLE,
     OUT_OF_FOLD,
-    UNSEEN,
     what_was_seen,
 )
 
