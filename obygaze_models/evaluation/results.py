@@ -622,9 +622,9 @@ def chosen_stores(tests: pd.DataFrame) -> dict[Fit, tuple[str, dict[str, float]]
     """
     of_fits: dict[Fit, dict[str, float]] = {}
     of_stores = tests.drop_duplicates([*FIT, "store"])
-    for row in of_stores.itertuples():
-        fit = (row.train, row.test, row.model, row.fold, row.seed)
-        of_fits.setdefault(fit, {})[row.store] = row.inner_ap
+    for row in of_stores.to_dict("records"):
+        fit = (row["train"], row["test"], row["model"], row["fold"], row["seed"])
+        of_fits.setdefault(fit, {})[row["store"]] = row["inner_ap"]
     found = {}
     for fit, of_fit in of_fits.items():
         known = {store: ap for store, ap in of_fit.items() if math.isfinite(ap)}

@@ -203,7 +203,7 @@ def table_of_columns(
     whole = {}
     for name, kind in kinds.items():
         dtype = _dtype(kind)
-        parts = [np.asarray(block[name], dtype=dtype) for block in blocks]
+        parts: list[Any] = [np.asarray(block[name], dtype=dtype) for block in blocks]
         joined = np.concatenate(parts) if parts else np.array([], dtype=dtype)
         whole[name] = pd.Series(joined, dtype=dtype)
     return pd.DataFrame(whole)
