@@ -107,27 +107,26 @@ def score_column(columns: Sequence[str], path: Path) -> str:
 
 
 def _rows_of_models(rows: Sequence[TableRow]) -> Sequence[TableRow]:
-    """Return the rows without those of the baselines of a run, unless there are no others.
+    """Return the rows of models: of a run neither baselines nor points of learning curves.
 
-    A person who reads `oracle` in a player takes it for a model.
+    A person who reads `oracle` in a player takes it for a model. Where there are only baselines,
+    they stay.
     """
-    # Late: other exports do not need what runs need.
-    from obygaze_models.models.registry import BASELINES
-
-    rows_of_models = []
-    baselines: dict[str, None] = {}
+    of_models = []
+    of_baselines = []
     for row in rows:
-        model = row.cells.get("model", "")
-        if model in BASELINES:
-            baselines[model] = None
-        else:
-            rows_of_models.append(row)
-    if not baselines or not rows_of_models:
-        return rows
-    warnings.warn(
-        f"left out, because they are guesses (baselines of the run) and no models:"
-        f" {', '.join(baselines)}",
-        ObygazeWarning,
-        stacklevel=3,
-    )
-    return rows_of_models
+        if row.cells.get("train_films"):
+            continue
+        of_kind = of_baselines if row.cells.get("is_model") == "0" else of_models
+        of_kind.append(row)
+    if not of_models:
+        return of_baselines
+    if of_baselines:
+        names = dict.fromkeys(row["model"] for row in of_baselines)
+        warnings.warn(
+            f"left out, because they are guesses (baselines of the run) and no models:"
+            f" {', '.join(names)}",
+            ObygazeWarning,
+            stacklevel=3,
+        )
+    return of_models

@@ -72,7 +72,7 @@ from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import Store
 from obygaze_features.store.joining import joined_parts
 from obygaze_models.runner.labels import RunLabels, labels_since
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 
 N_NEAREST = 12
 N_IN_STRIP = 24  # pictures at even steps, above the time line
