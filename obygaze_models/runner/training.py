@@ -33,6 +33,7 @@ from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import IntArray
+from obygaze_models.evaluation.tables import CELL
 from obygaze_models.models.concepts import RATED
 from obygaze_models.models.registry import (
     CAV,
@@ -527,7 +528,7 @@ def _with_distances(run: Run, cell: Cell, tests: "pd.DataFrame") -> "pd.DataFram
     shift = {}
     length = {}
     for fit in run.about["fits"]:
-        if (fit["train"], fit["test"], fit["store"], fit["model"]) == cell.name:
+        if tuple(fit[name] for name in CELL) == cell.name:
             for fold in fit["folds"]:
                 shift[fold["fold"]] = fold["chosen"]["bias_shift"]
                 length[fold["fold"]] = fold["chosen"]["length"]
