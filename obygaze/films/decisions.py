@@ -16,20 +16,14 @@ from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store import Store
+from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.models.common import as_float32
 from obygaze_models.runner.files import Run
 from obygaze_models.zoo.predicting import features_for_model
 from obygaze_models.zoo.saving import SavedModel
-from obygaze_models.zoo.seen import (
-    FILM_SEEN,
-    FILM_UNKNOWN,
-    IN_SAMPLE,
-    OUT_OF_FOLD,
-    UNSEEN,
-    what_was_seen,
-)
+from obygaze_models.zoo.seen import IN_SAMPLE, OUT_OF_FOLD, what_was_seen
 
 # What the page says beside an explanation, by what the model has seen of the clip.
 TRAINING_TEXTS = {

@@ -112,21 +112,15 @@ def _rows_of_models(rows: Sequence[TableRow]) -> Sequence[TableRow]:
     A person who reads `oracle` in a player takes it for a model. Where there are only baselines,
     they stay.
     """
-    of_models = []
-    of_baselines = []
-    for row in rows:
-        if row.cells.get("train_films"):
-            continue
-        of_kind = of_baselines if row.cells.get("is_model") == "0" else of_models
-        of_kind.append(row)
-    if not of_models:
-        return of_baselines
-    if of_baselines:
-        names = dict.fromkeys(row["model"] for row in of_baselines)
-        warnings.warn(
-            f"left out, because they are guesses (baselines of the run) and no models:"
-            f" {', '.join(names)}",
-            ObygazeWarning,
-            stacklevel=3,
-        )
-    return of_models
+    whole = [row for row in rows if not row.cells.get("train_films")]
+    baselines = [row for row in whole if row.cells.get("is_model") == "0"]
+    if len(baselines) in (0, len(whole)):
+        return whole
+    names = dict.fromkeys(row["model"] for row in baselines)
+    warnings.warn(
+        f"left out, because they are guesses (baselines of the run) and no models:"
+        f" {', '.join(names)}",
+        ObygazeWarning,
+        stacklevel=3,
+    )
+    return [row for row in whole if row.cells.get("is_model") != "0"]
