@@ -113,14 +113,16 @@ def _rows_of_models(rows: Sequence[TableRow]) -> Sequence[TableRow]:
     they stay.
     """
     whole = [row for row in rows if not row.cells.get("train_films")]
-    baselines = [row for row in whole if row.cells.get("is_model") == "0"]
-    if len(baselines) in (0, len(whole)):
+    baselines = dict.fromkeys(
+        row["model"] for row in whole if row.cells.get("is_model") == "0"
+    )
+    of_models = [row for row in whole if row.cells.get("model") not in baselines]
+    if not baselines or not of_models:
         return whole
-    names = dict.fromkeys(row["model"] for row in baselines)
     warnings.warn(
         f"left out, because they are guesses (baselines of the run) and no models:"
-        f" {', '.join(names)}",
+        f" {', '.join(baselines)}",
         ObygazeWarning,
         stacklevel=3,
     )
-    return [row for row in whole if row.cells.get("is_model") != "0"]
+    return of_models
