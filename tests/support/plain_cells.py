@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from obygaze_models.runner.tables import Run
 from sklearn import metrics
 
 from obygaze_models.runner.summary import CellRows, cells_of
-from obygaze_models.runner.tables import Run
 from support.plain_fits import fits_differ, plain_folds, rows_by_fold, sizes_differ
 from support.random_protocols import Experiment
 from support.ties import ap_by_places

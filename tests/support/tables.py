@@ -60,6 +60,12 @@ def fit_of(run: Run, cell: Cell) -> Row:
     return dict(facts)
 
 
+def folds_of(run: Run, cell: Cell) -> list[Row]:
+    """What run.json says of each fit of a cell: how many clips trained, what was chosen."""
+    folds: list[Row] = fit_of(run, cell)["folds"]
+    return folds
+
+
 def result_of(run: Run, cell: Cell, metric: str, film: str = "") -> Row:
     """The row of results.csv with a value of a cell."""
     names = {**names_of(cell), "metric": metric, "film": film, "against_model": ""}
@@ -67,6 +73,12 @@ def result_of(run: Run, cell: Cell, metric: str, film: str = "") -> Row:
         row for row in rows_of(run.results, **names) if pd.isna(row["train_films"])
     )
     return row
+
+
+def by_film(cell: Cell, metric: str) -> dict[str, float]:
+    """A metric of a cell within each of its films, NaN where it has none."""
+    films, values = cell.by_film([metric])
+    return dict(zip(films, values[metric].tolist(), strict=True))
 
 
 def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, Row]:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from obygaze_models.runner.scores import expected_random
 from sklearn.metrics import average_precision_score
 
 from obygaze_models.evaluation.grouped_stats import GroupedStats, mean_over_folds
 from obygaze_models.evaluation.metrics import METRICS, replicate
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.runner.scores import expected_random
 
 NAMES = list(METRICS)
 

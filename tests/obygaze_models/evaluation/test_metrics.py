@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from obygaze_models.runner.scores import expected_random
 from sklearn import metrics as sk
 from support.ties import ap_by_brute_force, ap_by_places, ap_of_drawn_clips
 
@@ -15,7 +16,6 @@ from obygaze_models.evaluation import metrics
 from obygaze_models.evaluation.grouped_stats import GroupedStats
 from obygaze_models.evaluation.metrics import METRICS, evaluate
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.runner.scores import expected_random
 
 # Four positives among ten clips; the decision is right on three of them and on five negatives.
 Y = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]

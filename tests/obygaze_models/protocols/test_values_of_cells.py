@@ -11,10 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from obygaze_models.runner.results import Evaluation, cell_results
+from obygaze_models.runner.rows import table_bytes
+from obygaze_models.runner.scores import Cell, ScoredFold, deviation, expected_random
 from sklearn.metrics import average_precision_score
 from support.experiments import quick
 
 from obygaze_features.manifest.model import Clip
+from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, LEAKED, UNSEEN
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
@@ -22,11 +26,7 @@ from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schema import PaperValue
 from obygaze_models.runner import results
 from obygaze_models.runner.about import fit_facts
-from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, LEAKED, UNSEEN
-from obygaze_models.runner.results import Evaluation, cell_results
-from obygaze_models.runner.rows import table_bytes
-from obygaze_models.runner.scores import Cell, ScoredFold, deviation, expected_random
-from obygaze_models.runner.tables import prediction_rows
+from obygaze_models.runner.files import prediction_rows
 
 FILMS = np.array(["a", "a", "a", "b", "b", "b"])
 NO_LEAK = Leak("", 3, 0, 0, 0, 0, 0, ())
@@ -77,7 +77,7 @@ def test_decisions_are_pooled_over_folds_and_ranks_are_not() -> None:
     # The second fold has no positive clip, so that it ranks none.
     assert value["auc"] == pytest.approx(1 / 2)
     assert value["ap"] == pytest.approx((1 + 2 / 3) / 2)
-    assert BOTH.value["accuracy"] == pytest.approx((1 / 2 + 5 / 6) / 2)
+    assert BOTH.value("accuracy") == pytest.approx((1 / 2 + 5 / 6) / 2)
     assert BOTH.means("accuracy", lambda t: t.fold) == pytest.approx(
         {"1": (1 / 3 + 2 / 3) / 2, "2": (2 / 3 + 1) / 2}
     )
