@@ -7,7 +7,7 @@ without clips of both classes are NaN. There are no warnings. Another metric is 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,42 +30,6 @@ from obygaze_models.evaluation.grouped_stats import (
 from obygaze_models.evaluation.predictions import BoolArray, FloatArray, Predictions
 
 MetricValues = dict[str, FloatArray]
-
-
-@dataclass(frozen=True)
-class RandomOrder:
-    """Clips in random order, of which a share is called positive.
-
-    Attributes:
-        prevalence: The share of positive clips, an entry for each resampling; NaN without clips.
-        share: The share that is called positive.
-        ap: The average precision, the mean over all orders.
-    """
-
-    prevalence: FloatArray
-    share: float
-    ap: FloatArray
-
-    @cached_property
-    def counts(self) -> Confusion:
-        """The expected counts of decisions, for each clip."""
-        f = self.prevalence
-        return Confusion(
-            tp=f * self.share,
-            fp=(1 - f) * self.share,
-            fn=f * (1 - self.share),
-            tn=(1 - f) * (1 - self.share),
-        )
-
-    @property
-    def f1_of_classes(self) -> tuple[FloatArray, FloatArray]:
-        """The F1 of the positive and of the negative class, by the expected counts."""
-        ones = _f1_at_random(self.prevalence, self.share)
-        return ones, _f1_at_random(1 - self.prevalence, 1 - self.share)
-
-
-def _f1_at_random(f: FloatArray, share: float) -> FloatArray:
-    return np.where(f > 0, divide(2 * f * share, f + share), 0.0)
 
 
 class GroupCount(NamedTuple):
@@ -105,7 +69,6 @@ class Metric:
     Attributes:
         name: Its name in protocols and tables.
         function: Its value by sums over clips, one for each resampling or for each film.
-        at_random: Its expected value in random order.
         title: Its name in texts, tables and figures; the default is `name`.
         direction: 1 if larger values are better, -1 if smaller ones are, 0 if neither is.
         ranking: What is known of a metric of the order of clips; None for other metrics.
@@ -117,7 +80,6 @@ class Metric:
 
     name: str
     function: Callable[[Sums], FloatArray]
-    at_random: Callable[[RandomOrder], FloatArray]
     title: str = ""
     direction: int = 1
     ranking: Ranking | None = None
@@ -187,29 +149,9 @@ def share_positive(c: Confusion) -> FloatArray:
     return divide(c.tp + c.fp, c.total)
 
 
-def _of_decisions(
-    of_counts: Callable[[Confusion], FloatArray],
-    at_random: Callable[[RandomOrder], FloatArray],
-    **facts: Any,
-) -> Metric:
+def _of_decisions(of_counts: Callable[[Confusion], FloatArray], **facts: Any) -> Metric:
     """Return the record of a function of the counts of decisions, whose name it has."""
-    name = of_counts.__name__
-    return Metric(name, lambda sums: of_counts(sums.counts), at_random, **facts)
-
-
-def _f1_weighted_at_random(order: RandomOrder) -> FloatArray:
-    ones, zeros = order.f1_of_classes
-    return order.prevalence * ones + (1 - order.prevalence) * zeros
-
-
-def _f1_macro_at_random(order: RandomOrder) -> FloatArray:
-    ones, zeros = order.f1_of_classes
-    return (ones + zeros) / 2
-
-
-def _accuracy_at_random(order: RandomOrder) -> FloatArray:
-    f = order.prevalence
-    return f * order.share + (1 - f) * (1 - order.share)
+    return Metric(of_counts.__name__, lambda sums: of_counts(sums.counts), **facts)
 
 
 # ---- metrics of the order ----
@@ -217,11 +159,6 @@ def _accuracy_at_random(order: RandomOrder) -> FloatArray:
 
 def _average_precision(sums: Sums) -> FloatArray:
     return sums.average_precision
-
-
-def _auc_at_random(order: RandomOrder) -> FloatArray:
-    has_both = (order.prevalence > 0) & (order.prevalence < 1)
-    return np.where(has_both, 0.5, np.nan)
 
 
 def _n_of_rarer_class(y: BoolArray) -> int:
@@ -253,37 +190,23 @@ def effective_number(sizes: ArrayLike) -> float:
 
 F1 = _of_decisions(
     f1_binary,
-    lambda order: order.f1_of_classes[0],
     title="F1 binary",
     needs_positives=True,
     is_tuned=True,
     is_on_card=True,
 )
 F1_WEIGHTED = _of_decisions(
-    f1_weighted,
-    _f1_weighted_at_random,
-    title="F1 weighted",
-    is_tuned=True,
-    is_on_card=True,
+    f1_weighted, title="F1 weighted", is_tuned=True, is_on_card=True
 )
-F1_MACRO = _of_decisions(f1_macro, _f1_macro_at_random, title="F1 macro", is_tuned=True)
-PRECISION = _of_decisions(precision, lambda order: order.prevalence)
-RECALL = _of_decisions(
-    recall,
-    lambda order: np.where(order.prevalence > 0, order.share, 0.0),
-    needs_positives=True,
-)
-ACCURACY = _of_decisions(accuracy, _accuracy_at_random)
-PREVALENCE = _of_decisions(prevalence, lambda order: order.prevalence, direction=0)
-SHARE_POSITIVE = _of_decisions(
-    share_positive,
-    lambda order: np.where(np.isnan(order.prevalence), np.nan, order.share),
-    direction=0,
-)
+F1_MACRO = _of_decisions(f1_macro, title="F1 macro", is_tuned=True)
+PRECISION = _of_decisions(precision)
+RECALL = _of_decisions(recall, needs_positives=True)
+ACCURACY = _of_decisions(accuracy)
+PREVALENCE = _of_decisions(prevalence, direction=0)
+SHARE_POSITIVE = _of_decisions(share_positive, direction=0)
 AP = Metric(
     "ap",
     _average_precision,
-    lambda order: order.ap,
     title="AP",
     ranking=Ranking(
         partial(mean_over_folds, metric=_average_precision),
@@ -296,7 +219,6 @@ AP = Metric(
 AUC = Metric(
     "auc",
     lambda sums: divide(*sums.pairs),
-    _auc_at_random,
     title="AUC",
     ranking=Ranking(
         auc_over_folds,
@@ -310,7 +232,6 @@ AUC = Metric(
 BRIER = Metric(
     "brier",  # the mean squared error of probabilities
     lambda sums: divide(sums.squared_errors, sums.n),
-    lambda order: np.full_like(order.prevalence, np.nan),  # calls are no probabilities
     title="Brier",
     direction=-1,
     needs_probabilities=True,
@@ -345,11 +266,7 @@ def find_metric(name: str) -> Metric:
             hint=f"one of {', '.join(METRICS)}, or FILE.py:NAME",
         )
     function = _load_function(find_part(name))
-    return Metric(
-        name,
-        lambda sums: function(sums.counts),
-        lambda order: function(order.counts),
-    )
+    return Metric(name, lambda sums: function(sums.counts))
 
 
 @cache
