@@ -94,7 +94,7 @@ def chosen_cells(run: Run) -> list[Cell]:
     return models(run, store="chosen")
 
 
-def tests_of(run: Run, cell: Cell) -> dict[Any, list[Any]]:
+def scored_clips(run: Run, cell: Cell) -> dict[Any, list[Any]]:
     """The tests of each clip of a cell: clip, score and decision by fold and seed."""
     tests: dict[Any, list[Any]] = {}
     for row in predictions_of(run, cell):
@@ -116,7 +116,7 @@ def test_each_fold_has_the_test_of_the_store_that_is_best_on_training_films(
     assert len(chosen_cells(run)) == 2 * len(MODELS)
     both: Counter[str] = Counter()
     for cell in chosen_cells(run):
-        ours = tests_of(run, cell)
+        ours = scored_clips(run, cell)
         n_seeds = 2 if cell.model == "mlp" else 1
         folds = folds_of(run, cell)
         assert len(folds) == 5 * n_seeds == len(ours)
@@ -127,7 +127,7 @@ def test_each_fold_has_the_test_of_the_store_that_is_best_on_training_films(
             assert inner[store] == max(inner.values())
             both[store] += 1
             names = {"model": cell.model, "train": cell.train, "test": cell.test}
-            theirs = tests_of(run, the_cell(run, store=store, **names))
+            theirs = scored_clips(run, the_cell(run, store=store, **names))
             key = (fold["fold"], fold["seed"])
             assert ours[key] == theirs[key]
     assert min(both["a"], both["b"]) > 3  # so that there was something to choose
@@ -340,7 +340,7 @@ def test_a_fold_is_tested_on_a_store_that_something_chose_or_is_left_out(
             inner_ap = known.get(store, math.nan)
             for clip in ("p", "q"):
                 test = {"store": store, "clip_id": clip, "inner_ap": inner_ap}
-                rows.append({**fit, **test, "is_trained": False})
+                rows.append({**fit, **test, "y": 0, "n_seen": 1, "is_trained": False})
     tests = table_of("predictions.csv", rows)
     best_stores = chosen_stores(tests)
     assert {fit: store for fit, (store, _) in best_stores.items()} == expected

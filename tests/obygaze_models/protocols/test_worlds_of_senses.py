@@ -34,10 +34,10 @@ from obygaze_models.evaluation.results import (
 from obygaze_models.evaluation.tables import table_of_tests
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.runner import run as running
 from obygaze_models.runner.features import CHOSEN, Features
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.processes import fitting
-from obygaze_models.runner.run import tests_of_models
 from obygaze_models.runner.store_run import store_runs
 
 pytestmark = pytest.mark.check("hundreds of simulated data sets")
@@ -111,7 +111,7 @@ def cells_on_stores(
     tested = []
     with fitting():
         for run in store_runs(inputs):
-            (of_store,) = tests_of_models(run, 1, Quiet())
+            (of_store,) = running.tests_of_models(run, 1, Quiet())
             tested += [one.test for one in of_store.tests]
     tests = table_of_tests(tested)
     single = tests[tests["store"].isin([*values])]
