@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from obygaze_models.runner.tables import Run
 from sklearn import metrics
 
+from obygaze_models.evaluation.cells import Cell
+from obygaze_models.runner.files import Run
 from support.plain_fits import fits_differ, plain_folds, rows_by_fold, sizes_differ
 from support.random_protocols import Experiment
 from support.tables import fit_of, names_of, predictions_of, result_of, rows_of
