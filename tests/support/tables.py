@@ -7,20 +7,19 @@ from typing import Any
 
 import pandas as pd
 
+from obygaze_models.evaluation import tables
 from obygaze_models.evaluation.cells import Cell, cells_of
-from obygaze_models.evaluation.tables import CELL
+from obygaze_models.evaluation.tables import CELL, Row
 from obygaze_models.runner.files import Run
 from support.run_tables import table_of
 
-Row = dict[str, Any]
 
 
 def rows_of(table: pd.DataFrame, **wanted: Any) -> list[Row]:
     """The rows of a table, all or those with these values."""
     for name, value in wanted.items():
         table = table[table[name] == value]
-    rows: list[Row] = table.to_dict("records")
-    return rows
+    return tables.rows_of(table)
 
 
 # What a row of a table of tests has if nothing else is said: a test of an unseen film.
@@ -84,12 +83,6 @@ def fit_of(run: Run, cell: Cell) -> Row:
         if tuple(facts[name] for name in CELL) == cell.name
     )
     return dict(facts)
-
-
-def folds_of(run: Run, cell: Cell) -> list[Row]:
-    """What run.json says of each fit of a cell: how many clips trained, what was chosen."""
-    folds: list[Row] = fit_of(run, cell)["folds"]
-    return folds
 
 
 def result_of(run: Run, cell: Cell, metric: str, film: str = "") -> Row:

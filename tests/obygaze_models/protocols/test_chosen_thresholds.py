@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import f1_score
 from support.experiments import films, planted, quick, run_on, store_of
-from support.tables import folds_of, result_of, rows_of, the_cell
+from support.tables import result_of, rows_of, the_cell
 
 from obygaze_models.models.linear import RidgeProbe
 from obygaze_models.runner.files import Run
@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_every_model_has_one(run: Run, kind: str) -> None:
     """F1 at the thresholds of the folds, from predictions.csv with scikit-learn."""
     cell = the_cell(run, model=kind)
-    thresholds = {fold["fold"]: fold["threshold"] for fold in folds_of(run, cell)}
+    thresholds = {fold["fold"]: fold["threshold"] for fold in run.folds_of(cell)}
     assert None not in thresholds.values()
     rows = [row for row in rows_of(run.predictions) if row["model"] == kind]
     decided = [row["score"] > thresholds[row["fold"]] for row in rows]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from obygaze_models.runner.summary import verdict
 from sklearn.metrics import average_precision_score
 from support.cells import with_folds
 from support.experiments import films, planted, quick, run_on, store_of
@@ -18,7 +19,6 @@ from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.sections import section_of_questions
 from obygaze_models.report.tables import DASH
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.summary import verdict
 
 SHORT = ("models.mlp.max_epochs=6", "report.concepts=false", "grid.baselines=[]")
 METRICS, RANDOM = ("f1_weighted", "ap"), 'grid.baselines=["random"]'

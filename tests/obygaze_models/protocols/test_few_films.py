@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_of
-from support.tables import fit_of, folds_of, models
+from support.tables import fit_of, models
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
@@ -39,7 +39,7 @@ def test_two_films_train_on_one_and_test_on_the_other(tmp_path: Path) -> None:
     changes = ('grid.models=["ridge"]', "report.concepts=false")
     run = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
     for cell in models(run):
-        assert not fit_of(run, cell)["skipped"] and len(folds_of(run, cell)) == 2
+        assert not fit_of(run, cell)["skipped"] and len(run.folds_of(cell)) == 2
 
 
 @pytest.mark.check("many fits")

@@ -9,7 +9,6 @@ import pytest
 from support.experiments import films, planted, quick, run_on, store_of, without_models
 from support.tables import (
     differences,
-    folds_of,
     models,
     of_films,
     predictions_of,
@@ -111,7 +110,7 @@ def test_the_value_of_decisions_is_that_of_the_pooled_predictions(
     # One fold a film: what a fold says is what its film says.
     of_folds = []
     auc_of_film = of_films(on_signal, "auc", model="mlp", train="EN_S", test="ENHN_S")
-    for fold in folds_of(on_signal, cell):
+    for fold in on_signal.folds_of(cell):
         own = [r for r in rows if r["fold"] == fold["fold"]]
         (film,) = {r["movie_id"] for r in own}
         expected = roc_auc_score([r["y"] for r in own], [r["score"] for r in own])
@@ -173,7 +172,7 @@ def test_a_choice_is_made_without_the_test_and_remembered(tmp_path: Path) -> Non
     )
     run = run_on(tmp_path, protocol, manifest, {"x": store})
     cell = the_cell(run, model="ridge", train="EN_S", test="EN_S")
-    assert {fold["chosen"]["C"] for fold in folds_of(run, cell)} <= {1e-9, 0.05}
+    assert {fold["chosen"]["C"] for fold in run.folds_of(cell)} <= {1e-9, 0.05}
     assert cell.value("auc") > 0.7
 
 

@@ -13,7 +13,7 @@ from scipy.special import logit
 from scipy.stats import t
 from support.cells import with_folds
 from support.experiments import films, planted, quick, run_on, store_of, without_models
-from support.tables import baselines, by_film, differences, folds_of, models, rows_of
+from support.tables import baselines, by_film, differences, models, rows_of
 
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_models.evaluation.bootstrap import (
@@ -77,7 +77,7 @@ def test_runs_that_share_a_test_fold_have_no_p_over_folds(
 ) -> None:
     run, found = compared(tmp_path, manifest, *TABLE_2)
     for cell in models(run):
-        assert cell.is_averaged and len(folds_of(run, cell)) == 8
+        assert cell.is_averaged and len(run.folds_of(cell)) == 8
     # With four films of both classes, no pattern of signs has a p below .05.
     assert np.isnan(found["p"])
 
@@ -106,7 +106,7 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     draws = np.mean(
         [replicate(p, weights[:, codes], ["auc"])["auc"] for p in tests], axis=0
     )
-    fold = folds_of(run, cell)[0]
+    fold = run.folds_of(cell)[0]
     n_fitted = fold["n_train"] + fold["n_validation"]
     factor = 1 + len(ids) / n_fitted
     assert 1.1 < factor < 1.2
@@ -132,7 +132,7 @@ def test_films_that_train_each_other_are_not_flipped(
     _, found = compared(tmp_path, manifest)
     assert np.isnan(found["p"]) and 0 < found["p_all"] <= 1
     run, found = compared(tmp_path / "each", manifest, *TABLE_4)
-    assert len(folds_of(run, models(run)[0])) == 6 * 5
+    assert len(run.folds_of(models(run)[0])) == 6 * 5
     assert np.isnan(found["p"]) and 0 < found["p_all"] <= 1
 
 
@@ -169,7 +169,7 @@ def test_one_run_is_treated_as_several_runs_on_its_test_set(
     run, found = compared(tmp_path, manifest.with_column("part", part), *changes)
     assert found["basis"] == "film-seen"
     assert 0 < found["p"] <= 1 and found["low"] < found["value"] < found["high"]
-    (fold,) = folds_of(run, models(run)[0])
+    (fold,) = run.folds_of(models(run)[0])
     n_fitted = fold["n_train"] + fold["n_validation"]
     cell = models(run)[0]
     assert cell.inflation == pytest.approx(1 + found["clips"] / n_fitted)

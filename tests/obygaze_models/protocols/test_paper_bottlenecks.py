@@ -14,7 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from support.data import real_data
 from support.experiments import quick, run_on, store_of
 from support.published import VISUAL, split_file
-from support.tables import folds_of, models, rows_of, the_cell
+from support.tables import models, rows_of, the_cell
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.obygaze12 import read
@@ -180,7 +180,7 @@ def test_every_decision_is_that_of_scikit_learn(
 def test_one_fit_a_cell_and_no_leak(runs: dict[str, Run], scheme: str) -> None:
     for cell in models(runs[scheme]):
         assert cell.leaked == 0 and not cell.is_averaged
-        (fold,) = folds_of(runs[scheme], cell)
+        (fold,) = runs[scheme].folds_of(cell)
         assert fold["n_validation"] == 0 or scheme == "text"
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from obygaze_models.runner.answer import difference_to_guess
 from support.experiments import TOLERANCES, films, planted, quick, run_on, store_of
 from support.tables import by_film, differences, the_cell
 
@@ -20,6 +19,7 @@ from obygaze_models.evaluation.results import (
 )
 from obygaze_models.evaluation.sign_flips import max_t_p
 from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.runner.answer import difference_to_guess
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.training import training_protocol

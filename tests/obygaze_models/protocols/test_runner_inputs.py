@@ -34,8 +34,8 @@ from support.tables import (
     baselines,
     contrasts,
     fit_of,
-    folds_of,
     models,
+    names_of,
     of_films,
     result_of,
     rows_of,
@@ -66,6 +66,9 @@ NOTHING = (
 )
 RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
 ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
+WITHOUT_ROWS = {
+    name: table_of(name, []) for name in ("predictions.csv", "results.csv")
+}
 
 CODE = "obygaze_models.protocols.paper_splits:code_splits"
 
@@ -293,7 +296,7 @@ class TestFolds:
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         names = {"model": "ridge", "train": "ENHN_S", "test": "ENHN_S"}
         cell = the_cell(run, **names)
-        assert len(folds_of(run, cell)) == 4
+        assert len(run.folds_of(cell)) == 4
         # Each film is a fold.
         for metric in ("ap", "auc", "f1_binary"):
             assert math.isnan(of_films(run, metric, **names)["tt0000002"]["value"])
@@ -468,7 +471,7 @@ class TestOnDisk:
 
         def write(word: str) -> None:
             rows = {
-                "predictions.csv": {"clip_id": word},
+                "predictions.csv": {"clip_id": word, "seed": 0, "y": 0, "n_seen": 1},
                 "results.csv": {"task": word, "metric": "ap", "value": 0.5},
             }
             tables = {name: table_of(name, [row]) for name, row in rows.items()}
@@ -497,11 +500,11 @@ class TestOnDisk:
     ) -> None:
         about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "files": {}}
         first, second = ({**about, "identity": name} for name in ("first", "second"))
-        write_run(tmp_path / "a", first, {"results.csv": []})
+        write_run(tmp_path / "a", first, WITHOUT_ROWS)
         with pytest.raises(AlreadyThere, match="another run has this name"):
-            write_run(tmp_path / "a", second, {"results.csv": []})
+            write_run(tmp_path / "a", second, WITHOUT_ROWS)
         assert read_run(tmp_path / "a").about["identity"] == "first"
-        write_run(tmp_path / "a", second, {"results.csv": []}, force=True)
+        write_run(tmp_path / "a", second, WITHOUT_ROWS, force=True)
         assert read_run(tmp_path / "a").about["identity"] == "second"
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
@@ -511,21 +514,20 @@ class TestOnDisk:
     ) -> None:
         about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "files": {}}
         first, second = ({**about, "identity": name} for name in ("first", "second"))
-        tables = {"results.csv": [], "predictions.csv": []}
         folder = tmp_path / "a"
-        write_run(folder, first, tables)
+        write_run(folder, first, WITHOUT_ROWS)
         of_report = ("report.html", "tables/errors.csv", "figures/films.svg")
         for name in (*of_report, added):
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text("mine")
         with pytest.raises(AlreadyThere, match=f"it also holds '{added}'"):
-            write_run(folder, second, tables, force=True)
-        write_run(folder, first, tables)
+            write_run(folder, second, WITHOUT_ROWS, force=True)
+        write_run(folder, first, WITHOUT_ROWS)
         assert read_run(folder).about["identity"] == "first"
         assert (folder / added).read_text() == "mine"
         (folder / added).unlink()
-        write_run(folder, second, tables, force=True)
-        assert {path.name for path in folder.iterdir()} == {"run.json", *tables}
+        write_run(folder, second, WITHOUT_ROWS, force=True)
+        assert {path.name for path in folder.iterdir()} == {"run.json", *WITHOUT_ROWS}
 
     @pytest.mark.parametrize(
         ("name", "force"), [("results.csv", False), ("thesis.txt", True)]
@@ -637,7 +639,7 @@ class TestOnDisk:
     def test_what_is_no_run_is_said_with_the_way_to_one(self, tmp_path: Path) -> None:
         folder = tmp_path / "colleague" / "runs" / "first"
         about = {"format": RUN_FORMAT, "identity": "x", "name": "first"}
-        write_run(folder, about, {"predictions.csv": [], "results.csv": []})
+        write_run(folder, about, WITHOUT_ROWS)
         (folder / "report.html").write_text("page", "utf-8")
         with pytest.raises(NotFound, match="is a file, not the folder of a run") as e:
             read_run(folder / "report.html")
@@ -677,13 +679,13 @@ def test_evaluation_shows_its_progress(manifest: Manifest, tmp_path: Path) -> No
 
     watch = lambda label, total: nullcontext(Counter(label, total))  # noqa: E731
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1, watch=watch)
-    n_steps, n_shown = shown["evaluation"]
-    # Each model and baseline, each pair of tasks, each contrast, and the concepts.
-    n_cells = len(models(run)) + len(baselines(run))
-    assert n_steps == n_shown == n_cells + 6 + len(contrasts(run)) + 1
-    # Three processes share the evaluation, and count all of its steps.
+    n_steps, n_shown = shown["values"]
+    # Each model and baseline, each pair of tasks, each contrast.
+    assert n_steps == n_shown == len(run.cells) + 6 + len(contrasts(run))
+    assert shown["concepts"] == [1, 1]
+    # Three processes share the steps, and count all of them.
     parts = run_protocol(inputs, tmp_path / "parts", n_jobs=3, watch=watch)
-    assert shown["evaluation"] == [n_steps, 2 * n_steps]
+    assert shown["values"] == [n_steps, 2 * n_steps]
     one, other = (r.folder / "results.csv" for r in (run, parts))
     assert one.read_bytes() == other.read_bytes()
 
@@ -713,7 +715,8 @@ class TestPaper:
         run = run_on(tmp_path, protocol, manifest, stores)
         printed = {}
         for cell in models(run, train="HN_S", test="ENHN_S"):
-            values = run.results.loc[run.results["store"] == cell.store, "paper"]
+            rows = rows_of(run.results, **names_of(cell), film="")
+            values = [row["paper"] for row in rows]
             printed[cell.store] = [value for value in values if math.isfinite(value)]
         xclip = [0.82]
         assert printed == {
@@ -761,7 +764,7 @@ class TestPaper:
             "paper-fig3", "grid.baselines=[]", "report.compare=false", replicates=2
         )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        assert {len(folds_of(run, cell)) for cell in models(run)} == {9}
+        assert {len(run.folds_of(cell)) for cell in models(run)} == {9}
         assert len(models(run)) == 16
         inside = [c for c in manifest if c.extra["fold:02_EN_HN_S"] == "9"]
         carry = [c.level in ("HN", "S") and "Look" in c.concepts for c in inside]
@@ -782,7 +785,7 @@ class TestPaper:
         run = run_on(tmp_path, quick("paper-fig6", *short), manifest, {"x": store})
         (cell,) = models(run)
         # Each of four films is tested by three models, one for each film that validates.
-        assert cell.tasks == "HN_S -> ENHN_S" and len(folds_of(run, cell)) == 12
+        assert cell.tasks == "HN_S -> ENHN_S" and len(run.folds_of(cell)) == 12
         tested = [c for c in manifest if c.level in ("EN", "HN", "S")]
         rows = rows_of(run.table("success.csv"))
         whole = [row for row in rows if row["film"] == "all films"]

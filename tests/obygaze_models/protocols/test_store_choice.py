@@ -25,7 +25,6 @@ from support.experiments import (
 from support.run_tables import table_of
 from support.tables import (
     fit_of,
-    folds_of,
     models,
     names_of,
     predictions_of,
@@ -118,7 +117,7 @@ def test_each_fold_has_the_test_of_the_store_that_is_best_on_training_films(
     for cell in chosen_cells(run):
         ours = scored_clips(run, cell)
         n_seeds = 2 if cell.model == "mlp" else 1
-        folds = folds_of(run, cell)
+        folds = run.folds_of(cell)
         assert len(folds) == 5 * n_seeds == len(ours)
         for fold in folds:
             store = fold["chosen"]["store"]
@@ -167,7 +166,7 @@ def test_the_inner_score_is_that_of_fits_without_each_film(
     y = inputs.labels["EN_S"][rows]
     film_of_row = inputs.table.films[rows]
     of_a = the_cell(run, model="ridge", train=pair[0], test=pair[1], store="a")
-    alpha = folds_of(run, of_a)[0]["chosen"]["alpha"]
+    alpha = run.folds_of(of_a)[0]["chosen"]["alpha"]
     precisions = []
     for film in np.unique(film_of_row):
         inside = film_of_row == film
@@ -179,7 +178,7 @@ def test_the_inner_score_is_that_of_fits_without_each_film(
         has_ties = len(np.unique(scores)) < len(scores)
         assert has_ties == (case != "clips apart")
     chosen = next(c for c in chosen_cells(run) if (c.train, c.test) == pair)
-    inner = folds_of(run, chosen)[0]["chosen"]["inner_ap"]["a"]
+    inner = run.folds_of(chosen)[0]["chosen"]["inner_ap"]["a"]
     assert inner == pytest.approx(float(np.mean(precisions)), abs=1e-12)
 
 
@@ -214,7 +213,7 @@ def test_a_store_that_is_better_is_chosen(tmp_path: Path) -> None:
     }
     run = run_on(tmp_path, choosing(models=("ridge",)), MANIFEST, stores)
     for cell in chosen_cells(run):
-        assert {fold["chosen"]["store"] for fold in folds_of(run, cell)} == {"real"}
+        assert {fold["chosen"]["store"] for fold in run.folds_of(cell)} == {"real"}
     line = "ridge: the stores that training films chose in 10 tests: real 10"
     assert line in result_text(run).splitlines()
 
@@ -240,7 +239,7 @@ def test_test_films_change_no_choice(tmp_path: Path) -> None:
             X[is_tested] *= 1.0 if number == 0 else -3.0
             stores[name] = store_of(folder / name, data, X)
         run = run_on(folder, choosing(*FIXED), data, stores)
-        inner.append([folds_of(run, cell)[0]["chosen"] for cell in chosen_cells(run)])
+        inner.append([run.folds_of(cell)[0]["chosen"] for cell in chosen_cells(run)])
     assert inner[0] == inner[1]
     assert all(chosen["inner_ap"]["a"] is not None for chosen in inner[0])
 

@@ -9,7 +9,7 @@ import numpy as np
 from support.experiments import films, planted, quick, run_on, store_of
 from support.sentences import recipe_of_words
 from support.stores import made_store
-from support.tables import models, rows_of, the_cell
+from support.tables import models, the_cell
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Recipe, Row, Store, open_store
@@ -48,7 +48,7 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     protocol = quick("honest", *ONE_PAIR, "data.view=raw", replicates=2)
     found = run_on(tmp_path, protocol, manifest, {"said": store})
     cell = models(found)[0]
-    tested = {row["clip_id"] for row in rows_of(found.predictions) if row["model"] == "ridge"}
+    tested = set(cell.clip_ids)
     same = {manifest.clips[1].clip_id, manifest.clips[61].clip_id} & tested
     assert cell.copies == (2 if len(same) == 2 else 0)
     texts = {warning.about: warning.text for warning in warnings_of(found)}
