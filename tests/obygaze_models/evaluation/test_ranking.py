@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from obygaze_models.runner.scores import Cell, ScoredFold
 from sklearn.metrics import roc_auc_score
 from support.leaks import count_leak
 
@@ -14,7 +15,6 @@ from obygaze_models.evaluation.grouped_stats import GroupedStats, auc_over_folds
 from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.baselines import prevalence
-from obygaze_models.runner.scores import Cell, ScoredFold
 
 
 def pooled(seed: int, k: int = 4) -> tuple:

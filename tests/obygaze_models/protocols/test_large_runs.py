@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from obygaze_models.runner.scores import Cell, ScoredFold
 from scipy import optimize
 from sklearn.linear_model import Ridge
 from support.experiments import films, planted, quick, store_of
@@ -22,7 +23,6 @@ from obygaze_models.protocols import schedule
 from obygaze_models.runner import limits
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.scores import Cell, ScoredFold
 from obygaze_models.runner.store_run import store_runs
 
 

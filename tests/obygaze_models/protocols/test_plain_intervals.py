@@ -12,6 +12,8 @@ from itertools import product
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from obygaze_models.runner.results import Draws, Evaluation, cell_results, difference
+from obygaze_models.runner.scores import Cell, ScoredFold
 from scipy import stats
 from support.experiments import quick
 from support.ties import ap_of_drawn_clips
@@ -19,8 +21,6 @@ from support.ties import ap_of_drawn_clips
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.results import Draws, Evaluation, cell_results, difference
-from obygaze_models.runner.scores import Cell, ScoredFold
 
 N_REPLICATES = 30
 # Seeds of cells, and how many of their films have positive clips at most; None: any.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import f1_score
 from support.cells import with_folds
@@ -26,10 +27,20 @@ from support.experiments import (
     without_models,
 )
 from support.kills import kill_everywhere
-from support.run_tables import write_run_json
+from support.run_tables import table_of, write_run_json
 from support.seeds import SEED, amount
 from support.stores import a_recipe, made_store
-from support.tables import baselines, contrasts, models, of_films, the_cell
+from support.tables import (
+    baselines,
+    contrasts,
+    fit_of,
+    folds_of,
+    models,
+    of_films,
+    result_of,
+    rows_of,
+    the_cell,
+)
 
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import (
@@ -45,10 +56,10 @@ from obygaze_features.store import Recipe, Row
 from obygaze_models.protocols.schema import Data, Protocol
 from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.features import NOT_FINITE, choose_array, read_store
+from obygaze_models.runner.files import RUN_FORMAT, read_run, write_run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.tables import RUN_FORMAT, read_run, write_run
 
 NOTHING = (
     "no baseline can be computed: neighbour needs the scene or the times of each clip"
@@ -78,7 +89,7 @@ class TestMissing:
         assert listed.keys() == {failed, absent}
         assert "OSError" in listed[failed]
         assert "no clip of that name" in listed[absent]
-        tested = {row["clip_id"] for row in run.predictions}
+        tested = set(run.predictions["clip_id"])
         assert not tested & {failed, absent}
         (said,) = [w.text for w in warnings_of(run) if "missing" in w.about]
         assert said.startswith("2 of 120 clips have no features in x")
@@ -136,7 +147,7 @@ class TestMissing:
         runs = [
             run_on(tmp_path, protocol, manifest, {"x": store}) for store in (one, other)
         ]
-        assert repr(runs[0].results) == repr(runs[1].results)
+        pd.testing.assert_frame_equal(*(run.results for run in runs))
 
     @pytest.mark.parametrize("has_labels", [True, False])
     def test_another_data_set(
@@ -282,12 +293,11 @@ class TestFolds:
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         names = {"model": "ridge", "train": "ENHN_S", "test": "ENHN_S"}
         cell = the_cell(run, **names)
-        assert len(cell.facts["folds"]) == 4
+        assert len(folds_of(run, cell)) == 4
         # Each film is a fold.
         for metric in ("ap", "auc", "f1_binary"):
             assert math.isnan(of_films(run, metric, **names)["tt0000002"]["value"])
-        others = [row["value"] for row in cell.by_film["ap"].values()]
-        known = [value for value in others if math.isfinite(value)]
+        known = [*cell.value_of_films("ap").values()]
         assert len(known) == 3
         assert cell.value("ap") == pytest.approx(np.mean(known))
         assert math.isfinite(cell.value("auc"))
@@ -303,7 +313,7 @@ class TestFolds:
         )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         for cell in [*models(run), *baselines(run)]:
-            reasons = cell.facts["skipped"]
+            reasons = fit_of(run, cell)["skipped"]
             assert reasons == {"fold 0": "all clips to train on have one label: 0"}
         (text,) = [w.text for w in warnings_of(run) if w.about == "skipped folds"]
         assert text == (
@@ -457,16 +467,18 @@ class TestOnDisk:
         seen = set[str]()
 
         def write(word: str) -> None:
-            row = {"task": word, "metric": "ap", "value": 0.5}
-            tables = {"predictions.csv": [{"clip_id": word, "decision": 0}]}
-            tables["results.csv"] = [row]
+            rows = {
+                "predictions.csv": {"clip_id": word},
+                "results.csv": {"task": word, "metric": "ap", "value": 0.5},
+            }
+            tables = {name: table_of(name, [row]) for name, row in rows.items()}
             write_run(folder, {**about, "name": word}, tables)
 
         def look() -> None:
             run = read_run(folder)
             word = run.about["name"]
-            assert [row["task"] for row in run.results] == [word]
-            assert [row["clip_id"] for row in run.predictions] == [word]
+            assert [*run.results["task"]] == [word]
+            assert [*run.predictions["clip_id"]] == [word]
             assert (folder / "audits" / "mine.json").read_text() == "years"
             seen.add(word)
             write("old")
@@ -544,7 +556,7 @@ class TestOnDisk:
         (tmp_path / "run.json").write_text(
             '{"format": "obygaze-run/9"}', encoding="utf-8"
         )
-        with pytest.raises(Mismatch, match="obygaze-run/2"):
+        with pytest.raises(Mismatch, match="obygaze-run/3"):
             read_run(tmp_path)
 
     def test_weighted_classes_call_the_smaller_one_more_often(
@@ -555,7 +567,7 @@ class TestOnDisk:
         n_called = []
         for own in (changes, RIDGE):
             run = run_on(tmp_path, quick("honest", *own), manifest, {"x": store})
-            n_called.append(sum(row["decision"] for row in run.predictions))
+            n_called.append(run.predictions["decision"].sum())
             assert models(run)[0].value("prevalence") < 0.5
         assert n_called[0] > n_called[1]
 
@@ -616,7 +628,7 @@ class TestOnDisk:
         files = {**about["files"], "predictions.csv": 0.5}  # not even text
         write_run_json(folder, {**about, "files": files})
         with pytest.raises(Corrupt, match=r"predictions\.csv is not the file"):
-            assert read_run(folder).predictions
+            _ = read_run(folder).predictions
         del about["files"]
         write_run_json(folder, about)
         with pytest.raises(Mismatch, match="not a run of format"):
@@ -701,7 +713,7 @@ class TestPaper:
         run = run_on(tmp_path, protocol, manifest, stores)
         printed = {}
         for cell in models(run, train="HN_S", test="ENHN_S"):
-            values = [row["paper"] for row in cell.of_metric.values()]
+            values = run.results.loc[run.results["store"] == cell.store, "paper"]
             printed[cell.store] = [value for value in values if math.isfinite(value)]
         xclip = [0.82]
         assert printed == {
@@ -727,7 +739,7 @@ class TestPaper:
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         (cell,) = models(run)
         rows_of_fit: dict[str, list[dict[str, Any]]] = {}
-        for row in run.predictions:
+        for row in rows_of(run.predictions):
             if row["fold"].startswith("test 2,"):
                 rows_of_fit.setdefault(row["fold"], []).append(row)
         assert len(rows_of_fit) == 3
@@ -736,7 +748,7 @@ class TestPaper:
             y = [row["y"] for row in rows]
             decided = [row["decision"] for row in rows]
             values.append(f1_score(y, decided, average="weighted"))
-        of_film = cell.by_film["f1_weighted"]["tt0000003"]
+        of_film = result_of(run, cell, "f1_weighted", "tt0000003")
         assert of_film["value"] == pytest.approx(np.mean(values))
         assert of_film["sd"] == pytest.approx(np.std(values, ddof=1))
 
@@ -749,7 +761,7 @@ class TestPaper:
             "paper-fig3", "grid.baselines=[]", "report.compare=false", replicates=2
         )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        assert {len(cell.facts["folds"]) for cell in models(run)} == {9}
+        assert {len(folds_of(run, cell)) for cell in models(run)} == {9}
         assert len(models(run)) == 16
         inside = [c for c in manifest if c.extra["fold:02_EN_HN_S"] == "9"]
         carry = [c.level in ("HN", "S") and "Look" in c.concepts for c in inside]
@@ -770,9 +782,9 @@ class TestPaper:
         run = run_on(tmp_path, quick("paper-fig6", *short), manifest, {"x": store})
         (cell,) = models(run)
         # Each of four films is tested by three models, one for each film that validates.
-        assert cell.tasks == "HN_S -> ENHN_S" and len(cell.facts["folds"]) == 12
+        assert cell.tasks == "HN_S -> ENHN_S" and len(folds_of(run, cell)) == 12
         tested = [c for c in manifest if c.level in ("EN", "HN", "S")]
-        rows = run.table("success.csv")
+        rows = rows_of(run.table("success.csv"))
         whole = [row for row in rows if row["film"] == "all films"]
         assert {row["all_clips"] for row in whole} == {len(tested)} == {cell.n_clips}
         names = [row["factor"] for row in whole]
@@ -781,7 +793,7 @@ class TestPaper:
         alone = [row for row in rows if row["film"] != "all films"]
         assert {row["film"]: row["all_clips"] for row in alone} == by_film
         for row in alone:
-            if row["clips"] is None:
+            if math.isnan(row["clips"]):
                 continue  # the intercept, or a factor that is left out
             carriers = [
                 c
@@ -801,16 +813,18 @@ class TestExtras:
         )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         found: dict[str, list[dict[str, Any]]] = {}
-        for row in run.table("success.csv"):
+        for row in rows_of(run.table("success.csv")):
             if (row["train"], row["test"]) == ("ENHN_S", "ENHN_S"):
                 found.setdefault(row["film"], []).append(row)
         assert next(iter(found)) == "all films"
         assert len(found) == 7
         whole = found["all films"]
         # An easy negative has no concept there, a sure clip three: one level follows from the rest.
-        regressed = [row for row in whole if row["clips"] is not None]
+        regressed = [row for row in whole if math.isfinite(row["clips"])]
         assert len(regressed) == 10
-        left_out = {row["factor"]: row["note"] for row in whole if row["clips"] is None}
+        left_out = {
+            row["factor"]: row["note"] for row in whole if math.isnan(row["clips"])
+        }
         reason = "left out: follows from the factors before it"
         assert left_out == {"level S": reason}
         n_of_films = [rows[0]["all_clips"] for film, rows in found.items()]
@@ -839,7 +853,7 @@ class TestExtras:
                 "grid.baselines=[]",
             )
             run = run_on(tmp_path, protocol, manifest, {"x": store})
-            tested[scheme] = {row["clip_id"] for row in run.predictions}
+            tested[scheme] = set(run.predictions["clip_id"])
         assert not tested[CODE] & silent
         assert tested["none"] & silent
 

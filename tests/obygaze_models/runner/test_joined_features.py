@@ -21,7 +21,7 @@ from support.experiments import (
     store_of,
 )
 from support.joined_stores import joined_stores, part_of, recipe_of
-from support.tables import the_cell
+from support.tables import folds_of, rows_of, the_cell
 
 import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -30,10 +30,10 @@ from obygaze_features.store.joining import part_slices
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.joined import PartScaling
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.summary import cells_of, gain_of
-from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 
 MANIFEST = films(5, 30, seed=8)
@@ -113,10 +113,10 @@ def test_each_fold_has_the_factors_of_its_training_rows(run: Run) -> None:
     is_in_task = np.isin(levels, ["EN", "S"]) & is_kept
     for model in ("ridge", "pcbm-lr"):
         cell = the_cell(run, model=model, store="joined")
-        for fold in cell.facts["folds"]:
+        for fold in folds_of(run, cell):
             (tested,) = {
                 row["movie_id"]
-                for row in run.predictions
+                for row in rows_of(run.predictions)
                 if row["fold"] == fold["fold"] and row["model"] == model
             }
             # Concept vectors are found on all clips with a level.
@@ -124,7 +124,7 @@ def test_each_fold_has_the_factors_of_its_training_rows(run: Run) -> None:
             expected = factors_by_hand(X[rows & (films_of != tested)], [22, 14])
             found = fold["chosen"]["part_factors"]
             np.testing.assert_allclose(found, expected, rtol=1e-6)
-    single = the_cell(run, model="ridge", store="seen").facts["folds"][0]["chosen"]
+    single = folds_of(run, the_cell(run, model="ridge", store="seen"))[0]["chosen"]
     assert "part_factors" not in single
 
 
@@ -152,7 +152,7 @@ def test_the_scale_of_a_part_changes_no_ridge_score(tmp_path: Path) -> None:
 def test_the_chosen_store_is_never_the_joined_one(run: Run) -> None:
     for model in ("ridge", "pcbm-lr"):
         cell = the_cell(run, model=model, store="chosen")
-        for fold in cell.facts["folds"]:
+        for fold in folds_of(run, cell):
             assert [*fold["chosen"]["inner_ap"]] == ["seen", "heard"]
             assert fold["chosen"]["store"] in ("seen", "heard")
 
