@@ -250,11 +250,12 @@ class ComparedRuns(Listing):
                 if not apart or math.isnan(apart):
                     continue
                 run = self.runs[number]
+                who = "both" if len(cell.rows) == 2 else f"all {len(cell.rows)}"
                 apart_text = f"{abs(apart):.{digits_of(0.0, abs(apart))}f}"
                 sentences.append(
                     f"{cell.name}, {cell.tasks}: {metric} of {run} is {apart_text}"
                     f" {'higher' if apart > 0 else 'lower'} than that of {self.runs[0]} on the"
-                    f" {count(cell.n_clips, 'clip')} that all of them tested (whether {run} is"
+                    f" {count(cell.n_clips, 'clip')} that {who} tested (whether {run} is"
                     f" better: {in_sentence(verdict(row))})."
                 )
         n_more = len(sentences) - MOST_SENTENCES
@@ -467,19 +468,22 @@ def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
     import pandas as pd
 
     tests = pd.concat([run.predictions for run in runs], keys=range(len(runs)))
-    films = tests[tests["movie_id"] != ""].groupby("clip_id")["movie_id"]
-    tests["movie_id"] = tests["clip_id"].map(films.first()).fillna("")
+    films = tests[tests["movie_id"] != ""]
+    film_of = dict(zip(films["clip_id"], films["movie_id"], strict=True))
     of_groups = [number for number, run in enumerate(runs) if run.holds_out_groups]
-    groups = tests.loc[of_groups].groupby("clip_id")["group"]
-    if of_groups and groups.nunique().max() > 1:
-        clip_id = groups.nunique().idxmax()
-        of_clip = map(repr, groups.get_group(clip_id).unique())
+    groups = tests.loc[of_groups].drop_duplicates(["clip_id", "group"])
+    group_of = dict(zip(groups["clip_id"], groups["group"], strict=True))
+    if len(group_of) < len(groups):
+        clip_id = groups["clip_id"][groups["clip_id"].duplicated()].iloc[0]
+        names = groups["group"][groups["clip_id"] == clip_id]
         raise FixInput(
-            f"the clip {clip_id!r} is held out with {' and with '.join(of_clip)}: differences are"
-            " drawn over one kind of group",
+            f"the clip {clip_id!r} is held out with {' and with '.join(map(repr, names))}:"
+            " differences are drawn over one kind of group",
             hint="each run alone, or beside one that holds out films",
         )
-    tests["group"] = tests["clip_id"].map(groups.first()).fillna(tests["movie_id"])
+    group_of = {**film_of, **group_of}
+    tests["movie_id"] = [film_of.get(clip_id, "") for clip_id in tests["clip_id"]]
+    tests["group"] = [group_of.get(clip_id, "") for clip_id in tests["clip_id"]]
     return tests
 
 
