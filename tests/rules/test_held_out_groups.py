@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 from support.seeds import SEED, amount
+from support.tables import rows_of
 from support.ties import ap_by_places
 
 from obygaze.films.decisions import cell_facts
@@ -24,7 +25,7 @@ from obygaze_features.core.errors import FixInput, NotFound, ObygazeWarning
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.page import write_report
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.text import result_text
 from obygaze_models.runner.training import training_protocol
 
@@ -187,7 +188,7 @@ def test_groups_are_compared_whatever_their_column_is_called(tmp_path: Path) -> 
     compared = compare_runs(runs)
     assert compared.warnings == []
     reported = {}
-    for row in runs[0].results:
+    for row in rows_of(runs[0].results):
         if row["metric"] == "ap" and not row["film"] and not row["against_model"]:
             reported[row["model"]] = row["value"]
     for cell in compared.cells:
@@ -199,7 +200,7 @@ def test_groups_are_compared_whatever_their_column_is_called(tmp_path: Path) -> 
 def ap_within_films(run: Run) -> float:
     """The mean over films, each within the folds of the run."""
     rows = defaultdict(list)
-    for row in run.predictions:
+    for row in rows_of(run.predictions):
         if row["model"] == "ridge":
             rows[row["fold"], row["movie_id"]].append((bool(row["y"]), row["score"]))
     found = []

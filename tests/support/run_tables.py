@@ -254,7 +254,10 @@ def made_run(
         "created_by": "obygaze 0",
         **about,
     }
-    written: dict[str, Any] = {"predictions.csv": tests, "results.csv": [*rows, *results]}
+    written: dict[str, Any] = {
+        "predictions.csv": tests,
+        "results.csv": [*rows, *results],
+    }
     written |= tables or {}
     return write_run(
         folder, whole, {name: table_of(name, of) for name, of in written.items()}

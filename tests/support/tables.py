@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
-from obygaze_models.evaluation.cells import Cell
-from obygaze_models.evaluation.tables import CELL
+from obygaze_models.evaluation import tables
+from obygaze_models.evaluation.cells import Cell, cells_of
+from obygaze_models.evaluation.tables import CELL, Row
 from obygaze_models.runner.files import Run
+from support.run_tables import table_of
 
-Row = dict[str, Any]
 
 
 def rows_of(table: pd.DataFrame, **wanted: Any) -> list[Row]:
     """The rows of a table, all or those with these values."""
     for name, value in wanted.items():
         table = table[table[name] == value]
-    rows: list[Row] = table.to_dict("records")
-    return rows
+    return tables.rows_of(table)
+
+
+# What a row of a table of tests has if nothing else is said: a test of an unseen film.
+A_TEST = {
+    **{"task": "T", "train": "T", "test": "T", "store": "x", "model": "ridge"},
+    **{"fold": "0", "seed": 0, "seen": "unseen", "n_seen": 9, "leaked": False},
+    **{"is_model": True, "is_trained": True, "is_probability": True},
+}
+
+
+def a_table(rows: Iterable[Row]) -> pd.DataFrame:
+    """A table of tests; rows have `clip_id`, `movie_id`, `y`, `score`, and what they say else."""
+    whole = []
+    for row in rows:
+        facts = {**A_TEST, "group": row["movie_id"], **row}
+        limit = 0.5 if facts["is_probability"] else 0.0
+        whole.append({"decision": float(row["score"] > limit), **facts})
+    return table_of("predictions.csv", whole)
+
+
+def cell_of(rows: Iterable[Row], *, is_averaged: bool = False) -> Cell:
+    """The only cell of these rows (`a_table`), whose tasks are T."""
+    (cell,) = cells_of(a_table(rows), [("T", "T")] if is_averaged else [])
+    return cell
 
 
 def models(run: Run, **wanted: Any) -> list[Cell]:
@@ -67,6 +92,12 @@ def result_of(run: Run, cell: Cell, metric: str, film: str = "") -> Row:
         row for row in rows_of(run.results, **names) if pd.isna(row["train_films"])
     )
     return row
+
+
+def by_film(cell: Cell, metric: str) -> dict[str, float]:
+    """A metric of a cell within each of its films, NaN where it has none."""
+    films, values = cell.by_film([metric])
+    return dict(zip(films, values[metric].tolist(), strict=True))
 
 
 def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, Row]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-
 from obygaze_models.runner.rows import RUN_TABLES, read_rows, table_bytes
 
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
