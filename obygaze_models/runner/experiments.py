@@ -118,7 +118,7 @@ def run(
     Example:
         >>> ridge = ["grid.models=['ridge']"]
         >>> found = og.run("honest", "mine", "films", changes=ridge, output="first")
-        >>> {row["model"] for row in found.results if row["against_model"]}
+        >>> set(found.results.query("against_model != ''")["model"])
         {'ridge'}
 
     Commands:
@@ -247,9 +247,10 @@ def train(
     resolved_workspace = Workspace.of(workspace)
     folder = _named_folder(resolved_workspace, name)
     model_folder = resolved_workspace.folder("models") / folder.name
-    is_repeated = is_same_run(folder, inputs.identity)
+    # The licences on its card, or the last bits of another processor, may have changed.
+    replaces = force or is_same_run(folder, inputs.identity)
     try:
-        check_target(model_folder, model_folder.name, force=force or is_repeated)
+        check_target(model_folder, model_folder.name, force=replaces)
         check_run_folder(folder, inputs.identity, force=force)
     except AlreadyThere as error:
         error.hint = (
@@ -263,9 +264,7 @@ def train(
         n_jobs=n_jobs,
         watch=progress_bars(progress, "steps"),
     )
-    # The licences on its card, or the last bits of another processor, may have changed.
     (store,) = named_stores.values()
-    replaces = force or is_repeated
     fit_final(inputs, finished, model_folder, store=store, force=replaces)
     return Trained(finished, load_folder(model_folder))
 

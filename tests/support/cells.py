@@ -11,7 +11,7 @@ from zlib import crc32
 from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
 from obygaze_features.store import Store
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 from support.experiments import run_on
 from support.seeds import amount
 
