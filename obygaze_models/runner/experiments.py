@@ -104,8 +104,9 @@ def run(
         protocol: The name of a protocol that comes with obygaze, or a TOML file.
         stores: A store, and its name in tables; in Python one or several, or a mapping.
         manifest: The clips. The default is the protocol's, or the only one there is.
-        tasks: The labels to predict: COLUMN, COLUMN=VALUE, 'COLUMN>=2' or a task by its name. A
-            value is told from all others: --set 'data.where=COLUMN != OTHER' leaves out a third.
+        tasks: The labels to predict: COLUMN, COLUMN=VALUE, 'COLUMN>=2' or a task by its name;
+            'NAME=EXPRESSION' gives an expression a short name. A value is told from all others:
+            --set 'data.where=COLUMN != OTHER' leaves out a third.
         changes: Change a key of the protocol, as in splits.scheme=none.
         output: The name of the run, or a folder.
         n_jobs: Processes that train.
@@ -125,6 +126,7 @@ def run(
         obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
         obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set balancing=none
         obygaze run honest --manifest films --store clip=S --task violent --task 'rating>=2'
+        obygaze run honest --store clip=S --task 'harsh=violent == yes and rating >= 2'
         obygaze run my-protocol.toml --manifest films --store clip=S --json
         obygaze run honest --store clip=S --set 'report.metrics=["mine.py:specificity"]'
         obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
