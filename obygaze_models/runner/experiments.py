@@ -410,8 +410,7 @@ def test_model(
         store: Features of the recipe that the model was trained on, or NAME=STORE with the name in
             tables.
         manifest: The clips and labels.
-        task: The label to test, as in `run`. Without it, the condition on the clips of the
-            training (data.where) holds too.
+        task: The label to test, as in `run`.
         changes: Change a key of the honest protocol: data.where, data.view, report.primary,
             report.metrics or report.replicates. The view of the labels is that of the training.
         output: The name of the run, or a folder.

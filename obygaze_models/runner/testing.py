@@ -68,7 +68,7 @@ def inputs_of_test(
 
     Args:
         model: The model, of two classes.
-        task: The task; "" for that of the model, of the clips that its own were chosen like.
+        task: The task; "" for that of the model.
         changes: Keys of the protocol `honest` to change, of `CHANGES`.
         clips: The manifest and its path.
         stores: The store, by its name in tables.
@@ -79,7 +79,7 @@ def inputs_of_test(
         raise FixUsage(
             f"a test needs a model of two classes, and {info.name} ({info.summary}) has"
             f" {', '.join(info.classes) or 'none'}",
-            hint="obygaze models predict gives its scores",
+            hint="obygaze models predict --help",
         )
     if info.name in BASELINES:
         raise FixUsage(
@@ -130,8 +130,6 @@ def _protocol(
     if data.view == AUTO and info.training.view:
         view: Any = info.training.view
         data = replace(data, view=view)
-    if not task and not data.where:
-        data = replace(data, where=info.where)
     if info.features.rule:
         cut: Any = {"rule": info.features.rule, "reduce": info.features.reduce}
         data = replace(data, segments=manifest.name, **cut)
