@@ -217,6 +217,17 @@ def _nothing(kind: type) -> Any:
     return "" if kind is str else np.nan
 
 
+def rows_of(table: pd.DataFrame) -> list[Row]:
+    """Return the rows of a table; numbers that are mostly whole are whole where they are."""
+    rows: Any = table.to_dict("records")
+    for row in rows:
+        for name in MOSTLY_WHOLE:
+            value = row.get(name)
+            if isinstance(value, float) and value.is_integer():
+                row[name] = int(value)
+    return [*rows]
+
+
 def as_csv(table: pd.DataFrame) -> bytes:
     """Return a table as CSV: flags are 0 and 1, and what has no value is empty."""
     shown = table.copy()

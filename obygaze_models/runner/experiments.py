@@ -35,7 +35,7 @@ from obygaze_models.models.registry import DEFAULT_TASK, trainable
 if TYPE_CHECKING:
     from obygaze_features.manifest import Manifest
     from obygaze_features.store import Store
-    from obygaze_models.runner.tables import Run
+    from obygaze_models.runner.files import Run
     from obygaze_models.zoo import SavedModel
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -225,9 +225,9 @@ def train(
     named_stores = open_stores(store, workspace)
     # Late: a wrong name is said before scikit-learn is imported.
     from obygaze_models.models.own import require_skops
+    from obygaze_models.runner.files import check_run_folder, is_same_run
     from obygaze_models.runner.inputs import gather
     from obygaze_models.runner.run import run_protocol
-    from obygaze_models.runner.tables import check_run_folder, is_same_run
     from obygaze_models.runner.training import fit_final, training_protocol
     from obygaze_models.zoo.saving import check_target, code_files, load_folder
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -46,7 +46,14 @@ from obygaze_models.evaluation.bootstrap import Interval
 from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.evaluation.metrics import METRICS
 from obygaze_models.evaluation.results import Settings
-from obygaze_models.evaluation.tables import RUN_TABLES, as_csv, read_csv
+from obygaze_models.evaluation.tables import (
+    CELL,
+    RUN_TABLES,
+    Row,
+    as_csv,
+    read_csv,
+    rows_of,
+)
 from obygaze_models.models.registry import PERCEPTRON
 from obygaze_models.protocols.schedule import unit_of
 
@@ -119,7 +126,7 @@ class Run:
         of_all = self.results[self.results["film"] == ""]
         return {
             "run": str(self.folder),
-            "results": json_values(of_all.to_dict("records")),
+            "results": json_values(rows_of(of_all)),
             "seconds": self.about["seconds"],
         }
 
@@ -199,6 +206,19 @@ class Run:
         settings = self.settings
         cells = cells_of(tests, settings.averaged, settings.own_metrics)
         return [replace(cell, intervals=ends.get(cell.name, {})) for cell in cells]
+
+    @cached_property
+    def differences(self) -> list[Row]:
+        """The rows of differences of two cells, over all films."""
+        return rows_of(self.results[self.results["against_model"] != ""])
+
+    def folds_of(self, cell: Cell) -> Sequence[Mapping[str, Any]]:
+        """Return what run.json says of the fits of a cell."""
+        for facts in self.about["fits"]:
+            if tuple(facts[name] for name in CELL) == cell.name:
+                folds: Sequence[Mapping[str, Any]] = facts["folds"]
+                return folds
+        return ()
 
     def table(self, name: str) -> pd.DataFrame:
         """Return a table of the run; without rows, if the protocol does not ask for it."""

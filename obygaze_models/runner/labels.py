@@ -19,7 +19,7 @@ from obygaze_models.protocols.clips import (
     task_labels,
 )
 from obygaze_models.protocols.schema import Data, Task
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 
 
 class RunLabels(NamedTuple):

@@ -9,7 +9,15 @@ from typing import Any
 from obygaze_features.core.console import count, few, listed
 from obygaze_features.core.errors import MEANT
 from obygaze_features.core.parts import label_of
+from obygaze_models.evaluation.basis import (
+    FILM_SEEN,
+    LEAKED,
+    interval_is_not_of,
+    interval_is_of,
+    no_interval_because,
+)
 from obygaze_models.evaluation.bootstrap import FEW_GROUPS, LEAST_GROUPS
+from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import (
     AP,
     AUC,
@@ -17,27 +25,18 @@ from obygaze_models.evaluation.metrics import (
     goodness,
     metric_name,
 )
+from obygaze_models.evaluation.results import LEAST_CLIPS
 from obygaze_models.protocols.schedule import (
     LEAVES_OUT_GROUPS,
     OWN_SPLITS,
     split_kind,
     unit_of,
 )
-from obygaze_models.evaluation.basis import (
-    LEAKED,
-    interval_is_not_of,
-    interval_is_of,
-    no_interval_because,
-)
-from obygaze_models.runner.features import SHOWN_MISSING
-from obygaze_models.runner.results import LEAST_CLIPS
-from obygaze_models.runner.summary import (
+from obygaze_models.runner.answer import (
     BETTER,
     MARGIN,
-    CellRows,
     best_guess,
     cell_label,
-    cells_of,
     compared_metric,
     difference_to_guess,
     films_with_value,
@@ -46,8 +45,8 @@ from obygaze_models.runner.summary import (
     short,
     verdict,
 )
-from obygaze_models.runner.tables import Run
-from obygaze_models.zoo.seen import FILM_SEEN
+from obygaze_models.runner.features import SHOWN_MISSING
+from obygaze_models.runner.files import Run
 
 SHOWN_REASONS = 3  # of clips without features, in one line
 MANY_FOLDS = 300  # of films: where a run warns
@@ -67,19 +66,19 @@ class RunWarning:
 
 def warnings_of(run: Run) -> list[RunWarning]:
     """Return the warnings that apply to a run, the gravest first."""
-    cells = cells_of(run)
+    cells = run.cells
     models = [cell for cell in cells if cell.is_model]
     texts = {
         "leaks": leaks(run, models),
         "copies": copies(run, models),
         "films on both sides": films_on_both_sides(run, models),
         "clips as films": clips_as_films(run),
-        "guessing": no_better_than_guessing(run, models, cells),
-        "chance": chance(run, models, cells),
+        "guessing": no_better_than_guessing(run, models),
+        "chance": chance(run, models),
         "few films": few_films(run, models),
         "no interval": without_interval(run, models),
         "rare concepts": rare_concepts_text(run.about["rare_concepts"]),
-        "skipped folds": skipped_folds(run, cells),
+        "skipped folds": skipped_folds(run),
         "folds of several films": folds_of_several_films(run, cells),
         "many fits": many_fits(run.protocol["splits"], _n_folds(models)),
         "several stores": several_stores(run, models),
@@ -92,7 +91,7 @@ def warnings_of(run: Run) -> list[RunWarning]:
     return [RunWarning(about, text) for about, text in texts.items() if text]
 
 
-def leaks(run: Run, models: Sequence[CellRows]) -> str:
+def leaks(run: Run, models: Sequence[Cell]) -> str:
     """Warn of tested clips that trained, chose, or found concept vectors."""
     leaked = [cell for cell in models if _leaked_by_name(cell) > 0]
     if not leaked:
@@ -105,26 +104,26 @@ def leaks(run: Run, models: Sequence[CellRows]) -> str:
     )
 
 
-def _leaked_by_name(cell: CellRows) -> int:
-    return cell.leaked - int(cell.facts["copies"])
+def _leaked_by_name(cell: Cell) -> int:
+    return cell.leaked - cell.copies
 
 
-def copies(run: Run, models: Sequence[CellRows]) -> str:
+def copies(run: Run, models: Sequence[Cell]) -> str:
     """Warn of tested clips with exactly the features of a training clip of another name."""
-    copied = [cell for cell in models if cell.facts["copies"]]
+    copied = [cell for cell in models if cell.copies]
     if not copied:
         return ""
-    worst = max(copied, key=lambda cell: cell.facts["copies"] / cell.n_clips)
+    worst = max(copied, key=lambda cell: cell.copies / cell.n_clips)
     return (
         f"{len(copied)} of {len(models)} cells are of clips with exactly the features of a "
         "training clip (the same pictures or words under another name, or short vectors that "
         "are equal by chance): "
-        f"up to {worst.facts['copies']} of the {worst.n_clips} test clips of "
+        f"up to {worst.copies} of the {worst.n_clips} test clips of "
         f"{worst.tasks} ({worst.store})."
     )
 
 
-def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
+def films_on_both_sides(run: Run, models: Sequence[Cell]) -> str:
     """Warn of test clips of films that trained, and say what values and intervals are of.
 
     A column of the manifest may divide films by mistake, so it is named.
@@ -132,20 +131,18 @@ def films_on_both_sides(run: Run, models: Sequence[CellRows]) -> str:
     divided = [cell for cell in models if cell.basis == FILM_SEEN]
     if not divided:
         return ""
-    worst = max(divided, key=lambda cell: cell.facts["same_film"] / cell.n_clips)
+    worst = max(divided, key=lambda cell: cell.same_film / cell.n_clips)
     column = run.protocol["splits"]["column"]
     because = f", because the column {column} divides {run.units}" if column else ""
     return (
-        f"Up to {worst.facts['same_film']} of the {worst.n_clips} test clips of"
+        f"Up to {worst.same_film} of the {worst.n_clips} test clips of"
         f" {worst.tasks} are of {run.units} that train or validate too{because}: values and"
         f" intervals are of {interval_is_of(FILM_SEEN, run.units)};"
         f" {interval_is_not_of(FILM_SEEN, run.units)}."
     )
 
 
-def no_better_than_guessing(
-    run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]
-) -> str:
+def no_better_than_guessing(run: Run, models: Sequence[Cell]) -> str:
     """Warn of models that are hardly better than a baseline that sees no video.
 
     Where test clips of either leaked, its value is too high, and nothing follows from it.
@@ -153,7 +150,7 @@ def no_better_than_guessing(
     primary = str(run.protocol["report"]["primary"])
     close = []
     for cell in models:
-        guess = best_guess(run, cell, cells, primary)
+        guess = best_guess(run, cell, primary)
         if guess is None or LEAKED in (cell.basis, guess.basis):
             continue
         if _lead(cell, guess, primary) < MARGIN:
@@ -169,7 +166,7 @@ def no_better_than_guessing(
     )
 
 
-def _lead(cell: CellRows, other: CellRows, metric: str) -> float:
+def _lead(cell: Cell, other: Cell, metric: str) -> float:
     """Return by how much a cell is better than another one; infinity if it has no value."""
     ours = cell.value(metric)
     if not math.isfinite(ours):
@@ -177,7 +174,7 @@ def _lead(cell: CellRows, other: CellRows, metric: str) -> float:
     return goodness(metric, ours) - goodness(metric, other.value(metric))
 
 
-def chance(run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]) -> str:
+def chance(run: Run, models: Sequence[Cell]) -> str:
     """Warn of models whose interval of AUC does not lie above one half."""
     by_chance = [cell for cell in models if cell.ends(AUC.name)[0] <= 0.5]
     if not by_chance:
@@ -188,9 +185,9 @@ def chance(run: Run, models: Sequence[CellRows], cells: Sequence[CellRows]) -> s
     for cell in by_chance:
         name = f"{label_of(cell.model)} ({cell_label(cell, run)})"
         names.append(name)
-        guess = best_guess(run, cell, cells, metric)
+        guess = best_guess(run, cell, metric)
         if guess is not None and metric != AUC.name:
-            difference = difference_to_guess(run.shown_results, cell, guess)
+            difference = difference_to_guess(run, cell, guess)
             if verdict(difference) == BETTER:
                 better.append(name)
     text = (
@@ -217,7 +214,7 @@ def clips_as_films(run: Run) -> str:
     )
 
 
-def few_films(run: Run, models: Sequence[CellRows]) -> str:
+def few_films(run: Run, models: Sequence[Cell]) -> str:
     """Warn of values of so few films that these may be alike or differ by chance."""
     counts = [cell.film_counts(compared_metric(run)) for cell in models]
     of_few = [films for films in counts if films[0] < FEW_GROUPS]
@@ -233,7 +230,7 @@ def few_films(run: Run, models: Sequence[CellRows]) -> str:
     )
 
 
-def without_interval(run: Run, models: Sequence[CellRows]) -> str:
+def without_interval(run: Run, models: Sequence[Cell]) -> str:
     """Warn of models without an interval, and say why they have none."""
     without = [
         cell for cell in models if not any(map(cell.has_interval, RANKING_METRICS))
@@ -246,7 +243,7 @@ def without_interval(run: Run, models: Sequence[CellRows]) -> str:
     )
 
 
-def why_no_interval(cell: CellRows, run: Run) -> str:
+def why_no_interval(cell: Cell, run: Run) -> str:
     """Return which condition of an interval a cell does not meet."""
     n_positive = cell.n_positive
     n_negative = cell.n_clips - n_positive
@@ -302,17 +299,17 @@ def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) 
     )
 
 
-def skipped_folds(run: Run, cells: Sequence[CellRows]) -> str:
+def skipped_folds(run: Run) -> str:
     """Warn of folds that could not be trained or tested: their films, and the stores if not all."""
     stores_of: dict[str, dict[tuple[str, str], set[str]]] = {}
-    for cell in cells:
-        for fold, reason in cell.facts["skipped"].items():
+    for facts in run.about["fits"]:
+        for fold, reason in facts["skipped"].items():
             of_reason = stores_of.setdefault(reason, {})
-            of_reason.setdefault((cell.test, fold), set()).add(cell.store)
+            of_reason.setdefault((facts["test"], fold), set()).add(facts["store"])
     if not stores_of:
         return ""
     films = _films_of_folds(run)
-    every_store = {cell.store for cell in cells} - {""}
+    every_store = {facts["store"] for facts in run.about["fits"]} - {""}
     folds: set[str] = set()
     for of_reason in stores_of.values():
         folds.update(fold for _, fold in of_reason)
@@ -336,14 +333,14 @@ def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
     for facts in run.about["fits"]:
         for fold, names in facts["skipped_films"].items():
             films.setdefault((facts["test"], fold), set()).update(names)
-    for row in run.predictions:
-        film = run.group_of_clip.get(row["clip_id"], row["movie_id"])
-        if film:
-            films.setdefault((row["test"], row["fold"]), set()).add(film)
+    tested = run.predictions[run.predictions["group"] != ""]
+    by_fold: Any = tested.groupby(["test", "fold"])["group"]
+    for (test, fold), groups in by_fold:
+        films.setdefault((test, fold), set()).update(groups.unique())
     return films
 
 
-def folds_of_several_films(run: Run, cells: Sequence[CellRows]) -> str:
+def folds_of_several_films(run: Run, cells: Sequence[Cell]) -> str:
     """Warn where a person's folds hold several films, and intervals are over films all the same.
 
     Of a run with groups, the person has said over what intervals are.
@@ -354,7 +351,7 @@ def folds_of_several_films(run: Run, cells: Sequence[CellRows]) -> str:
     ]
     has_interval = any(cell.has_interval(AP.name) for cell in of_whole_films)
     may_hold_several = kind.by_task or kind is OWN_SPLITS
-    if run.group_of_clip or not may_hold_several or not has_interval:
+    if run.holds_out_groups or not may_hold_several or not has_interval:
         return ""
     most = max(map(len, _films_of_folds(run).values()), default=0)
     if most < 2:
@@ -382,16 +379,15 @@ def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:
     )
 
 
-def _n_folds(models: Sequence[CellRows]) -> int:
+def _n_folds(models: Sequence[Cell]) -> int:
     """Return the largest number of folds of a model."""
     most = 0
     for cell in models:
-        names = {fold["fold"] for fold in cell.facts["folds"]}
-        most = max(most, len(names))
+        most = max(most, len(cell.folds))
     return most
 
 
-def several_stores(run: Run, models: Sequence[CellRows]) -> str:
+def several_stores(run: Run, models: Sequence[Cell]) -> str:
     """Warn that the best of several stores was picked by its own test films."""
     stores = {cell.store for cell in models}
     if len(stores) < 2 or run.protocol["fit"]["choose_store"]:

@@ -2,24 +2,21 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from obygaze_features.core.console import MISSING, digits_of, table
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
+from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.protocols.schema import Task
-from obygaze_models.runner.features import CHOSEN
-from obygaze_models.runner.limits import warnings_of
-from obygaze_models.runner.summary import (
-    CellRows,
+from obygaze_models.runner.answer import (
     answer,
     array_text,
     asked_cell,
     best_guess,
     cannot_guess,
-    cells_of,
     compared_stores,
     films_with_value,
     further_answers,
@@ -30,12 +27,14 @@ from obygaze_models.runner.summary import (
     view_text,
     why_this_model,
 )
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.features import CHOSEN
+from obygaze_models.runner.files import Run
+from obygaze_models.runner.limits import warnings_of
 
 
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
-    cells = cells_of(run)
+    cells = run.cells
     lines = [
         _title(run, cells),
         _clips(run),
@@ -50,7 +49,7 @@ def result_text(run: Run) -> str:
         _about_clips(cells),
         cannot_guess(run, cells),
         *_stores_of_answer(run, cells),
-        *why_this_model(run, cells),
+        *why_this_model(run),
     ]
     lines += _choices(run, cells)
     lines += [f"! {warning.text}" for warning in warnings_of(run)]
@@ -60,7 +59,7 @@ def result_text(run: Run) -> str:
     return "\n".join(safe_lines)
 
 
-def _title(run: Run, cells: Sequence[CellRows]) -> str:
+def _title(run: Run, cells: Sequence[Cell]) -> str:
     stores = ", ".join(run.about["stores"])
     title = str(run.protocol["report"]["title"] or run.protocol["name"])
     # The title of a shipped protocol is of unseen films, and intervals over them.
@@ -83,7 +82,7 @@ def _clips(run: Run) -> str:
 # ---- the table ----
 
 
-def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
+def _task_table(run: Run, cells: Sequence[Cell]) -> str:
     """Return the primary metric of each model, a row for each pair of tasks.
 
     Beside the models stand the best baseline that sees no video, and what a paper prints. A run
@@ -91,13 +90,16 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
     """
     primary = str(run.protocol["report"]["primary"])
     shown = [cell for cell in cells if cell.is_model] or list(cells)
+    printed = _printed(run, primary)
     columns = list(dict.fromkeys(_column(cell, run) for cell in shown))
     rows = []
     for tasks in dict.fromkeys(cell.tasks for cell in shown):
         of_tasks = [cell for cell in shown if cell.tasks == tasks]
-        value_of = {_column(cell, run): _value(cell, primary) for cell in of_tasks}
+        value_of = {
+            _column(cell, run): _value(cell, primary, printed) for cell in of_tasks
+        }
         first = of_tasks[0]
-        guessed = best_guess(run, first, cells, primary)
+        guessed = best_guess(run, first, primary)
         guess = MISSING
         if guessed is not None:
             guess = f"{short(guessed.value(primary))} ({guessed.model})"
@@ -124,16 +126,16 @@ def _task_table(run: Run, cells: Sequence[CellRows]) -> str:
     return table(headers, rows)
 
 
-def _have_other_clips(cells: Sequence[CellRows]) -> bool:
+def _have_other_clips(cells: Sequence[Cell]) -> bool:
     """Return whether cells of the same tasks were tested on other clips."""
-    return len({cell.tested for cell in cells}) > 1
+    return len({cell.clips.tobytes() for cell in cells}) > 1
 
 
-def _titles_of_tasks(cells: Sequence[CellRows], run: Run) -> list[str]:
+def _titles_of_tasks(cells: Sequence[Cell], run: Run) -> list[str]:
     """Return the line with the words of each task, if their names do not say all."""
     words = []
-    trained = [cell.facts["train"] for cell in cells]
-    tested = [cell.facts["test"] for cell in cells]
+    trained = [cell.train for cell in cells]
+    tested = [cell.test for cell in cells]
     for name in dict.fromkeys(trained + tested):
         task = Task(**run.protocol["tasks"].get(name, {}))
         in_words = task.in_words(name)
@@ -142,7 +144,7 @@ def _titles_of_tasks(cells: Sequence[CellRows], run: Run) -> list[str]:
     return ["; ".join(words)] if words else []
 
 
-def _column(cell: CellRows, run: Run) -> str:
+def _column(cell: Cell, run: Run) -> str:
     """Return the name of a model, with its store where there are several."""
     name = label_of(cell.model)
     if cell.store and len(run.about["stores"]) > 1:
@@ -150,30 +152,42 @@ def _column(cell: CellRows, run: Run) -> str:
     return name
 
 
-def _value(cell: CellRows, metric: str) -> str:
+def _value(
+    cell: Cell, metric: str, printed: Mapping[tuple[str, ...], tuple[float, float]]
+) -> str:
     """Return a metric with its interval, and the value that a paper prints."""
     text = short(cell.value(metric))
     if cell.has_interval(metric):
         low, high = cell.ends(metric)
         digits = digits_of(low, high)
         text += f" [{short(low, digits)}, {short(high, digits)}]"
-    row = cell.of_metric.get(metric, {})
-    printed = row.get("paper", math.nan)
-    if math.isfinite(printed):
-        text += f", paper {short(printed)}"
-        if math.isfinite(row["paper_sd"]):
-            text += f" ({short(row['paper_sd'])})"
+    if cell.name in printed:
+        paper, paper_sd = printed[cell.name]
+        text += f", paper {short(paper)}"
+        if math.isfinite(paper_sd):
+            text += f" ({short(paper_sd)})"
     return text
 
 
-def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
+def _printed(run: Run, metric: str) -> dict[tuple[str, ...], tuple[float, float]]:
+    """Return what a paper prints of each cell, with its deviation."""
+    rows = run.results
+    is_printed = (rows["metric"] == metric) & (rows["film"] == "")
+    printed: dict[tuple[str, ...], tuple[float, float]] = {}
+    for row in rows[is_printed & rows["paper"].notna()].to_dict("records"):
+        name = (row["train"], row["test"], row["store"], row["model"])
+        printed[name] = (row["paper"], row["paper_sd"])
+    return printed
+
+
+def _about_values(run: Run, cells: Sequence[Cell]) -> str:
     """Return the line on how the values of the table are computed, and on their intervals."""
     primary = str(run.protocol["report"]["primary"])
     name = metric_name(primary)
     how = f"{name} is computed over all folds together"
     if primary in RANKING_METRICS:
         how = f"{name} is computed in each fold, and averaged"
-    if any(cell.facts["is_averaged"] for cell in cells):
+    if any(cell.is_averaged for cell in cells):
         how = "Values are means over runs"
     shown = [cell for cell in cells if cell.is_model] or cells
     with_interval = [cell for cell in shown if cell.has_interval(primary)]
@@ -190,7 +204,7 @@ def _about_values(run: Run, cells: Sequence[CellRows]) -> str:
     return f"{text}; {known}." if known else f"{text}."
 
 
-def _about_clips(cells: Sequence[CellRows]) -> str:
+def _about_clips(cells: Sequence[Cell]) -> str:
     """Return the line on rows whose numbers are of other clips; "" where there are none."""
     models = [cell for cell in cells if cell.is_model] or list(cells)
     for tasks in dict.fromkeys(cell.tasks for cell in models):
@@ -205,21 +219,21 @@ def _about_clips(cells: Sequence[CellRows]) -> str:
 # ---- sentences beside the table ----
 
 
-def _stores_of_answer(run: Run, cells: Sequence[CellRows]) -> list[str]:
+def _stores_of_answer(run: Run, cells: Sequence[Cell]) -> list[str]:
     """Return which store is better for the tasks and the model of the answer."""
-    asked = asked_cell(run, cells)
+    asked = asked_cell(run)
     if asked is None:
         return []
     return compared_stores(run, [cell for cell in cells if cell.tasks == asked.tasks])
 
 
-def _choices(run: Run, cells: Sequence[CellRows]) -> list[str]:
+def _choices(run: Run, cells: Sequence[Cell]) -> list[str]:
     """Return which stores training films chose."""
     counts: dict[str, Counter[str]] = {}
     for cell in cells:
         if cell.store == CHOSEN:
             of_model = counts.setdefault(cell.model, Counter())
-            of_model.update(fold["chosen"]["store"] for fold in cell.facts["folds"])
+            of_model.update(fold["chosen"]["store"] for fold in run.folds_of(cell))
     lines = []
     for model, of_model in counts.items():
         named = [f"{store} {n}" for store, n in of_model.most_common()]

@@ -28,6 +28,7 @@ from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.manifest.spans import span_in_film
 from obygaze_features.store import Store
 from obygaze_features.store.joining import joined_parts, part_names
+from obygaze_models.evaluation.basis import tested_on, weakest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import IntArray
@@ -48,7 +49,6 @@ from obygaze_models.protocols.schedule import unit_of, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.protocols.tasks import one_task, with_tasks
-from obygaze_models.evaluation.basis import tested_on, weakest
 from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
 from obygaze_models.runner.fitting import (
     SEEDS_APART,

@@ -1,18 +1,14 @@
 """A run in sentences: the answer to what was asked. `limits` has what limits it.
 
-Every function here reads the two tables and run.json of a finished run, and nothing else. A
-terminal and a page show the same sentences:
-
-- `cells_of(run)`: the rows of each model and baseline, grouped.
-- `answer(run)`: one sentence.
+Every function here reads the tables and run.json of a finished run, and nothing else. A terminal
+and a page show the same sentences.
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from obygaze_features.core.console import (
     MISSING,
@@ -24,39 +20,31 @@ from obygaze_features.core.console import (
 )
 from obygaze_features.core.parts import label_of
 from obygaze_features.manifest.model import view_words
-from obygaze_models.evaluation.group_tests import ALPHA
-from obygaze_models.evaluation.metrics import (
-    AP,
-    AUC,
-    BRIER,
-    PREVALENCE,
-    RANKING_METRICS,
-    goodness,
-    metric_name,
-    ranking_metric,
-)
-from obygaze_models.evaluation.predictions import ROUNDING
-from obygaze_models.models.registry import BLIND
-from obygaze_models.protocols.schema import Question
 from obygaze_models.evaluation.basis import (
     LEAKED,
     interval_is_of,
     tested_on,
     weakest,
 )
+from obygaze_models.evaluation.cells import Cell, on_shared_clips
+from obygaze_models.evaluation.group_tests import ALPHA
+from obygaze_models.evaluation.metrics import (
+    AP,
+    RANKING_METRICS,
+    goodness,
+    metric_name,
+    ranking_metric,
+)
+from obygaze_models.evaluation.predictions import ROUNDING
+from obygaze_models.evaluation.results import BLIND, Question, as_asked, asks_for
+from obygaze_models.evaluation.tables import Row
 from obygaze_models.runner.features import CHOSEN
-from obygaze_models.runner.results import as_asked, asks_for
-from obygaze_models.runner.rows import ResultRow
-from obygaze_models.runner.scores import Cell, number_of_groups
-from obygaze_models.runner.shared_clips import on_shared_clips
-from obygaze_models.runner.tables import Run
-from obygaze_models.zoo.seen import UNSEEN
+from obygaze_models.runner.files import Run
 
 # Baselines that guess from the training clips of the same film.
 OF_FILMS = ("film_prior", "neighbour")
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
-NO_ROW: ResultRow = {}
 # Whether the first of two is better, as far as a run can tell.
 BETTER = "yes"
 PERHAPS_BETTER = "not certain"
@@ -86,162 +74,12 @@ PLACES_OF_INTERVALS = {
 MOST_ANSWERS = 3  # differences that answer the first question; a page has all
 
 
-@dataclass(frozen=True)
-class CellRows:
-    """The rows of a model or a baseline on one store, trained for one task and tested on one.
-
-    Attributes:
-        facts: What run.json says about its fits.
-        of_metric: The row of each metric over all films.
-        by_film: The row of each film, by metric: the metrics that a text or a page shows.
-    """
-
-    facts: Mapping[str, Any]
-    of_metric: dict[str, ResultRow] = field(default_factory=dict)
-    by_film: dict[str, dict[str, ResultRow]] = field(default_factory=dict)
-
-    @property
-    def train(self) -> str:
-        """The training task."""
-        return str(self.facts["train"])
-
-    @property
-    def test(self) -> str:
-        """The test task."""
-        return str(self.facts["test"])
-
-    @property
-    def store(self) -> str:
-        """The store; empty for a baseline that holds for all stores."""
-        return str(self.facts["store"])
-
-    @property
-    def model(self) -> str:
-        """The name of the model or baseline."""
-        return str(self.facts["model"])
-
-    @property
-    def is_model(self) -> bool:
-        """Whether it is a model, and no baseline."""
-        return bool(self.facts["is_model"])
-
-    @property
-    def is_trained(self) -> bool:
-        """Whether its scores depend on the training clips."""
-        return bool(self.facts["is_trained"])
-
-    @property
-    def basis(self) -> str:
-        """What its value is of (`evaluation.basis`)."""
-        return str(self.facts["basis"])
-
-    @property
-    def knows_films(self) -> bool:
-        """Whether it may know films of the tested clips; what is not trained knows none."""
-        return self.basis != UNSEEN
-
-    @property
-    def name(self) -> tuple[str, str, str, str]:
-        """The training task, the test task, the store and the model."""
-        return self.train, self.test, self.store, self.model
-
-    @property
-    def tasks(self) -> str:
-        """The training and the test task, for a text."""
-        if self.train == self.test:
-            return self.test
-        return f"{self.train} -> {self.test}"
-
-    @property
-    def gives_probabilities(self) -> bool:
-        """Whether its scores are probabilities, which alone have a Brier score."""
-        return BRIER.name in self.of_metric
-
-    @property
-    def threshold(self) -> float:
-        """The score above which a clip is positive."""
-        return 0.5 if self.gives_probabilities else 0.0
-
-    @property
-    def n_clips(self) -> int:
-        """The tested clips."""
-        return self.of_metric[PREVALENCE.name]["clips"]
-
-    @property
-    def n_films(self) -> int:
-        """The films of the tested clips."""
-        return self.of_metric[PREVALENCE.name]["films"]
-
-    def film_counts(self, metric: str) -> tuple[int, int]:
-        """Return how many films are behind a value, and how many were tested."""
-        behind = self.facts["films_with_value"].get(metric, self.n_films)
-        return behind, self.n_films
-
-    @property
-    def tested(self) -> str:
-        """What is equal for cells that tested the same clips: a hash of them."""
-        return str(self.facts["tested"])
-
-    @property
-    def leaked(self) -> int:
-        """The tested clips that trained or chose, or whose features did under another name."""
-        return self.of_metric[PREVALENCE.name]["leaked"] or 0
-
-    @property
-    def n_positive(self) -> int:
-        """The tested clips of class 1."""
-        return int(self.facts["positive"])
-
-    @property
-    def share_positive(self) -> float:
-        """The share of the tested clips that is of class 1."""
-        return self.n_positive / self.n_clips
-
-    def value(self, metric: str) -> float:
-        """Return a metric over all films; NaN if it has none."""
-        return float(self.of_metric.get(metric, NO_ROW).get("value", math.nan))
-
-    def is_ranked(self, metric: str) -> bool:
-        """Return whether a metric ranks clips: AP has a value too where all clips are positive."""
-        return math.isfinite(self.value(metric)) and math.isfinite(self.value(AUC.name))
-
-    def ends(self, metric: str) -> tuple[float, float]:
-        """Return both ends of the interval of a metric; NaN if it has none."""
-        row = self.of_metric.get(metric, NO_ROW)
-        return float(row.get("low", math.nan)), float(row.get("high", math.nan))
-
-    def has_interval(self, metric: str) -> bool:
-        """Return whether a metric has an interval."""
-        return math.isfinite(sum(self.ends(metric)))
-
-
-def cells_of(run: Run) -> list[CellRows]:
-    """Return the rows of each model and baseline, in the order of the run.
-
-    Rows of differences and of learning curves are in no cell.
-    """
-    cells: dict[tuple[str, ...], CellRows] = {}
-    for facts in run.about["fits"]:
-        key = tuple(facts[name] for name in ("train", "test", "store", "model"))
-        cells[key] = CellRows(facts)
-    for row in run.shown_results:
-        cell = cells.get((row["train"], row["test"], row["store"], row["model"]))
-        if cell is None or row["against_model"] or row["train_films"] is not None:
-            continue
-        metric = row["metric"]
-        if row["film"]:
-            cell.by_film.setdefault(metric, {})[row["film"]] = row
-        else:
-            cell.of_metric[metric] = row
-    return list(cells.values())
-
-
 def has_levels(run: Run) -> bool:
     """Return whether the clips of a run have levels or concepts."""
     return bool(run.about["manifest"]["has_levels"])
 
 
-def intervals_are_of(run: Run, cells: Iterable[CellRows]) -> str:
+def intervals_are_of(run: Run, cells: Iterable[Cell]) -> str:
     """Return what the intervals of cells are of, by the weakest of them; "" without an interval."""
     with_interval = []
     for cell in cells:
@@ -250,7 +88,7 @@ def intervals_are_of(run: Run, cells: Iterable[CellRows]) -> str:
     return interval_is_of(weakest(with_interval), run.units) if with_interval else ""
 
 
-def size_text(run: Run, cell: CellRows | None = None) -> str:
+def size_text(run: Run, cell: Cell | None = None) -> str:
     """Return the numbers of clips and films of a run, or of a test of it."""
     manifest = run.about["manifest"]
     n_clips = manifest["n_clips"] if cell is None else cell.n_clips
@@ -285,7 +123,7 @@ def compared_metric(run: Run) -> str:
     return ranking_metric(str(run.protocol["report"]["primary"]))
 
 
-def cell_label(cell: CellRows, run: Run) -> str:
+def cell_label(cell: Cell, run: Run) -> str:
     """Return the tasks of a cell, and its store if there are several."""
     if len(run.about["stores"]) > 1:
         return f"{cell.tasks}, {cell.store}"
@@ -303,15 +141,15 @@ def short(value: float, digits: int = 2) -> str:
 # ---- the answer ----
 
 
-def asked_cell(run: Run, cells: Sequence[CellRows]) -> CellRows | None:
+def asked_cell(run: Run) -> Cell | None:
     """Return the cell that the answer is about; None without a model.
 
     It is a model of the first question that the run answers, else of the first question, else the
     first model. It is that on the first store (or the store that training films chose), trained and
     tested on one task if there is such a cell. It is never picked by its result.
     """
-    models = [cell for cell in cells if cell.is_model]
-    questions = _questions_of(run)
+    models = [cell for cell in run.cells if cell.is_model]
+    questions = questions_of(run)
     if questions:
         question = first_question(run) or questions[0]
         firsts = [cell for cell in models if _is_asked(cell, question, "first")]
@@ -321,14 +159,14 @@ def asked_cell(run: Run, cells: Sequence[CellRows]) -> CellRows | None:
     return models[0] if models else None
 
 
-def _is_asked(cell: CellRows, question: Question, side: str) -> bool:
+def _is_asked(cell: Cell, question: Question, side: str) -> bool:
     wanted = {
         side: cell.model,
         f"{side}_store": cell.store,
         "train": cell.train,
         "test": cell.test,
     }
-    return all(getattr(question, key) in ("", name) for key, name in wanted.items())
+    return all(question[key] in ("", name) for key, name in wanted.items())
 
 
 def first_question(run: Run) -> Question | None:
@@ -337,22 +175,24 @@ def first_question(run: Run) -> Question | None:
     A page has its text as heading, and the answer is its answer. One about a baseline without video
     is answered by any model beside the best guess, others by a difference.
     """
-    for question in _questions_of(run):
+    for question in questions_of(run):
         if is_about_guessing(question) or differences_for(run, question):
             return question
     return None
 
 
-def _questions_of(run: Run) -> list[Question]:
-    return [Question(**asked) for asked in run.protocol["report"]["questions"]]
+def questions_of(run: Run) -> Sequence[Question]:
+    """Return the differences that the protocol asks for."""
+    questions: Sequence[Question] = run.protocol["report"]["questions"]
+    return questions
 
 
-def questions_of_models(run: Run) -> list[Mapping[str, str]]:
+def questions_of_models(run: Run) -> list[Question]:
     """Return the questions of the protocol, but those about models that the run does not train."""
     wanted_models = run.protocol["grid"]["models"] or run.protocol["models"]
     left_out = run.protocol["models"].keys() - set(wanted_models)
     questions = []
-    for question in run.protocol["report"]["questions"]:
+    for question in questions_of(run):
         if left_out.isdisjoint((question["first"], question["second"])):
             questions.append(question)
     return questions
@@ -360,100 +200,46 @@ def questions_of_models(run: Run) -> list[Mapping[str, str]]:
 
 def is_about_guessing(question: Question) -> bool:
     """Return whether a question compares a model with a baseline that sees no video."""
-    return question.first in BLIND or question.second in BLIND
+    return question["first"] in BLIND or question["second"] in BLIND
 
 
-def differences_for(run: Run, question: Question) -> list[ResultRow]:
+def differences_for(run: Run, question: Question) -> list[Row]:
     """Return the differences that a question asks for, with their sides in its order."""
     rows = []
-    for row in run.shown_results:
-        is_of_one_task = row["against_model"] and row["against_train"] == row["train"]
-        if is_of_one_task and asks_for(question, row):
+    for row in run.differences:
+        if row["against_train"] == row["train"] and asks_for(question, row):
             rows.append(as_asked(question, row))
     return rows
 
 
-def on_same_clips(run: Run, cells: Sequence[CellRows]) -> list[CellRows]:
-    """Return cells of a run on the clips that all of them tested; none if these are too few.
-
-    A cell that tested no other clips is the same object. The others have the metrics that a text or
-    a page shows, without intervals.
-    """
-    if len({cell.tested for cell in cells}) == 1:
-        is_of_one_class = cells[0].value(PREVALENCE.name) in (0.0, 1.0)
-        return [] if is_of_one_class else list(cells)
-    found = [run.tested_cells.get(cell.name) for cell in cells]
-    known = [cell for cell in found if cell is not None]
-    if len(known) < len(cells):
-        return []
-    shared = on_shared_clips(known)
-    if shared.problem:
-        return []
-    of_all = [rows for rows in cells if rows.n_clips == shared.n_clips]
-    tested = of_all[0].tested if of_all else None
-    cut = []
-    for rows, cell in zip(cells, shared.cells, strict=True):
-        if rows.n_clips == shared.n_clips:
-            cut.append(rows)
-        else:
-            of_shared = {"tested": tested, "positive": int(cell.y.sum())}
-            cut.append(_rows_of(run, {**rows.facts, **of_shared}, cell))
-    return cut
-
-
-def _rows_of(run: Run, facts: Mapping[str, Any], cell: Cell) -> CellRows:
-    """Return the rows of a cell with some of its clips, as those of results.csv."""
-    films = run.clip_numbers.groups
-    metrics = [
-        name for name in (*run.shown_metrics, BRIER.name) if name in set(cell.metrics)
-    ]
-    names, values = cell.by_film(films, metrics)
-    n_clips = Counter(films[cell.clips].tolist())
-    rows = CellRows(facts)
-    for metric in metrics:
-        row: ResultRow = {"metric": metric, "leaked": 0, "paper": math.nan}
-        row |= {"low": math.nan, "high": math.nan, "sd": math.nan}
-        rows.of_metric[metric] = {
-            **row,
-            "value": cell.value[metric],
-            "clips": len(cell.clips),
-            "films": number_of_groups(films[cell.clips]),
-        }
-        if not run.has_groups:
-            continue
-        of_films = rows.by_film.setdefault(metric, {})
-        for film, value in zip(names, values[metric].tolist(), strict=True):
-            of_films[film] = {**row, "value": value, "clips": n_clips[film], "films": 1}
-    return rows
-
-
-def best_guess(
-    run: Run, cell: CellRows, cells: Sequence[CellRows], metric: str
-) -> CellRows | None:
+def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
     """Return the best baseline that sees no video, on the tasks and clips of a cell.
 
     A baseline that did not test all of these clips is left out.
     """
     guesses = []
-    for other in cells:
+    for other in run.cells:
         is_blind = other.model in BLIND and not other.is_model
-        is_on_tasks = (other.train, other.test) == (cell.train, cell.test)
-        if not is_blind or not is_on_tasks or other.store not in ("", cell.store):
+        if (
+            not is_blind
+            or other.pair != cell.pair
+            or other.store not in ("", cell.store)
+        ):
             continue
-        shared = on_same_clips(run, [cell, other])
-        if not shared or shared[0].n_clips != cell.n_clips:
-            continue
-        if math.isfinite(shared[1].value(metric)):
-            guesses.append(shared[1])
+        shared = on_shared_clips([cell, other])
+        if not shared.problem and shared.n_clips == cell.n_clips:
+            guess = shared.cells[1]
+            if math.isfinite(guess.value(metric)):
+                guesses.append(guess)
 
-    def rounded_goodness(guess: CellRows) -> float:
+    def rounded_goodness(guess: Cell) -> float:
         # Of baselines that differ by the rounding of sums, the first is taken.
         return round(goodness(metric, guess.value(metric)), DIGITS)
 
     return max(guesses, key=rounded_goodness, default=None)
 
 
-def cannot_guess(run: Run, cells: Sequence[CellRows]) -> str:
+def cannot_guess(run: Run, cells: Sequence[Cell]) -> str:
     """Return a sentence on baselines without a training clip of a tested film; "" if all have."""
     names: dict[str, None] = {}
     for cell in cells:
@@ -474,20 +260,19 @@ def answer(run: Run) -> str:
     Where the first question is about two models, the answer begins with their differences. Where it
     is asked of several tasks, the values of the others follow.
     """
-    cells = cells_of(run)
-    cell = asked_cell(run, cells)
+    cell = asked_cell(run)
     if cell is None:
         return ""
-    sentence = sentence_of(run, cell, cells)
+    sentence = sentence_of(run, cell)
     first = first_question(run)
     questions = []
-    for question in _questions_of(run):
-        if first is not None and first.text and question.text == first.text:
+    for question in questions_of(run):
+        if first is not None and first["text"] and question["text"] == first["text"]:
             questions.append(question)
-    tests = {question.test for question in questions}
+    tests = {question["test"] for question in questions}
     metric = compared_metric(run)
     others = []
-    for other in cells:
+    for other in run.cells:
         is_same_model = (other.model, other.store) == (cell.model, cell.store)
         is_asked = other.train == other.test and other.test in tests - {cell.test}
         if is_same_model and is_asked and other.is_ranked(metric):
@@ -496,9 +281,9 @@ def answer(run: Run) -> str:
         sentence += f" It has {metric_name(metric)} {', '.join(others)}."
     sentences: list[str] = []
     if first is not None and not is_about_guessing(first):
-        sentences += _sentences_on_models(run, cell, cells, questions or [first])
+        sentences += _sentences_on_models(run, cell, questions or [first])
     sentences.append(sentence)
-    gain = gain_of(run, cells)
+    gain = gain_of(run)
     if gain is not None:
         sentences.append(gain.sentence)
     return " ".join(sentences)
@@ -509,36 +294,34 @@ def further_answers(run: Run) -> Iterator[str]:
 
     A run of own labels has a question about guessing for each of its tasks.
     """
-    cells = cells_of(run)
-    asked = asked_cell(run, cells)
+    asked = asked_cell(run)
     first = first_question(run)
     if asked is None or first is None:
         return
     tasks: dict[tuple[str, str], None] = {}
-    for question in _questions_of(run):
+    for question in questions_of(run):
         # Questions without a text, as of tasks of a protocol, are not one question.
-        is_answered = question.text == first.text != ""
+        is_answered = question["text"] == first["text"] != ""
         if is_about_guessing(question) and not is_answered:
-            tasks[question.train, question.test] = None
+            tasks[question["train"], question["test"]] = None
     for task in tasks:
-        for cell in cells:
+        for cell in run.cells:
             is_same_model = (cell.model, cell.store) == (asked.model, asked.store)
-            if is_same_model and (cell.train, cell.test) == task and cell is not asked:
-                yield sentence_of(run, cell, cells)
+            if is_same_model and cell.pair == task and cell is not asked:
+                yield sentence_of(run, cell)
 
 
 def _sentences_on_models(
     run: Run,
-    asked: CellRows,
-    cells: Sequence[CellRows],
+    asked: Cell,
     questions: Sequence[Question],
 ) -> list[str]:
     """Return how many differences questions ask for, and those of the asked cell.
 
     The gain of joined features has a sentence of its own.
     """
-    gain = gain_of(run, cells)
-    by_name = {cell.name: cell for cell in cells}
+    gain = gain_of(run)
+    by_name = {cell.name: cell for cell in run.cells}
     rows = []
     for question in questions:
         rows += differences_for(run, question)
@@ -573,24 +356,21 @@ def _sentences_on_models(
     return sentences
 
 
-def _names_of_sides(
-    run: Run, first: CellRows, second: CellRows
-) -> tuple[str, str, str]:
+def _names_of_sides(run: Run, first: Cell, second: Cell) -> tuple[str, str, str]:
     """Return the names of two cells that are compared, and of what they have in common."""
     if first.store == second.store:
         return label_of(first.model), label_of(second.model), cell_label(first, run)
     return _model_on_store(run, first), _model_on_store(run, second), first.tasks
 
 
-def _sentence_on_models(
-    run: Run, first: CellRows, second: CellRows, row: ResultRow
-) -> str:
+def _sentence_on_models(run: Run, first: Cell, second: Cell, row: Row) -> str:
     """Return whether the first of two models is better, with their difference."""
     model, other, where = _names_of_sides(run, first, second)
     text = f"{model} minus {other} ({where}) is {difference_text(row)}"
-    shared = on_same_clips(run, [first, second])
-    if shared:
-        films = films_above(shared[0], shared[1], row["metric"])
+    shared = on_shared_clips([first, second])
+    if not shared.problem:
+        ours, theirs = shared.cells
+        films = films_above(ours, theirs, row["metric"])
         if films.n_films:
             of_films = films.text(count(films.n_films, run.unit))
             text += f"; {model} is higher in {of_films}"
@@ -602,7 +382,7 @@ def _sentence_on_models(
     return f"{text}{_why_not_certain(row, ASKED_FOR)}."
 
 
-def _why_not_certain(row: ResultRow, family: str) -> str:
+def _why_not_certain(row: Row, family: str) -> str:
     """Return why a difference may be chance though its interval is on one side of 0, else ""."""
     if verdict(row) not in (PERHAPS_BETTER, PERHAPS_WORSE):
         return ""
@@ -611,7 +391,7 @@ def _why_not_certain(row: ResultRow, family: str) -> str:
     return f", but its p among {family} is {short(row['p_all'], 3)}"
 
 
-def _model_on_store(run: Run, cell: CellRows) -> str:
+def _model_on_store(run: Run, cell: Cell) -> str:
     """Return the name of a model, with its store where the run has several."""
     name = label_of(cell.model)
     if not cell.store or len(run.about["stores"]) < 2:
@@ -619,7 +399,7 @@ def _model_on_store(run: Run, cell: CellRows) -> str:
     return f"{name} on {cell.store}"
 
 
-def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
+def sentence_of(run: Run, cell: Cell) -> str:
     """Return how well a model ranks clips, beside the best guess without video."""
     metric = compared_metric(run)
     where = f"On {tested_on(cell.basis, run.units)}"
@@ -628,7 +408,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
     if not cell.is_ranked(metric):
         return ranks_nothing(model, cell)
     text = f"{where}, {model} ranks clips ({cell.tasks}) with {metric_name(metric)} {value}"
-    guess = best_guess(run, cell, cells, metric)
+    guess = best_guess(run, cell, metric)
     if guess is None:
         return f"{text}."
     text += f"; guessing without video has {short(guess.value(metric))} ({guess.model})"
@@ -641,7 +421,7 @@ def sentence_of(run: Run, cell: CellRows, cells: Sequence[CellRows]) -> str:
         of_films += f" that have {classes}"
     if films.n_films > 1:
         text += f"; better in {films.text(of_films)}"
-    difference = difference_to_guess(run.shown_results, cell, guess)
+    difference = difference_to_guess(run, cell, guess)
     verdict_on_guess = verdict(difference)
     if difference is None or verdict_on_guess in (BETTER, UNKNOWN):
         return f"{text}."
@@ -664,13 +444,15 @@ class Gain:
         parts: The cells of the stores that are joined, as far as the run has them.
         row: The difference of the first two.
         units: What chooses: training films, or groups of them.
+        chosen_stores: The store that was chosen, of each fit.
     """
 
-    joined: CellRows
-    chosen: CellRows
-    parts: Sequence[CellRows]
-    row: ResultRow
+    joined: Cell
+    chosen: Cell
+    parts: Sequence[Cell]
+    row: Row
     units: str
+    chosen_stores: Sequence[str]
 
     @property
     def stores(self) -> set[str]:
@@ -700,7 +482,7 @@ class Gain:
 
     def _adds_nothing(self) -> str:
         """Return which stores add nothing to the one that all training films choose."""
-        best = {fold["chosen"]["store"] for fold in self.chosen.facts["folds"]}
+        best = set(self.chosen_stores)
         others = [cell.store for cell in self.parts if cell.store not in best]
         if len(best) > 1:
             return "the stores together add nothing that the best of them does not have"
@@ -708,28 +490,29 @@ class Gain:
         return f"{listed(others)} {add} nothing that {' '.join(best)} does not have"
 
 
-def gain_of(run: Run, cells: Sequence[CellRows]) -> Gain | None:
+def gain_of(run: Run) -> Gain | None:
     """Return the gain of the joined store that the answer is about; None without one."""
-    joined = asked_cell(run, cells)
+    joined = asked_cell(run)
     if joined is None or joined.store not in joined_stores(run):
         return None
     same_model = {}
-    for cell in cells:
-        if (cell.train, cell.test, cell.model) == (*joined.name[:2], joined.model):
+    for cell in run.cells:
+        if cell.pair == joined.pair and cell.model == joined.model:
             same_model[cell.store] = cell
     chosen = same_model.pop(CHOSEN, None)
     if chosen is None:
         return None
-    row = difference_row(run.shown_results, joined, chosen)
+    row = difference_row(run, joined, chosen)
     single = [same_model[name] for name in same_model if name not in joined_stores(run)]
     names = run.about["stores"][joined.store]["parts"]
     parts = [cell for cell in single if cell.store in names]
     if row is None or not parts:
         return None
-    return Gain(joined, chosen, parts, row, run.units)
+    stores = [fold["chosen"]["store"] for fold in run.folds_of(chosen)]
+    return Gain(joined, chosen, parts, row, run.units, stores)
 
 
-def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:
+def compared_stores(run: Run, cells: Sequence[Cell]) -> list[str]:
     """Return which store is better for the model of the answer: the first one, or each other one.
 
     What joined features say more than the store that training films choose, the gain says.
@@ -738,12 +521,11 @@ def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:
         run: The run.
         cells: The cells of a training and a test task.
     """
-    all_cells = cells_of(run)
-    asked = asked_cell(run, all_cells)
+    asked = asked_cell(run)
     if asked is None:
         return []
     left_out = []
-    if gain_of(run, all_cells) is not None:
+    if gain_of(run) is not None:
         left_out = [CHOSEN, *joined_stores(run)]
     metric = compared_metric(run)
     of_model = []
@@ -755,7 +537,7 @@ def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:
     n_pairs = max(3, len(of_model) - 1)
     sentences = []
     for first, other in islice(combinations(of_model, 2), n_pairs):
-        row = difference_row(run.shown_results, first, other)
+        row = difference_row(run, first, other)
         if row is None or row["metric"] != metric or not math.isfinite(row["value"]):
             continue
         sentences.append(
@@ -766,7 +548,7 @@ def compared_stores(run: Run, cells: Sequence[CellRows]) -> list[str]:
     return sentences
 
 
-def _better_of(first: str, second: str, row: ResultRow) -> str:
+def _better_of(first: str, second: str, row: Row) -> str:
     """Return which of two is better, as far as a run can tell."""
     found = verdict(row)
     if found in (BETTER, WORSE):
@@ -786,7 +568,7 @@ def in_sentence(found: str) -> str:
     return "not tested" if found == UNKNOWN else found
 
 
-def difference_text(row: ResultRow) -> str:
+def difference_text(row: Row) -> str:
     """Return a difference with its interval, such as `AP .03 [.01, .05]`."""
     value = f"{metric_name(row['metric'])} {short(row['value'])}"
     if math.isfinite(row["low"]):
@@ -799,35 +581,33 @@ def joined_stores(run: Run) -> list[str]:
     return [name for name, facts in run.about["stores"].items() if "parts" in facts]
 
 
-def ranks_nothing(model: str, cell: CellRows) -> str:
+def ranks_nothing(model: str, cell: Cell) -> str:
     """Return a sentence on a cell without folds in which clips can be ranked."""
     return (
         f"{model} ranks no clips ({cell.tasks}): no fold tests clips of both classes."
     )
 
 
-def why_this_model(run: Run, cells: Sequence[CellRows]) -> list[str]:
+def why_this_model(run: Run) -> list[str]:
     """Return why the answer is about its model, if another one has a higher value.
 
     The other one was trained for the same task, and has the higher value on the same clips, of
     which none leaked.
     """
-    asked = asked_cell(run, cells)
+    asked = asked_cell(run)
     if asked is None:
         return []
     metric = compared_metric(run)
-    tasks = (asked.train, asked.test)
     others = []
-    for cell in cells:
-        if not cell.is_model or (cell.train, cell.test) != tasks:
+    for cell in run.cells:
+        if not cell.is_model or cell.pair != asked.pair or cell.basis == LEAKED:
             continue
-        if cell.basis == LEAKED:
+        shared = on_shared_clips([asked, cell])
+        if shared.problem or shared.n_clips != asked.n_clips:
             continue
-        shared = on_same_clips(run, [asked, cell])
-        if not shared or shared[0].n_clips != asked.n_clips:
-            continue
-        if shared[1].value(metric) > asked.value(metric):
-            others.append(shared[1])
+        other = shared.cells[1]
+        if other.value(metric) > asked.value(metric):
+            others.append(other)
     if not others:
         return []
     best = max(others, key=lambda cell: cell.value(metric))
@@ -840,7 +620,7 @@ def why_this_model(run: Run, cells: Sequence[CellRows]) -> list[str]:
     ]
 
 
-def value_text(cell: CellRows, metric: str) -> str:
+def value_text(cell: Cell, metric: str) -> str:
     """Return the value of a metric for a sentence, with its interval if it has one."""
     value = short(cell.value(metric))
     if cell.has_interval(metric):
@@ -870,15 +650,6 @@ def number_range(numbers: Sequence[int]) -> int | str:
     return most if least == most else f"{least} to {most}"
 
 
-def film_values(cell: CellRows, metric: str) -> dict[str, float]:
-    """Return a metric within each film that has a value."""
-    values = {}
-    for film, row in cell.by_film.get(metric, {}).items():
-        if math.isfinite(row["value"]):
-            values[film] = float(row["value"])
-    return values
-
-
 class FilmsAbove(NamedTuple):
     """In how many films a value is higher than another, or equal, of those that have both."""
 
@@ -897,44 +668,36 @@ class FilmsAbove(NamedTuple):
         return f"{self.n_above} of {of_films or self.n_films}{equal}"
 
 
-def films_above(first: CellRows, second: CellRows, metric: str) -> FilmsAbove:
+def films_above(first: Cell, second: Cell, metric: str) -> FilmsAbove:
     """Return in how many films the first has the higher value.
 
-    Both cells are of the same clips (`on_same_clips`).
+    Both cells are of the same clips (`on_shared_clips`).
     """
-    ours = film_values(first, metric)
-    theirs = film_values(second, metric)
+    ours = first.value_of_films(metric)
+    theirs = second.value_of_films(metric)
     differences = [ours[film] - theirs[film] for film in ours.keys() & theirs.keys()]
     n_above = sum(difference > ROUNDING for difference in differences)
     n_equal = sum(abs(difference) <= ROUNDING for difference in differences)
     return FilmsAbove(n_above, n_equal, len(differences))
 
 
-def difference_row(
-    rows: Iterable[ResultRow], first: CellRows, second: CellRows
-) -> ResultRow | None:
+def difference_row(run: Run, first: Cell, second: Cell) -> Row | None:
     """Return the row with the difference of two cells of one test task; None without one."""
-    against = (second.train, second.store)
-    for row in rows:
-        # Most rows are no differences.
-        if row["against_model"] != second.model:
-            continue
+    for row in run.differences:
         side = (row["train"], row["test"], row["store"], row["model"])
-        other = (row["against_train"], row["against_store"])
-        if side == first.name and other == against:
+        other = (row["against_train"], row["against_store"], row["against_model"])
+        if side == first.name and other == (second.train, second.store, second.model):
             return row
     return None
 
 
-def difference_to_guess(
-    rows: Iterable[ResultRow], model: CellRows, guess: CellRows
-) -> ResultRow | None:
+def difference_to_guess(run: Run, model: Cell, guess: Cell) -> Row | None:
     """Return the difference of a model and a guess; its `p_all` is among all of this family."""
-    row = difference_row(rows, model, guess)
+    row = difference_row(run, model, guess)
     return None if row is None else {**row, "p_all": row["p_guesses"]}
 
 
-def verdict(row: ResultRow | None) -> str:
+def verdict(row: Row | None) -> str:
     """Return whether the first side of a difference is better, as far as a run can tell.
 
     A difference whose interval is on one side of 0 can be chance among many: where its p among all
