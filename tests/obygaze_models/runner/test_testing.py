@@ -287,9 +287,9 @@ def test_clips_without_features_are_named(here: Path) -> None:
 def test_a_segment_has_the_features_of_its_windows(here: Path) -> None:
     n_windows = 2 * PER_FILM
     windows = np.random.default_rng(9).normal(size=(len(FILMS) * n_windows, 4))
-    values = {"clip": windows.astype(np.float32)}
     start_s = np.tile(np.arange(n_windows, dtype=np.float64), len(FILMS))
-    values |= {"start_s": start_s, "end_s": start_s + 1}
+    values: dict[str, Any] = {"start_s": start_s, "end_s": start_s + 1}
+    values["clip"] = windows.astype(np.float32)
     rows = [Row(f"{film}:{n:02d}", film) for film in FILMS for n in range(n_windows)]
     sampling = {"unit": "window", "grid": {"window": 16, "fps": 16}}
     recipe = a_recipe(sampling=sampling)
