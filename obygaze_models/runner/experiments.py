@@ -384,4 +384,60 @@ def _last_name(location: str) -> str:
     return last_part(path)
 
 
+def test_model(
+    model: PathLike | SavedModel,
+    store: OneStore,
+    *,
+    manifest: PathLike | Manifest,
+    task: Annotated[str, Option(shown_default="that of the model")] = "",
+    changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
+    output: Annotated[
+        PathLike | None,
+        Option("-o --output", metavar="NAME", shown_default="from the inputs"),
+    ] = None,
+    trust: Annotated[Sequence[str], Option("--trust", metavar="NAME")] = (),
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> Run:
+    """Test a saved model on clips and labels of your own.
+
+    Nothing is fitted: scores, decisions and refusals are those of `models predict`. The result is a
+    run: `report` shows it, and `compare` sets it beside a run of your own model on these clips.
+    Clips that the model was trained on are left out and counted. Other clips of its films are
+    tested, and the run says that their films trained.
+
+    Args:
+        model: A saved model of two classes: its name in the workspace, or its folder.
+        store: Features of the recipe that the model was trained on, or NAME=STORE with the name in
+            tables.
+        manifest: The clips and labels.
+        task: The label to test, as in `run`.
+        changes: Change a key of the honest protocol: data.where, data.view, report.primary,
+            report.metrics or report.replicates. The view of the labels is that of the training.
+        output: The name of the run, or a folder.
+        trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
+            scikit-learn estimator.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models test received films.xclip --manifest films
+        obygaze models test received films.xclip --manifest films --task violent -o theirs
+    """
+    require_each_once(changes)
+    clips = named_manifest(manifest, workspace)
+    stores = open_stores(store, workspace)
+    # Late: a wrong name is said before NumPy is imported.
+    from obygaze_models.runner.testing import inputs_of_test, run_test
+    from obygaze_models.zoo.saving import load_model
+
+    saved = load_model(model, trust=[*trust, *changes], workspace=workspace)
+    inputs = inputs_of_test(saved, task, changes, clips, stores, workspace)
+    name = inputs.default_name if output is None else os.fspath(output)
+    folder = Workspace.of(workspace).target("runs", name)
+    (opened,) = stores.values()
+    return run_test(saved, inputs, opened, folder, force=force, workspace=workspace)
+
+
 command = command_of(run, "run", text=_result_text)
+test_command = command_of(test_model, "test", text=_result_text)
