@@ -169,9 +169,9 @@ class ComparedRuns(Listing):
         first = self.runs[0]
         metric = metric_name(self.metric)
         title = f"{metric} of each run, and its difference to {first}"
-        headers = ("task", "model", "run", "clips", plural(self.unit))
-        headers += (f"{metric} of {first}", metric)
-        headers += (f"minus {first}", "p (all)", "better?")
+        headers = ["task", "model", "run", "clips", plural(self.unit)]
+        headers += [f"{metric} of {first}", metric]
+        headers += [f"minus {first}", "p (all)", "better?"]
         shown = [*self._shown_rows()]
         tables.append(ResultTable("compared", title, headers, shown, self._note()))
         return tables
@@ -388,7 +388,7 @@ def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
     by_model = any(len(models) != 1 for models in models_of_runs)
     by_key: dict[Key, dict[int, Cell]] = {}
     for number, run in enumerate(runs):
-        rows = tests.loc[number]
+        rows: Any = tests.loc[number]
         store_of = _names_in(runs[0], run)
         for cell in run.cells:
             model = cell.model if by_model or not cell.is_model else ""
