@@ -54,7 +54,7 @@ from obygaze_models.runner.answer import (
 )
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import labels_since
-from obygaze_models.runner.limits import ON_BOTH_SIDES, warnings_of
+from obygaze_models.runner.limits import ON_BOTH_SIDES, limits_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -287,8 +287,8 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     if all(len(cell.rows) == 1 for cell in models or compared):
         warnings.append(NO_CELL)
     for name, run in zip(names, runs, strict=True):
-        for limit in warnings_of(run):
-            if limit.about in ON_BOTH_SIDES:
+        for limit in limits_of(run):
+            if limit.name in ON_BOTH_SIDES:
                 warnings.append(f"{name}: {limit.text}")
     settings_apart = differing_settings(runs)
     return ComparedRuns(names, metric, settings_apart, compared, warnings, unit)

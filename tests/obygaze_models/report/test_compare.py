@@ -26,7 +26,6 @@ from support.run_tables import (
 from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_models.report.comparison import ComparedRuns, compare_runs
-from obygaze_models.report.tables import Heading
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -55,7 +54,7 @@ def rows_of_table(compared: ComparedRuns) -> list[tuple[Any, ...]]:
     """The rows of the table of values and differences that a text and a page show."""
     table = compared.tables()[-1]
     assert table.key == "compared"
-    return [row for row in table.rows if not isinstance(row, Heading)]
+    return table.cells
 
 
 def by_film(first: MadeCell, second: MadeCell) -> np.ndarray:
