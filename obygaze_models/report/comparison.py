@@ -208,8 +208,8 @@ class ComparedRuns(Listing):
             if cell.is_model and not cell.differences:
                 runs = listed([self.runs[number] for number in cell.rows])
                 others.append(f"{cell.name}, {cell.tasks} ({runs})")
-            for row in chain(cell.rows.values(), cell.differences.values()):
-                if cell.differences and math.isfinite(row["low"]):
+            for row in cell.differences.values():
+                if math.isfinite(row["low"]):
                     bases.append(row["basis"])
         if bases:
             units = plural(self.unit)
@@ -321,11 +321,12 @@ def _compared_cell(
     shared = Shared(of_runs, of_runs[0].n_clips)
     if len(cells) > 1:
         shared = on_shared_clips(of_runs)
+    wholes = shared.cells or of_runs
+    compared = [cell.within_films() for cell in wholes] if within_films else wholes
+    first = compared[0]
     rows: dict[int, Row] = {}
     differences: dict[int, Row] = {}
-    first: tuple[Cell, float] | None = None
-    for number, whole in zip(cells, shared.cells or of_runs, strict=True):
-        cell = whole.within_films() if within_films else whole
+    for number, cell, whole in zip(cells, compared, wholes, strict=True):
         low, high = cell.ends(metric)
         rows[number] = {
             "train": cell.train,
@@ -342,19 +343,14 @@ def _compared_cell(
         }
         if shared.problem:
             rows[number] |= dict.fromkeys(("value", "low", "high"), math.nan)
-        elif number == 0:
-            first = (cell, whole.inflation)
-        elif first is not None and cell.is_model:
-            if metric not in first[0].values or metric not in cell.values:
+        elif number > 0 and 0 in cells and cell.is_model:
+            if metric not in first.values or metric not in cell.values:
                 continue
-            differences[number] = {
-                **NOTHING,
-                **row_of_difference(cell, first[0], metric),
-            }
+            differences[number] = {**NOTHING, **row_of_difference(cell, first, metric)}
             # At a threshold, another training could call many other clips positive.
             if metric in RANKING_METRICS:
-                inflation = max(first[1], whole.inflation)
-                tested.append(difference(cell, first[0], draws, inflation))
+                inflation = max(wholes[0].inflation, whole.inflation)
+                tested.append(difference(cell, first, draws, inflation))
                 differences[number] = tested[-1].row
     name = " / ".join(dict.fromkeys(cell.model for cell in of_runs))
     if key[3]:
@@ -527,12 +523,11 @@ def _other_tests(
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
     """Return each setting or input that is not the same in all runs, with its value in each.
 
-    Models that no run trains, and tables of concepts that no run has, are of no use to any of them.
+    Models that no run trains are left out, and questions about models that a run does not train.
     """
     trained: set[str] = set()
     for run in runs:
         trained.update(run.protocol["grid"]["models"] or run.protocol["models"])
-    has_concepts = any("concepts.csv" in run.tables_with_rows for run in runs)
     has_one_store = all(len(run.about["stores"]) == 1 for run in runs)
     settings_of_runs = []
     for run in runs:
@@ -544,8 +539,6 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
             del protocol["models"][name]
         questions = enumerate(questions_of_models(run), start=1)
         protocol["report"]["questions"] = {str(number): q for number, q in questions}
-        if not has_concepts:
-            del protocol["report"]["concepts"]
         name_of = _names_in(runs[0], run)
         for name, facts in run.about["stores"].items():
             place = "store" if has_one_store else f"stores.{name_of.get(name, name)}"
