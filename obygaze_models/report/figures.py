@@ -320,9 +320,7 @@ def _legend(run: Run, cells: Sequence[Cell]) -> dict[str, Look]:
     return legend
 
 
-def _row_of(
-    run: Run, name: str, cell: Cell, metric: str, titles: Titles
-) -> FigureRow:
+def _row_of(run: Run, name: str, cell: Cell, metric: str, titles: Titles) -> FigureRow:
     """Return a cell as a row: a film is filled where it is better than the guess.
 
     Where test clips leaked, nothing is better.
@@ -412,7 +410,7 @@ def figure_of_tree(name: str, nodes: Sequence[Row]) -> Figure:
 def _places(
     nodes: Mapping[int, Row], node: int, depth: int, lines: Iterator[int]
 ) -> dict[int, tuple[int, float]]:
-    """Return depth and line of each node: leaves in lines, others in the middle of their branches."""
+    """Return depth and line of each node: leaves in lines, others amid their branches."""
     branches = [nodes[node][side] for side in ("left", "right")]
     if math.isnan(sum(branches)) or depth == DEPTH_OF_TREE:
         return {node: (depth, next(lines))}

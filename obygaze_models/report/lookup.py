@@ -68,7 +68,7 @@ def shown_metrics(run: Run) -> list[str]:
 
 
 def knows_films(run: Run) -> bool:
-    """Return whether models may know the tested films; titles of shipped protocols are of others."""
+    """Return whether models may know the tested films."""
     cell = asked_cell(run)
     return cell is not None and cell.knows_films
 

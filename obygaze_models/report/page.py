@@ -127,7 +127,9 @@ class Chapter:
         words = []
         intervals = intervals_are_of(run, run.cells)
         if intervals:
-            drawn = f"Whole {run.units} are drawn, since clips of one {run.unit} are alike."
+            drawn = (
+                f"Whole {run.units} are drawn, since clips of one {run.unit} are alike."
+            )
             words.append(("interval", f"Likely values of {intervals}. {drawn}"))
         if has_levels(run):
             words.append(("EN, HN, NS, S", LEVELS_MEAN))
@@ -197,7 +199,9 @@ def chapter_of(run: Run) -> Chapter:
     changed = [*_changed_stores(run)]
     if labels.changed:
         hidden = "The page has no levels and concepts of clips."
-        changed.insert(0, f"{labels.changed} {hidden if has_levels(run) else ''}".strip())
+        changed.insert(
+            0, f"{labels.changed} {hidden if has_levels(run) else ''}".strip()
+        )
     report = run.protocol["report"]
     title = asked = str(run.protocol["name"])
     # Titles and questions of shipped protocols are of unseen films.
@@ -240,7 +244,10 @@ def _changed_stores(run: Run) -> Iterator[str]:
         location = run.place(facts["location"])
         # A store that was moved or removed says nothing.
         with suppress(ObygazeError, OSError):
-            if not is_url(location) and open_store(Path(location)).seal != facts["seal"]:
+            if (
+                not is_url(location)
+                and open_store(Path(location)).seal != facts["seal"]
+            ):
                 yield (
                     f"The store {name} was changed after the run {run.folder.name}: something was "
                     "added or withdrawn, or it was made anew. The page shows the run as it was; "

@@ -361,7 +361,9 @@ def section_of_questions(run: Run) -> Section:
             " differences of this table, which the protocol named before the run."
             " Other differences are in results.csv, with a p_all among those of their kind."
         )
-        shown = [row for text, of_text in rows_of_text.items() for row in (text, *of_text)]
+        shown = [
+            row for text, of_text in rows_of_text.items() for row in (text, *of_text)
+        ]
         section.tables.append(result_table("questions", "Differences", shown, note))
     contrasts = []
     for row in run.differences:
@@ -478,7 +480,9 @@ def section_of_paper(run: Run, titles: Titles) -> Section:
     of_films = [row for row in rows if row["film"]]
     for metric, of_metric in grouped_by(of_cells, lambda row: row["metric"]).items():
         section.tables.append(_table_of_paper(run, metric, of_metric))
-    by_cell = grouped_by(of_films, lambda row: (*(row[name] for name in CELL), row["metric"]))
+    by_cell = grouped_by(
+        of_films, lambda row: (*(row[name] for name in CELL), row["metric"])
+    )
     for cell in models_of(run):
         for metric in dict.fromkeys(row["metric"] for row in of_films):
             of_cell = by_cell.get((*cell.name, metric))
@@ -818,9 +822,7 @@ def section_of_made(run: Run) -> Section:
     return section
 
 
-def _table_of_missing(
-    run: Run, store: str, missing: Mapping[str, str]
-) -> ResultTable:
+def _table_of_missing(run: Run, store: str, missing: Mapping[str, str]) -> ResultTable:
     note = "These clips are left out; missing features are never replaced."
     if len(missing) > MOST_MISSING:
         note += f" The first {MOST_MISSING} are listed; run.json has all."

@@ -187,7 +187,7 @@ def _parts_of(cell: Any) -> list[Any]:
     parts = [cell.value if isinstance(cell, PValueCell) else cell, *[None] * 4]
     if isinstance(cell, NumberCell):
         parts = [*astuple(cell)]
-    is_known = [part not in (None, DASH) and part == part for part in parts]  # noqa: PLR0124 - NaN
+    is_known = [part not in (None, DASH) and part == part for part in parts]
     return [part if known else "" for part, known in zip(parts, is_known, strict=True)]
 
 
