@@ -374,7 +374,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
     """Return each cell in the runs that have it, by the number of the run.
 
-    A clip has one number, film and group in all of them. Where no run has several stores, the names
+    A clip has one number and one group in all of them. Where no run has several stores, the names
     of stores do not matter. Where no run has several models, neither do the names of models.
     """
     tests = _tests_of(runs)
@@ -397,28 +397,25 @@ def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
 
 
 def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return the tests of runs in one table, in which a clip has one film and one group.
+    """Return the tests of runs in one table, in which a clip has one group.
 
-    Its film is that of the first run that states it, its group that of a run that holds out groups.
+    It is that of a run that holds out groups, else its film. What is of unknown films stays so.
     """
     import pandas as pd
 
     tests = pd.concat([run.predictions for run in runs], keys=range(len(runs)))
-    films = tests[tests["movie_id"] != ""]
-    film_of = dict(zip(films["clip_id"], films["movie_id"], strict=True))
     of_groups = [number for number, run in enumerate(runs) if run.holds_out_groups]
     groups = tests.loc[of_groups].drop_duplicates(["clip_id", "group"])
-    group_of = dict(zip(groups["clip_id"], groups["group"], strict=True))
-    if len(group_of) < len(groups):
-        clip_id = groups["clip_id"][groups["clip_id"].duplicated()].iloc[0]
+    is_other = groups["clip_id"].duplicated()
+    if is_other.any():
         raise FixInput(
-            f"the clip {clip_id!r} is of other groups in two runs: differences are drawn over one"
-            " kind of group",
+            f"the clip {groups['clip_id'][is_other].iloc[0]!r} is of other groups in two runs:"
+            " differences are drawn over one kind of group",
             hint="each run alone, or beside one that holds out films",
         )
-    group_of = {**film_of, **group_of}
-    tests["movie_id"] = [film_of.get(clip_id, "") for clip_id in tests["clip_id"]]
-    tests["group"] = [group_of.get(clip_id, "") for clip_id in tests["clip_id"]]
+    group_of = dict(zip(groups["clip_id"], groups["group"], strict=True))
+    whole = zip(tests["clip_id"], tests["group"], strict=True)
+    tests["group"] = [own and group_of.get(clip_id, own) for clip_id, own in whole]
     return tests
 
 
