@@ -16,7 +16,7 @@ from obygaze_features.core.written_tables import Listing, check_output
 if TYPE_CHECKING:
     from obygaze_models.report.comparison import ComparedRuns
     from obygaze_models.report.page import ReportFiles
-    from obygaze_models.runner.tables import Run
+    from obygaze_models.runner.files import Run
 
 Format = Literal["html", "csv", "latex", "svg", "png", "pdf"]
 
