@@ -77,6 +77,7 @@ ALL_OF = {"models": "models", "train": "tasks", "test": "tasks"}
 SAYS_WHICH = ("kind", "title", "text", "location")
 RECIPE = ("fingerprint", "array", "rule", "reduce")
 HASH_LETTERS = 12
+MOST_DRAWS = 1_000_000  # of films, as in a protocol
 NO_CELL = (
     "no cell is in two of these runs, so nothing is compared: cells are the same if their tasks"
     " are, and, where a run has several, the names of their models, and the recipes or the names of"
@@ -254,7 +255,9 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     # Runs that hold out films and groups of films have other folds.
     within_films = 0 < len(units) < len(runs)
     by_key = side_by_side(runs)
-    settings = Settings(ranking_metric(metric), replicates=runs[0].settings.replicates)
+    # A run.json that was edited may ask for any number.
+    n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
+    settings = Settings(ranking_metric(metric), replicates=n_draws)
     draws = draws_of(chain(*(cells.values() for cells in by_key.values())), settings)
     compared = []
     differences: list[Difference] = []
