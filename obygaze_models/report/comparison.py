@@ -54,7 +54,7 @@ from obygaze_models.runner.answer import (
 )
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import labels_since
-from obygaze_models.runner.limits import ON_BOTH_SIDES, warnings_of
+from obygaze_models.runner.limits import ON_BOTH_SIDES, limits_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +77,7 @@ ALL_OF = {"models": "models", "train": "tasks", "test": "tasks"}
 SAYS_WHICH = ("kind", "title", "text", "location")
 RECIPE = ("fingerprint", "array", "rule", "reduce")
 HASH_LETTERS = 12
+MOST_DRAWS = 1_000_000  # of films, as in a protocol
 NO_CELL = (
     "no cell is in two of these runs, so nothing is compared: cells are the same if their tasks"
     " are, and, where a run has several, the names of their models, and the recipes or the names of"
@@ -169,9 +170,9 @@ class ComparedRuns(Listing):
         first = self.runs[0]
         metric = metric_name(self.metric)
         title = f"{metric} of each run, and its difference to {first}"
-        headers = ("task", "model", "run", "clips", plural(self.unit))
-        headers += (f"{metric} of {first}", metric)
-        headers += (f"minus {first}", "p (all)", "better?")
+        headers = ["task", "model", "run", "clips", plural(self.unit)]
+        headers += [f"{metric} of {first}", metric]
+        headers += [f"minus {first}", "p (all)", "better?"]
         shown = [*self._shown_rows()]
         tables.append(ResultTable("compared", title, headers, shown, self._note()))
         return tables
@@ -208,8 +209,8 @@ class ComparedRuns(Listing):
             if cell.is_model and not cell.differences:
                 runs = listed([self.runs[number] for number in cell.rows])
                 others.append(f"{cell.name}, {cell.tasks} ({runs})")
-            for row in chain(cell.rows.values(), cell.differences.values()):
-                if cell.differences and math.isfinite(row["low"]):
+            for row in cell.differences.values():
+                if math.isfinite(row["low"]):
                     bases.append(row["basis"])
         if bases:
             units = plural(self.unit)
@@ -254,7 +255,9 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     # Runs that hold out films and groups of films have other folds.
     within_films = 0 < len(units) < len(runs)
     by_key = side_by_side(runs)
-    settings = Settings(ranking_metric(metric), replicates=runs[0].settings.replicates)
+    # A run.json that was edited may ask for any number.
+    n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
+    settings = Settings(ranking_metric(metric), replicates=n_draws)
     draws = draws_of(chain(*(cells.values() for cells in by_key.values())), settings)
     compared = []
     differences: list[Difference] = []
@@ -287,8 +290,8 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     if all(len(cell.rows) == 1 for cell in models or compared):
         warnings.append(NO_CELL)
     for name, run in zip(names, runs, strict=True):
-        for limit in warnings_of(run):
-            if limit.about in ON_BOTH_SIDES:
+        for limit in limits_of(run):
+            if limit.name in ON_BOTH_SIDES:
                 warnings.append(f"{name}: {limit.text}")
     settings_apart = differing_settings(runs)
     return ComparedRuns(names, metric, settings_apart, compared, warnings, unit)
@@ -321,11 +324,12 @@ def _compared_cell(
     shared = Shared(of_runs, of_runs[0].n_clips)
     if len(cells) > 1:
         shared = on_shared_clips(of_runs)
+    wholes = shared.cells or of_runs
+    compared = [cell.within_films() for cell in wholes] if within_films else wholes
+    first = compared[0]
     rows: dict[int, Row] = {}
     differences: dict[int, Row] = {}
-    first: tuple[Cell, float] | None = None
-    for number, whole in zip(cells, shared.cells or of_runs, strict=True):
-        cell = whole.within_films() if within_films else whole
+    for number, cell, whole in zip(cells, compared, wholes, strict=True):
         low, high = cell.ends(metric)
         rows[number] = {
             "train": cell.train,
@@ -342,19 +346,14 @@ def _compared_cell(
         }
         if shared.problem:
             rows[number] |= dict.fromkeys(("value", "low", "high"), math.nan)
-        elif number == 0:
-            first = (cell, whole.inflation)
-        elif first is not None and cell.is_model:
-            if metric not in first[0].values or metric not in cell.values:
+        elif number > 0 and 0 in cells and cell.is_model:
+            if metric not in first.values or metric not in cell.values:
                 continue
-            differences[number] = {
-                **NOTHING,
-                **row_of_difference(cell, first[0], metric),
-            }
+            differences[number] = {**NOTHING, **row_of_difference(cell, first, metric)}
             # At a threshold, another training could call many other clips positive.
             if metric in RANKING_METRICS:
-                inflation = max(first[1], whole.inflation)
-                tested.append(difference(cell, first[0], draws, inflation))
+                inflation = max(wholes[0].inflation, whole.inflation)
+                tested.append(difference(cell, first, draws, inflation))
                 differences[number] = tested[-1].row
     name = " / ".join(dict.fromkeys(cell.model for cell in of_runs))
     if key[3]:
@@ -378,7 +377,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
     """Return each cell in the runs that have it, by the number of the run.
 
-    A clip has one number, film and group in all of them. Where no run has several stores, the names
+    A clip has one number and one group in all of them. Where no run has several stores, the names
     of stores do not matter. Where no run has several models, neither do the names of models.
     """
     tests = _tests_of(runs)
@@ -388,7 +387,7 @@ def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
     by_model = any(len(models) != 1 for models in models_of_runs)
     by_key: dict[Key, dict[int, Cell]] = {}
     for number, run in enumerate(runs):
-        rows = tests.loc[number]
+        rows: Any = tests.loc[number]
         store_of = _names_in(runs[0], run)
         for cell in run.cells:
             model = cell.model if by_model or not cell.is_model else ""
@@ -401,28 +400,25 @@ def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
 
 
 def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return the tests of runs in one table, in which a clip has one film and one group.
+    """Return the tests of runs in one table, in which a clip has one group.
 
-    Its film is that of the first run that states it, its group that of a run that holds out groups.
+    It is that of a run that holds out groups, else its film. What is of unknown films stays so.
     """
     import pandas as pd
 
     tests = pd.concat([run.predictions for run in runs], keys=range(len(runs)))
-    films = tests[tests["movie_id"] != ""]
-    film_of = dict(zip(films["clip_id"], films["movie_id"], strict=True))
     of_groups = [number for number, run in enumerate(runs) if run.holds_out_groups]
     groups = tests.loc[of_groups].drop_duplicates(["clip_id", "group"])
-    group_of = dict(zip(groups["clip_id"], groups["group"], strict=True))
-    if len(group_of) < len(groups):
-        clip_id = groups["clip_id"][groups["clip_id"].duplicated()].iloc[0]
+    is_other = groups["clip_id"].duplicated()
+    if is_other.any():
         raise FixInput(
-            f"the clip {clip_id!r} is of other groups in two runs: differences are drawn over one"
-            " kind of group",
+            f"the clip {groups['clip_id'][is_other].iloc[0]!r} is of other groups in two runs:"
+            " differences are drawn over one kind of group",
             hint="each run alone, or beside one that holds out films",
         )
-    group_of = {**film_of, **group_of}
-    tests["movie_id"] = [film_of.get(clip_id, "") for clip_id in tests["clip_id"]]
-    tests["group"] = [group_of.get(clip_id, "") for clip_id in tests["clip_id"]]
+    group_of = dict(zip(groups["clip_id"], groups["group"], strict=True))
+    whole = zip(tests["clip_id"], tests["group"], strict=True)
+    tests["group"] = [own and group_of.get(clip_id, own) for clip_id, own in whole]
     return tests
 
 
@@ -527,12 +523,11 @@ def _other_tests(
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
     """Return each setting or input that is not the same in all runs, with its value in each.
 
-    Models that no run trains, and tables of concepts that no run has, are of no use to any of them.
+    Models that no run trains are left out, and questions about models that a run does not train.
     """
     trained: set[str] = set()
     for run in runs:
         trained.update(run.protocol["grid"]["models"] or run.protocol["models"])
-    has_concepts = any("concepts.csv" in run.tables_with_rows for run in runs)
     has_one_store = all(len(run.about["stores"]) == 1 for run in runs)
     settings_of_runs = []
     for run in runs:
@@ -544,8 +539,6 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
             del protocol["models"][name]
         questions = enumerate(questions_of_models(run), start=1)
         protocol["report"]["questions"] = {str(number): q for number, q in questions}
-        if not has_concepts:
-            del protocol["report"]["concepts"]
         name_of = _names_in(runs[0], run)
         for name, facts in run.about["stores"].items():
             place = "store" if has_one_store else f"stores.{name_of.get(name, name)}"
