@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from obygaze_features.core.console import MISSING, count, digits_of, few, plural
+from obygaze_features.core.console import MISSING, count, few, listed, plural
 from obygaze_features.core.errors import FixInput, FixUsage, near
 from obygaze_features.core.files import json_values
 from obygaze_features.core.outside import safe_text
@@ -49,7 +49,6 @@ from obygaze_models.report.lookup import explaining, pair_name
 from obygaze_models.report.tables import NumberCell, PValueCell, ResultTable
 from obygaze_models.runner.answer import (
     films_with_value,
-    in_sentence,
     questions_of_models,
     verdict,
 )
@@ -74,13 +73,10 @@ NOTHING: Row = dict.fromkeys(OF_DIFFERENCE.values(), math.nan)
 COMPARED = ("protocol", "manifest", "texts", "versions", "parts")
 # The lists of a grid that mean all where they are empty.
 ALL_OF = {"models": "models", "train": "tasks", "test": "tasks"}
-# Of a manifest, what follows from the clips, the classes and the splits.
-FOLLOWING = ("positive_films", "group_column")
 # Of a model, a task, a question and a store.
 SAYS_WHICH = ("kind", "title", "text", "location")
 RECIPE = ("fingerprint", "array", "rule", "reduce")
 HASH_LETTERS = 12
-MOST_SENTENCES = 6
 NO_CELL = (
     "no cell is in two of these runs, so nothing is compared: cells are the same if their tasks"
     " are, and, where a run has several, the names of their models, and the recipes or the names of"
@@ -99,7 +95,6 @@ class ComparedCell:
         name: Its name; where runs differ, each name. With its store, if a run has several.
         tasks: The training and the test task.
         is_model: Whether it is a model, and no baseline.
-        n_clips: The clips of all runs.
         rows: Its value in each run, by the number of the run, which begins with 0.
         differences: The row of its difference to the first run, by the number of the run.
         problem: Why nothing is compared.
@@ -108,16 +103,9 @@ class ComparedCell:
     name: str
     tasks: str
     is_model: bool
-    n_clips: int
     rows: Mapping[int, Row]
     differences: Mapping[int, Row]
     problem: str = ""
-
-    @property
-    def is_compared(self) -> bool:
-        """Whether the cell is in two runs, with clips that both tested."""
-        values = [row["value"] for row in self.rows.values()]
-        return len(values) > 1 and all(map(math.isfinite, values))
 
 
 @dataclass(frozen=True)
@@ -159,112 +147,77 @@ class ComparedRuns(Listing):
         return rows
 
     def __str__(self) -> str:
-        """Return the output of `obygaze compare`: runs, differences in words, both tables."""
+        """Return the output of `obygaze compare`: the runs, and both tables."""
         lines = [f"{number}: {name}" for number, name in enumerate(self.runs, start=1)]
-        lines += ["", *self._sentences(), ""]
+        lines = [safe_text(line, "terminal") for line in lines]
         if not self.settings:
-            lines += ["the settings and inputs are the same", ""]
-        safe = [safe_text(line, "terminal") for line in lines]
+            lines += ["", "the settings and inputs are the same"]
         for shown in self.tables():
-            safe += [*filter(None, (shown.as_text(), shown.note)), ""]
-        safe += [safe_text(line, "terminal") for line in self._others()]
-        return "\n".join(safe).rstrip()
+            lines += ["", *filter(None, (shown.as_text(), shown.note))]
+        return "\n".join(lines)
 
     def tables(self) -> list[ResultTable]:
-        """Return what differs in the settings, and the cells: the tables of a text and a page."""
-        numbers = [str(number) for number in range(1, len(self.runs) + 1)]
+        """Return what differs in the settings, and the models: the tables of a text and a page."""
         tables = []
         if self.settings:
             title = "Settings and inputs that are not the same in all runs"
-            settings = [(key, *values) for key, values in self.settings.items()]
-            headers = ["what differs", *numbers]
-            tables.append(ResultTable("settings", title, headers, settings))
-        cells = [self._shown_row(cell) for cell in self._shown]
-        if cells:
-            metric = metric_name(self.metric)
-            headers = ["task", "model", "clips", plural(self.unit)]
-            headers += [f"{metric}, {number}" for number in numbers]
-            for number in numbers[1:]:
-                headers += [f"{number} - 1", f"p (all), {number}"]
-            title = f"{metric} in each run, and differences to the first"
-            note = (
-                "All numbers of a line are on the clips that all of these runs tested with the same"
-                " class. p (all) is corrected for all differences of the comparison. obygaze"
-                f" compare -o FILE.csv writes the baselines too.{self._about_intervals()}"
+            numbers = map(str, range(1, len(self.runs) + 1))
+            rows = [(key, *values) for key, values in self.settings.items()]
+            tables.append(
+                ResultTable("settings", title, ("what differs", *numbers), rows)
             )
-            tables.append(ResultTable("compared", title, headers, cells, note))
+        first = self.runs[0]
+        metric = metric_name(self.metric)
+        title = f"{metric} of each run, and its difference to {first}"
+        headers = ["task", "model", "run", "clips", plural(self.unit)]
+        headers += [f"{metric} of {first}", metric]
+        headers += [f"minus {first}", "p (all)", "better?"]
+        shown = [*self._shown_rows()]
+        tables.append(ResultTable("compared", title, headers, shown, self._note()))
         return tables
 
-    def _shown_row(self, cell: ComparedCell) -> tuple[Any, ...]:
-        values: list[Any] = []
-        differences: list[Any] = []
-        for number in range(len(self.runs)):
-            values.append(NumberCell.of(cell.rows.get(number, NOTHING)))
-            if number:
-                apart = cell.differences.get(number, NOTHING)
-                differences += [NumberCell.of(apart), PValueCell(apart["p_all"])]
-        films = {row["films"] for row in cell.differences.values()} or {MISSING}
-        return (cell.tasks, cell.name, cell.n_clips, *films, *values, *differences)
+    def _shown_rows(self) -> Iterator[tuple[Any, ...]]:
+        for cell in self.cells:
+            for number, row in cell.differences.items():
+                both = (cell.rows[0], cell.rows[number], row)
+                yield (
+                    *(
+                        cell.tasks,
+                        cell.name,
+                        self.runs[number],
+                        row["clips"],
+                        row["films"],
+                    ),
+                    *map(NumberCell.of, both),
+                    PValueCell(row["p_all"]),
+                    "the same" if row["value"] == 0 else verdict(row),
+                )
 
-    def _about_intervals(self) -> str:
-        """Return what the intervals of the table are of, by the weakest; "" without one."""
+    def _note(self) -> str:
+        """Return what the numbers of the table are of, and the models that have no difference."""
+        first = self.runs[0]
+        note = (
+            "The numbers of a line are on the clips that all runs with this model tested with the"
+            " same class. p (all) is corrected for all differences of the comparison; the last"
+            f" column says whether the run is better than {first}. obygaze compare -o FILE.csv"
+            " writes the baselines too."
+        )
         bases = []
-        for cell in self._shown:
-            for row in chain(cell.rows.values(), cell.differences.values()):
+        others = []
+        for cell in self.cells:
+            if cell.is_model and not cell.differences:
+                runs = listed([self.runs[number] for number in cell.rows])
+                others.append(f"{cell.name}, {cell.tasks} ({runs})")
+            for row in cell.differences.values():
                 if math.isfinite(row["low"]):
                     bases.append(row["basis"])
-        units = plural(self.unit)
-        of_intervals = interval_is_of(weakest(bases), units)
-        return (
-            f" In brackets: intervals over {units}, of {of_intervals}." if bases else ""
-        )
-
-    @property
-    def _shown(self) -> list[ComparedCell]:
-        """The models that are compared; without any, the baselines."""
-        models = [cell for cell in self.cells if cell.is_model]
-        return [cell for cell in models or self.cells if cell.is_compared]
-
-    def _others(self) -> Iterator[str]:
-        """Yield a line for each run with the models that are in no other run."""
-        for number, name in enumerate(self.runs):
-            alone = []
-            for cell in self.cells:
-                if cell.is_model and [*cell.rows] == [number]:
-                    alone.append(f"{cell.name}, {cell.tasks}")
-            if alone:
-                yield f"only in {name}: {few(alone)}"
-
-    def _sentences(self) -> list[str]:
-        """Return who differs and by how much: the first sentences, and how many more rows.
-
-        Rows that are equal in two runs have none: they are in the table.
-        """
-        metric = metric_name(self.metric)
-        sentences = []
-        n_equal = 0
-        for cell in self._shown:
-            for number, row in cell.differences.items():
-                apart = row["value"]
-                n_equal += apart == 0
-                if not apart or math.isnan(apart):
-                    continue
-                run = self.runs[number]
-                who = "both" if len(cell.rows) == 2 else f"all {len(cell.rows)}"
-                apart_text = f"{abs(apart):.{digits_of(0.0, abs(apart))}f}"
-                sentences.append(
-                    f"{cell.name}, {cell.tasks}: {metric} of {run} is {apart_text}"
-                    f" {'higher' if apart > 0 else 'lower'} than that of {self.runs[0]} on the"
-                    f" {count(cell.n_clips, 'clip')} that {who} tested (whether {run} is"
-                    f" better: {in_sentence(verdict(row))})."
-                )
-        n_more = len(sentences) - MOST_SENTENCES
-        if n_more > 0:
-            sentences[MOST_SENTENCES:] = [f"{n_more} more: see the table below."]
-        if n_equal:
-            rows = count(n_equal, "row")
-            sentences.append(f"{metric} is the same in {rows} of the table below.")
-        return sentences
+        if bases:
+            units = plural(self.unit)
+            of_intervals = interval_is_of(weakest(bases), units)
+            note += f" In brackets: intervals over {units}, of {of_intervals}."
+        if others:
+            note += f" Without a difference to {first}: {few(others)}."
+        return note
 
 
 # ---- values and differences ----
@@ -324,14 +277,10 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
             f" clips of a tested {unit}: AP and AUC are those within films, and differences are"
             f" drawn over {plural(unit)}."
         )
-    for number in range(1, len(runs)):
-        both = [cells for cells in by_key.values() if {0, number} <= cells.keys()]
-        pairs = [(cells[0], cells[number]) for cells in both]
-        who = (names[0], names[number])
-        warnings += _other_tests(who, pairs, metric, within_films=within_films)
+    warnings += _other_tests(names, by_key, metric, within_films=within_films)
     models = [cell for cell in compared if cell.is_model]
     for cell in models:
-        if len(cell.rows) > 1 and not cell.is_compared:
+        if len(cell.rows) > 1 and 0 in cell.rows and not cell.differences:
             no_value = f"not all of them have a value of {metric_name(metric)}"
             problem = cell.problem or no_value
             warnings.append(f"{cell.tasks}: nothing is compared, as {problem}.")
@@ -365,18 +314,19 @@ def _compared_cell(
         names: The names of the runs.
         metric: The metric.
         draws: The draws for differences.
-        tested: Takes the differences.
+        tested: Takes each difference of AP or AUC, which waits for its p.
         within_films: Whether values are those within films.
     """
     of_runs = [*cells.values()]
     shared = Shared(of_runs, of_runs[0].n_clips)
     if len(cells) > 1:
         shared = on_shared_clips(of_runs)
+    wholes = shared.cells or of_runs
+    compared = [cell.within_films() for cell in wholes] if within_films else wholes
+    first = compared[0]
     rows: dict[int, Row] = {}
     differences: dict[int, Row] = {}
-    first: tuple[Cell, float] | None = None
-    for number, whole in zip(cells, shared.cells or of_runs, strict=True):
-        cell = whole.within_films() if within_films else whole
+    for number, cell, whole in zip(cells, compared, wholes, strict=True):
         low, high = cell.ends(metric)
         rows[number] = {
             "train": cell.train,
@@ -393,35 +343,21 @@ def _compared_cell(
         }
         if shared.problem:
             rows[number] |= dict.fromkeys(("value", "low", "high"), math.nan)
-        elif number == 0:
-            first = (cell, whole.inflation)
-        elif first is not None and cell.is_model:
-            inflation = max(first[1], whole.inflation)
-            if metric in first[0].values and metric in cell.values:
-                apart = _difference(cell, first[0], metric, draws, inflation)
-                differences[number] = apart.row
-                tested.append(apart)
+        elif number > 0 and 0 in cells and cell.is_model:
+            if metric not in first.values or metric not in cell.values:
+                continue
+            differences[number] = {**NOTHING, **row_of_difference(cell, first, metric)}
+            # At a threshold, another training could call many other clips positive.
+            if metric in RANKING_METRICS:
+                inflation = max(wholes[0].inflation, whole.inflation)
+                tested.append(difference(cell, first, draws, inflation))
+                differences[number] = tested[-1].row
     name = " / ".join(dict.fromkeys(cell.model for cell in of_runs))
     if key[3]:
         name += f" ({' / '.join(dict.fromkeys(cell.store for cell in of_runs))})"
     tasks = pair_name(*key[:2])
     is_model = of_runs[0].is_model
-    return ComparedCell(
-        name, tasks, is_model, shared.n_clips, rows, differences, shared.problem
-    )
-
-
-def _difference(
-    cell: Cell, first: Cell, metric: str, draws: Draws, inflation: float
-) -> Difference:
-    """Return a difference to the first run, tested if it is of AP or AUC.
-
-    At a threshold, another training could call many other clips positive.
-    """
-    if metric in RANKING_METRICS:
-        return difference(cell, first, draws, inflation)
-    row = {**NOTHING, **row_of_difference(cell, first, metric)}
-    return Difference(row, np.array([]), inflation, row["films"])
+    return ComparedCell(name, tasks, is_model, rows, differences, shared.problem)
 
 
 # ---- which cells of runs stand side by side ----
@@ -448,7 +384,7 @@ def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
     by_model = any(len(models) != 1 for models in models_of_runs)
     by_key: dict[Key, dict[int, Cell]] = {}
     for number, run in enumerate(runs):
-        rows = tests.loc[number]
+        rows: Any = tests.loc[number]
         store_of = _names_in(runs[0], run)
         for cell in run.cells:
             model = cell.model if by_model or not cell.is_model else ""
@@ -475,10 +411,9 @@ def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
     group_of = dict(zip(groups["clip_id"], groups["group"], strict=True))
     if len(group_of) < len(groups):
         clip_id = groups["clip_id"][groups["clip_id"].duplicated()].iloc[0]
-        names = groups["group"][groups["clip_id"] == clip_id]
         raise FixInput(
-            f"the clip {clip_id!r} is held out with {' and with '.join(map(repr, names))}:"
-            " differences are drawn over one kind of group",
+            f"the clip {clip_id!r} is of other groups in two runs: differences are drawn over one"
+            " kind of group",
             hint="each run alone, or beside one that holds out films",
         )
     group_of = {**film_of, **group_of}
@@ -490,18 +425,19 @@ def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
 def _names_in(first: Run, run: Run) -> dict[str, str]:
     """Return the name in the first run of each store of a run that has another name in this one.
 
-    A recipe and an array say what was computed. Of several stores of one recipe, none is meant.
+    A recipe and an array say what was computed. Of several stores of one recipe, the last is meant.
     """
-    by_recipe: dict[tuple[Any, ...], tuple[list[str], list[str]]] = {}
-    for number, (of, other) in enumerate(((first, run), (run, first))):
-        for name, facts in of.about["stores"].items():
-            if name not in other.about["stores"]:
-                recipe = tuple(map(facts.get, RECIPE))
-                by_recipe.setdefault(recipe, ([], []))[number].append(name)
+    ours = _stores_by_recipe(first, run)
+    theirs = _stores_by_recipe(run, first)
+    return {theirs[recipe]: ours[recipe] for recipe in theirs.keys() & ours.keys()}
+
+
+def _stores_by_recipe(run: Run, other: Run) -> dict[tuple[Any, ...], str]:
+    """Return the names of the stores that another run does not have."""
     names = {}
-    for ours, theirs in by_recipe.values():
-        if len(ours) == len(theirs) == 1:
-            names[theirs[0]] = ours[0]
+    for name, facts in run.about["stores"].items():
+        if name not in other.about["stores"]:
+            names[tuple(map(facts.get, RECIPE))] = name
     return names
 
 
@@ -514,26 +450,25 @@ def _not_the_same_for_sure(names: Sequence[str], runs: Sequence[Run]) -> Iterato
     A clip that has another film or other times in two runs is an error. The times are those of the
     manifests, as far as these are as the runs have read them.
     """
-    manifests = [run.about["manifest"] for run in runs]
-    if len({manifest["sha256"] for manifest in manifests}) == 1:
-        return
-    facts = [_facts_of_tested(run) for run in runs]
-    for one, other in combinations(range(len(runs)), 2):
-        if manifests[one]["sha256"] == manifests[other]["sha256"]:
+    for (one, first), (name, run) in combinations(zip(names, runs, strict=True), 2):
+        ours = first.about["manifest"]
+        theirs = run.about["manifest"]
+        if ours["sha256"] == theirs["sha256"]:
             continue
+        facts_of_first, is_first_lost = _facts_of_tested(first)
+        facts, is_lost = _facts_of_tested(run)
         n_by_id = require_same_shared(
-            facts[one][0],
-            facts[other][0],
-            (names[one], names[other]),
+            facts_of_first,
+            facts,
+            (one, name),
             hint="runs whose manifests give the same id to the same clip",
         )
-        is_lost = facts[one][1] or facts[other][1]
-        labels = [manifests[number]["labels"]["clips"] for number in (one, other)]
-        if n_by_id or (is_lost and labels[0] != labels[1]):
+        are_same = ours["labels"]["clips"] == theirs["labels"]["clips"]
+        if n_by_id or ((is_first_lost or is_lost) and not are_same):
             yield (
-                f"{names[other]}: clips with the id of a clip of {names[one]} count as this clip."
-                " Their times are not compared: a manifest is not where it was, was changed after"
-                " the run, or states neither films nor times."
+                f"{name}: clips with the id of a clip of {one} count as this clip. Their times are"
+                " not compared: a manifest is not where it was, was changed after the run, or"
+                " states neither films nor times."
             )
 
 
@@ -547,37 +482,39 @@ def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
 
 
 def _other_tests(
-    names: tuple[str, str],
-    pairs: Sequence[tuple[Cell, Cell]],
+    names: Sequence[str],
+    by_key: Mapping[Key, Mapping[int, Cell]],
     metric: str,
     *,
     within_films: bool,
 ) -> Iterator[str]:
-    """Yield a warning if a run tests other clips than the first, and if it has other folds."""
+    """Yield a warning for each run that tests other clips than the first, or has other folds."""
     by = ["fold", "seed", "movie_id"] if within_films else ["fold", "seed"]
-    n_other_clips = 0
-    n_other_folds = 0
-    for pair in pairs:
-        shared = on_shared_clips(pair)
-        n_other_clips += any(cell.n_clips > shared.n_clips for cell in pair)
-        folds = set()
-        for cell in shared.cells:
-            of_folds = cell.rows.groupby(by)["clip"]
-            folds.add(frozenset(frozenset(clips) for _, clips in of_folds))
-        n_other_folds += len(folds) > 1
-    of_cells = f"of {count(len(pairs), 'cell')}"
-    if n_other_clips:
-        yield (
-            f"{names[1]} tests other clips than {names[0]}, or has other classes of them, in"
-            f" {n_other_clips} {of_cells}: all numbers are on the clips that all runs test with the"
-            " same class."
-        )
-    if n_other_folds and metric in RANKING_METRICS:
-        yield (
-            f"{names[1]} tests clips of {names[0]} in other folds in {n_other_folds} {of_cells}:"
-            f" {metric_name(metric)} is computed within folds, so that neither values nor"
-            " differences are of one quantity (docs/reports.md)."
-        )
+    for number, name in enumerate(names[1:], start=1):
+        n_cells = n_other_clips = n_other_folds = 0
+        for cells in by_key.values():
+            if not {0, number} <= cells.keys():
+                continue
+            pair = (cells[0], cells[number])
+            shared = on_shared_clips(pair)
+            folds = set()
+            for cell in shared.cells:
+                folds.add(frozenset(cell.rows.groupby(by)["clip"].agg(frozenset)))
+            n_cells += 1
+            n_other_clips += any(cell.n_clips > shared.n_clips for cell in pair)
+            n_other_folds += len(folds) > 1
+        if n_other_clips:
+            yield (
+                f"{name} tests other clips than {names[0]}, or has other classes of them, in"
+                f" {n_other_clips} of {count(n_cells, 'cell')}: all numbers are on the clips that"
+                " all runs test with the same class."
+            )
+        if n_other_folds and metric in RANKING_METRICS:
+            yield (
+                f"{name} tests clips of {names[0]} in other folds in {n_other_folds} of"
+                f" {count(n_cells, 'cell')}: {metric_name(metric)} is computed within folds, so"
+                " that neither values nor differences are of one quantity (docs/reports.md)."
+            )
 
 
 # ---- what differs in their settings ----
@@ -586,13 +523,11 @@ def _other_tests(
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
     """Return each setting or input that is not the same in all runs, with its value in each.
 
-    Models that no run trains, and tables of concepts that no run has, are of no use to any of them.
+    Models that no run trains are left out, and questions about models that a run does not train.
     """
     trained: set[str] = set()
     for run in runs:
         trained.update(run.protocol["grid"]["models"] or run.protocol["models"])
-    has_concepts = any("concepts.csv" in run.tables_with_rows for run in runs)
-    has_levels = any(run.about["manifest"]["has_levels"] for run in runs)
     has_one_store = all(len(run.about["stores"]) == 1 for run in runs)
     settings_of_runs = []
     for run in runs:
@@ -604,13 +539,6 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
             del protocol["models"][name]
         questions = enumerate(questions_of_models(run), start=1)
         protocol["report"]["questions"] = {str(number): q for number, q in questions}
-        if not has_concepts:
-            del protocol["report"]["concepts"]
-        for key in FOLLOWING:
-            settings["manifest"].pop(key, None)
-        if not has_levels:
-            # This hash is then one of the ids alone, as is that of the clips.
-            del settings["manifest"]["labels"]["levels"]
         name_of = _names_in(runs[0], run)
         for name, facts in run.about["stores"].items():
             place = "store" if has_one_store else f"stores.{name_of.get(name, name)}"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import replace
-from itertools import pairwise, permutations, product
+from itertools import permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +48,13 @@ def rows_of_runs(compared: ComparedRuns, *without: str) -> list[dict[str, Any]]:
     """The rows of the table of a comparison, without those of some baselines."""
     rows = compared.to_json()["cells"]
     return [row for row in rows if row["model"] not in without]
+
+
+def rows_of_table(compared: ComparedRuns) -> list[tuple[Any, ...]]:
+    """The rows of the table of values and differences that a text and a page show."""
+    table = compared.tables()[-1]
+    assert table.key == "compared"
+    return table.cells
 
 
 def by_film(first: MadeCell, second: MadeCell) -> np.ndarray:
@@ -111,12 +117,9 @@ def test_a_difference_is_that_of_plain_loops_over_films(
     assert (side["difference_low"] > 0) == is_shown
 
 
-@pytest.mark.parametrize(
-    ("strength", "certainty"),
-    [(4.0, "whether b is better: yes"), (1.0, "whether b is better: not shown")],
-)
-def test_the_text_says_in_words_who_differs_and_by_how_much(
-    tmp_path: Path, strength: float, certainty: str
+@pytest.mark.parametrize(("strength", "verdict"), [(4.0, "yes"), (1.0, "not shown")])
+def test_the_table_says_in_words_whether_a_run_is_better(
+    tmp_path: Path, strength: float, verdict: str
 ) -> None:
     first = cell(strength=0.5, seed=1)
     other = cell(strength=strength, seed=2)
@@ -125,43 +128,14 @@ def test_the_text_says_in_words_who_differs_and_by_how_much(
         made_run(tmp_path / "a", [first, guess]),
         made_run(tmp_path / "b", [other, guess]),
     ]
-    lines = str(compare_runs(runs)).splitlines()
+    compared = compare_runs(runs)
+    (row,) = rows_of_table(compared)
+    assert row[:5] == ("EN_S", "ridge", "b", len(CLIPS.ids), len(FILMS))
+    values = [number.value for number in row[5:8]]
     difference = by_film(other, first).mean()
-    assert lines[3] == (
-        f"ridge, EN_S: AP of b is {difference:.2f} higher than that of a on the {len(CLIPS.ids)} "
-        f"clips that both tested ({certainty})."
-    )
-    assert not any("neighbour" in line for line in lines)
-
-
-def test_a_difference_that_is_said_has_a_digit(tmp_path: Path) -> None:
-    """It said that the AP is 0.00 higher, of one that was 0.002 higher."""
-    of_film = np.flatnonzero(CLIPS.rows_of(FILMS[0]))
-    by_score = of_film[np.argsort(cell().scores[of_film])]
-    cells = []
-    others = []
-    for number, (lower, higher) in enumerate(pairwise(by_score)):
-        first = cell(f"model-{number}")
-        scores = first.scores.copy()
-        scores[[lower, higher]] = scores[[higher, lower]]
-        other = replace(first, scores=scores)
-        if other.ap != first.ap:
-            cells.append(first)
-            others.append(other)
-    runs = [made_run(tmp_path / "a", cells), made_run(tmp_path / "b", others)]
-    text = str(compare_runs(runs))
-    said = re.findall(r"(model-\d+), EN_S: AP of b is (\S+) (higher|lower)", text)
-    assert len(said) == len(cells) <= 6
-    differences = {}
-    for first, other in zip(cells, others, strict=True):
-        differences[first.model] = other.ap - first.ap
-    for model, number, way in said:
-        signed = float(number) if way == "higher" else -float(number)
-        assert signed != 0
-        n_decimals = len(number.partition(".")[2])
-        assert round(differences[model], n_decimals) == pytest.approx(signed)
-        assert n_decimals == 2 or abs(differences[model]) < 0.005
-    assert any(abs(difference) < 0.005 for difference in differences.values())
+    assert values == pytest.approx([first.ap, other.ap, difference])
+    assert row[-1] == verdict
+    assert verdict in str(compared) and "neighbour" not in str(compared)
 
 
 def test_two_runs_of_one_model_each_are_compared_whatever_it_is_called(
@@ -198,7 +172,7 @@ def test_a_store_is_named_where_a_run_has_several(tmp_path: Path) -> None:
     assert names == ["ridge / forest (x)", "ridge (y)"]
     text = str(compared)
     assert "EN_S  ridge / forest (x)" in text
-    assert "only in two: ridge (y), EN_S" in text
+    assert "Without a difference to two: ridge (y), EN_S (two)." in text
 
 
 def test_several_models_are_compared_by_their_names(tmp_path: Path) -> None:
@@ -365,30 +339,8 @@ def test_a_run_compared_with_itself_differs_in_nothing(tmp_path: Path) -> None:
     assert compared.settings == {}
     assert compared.warnings == []
     assert the_row(compared)["difference"] == 0
-    assert "AP is the same in 1 row of the table below." in str(compared)
-
-
-@pytest.mark.parametrize("n_that_differ", [0, 1, 7, 8])
-def test_each_row_of_the_table_is_spoken_of(tmp_path: Path, n_that_differ: int) -> None:
-    """Of 8 rows, the same value was said of 6, and nothing of the other 2."""
-    names = [f"model-{number}" for number in range(8)]
-    cells = [cell(name, 1.0, number) for number, name in enumerate(names)]
-    others = list(cells)
-    for number in range(8 - n_that_differ, 8):
-        others[number] = replace(cells[number], scores=scores_for(CLIPS, 4.0, 50))
-    runs = [
-        made_run(tmp_path / "a", cells),
-        made_run(tmp_path / "b", others),
-    ]
-    lines = str(compare_runs(runs)).splitlines()
-    n_different = sum(" higher than that of " in line for line in lines)
-    assert n_different == min(n_that_differ, 6)
-    n_more = n_that_differ - 6
-    assert (f"{n_more} more: see the table below." in lines) == (n_more > 0)
-    n_equal = 8 - n_that_differ
-    rows = "1 row" if n_equal == 1 else f"{n_equal} rows"
-    said = f"AP is the same in {rows} of the table below."
-    assert (said in lines) == (n_equal > 0)
+    (row,) = rows_of_table(compared)
+    assert row[-1] == "the same"
 
 
 def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
@@ -404,27 +356,20 @@ def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("trained", [[], ["ridge"], ["ridge", "pcbm-lr"]])
-@pytest.mark.parametrize("has_concepts", [False, True])
-def test_what_no_run_used_does_not_differ(
-    tmp_path: Path, trained: list[str], has_concepts: bool
+def test_models_that_no_run_trains_do_not_differ(
+    tmp_path: Path, trained: list[str]
 ) -> None:
     """A run of an own label has no bottlenecks, which a run of levels may have without use."""
     changes = [f"grid.models={json.dumps(trained)}"]
-    counts = {"clips": 9, "films": 3, "positive": 4}
-    concepts = [{"store": "x", "model": "pcbm-lr", "concept": "Look", **counts}]
-    tables = {"concepts.csv": concepts} if has_concepts else None
-    first = made_run(tmp_path / "a", [cell()], changes=changes, tables=tables)
+    first = made_run(tmp_path / "a", [cell()], changes=changes)
     other = made_run(tmp_path / "b", [cell()], changes=['grid.models=["ridge"]'])
     protocol = dict(other.about["protocol"])
     protocol["models"] = {"ridge": protocol["models"]["ridge"]}
-    protocol["report"] = {**protocol["report"], "concepts": False}
     other = replace(other, about={**other.about, "protocol": protocol})
     settings = compare_runs([first, other]).settings
-    listed = {name.removeprefix("protocol.") for name in settings}
-    used = {f"models.{name}" for name in trained or first.protocol["models"]}
-    used.remove("models.ridge")
-    assert {name for name in listed if name.startswith("models.")} == used
-    assert ("report.concepts" in listed) == has_concepts
+    used = {f"protocol.models.{name}" for name in trained or first.protocol["models"]}
+    used.remove("protocol.models.ridge")
+    assert {name for name in settings if name.startswith("protocol.models.")} == used
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -526,8 +471,8 @@ def test_questions_about_models_that_neither_run_trains_do_not_differ(
 
 
 def test_hashes_that_only_follow_from_the_clips_are_not_listed(tmp_path: Path) -> None:
-    def settings_of(seals: tuple[str, str], has_levels: bool) -> set[str]:
-        folder = tmp_path / f"{seals[1]}-{has_levels}"
+    def settings_of(*seals: str) -> set[str]:
+        folder = tmp_path / f"-{'-'.join(seals)}"
         runs = []
         for number, seal in enumerate(seals):
             run = made_run(folder / str(number), [cell()])
@@ -536,21 +481,16 @@ def test_hashes_that_only_follow_from_the_clips_are_not_listed(tmp_path: Path) -
             about = {
                 **run.about,
                 "stores": {name: {**store, "seal": seal, "sha256": str(number) * 64}},
-                "manifest": {
-                    **run.about["manifest"],
-                    "has_levels": has_levels,
-                    "labels": labels,
-                },
+                "manifest": {**run.about["manifest"], "labels": labels},
             }
             runs.append(replace(run, about=about))
         return set(compare_runs(runs).settings)
 
-    clips = "manifest.labels.clips"
-    assert settings_of(("one", "one"), False) == {clips}
-    assert settings_of(("one", "one"), True) == {clips, "manifest.labels.levels"}
-    assert settings_of(("one", "other"), False) == {clips, "store.seal"}
+    labels = {"manifest.labels.clips", "manifest.labels.levels"}
+    assert settings_of("one", "one") == labels
+    assert settings_of("one", "other") == {*labels, "store.seal"}
     # A store without a seal is known by its features alone.
-    assert settings_of(("", ""), False) == {clips, "store.sha256"}
+    assert settings_of("", "") == {*labels, "store.sha256"}
 
 
 def run_of_cells(folder: Path, names: list[tuple[str, str, str]]) -> Run:
@@ -584,9 +524,9 @@ def test_runs_without_a_cell_in_common_say_so(
     assert "--store NAME=STORE" in warning
     # What each run has stands below.
     text = str(compared)
-    assert "only in a: ridge (x), EN_S, mlp (y), EN_S" in text
-    named = ", ".join(f"{model} ({store}), {task}" for task, model, store in theirs)
-    assert f"only in b: {named}" in text
+    for run, names in {"a": ours, "b": theirs}.items():
+        for task, model, store in names:
+            assert f"{model} ({store}), {task} ({run})" in text
 
 
 def test_stores_of_one_recipe_are_compared_whatever_they_are_called(
@@ -610,20 +550,20 @@ def test_stores_of_one_recipe_are_compared_whatever_they_are_called(
     assert [row["store"] for row in rows] == ["x", "q", "y", "p"]
     assert [row["difference"] for row in rows] == [None, 0, None, 0]
     assert "ridge (x / q)  " in str(compared)
-    # An equal name is meant first; of two stores of one recipe, none is.
+    # An equal name is meant first; of two stores of one recipe, the last.
     same_name = run_of("same", {"x": "2", "z": "2"})
     rows = rows_of_runs(compare_runs([ours, same_name]))
     assert [row["store"] for row in rows] == ["x", "x", "y", "z"]
     twice = run_of("twice", {"p": "1", "q": "1"})
-    (warning,) = compare_runs([ours, twice]).warnings
-    assert warning.startswith("no cell is in two of these runs")
+    rows = rows_of_runs(compare_runs([ours, twice]))
+    assert [row["store"] for row in rows] == ["x", "q", "y", "p"]
 
 
 def test_models_without_a_value_of_the_metric_are_named(tmp_path: Path) -> None:
     """Margins have no Brier score, and the table would be empty without a word."""
     runs = [made_run(tmp_path / "a", [cell()]), made_run(tmp_path / "b", [cell()])]
     compared = compare_runs(runs, "brier")
-    assert [len(table.rows) for table in compared.tables()] == []
+    assert rows_of_table(compared) == []
     assert compared.warnings == [
         "EN_S: nothing is compared, as not all of them have a value of Brier."
     ]
@@ -671,7 +611,8 @@ def test_three_runs_are_compared_with_the_first(tmp_path: Path) -> None:
     assert all(together >= alone for together, alone in p_values)
     assert any(together > alone for together, alone in p_values)
     text = str(compared)
-    assert "1: a" in text and "3 - 1" in text
+    assert "1: a" in text and "3: c" in text
+    assert [row[2] for row in rows_of_table(compare_runs(runs))] == ["b", "c"]
 
 
 def test_clips_that_a_run_lacks_are_counted_and_some_are_named(tmp_path: Path) -> None:
