@@ -226,6 +226,7 @@ def _table_beside_guess(run: Run) -> ResultTable:
     """Return each model beside the best guess, below the heading of its tasks."""
     metric = compared_metric(run)
     name = metric_name(metric)
+    of_guess = f"{name} of the guess"
     models = models_of(run)
     rows: list[Row | str] = []
     by_test = grouped_by(models, lambda cell: (cell.pair, cell.clips.tobytes()))
@@ -238,14 +239,14 @@ def _table_beside_guess(run: Run) -> ResultTable:
                 "model": label(run, cell),
                 **{metric_name(of): _number(cell, of) for of in shown_metrics(run)},
                 BEST_GUESS: DASH if guess is None else label(run, guess),
-                f"{name} of the guess": NO_NUMBER,
+                of_guess: NO_NUMBER,
                 "difference": NumberCell.of(row),
                 "better?": verdict(row),
                 _compared_units(run): DASH,
                 "leaked": leaked_of(cell),
             }
             if guess is not None:
-                shown[f"{name} of the guess"] = NumberCell(guess.value(metric))
+                shown[of_guess] = NumberCell(guess.value(metric))
                 above = films_above(cell, guess, metric).text()
                 shown[_compared_units(run)] = above
             rows.append(shown)
@@ -279,13 +280,12 @@ def _tables_of_stores(run: Run) -> Iterator[ResultTable]:
 
     Those that the protocol asks for have a table of their own.
     """
+    questions = questions_of(run)
     rows = []
     for row in run.differences:
-        of_first = (row["train"], row["model"])
-        is_of_one_model = of_first == (row["against_train"], row["against_model"])
-        is_compared = row["metric"] == compared_metric(run)
-        is_asked = any(asks_for(question, row) for question in questions_of(run))
-        if is_of_one_model and is_compared and not is_asked:
+        of_second = (row["against_train"], row["against_model"], compared_metric(run))
+        is_of_stores = (row["train"], row["model"], row["metric"]) == of_second
+        if is_of_stores and not any(asks_for(asked, row) for asked in questions):
             rows.append(_difference(run, row))
     note = (
         "Difference: first minus second, on the clips that both were tested on."
@@ -834,14 +834,15 @@ def _inputs(run: Run) -> Iterator[tuple[str, str, str]]:
         array = f"array {facts['array']}, {facts['width']} wide"
         content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
         yield "store", content, facts["seal"]
-    for path, sha256 in about["texts"].items():
-        yield "texts", path, sha256
-    for name in run.tables_with_rows:
-        yield "table", name, about["files"][name]
-    for name, version in about["versions"].items():
-        yield "version", name, version
+    of_kind = {
+        "texts": about["texts"],
+        "table": {name: about["files"][name] for name in run.tables_with_rows},
+        "version": about["versions"],
+    }
     for kind, packages in about["parts"].items():
-        for name, package in packages.items():
-            yield f"own code ({kind})", name, package
+        of_kind[f"own code ({kind})"] = packages
+    for kind, values in of_kind.items():
+        for name, value in values.items():
+            yield kind, name, value
     yield "seed", "fits", str(run.settings.seed)
     yield "created", about["created"], about["created_by"]
