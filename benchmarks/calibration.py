@@ -33,13 +33,13 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.evaluation.metrics import RANKING_METRICS
+from obygaze_models.evaluation.tables import rows_of
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.features import Features
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import Inputs
-from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.scores import RANDOM
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.run import RANDOM, run_protocol
 
 NOMINAL = 0.05
 RANGE = (0.03, 0.07)
@@ -166,7 +166,7 @@ def draw(design: str, world: World, signal: float, rng: np.random.Generator) -> 
 def _decisions(run: Run, is_null: bool) -> Iterator[tuple[str, bool]]:
     """What a run says of a null that is true: every p that it gives, and its intervals."""
     p_of_all = []
-    for row in run.results:
+    for row in rows_of(run.results):
         # Two models can differ; one model on two stores does not, and on noise no order of clips
         # is better than a random one.
         is_same = row["against_store"] and row["against_model"] == row["model"]
@@ -181,18 +181,18 @@ def _decisions(run: Run, is_null: bool) -> Iterator[tuple[str, bool]]:
     if p_of_all:
         yield "the least p of all", min(p_of_all) <= NOMINAL
     if is_null:
-        for concept in run.table("concepts.csv"):
-            yield "p of a concept", concept["p"] <= NOMINAL
+        for p in run.table("concepts.csv")["p"]:
+            yield "p of a concept", p <= NOMINAL
 
 
 def _estimates(run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What has an interval, with a name; what has the same name estimates the same truth."""
-    concepts = run.table("concepts.csv")
+    concepts = rows_of(run.table("concepts.csv"))
     for concept in concepts:
         yield f"ap, {concept['concept']}", {**concept, "value": concept["ap"]}
     if concepts:
         return
-    for row in run.results:
+    for row in rows_of(run.results):
         is_value = not row["film"] and not row["against_model"]
         is_value = is_value and row["model"] != RANDOM
         if is_value and row["metric"] in RANKING_METRICS:

@@ -26,9 +26,9 @@ from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store import open_store
 from obygaze_models.models.mlp import MLPProbe, PerceptronJob
 from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.runner.files import read_folder
 from obygaze_models.runner.heldout import folds_of
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.tables import read_folder
 
 NAME = "bench"
 PROTOCOL = "paper-table4"
@@ -99,9 +99,9 @@ def count_steps(workspace: Path) -> int:
     """Count the optimisation steps of all fits of the finished run."""
     steps_of_fit = {}
     for cell in read_folder(workspace / "runs" / "run").about["fits"]:
-        if not cell["is_model"]:
-            continue
         for fold in cell["folds"]:
+            if "epochs" not in fold["chosen"]:
+                continue  # a baseline
             n_batches = -(-fold["n_train"] // SETTINGS.batch_size)
             fit = (cell["train"], fold["fold"])
             steps_of_fit[fit] = fold["chosen"]["epochs"] * n_batches

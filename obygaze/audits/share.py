@@ -40,6 +40,7 @@ from obygaze_features.manifest.expression import Expression, parse
 from obygaze_features.manifest.io import read_manifest
 from obygaze_features.manifest.model import DIFFERS, Clip, Manifest, require_numbers
 from obygaze_features.manifest.vocabulary import concepts as concepts_of_papers
+from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN
 from obygaze_models.evaluation.group_tests import ALPHA, MANY
 from obygaze_models.evaluation.permutation import holm, p_equals, permutation_p
 from obygaze_models.evaluation.predictions import difference_of
@@ -48,7 +49,7 @@ from obygaze_models.evaluation.shares import (
     explained_by_scores,
     share_of,
 )
-from obygaze_models.zoo.seen import FILM_SEEN, FILM_UNKNOWN, IN_SAMPLE
+from obygaze_models.zoo.seen import IN_SAMPLE
 
 ALL = "all films"
 # Scores of a model that may have learned from the seconds of a clip.

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 import numpy as np
+from obygaze_models.runner.answer import compared_metric, ranks_nothing, value_text
 
 from obygaze.films.predictions import PredictionTable, score_column
 from obygaze_features.core.console import count
@@ -16,27 +16,14 @@ from obygaze_features.core.tables import number_of_cell
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store import Store
+from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
+from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.models.common import as_float32
-from obygaze_models.runner.rows import PredictionRow
-from obygaze_models.runner.summary import (
-    CellRows,
-    cells_of,
-    compared_metric,
-    ranks_nothing,
-    value_text,
-)
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 from obygaze_models.zoo.predicting import features_for_model
 from obygaze_models.zoo.saving import SavedModel
-from obygaze_models.zoo.seen import (
-    FILM_SEEN,
-    FILM_UNKNOWN,
-    IN_SAMPLE,
-    OUT_OF_FOLD,
-    UNSEEN,
-    what_was_seen,
-)
+from obygaze_models.zoo.seen import IN_SAMPLE, OUT_OF_FOLD, what_was_seen
 
 # What the page says beside an explanation, by what the model has seen of the clip.
 TRAINING_TEXTS = {
@@ -48,16 +35,16 @@ TRAINING_TEXTS = {
 Score = dict[str, Any]
 
 
-def models_of(run: Run) -> list[CellRows]:
+def models_of(run: Run) -> list[Cell]:
     """Return the cells of models: those with most clips first, else as the protocol has them.
 
     The order says nothing of how good they are: the test must not choose which one is shown.
     """
 
-    def order(cell: CellRows) -> tuple[int, bool]:
+    def order(cell: Cell) -> tuple[int, bool]:
         return -cell.n_clips, cell.train != cell.test
 
-    return sorted((cell for cell in cells_of(run) if cell.is_model), key=order)
+    return sorted((cell for cell in run.cells if cell.is_model), key=order)
 
 
 def named_cell(run: Run) -> int | None:
@@ -68,46 +55,30 @@ def named_cell(run: Run) -> int | None:
     cells = models_of(run)
     if len(cells) == 1:
         return 0
-    questions = run.protocol["report"]["questions"] or [{}]
-    asked = {key: value for key, value in questions[0].items() if value}
-    facts = {"model": asked.get("first"), "store": asked.get("first_store")}
-    facts |= {"train": asked.get("train"), "test": asked.get("test")}
-    wanted = {name: value for name, value in facts.items() if value}
-    if "model" not in wanted:
+    questions = run.protocol["report"]["questions"]
+    if not questions or not questions[0]["first"]:
         return None
+    asked = [questions[0][key] for key in ("train", "test", "first_store", "first")]
     fitting = []
     for number, cell in enumerate(cells):
-        if {name: cell.facts[name] for name in wanted} == wanted:
+        if all(name in ("", own) for name, own in zip(asked, cell.name, strict=True)):
             fitting.append(number)
-    if len(fitting) != 1:
-        return None
-    return fitting[0]
+    return fitting[0] if len(fitting) == 1 else None
 
 
-def scores_of(run: Run, cell: CellRows) -> dict[str, Score]:
+def scores_of(cell: Cell) -> dict[str, Score]:
     """Return the score of each clip that a cell tested: the mean over fits, and the band.
 
     `positive` is what the mean score decides, as in the table of errors and in success.csv;
     `correct` is whether that is the label.
     """
-    cell_key = (cell.train, cell.test, cell.model, cell.store)
-    fits_of_clip: dict[str, list[PredictionRow]] = {}
-    for row in run.predictions:
-        if (row["train"], row["test"], row["model"], row["store"]) == cell_key:
-            fits_of_clip.setdefault(row["clip_id"], []).append(row)
-    score_of_clip = {}
-    for clip, fits in fits_of_clip.items():
-        values = [fit["score"] for fit in fits]
-        score = fmean(values)
-        positive = score > cell.threshold
-        score_of_clip[clip] = {
-            "score": score,
-            "low": min(values),
-            "high": max(values),
-            "fits": len(fits),
-            "positive": positive,
-            "correct": positive == bool(fits[0]["y"]),
-        }
+    fits_of_clip = cell.rows.groupby("clip")["score"]
+    scores = fits_of_clip.agg(low="min", high="max", fits="size")
+    positive = cell.mean_scores > cell.threshold
+    scores = scores.assign(
+        score=cell.mean_scores, positive=positive, correct=positive == cell.y
+    )
+    score_of_clip: dict[str, Score] = scores.set_index(cell.clip_ids).to_dict("index")
     return score_of_clip
 
 
@@ -128,7 +99,7 @@ def cell_facts(run: Run, number: int, units: str = "clips") -> dict[str, Any]:
     decision changes. `units` is what the clips of the manifest are called.
     """
     cell = models_of(run)[number]
-    scores = scores_of(run, cell)
+    scores = scores_of(cell)
     return {
         "text": f"{_ranking_text(run, cell, units)} {_decisions_text(run, scores, units)}",
         "leaked": cell.leaked,
@@ -201,7 +172,7 @@ def scores_of_table(table: PredictionTable, manifest: Manifest) -> dict[str, Any
     }
 
 
-def _ranking_text(run: Run, cell: CellRows, units: str) -> str:
+def _ranking_text(run: Run, cell: Cell, units: str) -> str:
     """Return how well a model ranks the clips that it was tested on."""
     metric = compared_metric(run)
     if not cell.is_ranked(metric):
@@ -233,7 +204,7 @@ def _decisions_text(run: Run, scores: Mapping[str, Score], units: str) -> str:
     )
 
 
-def _cell_text(run: Run, cell: CellRows) -> str:
+def _cell_text(run: Run, cell: Cell) -> str:
     tasks = run.protocol["tasks"]
     test = tasks[cell.test]["title"] or cell.test
     train = tasks[cell.train]["title"] or cell.train

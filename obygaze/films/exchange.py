@@ -448,8 +448,8 @@ def _changed_since_run(predictions: Path, manifest: Manifest) -> str:
     if predictions.name != "predictions.csv":
         return ""
     # Late: other exports do not need what runs need.
+    from obygaze_models.runner.files import RUN_FILE, read_folder
     from obygaze_models.runner.labels import labels_since
-    from obygaze_models.runner.tables import RUN_FILE, read_folder
 
     folder = predictions.absolute().parent
     if not (folder / RUN_FILE).is_file():

@@ -107,27 +107,22 @@ def score_column(columns: Sequence[str], path: Path) -> str:
 
 
 def _rows_of_models(rows: Sequence[TableRow]) -> Sequence[TableRow]:
-    """Return the rows without those of the baselines of a run, unless there are no others.
+    """Return the rows of models: of a run neither baselines nor points of learning curves.
 
-    A person who reads `oracle` in a player takes it for a model.
+    A person who reads `oracle` in a player takes it for a model. Where there are only baselines,
+    they stay.
     """
-    # Late: other exports do not need what runs need.
-    from obygaze_models.models.registry import BASELINES
-
-    rows_of_models = []
-    baselines: dict[str, None] = {}
-    for row in rows:
-        model = row.cells.get("model", "")
-        if model in BASELINES:
-            baselines[model] = None
-        else:
-            rows_of_models.append(row)
-    if not baselines or not rows_of_models:
-        return rows
+    whole = [row for row in rows if not row.cells.get("train_films")]
+    baselines = dict.fromkeys(
+        row["model"] for row in whole if row.cells.get("is_model") == "0"
+    )
+    of_models = [row for row in whole if row.cells.get("model") not in baselines]
+    if not baselines or not of_models:
+        return whole
     warnings.warn(
         f"left out, because they are guesses (baselines of the run) and no models:"
         f" {', '.join(baselines)}",
         ObygazeWarning,
         stacklevel=3,
     )
-    return rows_of_models
+    return of_models

@@ -83,7 +83,7 @@ def compare(
 
     Args:
         runs: Names of runs of the workspace, or their folders; the first is compared with.
-        metric: The metric, such as ap or auc, or an own one that a run has.
+        metric: The metric, such as ap or auc.
         workspace: The workspace, if it is not the current one.
 
     Example:

@@ -329,9 +329,9 @@ def _warn_of_many_fits(stores: Sequence[StoreRun]) -> None:
     for store in stores:
         if store.models:
             n_folds = max(n_folds, *map(len, store.folds.values()))
-    text = many_fits(stores[0].protocol.to_json()["splits"], n_folds)
-    if text:
-        warnings.warn(text, ObygazeWarning, stacklevel=3)
+    limit = many_fits(stores[0].protocol.to_json()["splits"], n_folds)
+    if limit is not None:
+        warnings.warn(limit.text, ObygazeWarning, stacklevel=3)
 
 
 def _learning(store: StoreRun, n_jobs: int) -> Iterator[CellTests]:
@@ -700,19 +700,18 @@ def _test_baseline(
 ) -> OneTest | str:
     if not len(held.test):
         return _why_not_tested(run, pair, held)
+    labels = run.labels[pair[0]]
+    seed = run.protocol.fit.seed + number
+    try:
+        score = fit_baseline(name, held.joined(), labels, run.table, seed)
+    except FixTraining as error:
+        return error.reason
+    scores = score(held.test)
+    decision = (scores > 0.5).astype(np.float64)
     if name == RANDOM:
         # All clips have one score, and half of each is called positive.
         scores = np.zeros(len(held.test))
         decision = np.full(len(held.test), 0.5)
-    else:
-        labels = run.labels[pair[0]]
-        seed = run.protocol.fit.seed + number
-        try:
-            score = fit_baseline(name, held.joined(), labels, run.table, seed)
-        except FixTraining as error:
-            return error.reason
-        scores = score(held.test)
-        decision = (scores > 0.5).astype(np.float64)
     facts = {
         "seed": 0,
         "is_model": False,

@@ -6,12 +6,12 @@ the validation clips of the first split.
 """
 
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, median
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec import structs
@@ -30,6 +30,7 @@ from obygaze_features.store import Store
 from obygaze_features.store.joining import joined_parts, part_names
 from obygaze_models.evaluation.basis import tested_on, weakest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
+from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.models.concepts import RATED
@@ -49,7 +50,9 @@ from obygaze_models.protocols.schedule import unit_of, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.protocols.tasks import one_task, with_tasks
+from obygaze_models.runner.answer import intervals_are_of, sentence_of
 from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.fitting import (
     SEEDS_APART,
     Fitted,
@@ -60,13 +63,6 @@ from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.limits import why_no_interval
 from obygaze_models.runner.store_run import StoreRun, store_runs
-from obygaze_models.runner.summary import (
-    CellRows,
-    cells_of,
-    intervals_are_of,
-    sentence_of,
-)
-from obygaze_models.runner.tables import Run
 from obygaze_models.zoo.info import (
     CardMetric,
     FeatureSpec,
@@ -76,6 +72,9 @@ from obygaze_models.zoo.info import (
 )
 from obygaze_models.zoo.saving import save_model
 from obygaze_models.zoo.seen import video_hashes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CARD_METRICS = [metric.name for metric in METRICS.values() if metric.is_on_card]
 
@@ -284,7 +283,6 @@ def fit_final(
     features = store_run.vectors.features
     table = inputs.table
     (name,) = protocol.model_names
-    models = [cell for cell in cells_of(run) if cell.is_model]
     of_concepts = store_run.vectors
     if name == CAV:
         # A concept that is no task has no metrics, and no vector.
@@ -311,7 +309,7 @@ def fit_final(
     else:
         kind = protocol.models[name].kind
         task = protocol.train_tasks[0]
-        chosen = _most_chosen(protocol.models[name], models, task)
+        chosen = _most_chosen(run, protocol.models[name], task)
         settled = {**protocol.models[name].settings, **chosen}
         settings = for_task(kind, settled, task)
         rows, fitted = _fit_every_clip(store_run, Model(kind, settings), task)
@@ -385,11 +383,12 @@ def _fit_every_clip(run: StoreRun, model: Model, task: str) -> tuple[IntArray, F
     return rows, fit_perceptrons(model, [held], run.context(task), seed)[0]
 
 
-def _most_chosen(model: Model, cells: Sequence[CellRows], task: str) -> dict[str, Any]:
+def _most_chosen(run: Run, model: Model, task: str) -> dict[str, Any]:
     """Return the value that most folds chose, of each setting of which a model offers several."""
     chosen: list[Mapping[str, Any]] = []
-    for cell in cells:
-        chosen += [fold["chosen"] for fold in cell.facts["folds"]]
+    for cell in run.cells:
+        if cell.is_model:
+            chosen += [fold["chosen"] for fold in run.folds_of(cell)]
     most_chosen = {}
     for name, value in model.settings.items():
         offered = offered_values(value)
@@ -412,8 +411,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
     table = inputs.table
     trained_on = [table.clips[row] for row in rows.tolist()]
     film_ids = sorted({clip.movie_id for clip in trained_on} - {""})
-    cells = cells_of(run)
-    models = [cell for cell in cells if cell.is_model]
+    models = [cell for cell in run.cells if cell.is_model]
     held_out = tested_on(weakest(cell.basis for cell in models), run.units)
     note = f"The metrics and the out-of-fold scores are those of the same recipe on {held_out}"
     of_intervals = intervals_are_of(run, models)
@@ -425,7 +423,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
     if words:
         notes.append(f"The task {facts['task']} is: {words}.")
     # Who receives the model does not have the run, which says what guessing has.
-    notes += [sentence_of(run, cell, cells) for cell in models]
+    notes += [sentence_of(run, cell) for cell in models]
     has_interval = [any(map(cell.has_interval, RANKING_METRICS)) for cell in models]
     if not any(has_interval):
         reasons = dict.fromkeys(why_no_interval(cell, run) for cell in models)
@@ -481,7 +479,7 @@ def _median_length_s(clips: Sequence[Clip]) -> float:
     return round(median(lengths), 2) if lengths else 0.0
 
 
-def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, CardMetric]:
+def _metrics(run: Run, models: Sequence[Cell]) -> dict[str, CardMetric]:
     """Return the value and interval of each metric; of several tasks, with the task's name.
 
     The primary metric of the protocol is the first of each task.
@@ -492,7 +490,7 @@ def _metrics(run: Run, models: Sequence[CellRows]) -> dict[str, CardMetric]:
     for cell in models:
         prefix = f"{cell.test}: " if len(models) > 1 else ""
         for name in names:
-            if name in cell.of_metric:
+            if name in cell.metrics:
                 ci = cell.ends(name)
                 metrics[prefix + name] = CardMetric(value=cell.value(name), ci=ci)
     return metrics
@@ -513,29 +511,24 @@ def training_clips(
     With `unit_norm` margins of linear machines become distances, as those of a concept bank are.
     """
     scores = {}
-    for cell in cells_of(run):
+    for cell in run.cells:
         if cell.is_model and cell.test in columns:
-            mean_of = _mean_scores(run, cell, unit_norm)
-            values = [mean_of.get(clip, np.nan) for clip in stated.clip_ids.tolist()]
-            scores[columns[cell.test]] = np.array(values, dtype=np.float64)
+            tests = cell.rows[~cell.rows["leaked"]]
+            if unit_norm:
+                tests = _with_distances(run, cell, tests)
+            mean_of_clip = tests.groupby("clip_id")["score"].mean()
+            in_order = mean_of_clip.reindex(stated.clip_ids)
+            scores[columns[cell.test]] = in_order.to_numpy(dtype=np.float64)
     return TrainingClips(stated, scores)
 
 
-def _mean_scores(run: Run, cell: CellRows, unit_norm: bool) -> dict[str, float]:
-    """Return the mean score of each clip over the fits of a cell that were not trained on it."""
-    folds = {(fold["fold"], fold["seed"]): fold for fold in cell.facts["folds"]}
-    cell_key = (cell.train, cell.test, cell.model, cell.store)
-    scores_of: dict[str, list[float]] = defaultdict(list)
-    for row in run.predictions:
-        row_key = (row["train"], row["test"], row["model"], row["store"])
-        if row_key != cell_key:
-            continue
-        fold = folds[row["fold"], row["seed"]]
-        if fold["leaked"]:
-            continue  # some of its test clips trained, and which ones is not recorded
-        score = row["score"]
-        if unit_norm:
-            chosen = fold["chosen"]
-            score = (score + chosen["bias_shift"]) / chosen["length"]
-        scores_of[row["clip_id"]].append(score)
-    return {clip: fmean(scores) for clip, scores in scores_of.items()}
+def _with_distances(run: Run, cell: Cell, tests: "pd.DataFrame") -> "pd.DataFrame":
+    """Return tests of a linear machine with the distance of each clip from its boundary."""
+    shift = {}
+    length = {}
+    for fold in run.folds_of(cell):
+        shift[fold["fold"]] = fold["chosen"]["bias_shift"]
+        length[fold["fold"]] = fold["chosen"]["length"]
+    fold_of_test = tests["fold"]
+    distance = (tests["score"] + fold_of_test.map(shift)) / fold_of_test.map(length)
+    return tests.assign(score=distance)

@@ -21,8 +21,9 @@ FURTHER = ("concepts", "trees", "success")
 def read_run(place: Place, run: str) -> dict[str, list[Row]]:
     """Return the tables of a run, by name."""
     results = place.read_rows(f"runs/{run}/results.csv")
+    tests = place.read_rows(f"runs/{run}/predictions.csv")
     tables = {
-        "scores": scores(place.read_rows(f"runs/{run}/predictions.csv")),
+        "scores": scores(row for row in tests if not is_of_curve(row)),
         "values": values([row for row in results if is_value(row)]),
         "differences": in_order(map(difference, filter(is_difference, results)), 8),
         "curve": in_order(map(learning_point, filter(is_of_curve, results)), 6),
@@ -39,7 +40,7 @@ def is_value(row: Row) -> bool:
 
 
 def is_of_curve(row: Row) -> bool:
-    """Return whether a row of the results is a point of a learning curve."""
+    """Return whether a row, of either table, is of a point of a learning curve."""
     return bool(row["train_films"])
 
 

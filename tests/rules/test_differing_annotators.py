@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 from support.seeds import amount
+from support.tables import rows_of
 
 import obygaze as og
 from obygaze_features.core.errors import FixUsage, ObygazeWarning
@@ -162,7 +163,7 @@ def test_a_disputed_clip_finds_no_concept_vector(tmp_path: Path) -> None:
     for have_concept in (True, False):
         manifest = with_disputes(FILMS, have_concept=have_concept)
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        rows = [row["score"] for row in run.predictions if row["model"] == "pcbm-lr"]
+        rows = [row["score"] for row in rows_of(run.predictions) if row["model"] == "pcbm-lr"]
         found.append((rows, run.table("concepts.csv")))
         inputs = gather(protocol, manifest, "made-up", {"x": store})
         (of_store,) = store_runs(inputs)
@@ -185,8 +186,8 @@ def test_a_disputed_concept_is_neither_present_nor_absent_in_a_run(
     for have_concept in (True, False):
         manifest = with_disputes(FILMS, have_concept=have_concept)
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        scores = [row["score"] for row in run.predictions if row["model"] == "oracle"]
-        tested = {row["clip_id"] for row in run.predictions}
+        scores = [row["score"] for row in rows_of(run.predictions) if row["model"] == "oracle"]
+        tested = set(run.predictions["clip_id"])
         success = run.table("success.csv")
         assert not tested.isdisjoint(FILMS.clip_ids[::3])
         (n_clips,) = {row["all_clips"] for row in success if row["film"] == "all films"}
@@ -273,7 +274,7 @@ def test_a_run_and_a_data_set_say_that_annotators_differ(tmp_path: Path) -> None
     assert remarks["disputed"].startswith("16 clips left out by data.where")
     with pytest.warns(ObygazeWarning, match=said):
         found = og.dataset(store, manifest, task="EN_S", view="raw")
-    tested = {row["clip_id"] for row in run.predictions}
+    tested = set(run.predictions["clip_id"])
     assert tested == {*found.ids} and tested.isdisjoint(FILMS.clip_ids[::4])
 
 

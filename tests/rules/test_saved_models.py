@@ -23,15 +23,16 @@ from support.experiments import films, planted
 from support.joined_stores import joined_stores
 from support.seeds import amount
 from support.stores import made_store
+from support.tables import rows_of
 
 from obygaze_features.core.errors import ObygazeWarning
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_features.store import Row, Store
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.tables import Run
 from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import Predicted, SavedModel, load_model, predict
 from obygaze_models.zoo.seen import video_hashes
@@ -105,7 +106,7 @@ def kept(drawn: Drawn, store: Store, folder: Path) -> tuple[Run, SavedModel]:
 def check_answers(drawn: Drawn, run: Run, model: SavedModel, found: Predicted) -> None:
     """Each score is the mean of the run's for a training clip, and else the estimator's own."""
     scores_in_run: dict[str, list[float]] = defaultdict(list)
-    for row in run.predictions:
+    for row in rows_of(run.predictions):
         scores_in_run[row["clip_id"]].append(row["score"])
     assert model.clips is not None
     row_of = {clip.clip_id: row for row, clip in enumerate(FILMS)}

@@ -38,8 +38,8 @@ from obygaze_models.protocols.clips import (
     task_labels,
 )
 from obygaze_models.protocols.schema import Data, Task
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import labels_since
-from obygaze_models.runner.tables import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*concepts:UserWarning")
 

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
+from support.tables import rows_of
 
 from obygaze.films.exchange import films_of
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.extraction.subtitles import words_of_clips
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.report.page import write_report
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.text import result_text
 
 CHANGES = (
@@ -71,7 +72,7 @@ def test_folds_of_clips_have_no_interval_and_speak_of_clips(tmp_path: Path) -> N
     run = run_of(tmp_path, manifest, *OF_CLIPS)
     trained = [facts for facts in run.about["fits"] if facts["is_trained"]]
     assert {facts["basis"] for facts in trained} == {"film-unknown"}
-    for row in run.results:
+    for row in rows_of(run.results):
         assert row["film"] == "" and not row["films"]
         assert all(math.isnan(row[name]) for name in ("low", "high", "p", "p_all"))
     n_positive = sum(clip.level == "S" for clip in manifest)

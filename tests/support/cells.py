@@ -11,9 +11,10 @@ from zlib import crc32
 from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
 from obygaze_features.store import Store
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 from support.experiments import run_on
 from support.seeds import amount
+from support.tables import fit_of, rows_of
 
 KEYS = ("is_model", "train", "test", "model", "store")
 Key = tuple[Any, ...]
@@ -57,20 +58,19 @@ def stores_of(key: Key, stores: dict[str, Store]) -> dict[str, Store]:
 
 
 def by_cell(run: Run) -> dict[Key, tuple[str, ...]]:
-    """The bytes of each cell: its facts, and its lines of the two tables."""
+    """The bytes of each cell: what run.json says of its fits, and its lines of the two tables."""
     lines: dict[Key, list[str]] = {}
-    for row in [*run.predictions, *run.results]:
-        if row.get("against_model"):
-            continue
-        key = tuple(row[name] for name in KEYS[1:])
-        lines.setdefault(key, []).append(json.dumps(row))
-    return {
-        tuple(facts[name] for name in KEYS): (
-            json.dumps(facts),
-            *lines[tuple(facts[name] for name in KEYS[1:])],
-        )
-        for facts in run.about["fits"]
-    }
+    for table in (run.predictions, run.results):
+        for row in rows_of(table):
+            if not row.get("against_model"):
+                key = tuple(row[name] for name in KEYS[1:])
+                lines.setdefault(key, []).append(json.dumps(row))
+    found = {}
+    for cell in run.cells:
+        key = tuple(getattr(cell, name) for name in KEYS)
+        facts = (cell.is_averaged, fit_of(run, cell))
+        found[key] = (json.dumps(facts), *lines[key[1:]])
+    return found
 
 
 def reversed_grid(protocol: Protocol) -> Protocol:

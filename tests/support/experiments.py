@@ -16,9 +16,9 @@ from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store import Recipe, Row, Store
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.tables import Run
 from support.stores import a_recipe, made_store
 
 VISUAL = tuple(name for name, kind in concepts().items() if kind == "visual")
@@ -135,7 +135,8 @@ def run_one_pair(path: Path, manifest: Manifest, X: NDArray[Any], *changes: str)
 
 def scores_of(run: Run) -> dict[str, float]:
     """The score of each clip, of a run of one cell that tests each clip once."""
-    return {row["clip_id"]: row["score"] for row in run.predictions}
+    tests = run.predictions
+    return dict(zip(tests["clip_id"], tests["score"], strict=True))
 
 
 def without_models(protocol: Protocol, *baselines: str) -> Protocol:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
-from obygaze_models.evaluation.leakage import Leak, LeakIndex, numbers_of
+from obygaze_models.evaluation.leakage import Leak, leak_of
 
 
 def count_leak(
@@ -15,17 +15,14 @@ def count_leak(
     test: Iterable[str],
     *,
     concepts: Iterable[str] = (),
-    film_of_clip: Mapping[str, str] | None = None,
     cell: str = "",
 ) -> Leak:
-    """The counts of a cell: `LeakIndex` takes the numbers of clips."""
+    """What leaked of these clips: `leak_of` takes the numbers of clips."""
     subsets = [[*train], [*validation], [*test], [*concepts]]
     ids = sorted({clip for subset in subsets for clip in subset})
-    films = ["" if film_of_clip is None else film_of_clip[clip] for clip in ids]
-    no_copies = np.full(len(ids), -1, dtype=np.intp)
-    index = LeakIndex(ids, numbers_of(films), no_copies)
     rows = [
         np.array([ids.index(clip) for clip in subset], dtype=np.intp)
         for subset in subsets
     ]
-    return index.count(*rows, cell=cell)
+    no_copies = np.full(len(ids), -1, dtype=np.intp)
+    return leak_of(*rows, no_copies, cell=cell)

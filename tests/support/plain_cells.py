@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics
 
-from obygaze_models.runner.summary import CellRows, cells_of
-from obygaze_models.runner.tables import Run
+from obygaze_models.evaluation.cells import Cell
+from obygaze_models.runner.files import Run
 from support.plain_fits import fits_differ, plain_folds, rows_by_fold, sizes_differ
 from support.random_protocols import Experiment
+from support.tables import fit_of, names_of, predictions_of, result_of, rows_of
 from support.ties import ap_by_places
 
 Rows = list[dict[str, Any]]
@@ -29,68 +29,52 @@ PLAIN = ("ridge", "logistic", "svm", "mlp")  # kinds that read no concepts
 def differences(one: Experiment, run: Run) -> list[str]:
     """Return everything in which a run differs from the plain computation."""
     found = []
-    tests = defaultdict(list)
-    for row in run.predictions:
-        name = (row["train"], row["test"], row["model"], row["store"])
-        tests[name].append(row)
-    within_films = defaultdict(list)
-    for row in run.results:
-        if row["film"]:
-            name = (row["train"], row["test"], row["store"], row["model"])
-            within_films[name].append(row)
     cells = []
-    for cell in cells_of(run):
-        name = (cell.train, cell.test, cell.store, cell.model)
-        cells.append(as_record(cell, within_films[name]))
-    for cell in cells:
-        if cell["model"] == "random":
-            continue  # in closed form, without predictions
-        name = f"{cell['train']} -> {cell['test']}, {cell['model']}"
-        rows = tests.pop(
-            (cell["train"], cell["test"], cell["model"], cell["store"]), []
-        )
-        checks = (
-            _labels,
-            _values,
-            _by_group,
-            _test_sets,
-            _leaks,
-            sizes_differ,
-            fits_differ,
-        )
+    checks = (
+        *(_labels, _values, _by_group, _test_sets, _leaks),
+        *(sizes_differ, fits_differ),
+    )
+    for cell in run.cells:
+        record = as_record(run, cell)
+        cells.append(record)
+        if cell.model == "random":
+            continue  # half decisions: tests/obygaze_models/evaluation/test_cells.py
+        rows = predictions_of(run, cell)
         for check in checks:
-            found += [f"{name}: {text}" for text in check(one, run, cell, rows)]
-    found += [f"predictions of no cell: {key}" for key in tests]
+            for text in check(one, run, record, rows):
+                found.append(f"{cell.tasks}, {cell.model}: {text}")
     found += list(_missing_cells(one, cells))
     return found
 
 
-def as_record(cell: CellRows, within_films: Rows) -> dict[str, Any]:
-    """The numbers of a cell, also within films, and what run.json says of its fits."""
-    facts = cell.facts
+def as_record(run: Run, cell: Cell) -> dict[str, Any]:
+    """The numbers of a cell in results.csv, and what run.json says of its fits."""
+    facts = fit_of(run, cell)
+    of_all = result_of(run, cell, "prevalence")
     record: dict[str, Any] = {
         "kind": "cell" if cell.is_model else "baseline",
-        **{name: facts[name] for name in ("train", "test", "model", "store", "copies")},
-        "n_test": cell.n_clips,
+        **names_of(cell),
+        "n_test": of_all["clips"],
         "n_positive": cell.n_positive,
-        "n_films": cell.n_films,
-        "n_runs": cell.of_metric["prevalence"]["fits"],
+        "n_films": of_all["films"],
+        "n_runs": of_all["fits"],
         "prevalence": cell.share_positive,
-        "repeated": facts["is_averaged"],
-        "leaked": cell.leaked,
+        "repeated": list(cell.pair) in run.about["averaged"],
+        "leaked": of_all["leaked"],
         "folds": facts["folds"],
         "skipped": [{"fold": name} for name in facts["skipped"]],
         "tuned": {},
         "by_film": {},
     }
-    for name, row in cell.of_metric.items():
-        if name.endswith("_tuned"):
+    for row in rows_of(run.results, **names_of(cell), against_model=""):
+        name = row["metric"]
+        if row["film"]:
+            of_film = record["by_film"].setdefault(row["film"], {"n": row["clips"]})
+            of_film[name] = row["value"]
+        elif name.endswith("_tuned"):
             record["tuned"][name.removesuffix("_tuned")] = row
         elif name not in record:
             record[name] = row
-    for row in within_films:
-        of_film = record["by_film"].setdefault(row["film"], {"n": row["clips"]})
-        of_film[row["metric"]] = row["value"]
     for of_film in record["by_film"].values():
         of_film["n_positive"] = round(of_film["prevalence"] * of_film["n"])
     return record
@@ -199,7 +183,7 @@ def film_metrics(rows: Rows, *, is_margin: bool) -> dict[str, float]:
     """The metrics of some tests, by their formulas."""
     y = np.array([bool(row["y"]) for row in rows])
     score = np.array([row["score"] for row in rows])
-    called = np.array([row["decision"] for row in rows])
+    called = np.array([bool(row["decision"]) for row in rows])
     tp, fp = int((y & called).sum()), int((~y & called).sum())
     fn, tn = int((y & ~called).sum()), int((~y & ~called).sum())
     ones = 2 * tp / (2 * tp + fp + fn) if tp + fp + fn else 0.0
@@ -460,17 +444,18 @@ def _leaks(
     kinds = {name: model["kind"] for name, model in one.protocol["models"].items()}
     if kinds.get(cell["model"], "ridge") not in PLAIN:
         return
-    records = {(fold["fold"], fold["seed"]): fold for fold in cell["folds"]}
-    leaked = set()
     folds = plain_folds(one, cell, rows)
-    for (fold, seed), own in rows_by_fold(rows).items():
+    seen = set()
+    for (fold, _), own in rows_by_fold(rows).items():
         if fold not in folds:
             return
         used = {clip.clip_id for clip in folds[fold].both}
         names = {row["clip_id"] for row in own if row["clip_id"] in used}
-        leaked |= names
-        n = records[fold, seed]["leaked"]
-        if cell["kind"] == "cell" and not cell.get("copies") and n != len(names):
-            yield f"{fold} leaked {n}, expected {len(names)}"
-    if cell["leaked"] - cell.get("copies", 0) != len(leaked):
-        yield f"leaked {cell['leaked']}, expected {len(leaked)}"
+        leaked = {row["clip_id"] for row in own if row["leaked"]}
+        if leaked != names:
+            yield f"{fold} leaked {sorted(leaked)}, expected {sorted(names)}"
+        seen |= {row["clip_id"] for row in own if row["seen"] == "clip"}
+        if not leaked <= seen:
+            yield f"{fold} leaked clips that it has not seen"
+    if cell["leaked"] != len(seen):
+        yield f"leaked {cell['leaked']}, expected {len(seen)}"

@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from obygaze_features.core.files import document_sha256
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.evaluation.tables import RUN_TABLES, columns_of, table_of_columns
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.clips import clip_table, labels_sha256
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Data
-from obygaze_models.runner.tables import RUN_FORMAT, Run, write_run
+from obygaze_models.runner.files import RUN_FORMAT, Run, write_run
 from support.ties import ap_by_places
 
 FILMS = tuple(f"film{number:02d}" for number in range(8))
@@ -29,6 +31,7 @@ MANIFEST = {
     "sha256": "0" * 64,
     "view": "visual",
     "has_levels": True,
+    "group_column": "movie_id",
     "labels": {"clips": "4" * 64, "levels": "5" * 64, "classes": {}},
     "positive_films": {"EN_S": len(FILMS)},
     "n_clips": len(FILMS) * CLIPS_OF_A_FILM,
@@ -88,7 +91,11 @@ def scores_for(clips: Clips, strength: float, seed: int) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class MadeCell:
-    """A model or baseline with the score of each clip; a fold for each film."""
+    """A model or baseline with the score of each clip; a fold for each film.
+
+    `facts` has columns of its tests that are other than those of an unseen film, such as `seen`;
+    `leaked` is how many of its first clips trained.
+    """
 
     model: str
     clips: Clips
@@ -128,36 +135,31 @@ class MadeCell:
         folds = []
         for film in self.films:
             fold = {"fold": film, "seed": 0, "n_train": 70, "n_validation": 0}
-            zeros = {"leaked": 0, "copies": 0, "same_film": 0}
-            folds.append({**fold, **zeros, "threshold": None, "chosen": {}})
+            folds.append({**fold, "threshold": None, "chosen": {}})
         return {
             "train": self.train,
             "test": self.test,
             "store": self.store,
             "model": self.model,
-            "is_model": self.is_model,
-            "is_trained": self.model not in UNTRAINED,
-            "tested": " ".join(self.clips.ids),
-            "positive": int(self.clips.y.sum()),
-            "is_averaged": False,
-            "basis": "unseen",
-            "films_with_value": {},
-            "copies": 0,
-            "same_film": 0,
             "skipped": {},
             "skipped_films": {},
             "folds": folds,
-            **self.facts,
         }
 
     def predictions(self) -> list[dict[str, Any]]:
+        """The rows of predictions.csv; decisions of the baseline `random` are one half."""
+        of_all = {**self.name, "seed": 0, "n_seen": 70, "is_probability": False}
+        of_all |= {"is_model": self.is_model, "is_trained": self.model not in UNTRAINED}
         rows = []
         for number, clip_id in enumerate(self.clips.ids):
             film = self.clips.films[number]
             score = float(self.scores[number])
-            row = {**self.name, "fold": film, "seed": 0, "clip_id": clip_id}
-            row |= {"movie_id": film, "y": int(self.clips.y[number]), "score": score}
-            rows.append({**row, "decision": int(score > 0)})
+            is_leaked = number < self.leaked
+            row = {**of_all, "fold": film, "clip_id": clip_id, "movie_id": film}
+            row |= {"group": film, "y": int(self.clips.y[number]), "score": score}
+            row["decision"] = 0.5 if self.model == "random" else float(score > 0)
+            row |= {"leaked": is_leaked, "seen": "clip" if is_leaked else "unseen"}
+            rows.append({**row, **self.facts})
         return rows
 
     def results(self) -> list[dict[str, Any]]:
@@ -226,12 +228,11 @@ def made_run(
     document = known.to_json()
     for model in models:
         document["models"].setdefault(model, {"kind": model, "settings": {}})
-    predictions: list[Mapping[str, Any]] = []
+    tests: list[Mapping[str, Any]] = []
     rows: list[Mapping[str, Any]] = []
     for cell in cells:
         rows += cell.results()
-        if cell.model != "random":  # a closed form has no predictions
-            predictions += cell.predictions()
+        tests += cell.predictions()
     whole = {
         "format": RUN_FORMAT,
         "name": folder.name,
@@ -241,7 +242,8 @@ def made_run(
         "manifest": MANIFEST,
         "stores": {"x": STORE},
         "texts": {},
-        "group_of_clip": {},
+        "averaged": [],
+        "sizes": {},
         "remarks": {},
         "rare_concepts": {},
         "fits": [cell.fit() for cell in cells],
@@ -252,8 +254,20 @@ def made_run(
         "created_by": "obygaze 0",
         **about,
     }
-    written = {"predictions.csv": predictions, "results.csv": [*rows, *results]}
-    return write_run(folder, whole, {**written, **(tables or {})})
+    written: dict[str, Any] = {
+        "predictions.csv": tests,
+        "results.csv": [*rows, *results],
+    }
+    written |= tables or {}
+    return write_run(
+        folder, whole, {name: table_of(name, of) for name, of in written.items()}
+    )
+
+
+def table_of(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """A table of a run, such as results.csv, of its rows; what a row does not have is missing."""
+    kinds = RUN_TABLES[name]
+    return table_of_columns([columns_of(rows, kinds)], kinds)
 
 
 def write_run_json(folder: Path, about: Mapping[str, Any]) -> None:

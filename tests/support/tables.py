@@ -1,76 +1,137 @@
-"""What tests read of a run: its cells, its values, its differences."""
+"""What tests read of a run: its cells, what run.json says of them, and rows of its tables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from obygaze_models.runner.rows import PredictionRow, ResultRow
-from obygaze_models.runner.summary import CellRows, cells_of
-from obygaze_models.runner.tables import Run
+import pandas as pd
+
+from obygaze_models.evaluation import tables
+from obygaze_models.evaluation.cells import Cell, cells_of
+from obygaze_models.evaluation.tables import CELL, Row
+from obygaze_models.runner.files import Run
+from support.run_tables import table_of
 
 
-def models(run: Run, **wanted: Any) -> list[CellRows]:
+
+def rows_of(table: pd.DataFrame, **wanted: Any) -> list[Row]:
+    """The rows of a table, all or those with these values."""
+    for name, value in wanted.items():
+        table = table[table[name] == value]
+    return tables.rows_of(table)
+
+
+# What a row of a table of tests has if nothing else is said: a test of an unseen film.
+A_TEST = {
+    **{"task": "T", "train": "T", "test": "T", "store": "x", "model": "ridge"},
+    **{"fold": "0", "seed": 0, "seen": "unseen", "n_seen": 9, "leaked": False},
+    **{"is_model": True, "is_trained": True, "is_probability": True},
+}
+
+
+def a_table(rows: Iterable[Row]) -> pd.DataFrame:
+    """A table of tests; rows have `clip_id`, `movie_id`, `y`, `score`, and what they say else."""
+    whole = []
+    for row in rows:
+        facts = {**A_TEST, "group": row["movie_id"], **row}
+        limit = 0.5 if facts["is_probability"] else 0.0
+        whole.append({"decision": float(row["score"] > limit), **facts})
+    return table_of("predictions.csv", whole)
+
+
+def cell_of(rows: Iterable[Row], *, is_averaged: bool = False) -> Cell:
+    """The only cell of these rows (`a_table`), whose tasks are T."""
+    (cell,) = cells_of(a_table(rows), [("T", "T")] if is_averaged else [])
+    return cell
+
+
+def models(run: Run, **wanted: Any) -> list[Cell]:
     """The cells of models, of all or of those with these names."""
     return [cell for cell in _cells(run, **wanted) if cell.is_model]
 
 
-def baselines(run: Run, **wanted: Any) -> list[CellRows]:
+def baselines(run: Run, **wanted: Any) -> list[Cell]:
     """The cells of baselines."""
     return [cell for cell in _cells(run, **wanted) if not cell.is_model]
 
 
-def the_cell(run: Run, **wanted: Any) -> CellRows:
+def the_cell(run: Run, **wanted: Any) -> Cell:
     """The only model or baseline with these names, such as `model="ridge", test="EN_S"`."""
     (cell,) = _cells(run, **wanted)
     return cell
 
 
-def _cells(run: Run, **wanted: Any) -> list[CellRows]:
+def _cells(run: Run, **wanted: Any) -> list[Cell]:
     return [
         cell
-        for cell in cells_of(run)
-        if all(cell.facts[name] == value for name, value in wanted.items())
+        for cell in run.cells
+        if all(getattr(cell, name) == value for name, value in wanted.items())
     ]
 
 
-def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, ResultRow]:
-    """The rows of a cell within its films, of any metric, also of one that no page shows."""
-    found = {}
-    for row in run.results:
-        is_of_cell = all(row[name] == value for name, value in wanted.items())
-        is_of_metric = row["metric"] == metric and not row["against_model"]
-        if row["film"] and is_of_metric and is_of_cell:
-            found[row["film"]] = row
-    return found
+def names_of(cell: Cell) -> Row:
+    """The names of a cell, as the columns of a table have them."""
+    return dict(zip(CELL, cell.name, strict=True))
 
 
-def differences(run: Run, **wanted: Any) -> list[ResultRow]:
+def fit_of(run: Run, cell: Cell) -> Row:
+    """What run.json says of the fits of a cell."""
+    (facts,) = (
+        facts
+        for facts in run.about["fits"]
+        if tuple(facts[name] for name in CELL) == cell.name
+    )
+    return dict(facts)
+
+
+def result_of(run: Run, cell: Cell, metric: str, film: str = "") -> Row:
+    """The row of results.csv with a value of a cell."""
+    names = {**names_of(cell), "metric": metric, "film": film, "against_model": ""}
+    (row,) = (
+        row for row in rows_of(run.results, **names) if pd.isna(row["train_films"])
+    )
+    return row
+
+
+def by_film(cell: Cell, metric: str) -> dict[str, float]:
+    """A metric of a cell within each of its films, NaN where it has none."""
+    films, values = cell.by_film([metric])
+    return dict(zip(films, values[metric].tolist(), strict=True))
+
+
+def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, Row]:
+    """The rows of results.csv within films."""
+    rows = rows_of(run.results, metric=metric, against_model="", **wanted)
+    return {row["film"]: row for row in rows if row["film"]}
+
+
+def differences(run: Run, **wanted: Any) -> list[Row]:
     """The rows of differences of two models, or of a model on two stores."""
+    rows = rows_of(run.results, **wanted)
     return [
         row
-        for row in run.results
-        if row["against_model"]
-        and row["against_train"] == row["train"]
-        and all(row[name] == value for name, value in wanted.items())
+        for row in rows
+        if row["against_model"] and row["against_train"] == row["train"]
     ]
 
 
-def contrasts(run: Run, **wanted: Any) -> list[ResultRow]:
+def contrasts(run: Run, **wanted: Any) -> list[Row]:
     """The rows of differences of a model that was trained on two tasks."""
+    rows = rows_of(run.results, **wanted)
     return [
         row
-        for row in run.results
-        if row["against_model"]
-        and row["against_train"] != row["train"]
-        and all(row[name] == value for name, value in wanted.items())
+        for row in rows
+        if row["against_model"] and row["against_train"] != row["train"]
     ]
 
 
-def predictions_of(run: Run, cell: CellRows) -> list[PredictionRow]:
+def curve(run: Run) -> list[Row]:
+    """The rows of learning curves."""
+    return rows_of(run.results[run.results["train_films"].notna()])
+
+
+def predictions_of(run: Run, cell: Cell) -> list[Row]:
     """The predictions of a cell."""
-    names = ("train", "test", "model", "store")
-    return [
-        row
-        for row in run.predictions
-        if all(row[name] == cell.facts[name] for name in names)
-    ]
+    tests = run.predictions
+    return rows_of(tests[tests["train_films"].isna()], **names_of(cell))

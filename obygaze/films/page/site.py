@@ -71,8 +71,8 @@ from obygaze_features.manifest.times import (
 from obygaze_features.manifest.vocabulary import concept_meaning
 from obygaze_features.store import Store
 from obygaze_features.store.joining import joined_parts
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import RunLabels, labels_since
-from obygaze_models.runner.tables import Run
 
 N_NEAREST = 12
 N_IN_STRIP = 24  # pictures at even steps, above the time line

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from obygaze.films.predictions import PredictionTable
     from obygaze_features.manifest.model import Manifest
     from obygaze_features.store import Store
-    from obygaze_models.runner.tables import Run
+    from obygaze_models.runner.files import Run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,7 +78,7 @@ def open_site(
         warn_of_other_videos,
     )
     from obygaze_models.runner.experiments import named_manifest
-    from obygaze_models.runner.tables import read_run
+    from obygaze_models.runner.files import read_run
 
     opened_workspace = Workspace.of(workspace)
     if run and scores:

@@ -620,6 +620,19 @@ def test_predictions_of_two_training_sets_have_two_voices(tmp_path: Path) -> Non
     ]
 
 
+def test_points_of_learning_curves_are_no_voices(tmp_path: Path) -> None:
+    """The model of a point trained on few films, and is another one than that of the run."""
+    path = tmp_path / "predictions.csv"
+    path.write_text(
+        "task,model,seed,clip_id,movie_id,score,is_model,train_films\n"
+        "EN_S,ridge,0,a-0,a,0.25,1,\n"
+        "EN_S,ridge,0,a-0,a,0.75,1,2\n"
+        "EN_S,ridge,0,a-0,a,0.5,1,4\n"
+    )
+    ((film,), _) = films_of(films_for_predictions(), path)
+    assert [one.comment for one in film.segments] == ["score 0.25"]
+
+
 @pytest.mark.parametrize("models", [(), ("ridge",), ("mine", "ridge"), ("Oracle",)])
 @pytest.mark.parametrize(
     "guesses",
@@ -635,10 +648,11 @@ def test_guesses_of_a_run_are_no_voices_beside_its_models(
     if not models and not guesses:
         pytest.skip("a run without predictions")
     path = tmp_path / "predictions.csv"
-    rows = []
+    rows = ["task,model,clip_id,movie_id,score,is_model"]
     for clip in CLIPS:
-        rows += [f"EN_S,{model},{clip},a,0.5" for model in (*models, *guesses)]
-    path.write_text("\n".join(["task,model,clip_id,movie_id,score", *rows]), "utf-8")
+        rows += [f"EN_S,{model},{clip},a,0.5,1" for model in models]
+        rows += [f"EN_S,{model},{clip},a,0.5,0" for model in guesses]
+    path.write_text("\n".join(rows), "utf-8")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         ((film,), _) = films_of(films_for_predictions(), path)

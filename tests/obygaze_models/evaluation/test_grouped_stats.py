@@ -13,7 +13,6 @@ from sklearn.metrics import average_precision_score
 from obygaze_models.evaluation.grouped_stats import GroupedStats, mean_over_folds
 from obygaze_models.evaluation.metrics import METRICS, replicate
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.runner.scores import expected_random
 
 NAMES = list(METRICS)
 
@@ -61,15 +60,15 @@ def test_a_random_order_has_the_mean_precision_of_all_orders() -> None:
     y = np.zeros(12, dtype=bool)
     y[:2] = True
     codes = np.repeat([0, 1], 6)
-    found = expected_random(y, codes, 2, 0.5)(
-        np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    )
+    one_score = GroupedStats(Predictions.of(y, np.zeros(12)), codes)
+    weights = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    found = one_score.under(weights).average_precision
     orders = [np.isin(np.arange(6), chosen) for chosen in combinations(range(6), 2)]
     both = [np.isin(np.arange(12), chosen) for chosen in combinations(range(12), 2)]
     means = [
         np.mean([average_precision_score(one, -np.arange(len(one))) for one in o])
         for o in (orders, both)
     ]
-    assert found["ap"][0] == pytest.approx(means[0])
-    assert np.isnan(found["ap"][1])  # nobody can rank what is not there
-    assert found["ap"][2] == pytest.approx(means[1])
+    assert found[0] == pytest.approx(means[0])
+    assert np.isnan(found[1])  # nobody can rank what is not there
+    assert found[2] == pytest.approx(means[1])

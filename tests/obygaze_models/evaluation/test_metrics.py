@@ -15,7 +15,6 @@ from obygaze_models.evaluation import metrics
 from obygaze_models.evaluation.grouped_stats import GroupedStats
 from obygaze_models.evaluation.metrics import METRICS, evaluate
 from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.runner.scores import expected_random
 
 # Four positives among ten clips; the decision is right on three of them and on five negatives.
 Y = [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
@@ -165,17 +164,6 @@ def test_a_tie_of_films_that_are_drawn_other_times_is_near_the_mean_of_its_order
         bias.append(ours - np.mean(of_orders))
     assert abs(np.mean(bias)) < 0.01
     assert np.max(np.abs(bias)) < 0.03
-
-
-def test_a_constant_has_the_average_precision_of_a_random_order_in_every_draw() -> None:
-    rng = np.random.default_rng(3)
-    codes = np.repeat(np.arange(6), 7)
-    y = rng.random(42) < 0.4
-    weights = rng.integers(0, 3, (20, 6)).astype(float)
-    constant = GroupedStats(Predictions.of(y, np.full(42, 0.3)), codes)
-    ours = constant.under(weights).average_precision
-    at_random = expected_random(y, codes, 6, 0.5)(weights)["ap"]
-    np.testing.assert_allclose(ours, at_random, atol=1e-12)
 
 
 def test_many_weightings_at_once_are_the_same_as_one_by_one() -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
-from support.leaks import count_leak
+from support.tables import Row, cell_of
 
 from obygaze_models.evaluation.grouped_stats import GroupedStats, auc_over_folds
 from obygaze_models.evaluation.metrics import evaluate
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.baselines import prevalence
-from obygaze_models.runner.scores import Cell, ScoredFold
 
 
 def pooled(seed: int, k: int = 4) -> tuple:
@@ -58,35 +56,25 @@ def test_against_sklearn_for_each_model() -> None:
 
 def test_the_example_of_the_page_on_reports() -> None:
     """Folds count by their pairs over their clips in AUC, and once in AP."""
-    first = Predictions.of([True, False], [0.25, 0.75])
-    truth = [True, True, False, False, False, False]
-    second = Predictions.of(truth, [0.875, 0.75, 0.5, 0.375, 0.25, 0.125])
-    tested = []
-    rows_of_first = 0
-    for fold, predictions in (("first", first), ("second", second)):
-        rows = np.arange(rows_of_first, rows_of_first + len(predictions))
-        rows_of_first += len(predictions)
-        tested.append(
-            ScoredFold(
-                fold=fold,
-                seed=0,
-                rows=rows,
-                predictions=predictions,
-                n_train=8,
-                n_validation=0,
-                leak=count_leak([], [], []),
-            )
-        )
-    names = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
-    cell = Cell(**names, is_model=True, tested=tested)
-    averaged = replace(cell, is_averaged=True)
-    assert cell.value["ap"] == averaged.value["ap"] == 0.75
-    assert cell.value["auc"] == pytest.approx((2 * 4 / 6) / (1 * 1 / 2 + 2 * 4 / 6))
-    assert averaged.value["auc"] == 0.5
+    folds = {
+        "first": {0.25: 1, 0.75: 0},
+        "second": {0.875: 1, 0.75: 1, 0.5: 0, 0.375: 0, 0.25: 0, 0.125: 0},
+    }
+    rows: list[Row] = []
+    for fold, clips in folds.items():
+        for score, y in clips.items():
+            clip = {"clip_id": f"{fold} {score}", "movie_id": fold}
+            rows.append({**clip, "fold": fold, "y": y, "score": score})
+    cell = cell_of(rows)
+    averaged = cell_of(rows, is_averaged=True)
+    assert cell.value("ap") == averaged.value("ap") == 0.75
+    auc = cell.value("auc")
+    assert auc == pytest.approx((2 * 4 / 6) / (1 * 1 / 2 + 2 * 4 / 6))
+    assert averaged.value("auc") == 0.5
     page = (Path(__file__).parents[3] / "docs" / "reports.md").read_text("utf-8")
     assert "| AP | 0.50 | 1.00 | 1 and 1 | 0.75 |" in page
     weights = "1 × 1 / 2 = 0.50 and 2 × 4 / 6 = 1.33"
-    assert f"| AUC | 0.00 | 1.00 | {weights} | {cell.value['auc']:.2f} |" in page
+    assert f"| AUC | 0.00 | 1.00 | {weights} | {auc:.2f} |" in page
 
 
 def test_a_shift_of_one_models_scores_does_not_matter() -> None:

@@ -15,9 +15,9 @@ from support.tables import the_cell
 
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.tables import Run
 
 
 @pytest.fixture(scope="module")

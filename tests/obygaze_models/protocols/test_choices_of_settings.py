@@ -21,9 +21,9 @@ from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner import fitting
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
-from obygaze_models.runner.tables import Run
 
 MANIFEST = films(4, 40, seed=3)
 TWO_VALUES = {
@@ -97,7 +97,7 @@ def test_every_setting_can_be_a_choice(kind: str, tmp_path: Path) -> None:
         protocol = choosing(kind, f"{setting}.grid={TWO_VALUES[setting]}")
         run = run_on(tmp_path, protocol, MANIFEST, {"x": store})
         offered = protocol.models["x"].settings[setting]["grid"]
-        for fold in models(run)[0].facts["folds"]:
+        for fold in run.folds_of(models(run)[0]):
             assert fold["chosen"][setting] in map(plain, offered), setting
 
 
@@ -113,7 +113,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 def chosen_in(run: Run, setting: str) -> list[Any]:
-    return [fold["chosen"][setting] for fold in models(run)[0].facts["folds"]]
+    return [fold["chosen"][setting] for fold in run.folds_of(models(run)[0])]
 
 
 def test_a_perceptron_may_have_a_value_for_each_task(

@@ -7,10 +7,10 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.metrics import f1_score
 from support.experiments import films, planted, quick, run_on, store_of
-from support.tables import the_cell
+from support.tables import result_of, rows_of, the_cell
 
 from obygaze_models.models.linear import RidgeProbe
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 
 KINDS = ("ridge", "logistic", "svm", "mlp", "pcbm-lr", "pcbm-dt", "pcbm-h")
 
@@ -33,12 +33,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_every_model_has_one(run: Run, kind: str) -> None:
     """F1 at the thresholds of the folds, from predictions.csv with scikit-learn."""
     cell = the_cell(run, model=kind)
-    thresholds = {fold["fold"]: fold["threshold"] for fold in cell.facts["folds"]}
+    thresholds = {fold["fold"]: fold["threshold"] for fold in run.folds_of(cell)}
     assert None not in thresholds.values()
-    rows = [row for row in run.predictions if row["model"] == kind]
+    rows = [row for row in rows_of(run.predictions) if row["model"] == kind]
     decided = [row["score"] > thresholds[row["fold"]] for row in rows]
     expected = f1_score([row["y"] for row in rows], decided)
-    assert cell.value("f1_binary_tuned") == pytest.approx(expected)
+    assert cell.tuned()["f1_binary"] == pytest.approx(expected)
+    assert result_of(run, cell, "f1_binary_tuned")["value"] == cell.tuned()["f1_binary"]
 
 
 def test_scores_of_ridge_without_a_film_are_those_of_a_refit() -> None:

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from obygaze_models.runner.summary import verdict
 from sklearn.metrics import average_precision_score
 from support.cells import with_folds
 from support.experiments import films, planted, quick, run_on, store_of
-from support.tables import contrasts, differences, the_cell
+from support.tables import by_film, contrasts, differences, rows_of, the_cell
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.sections import section_of_questions
 from obygaze_models.report.tables import DASH
-from obygaze_models.runner.summary import verdict
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 
 SHORT = ("models.mlp.max_epochs=6", "report.concepts=false", "grid.baselines=[]")
 METRICS, RANDOM = ("f1_weighted", "ap"), 'grid.baselines=["random"]'
@@ -55,7 +55,9 @@ def test_a_difference_is_that_of_the_means_over_films_and_seeds(tmp_path: Path) 
     values: dict[str, list[float]] = {"HN_S": [], "EN_S": []}
     for train, own in values.items():
         rows = [
-            r for r in run.predictions if (r["train"], r["test"]) == (train, "ENHN_S")
+            r
+            for r in rows_of(run.predictions)
+            if (r["train"], r["test"]) == (train, "ENHN_S")
         ]
         for film in sorted({r["movie_id"] for r in rows}):
             parts = [
@@ -103,11 +105,11 @@ def test_where_all_runs_share_a_test_set_there_is_an_interval_and_a_p(
     run = one_file
     found = contrasts(run, test="ENHN_S")[0]
     assert (found["leaked"], found["basis"]) == (0, "film-seen")
-    by_film = []
+    of_films = []
     for train in ("HN_S", "EN_S"):
         cell = the_cell(run, model="ridge", train=train, test="ENHN_S")
-        by_film.append([row["value"] for row in cell.by_film["ap"].values()])
-    known = np.subtract(*by_film)
+        of_films.append([*by_film(cell, "ap").values()])
+    known = np.subtract(*of_films)
     known = known[np.isfinite(known)]
     signs = 1 - 2 * (np.arange(2 ** len(known))[:, None] >> np.arange(len(known)) & 1)
     means = np.abs(signs @ known / len(known))
@@ -179,14 +181,14 @@ def test_leaked_clips_leave_no_interval_no_p_and_no_place_in_a_family(
             clean.append(row)
     assert {(row["train"], row["test"]) for row in clean} == {("EN_S", "EN_S")}
     # The family is of the clean ones alone: of two differences by hand, from the smaller t on.
-    by_film = []
+    apart = []
     for row in clean:
-        sides = [
-            the_cell(run, model=name, train="EN_S", test="EN_S").by_film["ap"].values()
-            for name in (row["model"], "random")
-        ]
-        by_film.append(np.subtract(*[[r["value"] for r in side] for side in sides]))
-    D = np.array(by_film)
+        sides = []
+        for name in (row["model"], "random"):
+            cell = the_cell(run, model=name, train="EN_S", test="EN_S")
+            sides.append([*by_film(cell, "ap").values()])
+        apart.append(np.subtract(*sides))
+    D = np.array(apart)
     D = D[:, np.isfinite(D).all(axis=0)]
     k = D.shape[1]
     signs = 1 - 2 * (np.arange(2**k)[:, None] >> np.arange(k) & 1)
@@ -194,8 +196,8 @@ def test_leaked_clips_leave_no_interval_no_p_and_no_place_in_a_family(
     t = np.abs(flipped.mean(axis=2)) / (flipped.std(axis=2, ddof=1) / k**0.5)
     factors = []
     for row in clean:
-        name = ("EN_S", "EN_S", row["store"], row["model"])
-        factors.append(run.tested_cells[name].inflation)
+        cell = the_cell(run, model=row["model"], train="EN_S", test="EN_S")
+        factors.append(cell.inflation)
     observed = t[0] / np.sqrt(factors) * (1 - 1e-9)
     small, large = np.argsort(observed)
     p_large = np.mean(t.max(axis=1) >= observed[large])

@@ -40,7 +40,7 @@ def test_copies_under_another_film_are_counted_and_warned_of(tmp_path: Path) -> 
     )
     (cell,) = models(run)
     # Each clip but those that are not sure is tested once, by a model of its copy.
-    assert cell.leaked == cell.facts["copies"] == cell.n_clips > 0
+    assert cell.leaked == cell.copies == cell.n_clips > 0
     assert baselines(run)[0].leaked == 0
     (said,) = [w.text for w in warnings_of(run) if w.about == "copies"]
     assert f"{cell.n_clips} of the {cell.n_clips} test clips" in said

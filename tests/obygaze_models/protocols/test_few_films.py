@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_of
-from support.tables import models
+from support.tables import fit_of, models
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 from obygaze_models.runner.training import fit_final, training_protocol
 from obygaze_models.zoo import load_model
@@ -29,7 +29,7 @@ def test_one_film_can_be_looked_at_by_clips_and_has_no_interval(tmp_path: Path) 
     for cell in models(run):
         assert cell.value("ap") > cell.value("prevalence")
         assert not cell.has_interval("ap")
-        assert not cell.facts["skipped"]
+        assert not fit_of(run, cell)["skipped"]
     assert "are of one film" in result_text(run)
 
 
@@ -39,7 +39,7 @@ def test_two_films_train_on_one_and_test_on_the_other(tmp_path: Path) -> None:
     changes = ('grid.models=["ridge"]', "report.concepts=false")
     run = run_on(tmp_path, quick("honest", *changes), manifest, {"s": store})
     for cell in models(run):
-        assert not cell.facts["skipped"] and len(cell.facts["folds"]) == 2
+        assert not fit_of(run, cell)["skipped"] and len(run.folds_of(cell)) == 2
 
 
 @pytest.mark.check("many fits")

@@ -9,8 +9,8 @@ from support.experiments import films, planted, quick, run_on, store_of
 from support.tables import differences, models, the_cell
 
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.limits import warnings_of
-from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 
 CHANGES = (
@@ -53,7 +53,7 @@ def test_clips_of_each_film_on_both_sides_are_named_and_their_interval_says_what
     run = run_divided(tmp_path)
     (cell,) = models(run)
     n_clips = cell.n_clips
-    assert cell.facts["same_film"] == n_clips > 30
+    assert cell.same_film == n_clips > 30
     assert cell.leaked == 0
     for metric in ("ap", "auc"):
         low, high = cell.ends(metric)
@@ -83,14 +83,14 @@ def test_films_of_clips_without_scene_or_time_are_named_too(tmp_path: Path) -> N
     store = store_of(tmp_path / "store", manifest, planted(manifest, strength=0.4))
     run = run_on(tmp_path, quick("honest", *CHANGES), manifest, {"s": store})
     (cell,) = models(run)
-    assert cell.facts["same_film"] == cell.n_clips > 30
+    assert cell.same_film == cell.n_clips > 30
     assert [w for w in warnings_of(run) if w.about == BOTH_SIDES]
 
 
 def test_whole_films_in_the_test_part_have_their_interval(tmp_path: Path) -> None:
     run = run_divided(tmp_path, by_film=True)
     (cell,) = models(run)
-    assert cell.facts["same_film"] == 0
+    assert cell.same_film == 0
     assert cell.has_interval("ap")
     assert not [w for w in warnings_of(run) if w.about == BOTH_SIDES]
     assert "have no interval" not in result_text(run)

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from scipy import stats
 from support.experiments import films, planted, quick, run_on, store_of
-from support.tables import differences, models
+from support.tables import by_film, differences, models
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.evaluation.bootstrap import draw_weights
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.page import write_report
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.limits import warnings_of
-from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 
 pytestmark = pytest.mark.check("a run for each number of films")
@@ -63,7 +63,7 @@ def test_an_interval_is_of_the_films_that_have_a_value(
     run = made_run(tmp_path, n_films)
     (cell,) = models(run)
     assert cell.n_films == N_FILMS
-    assert cell.facts["films_with_value"] == {"ap": n_films, "auc": n_films}
+    assert {cell.film_counts(name) for name in ("ap", "auc")} == {(n_films, N_FILMS)}
     (apart,) = differences(run)
     about = {warning.about: warning.text for warning in warnings_of(run)}
     text = result_text(run)
@@ -79,8 +79,7 @@ def test_an_interval_is_of_the_films_that_have_a_value(
     assert f"each tested unseen; {known}." in text
     assert (known in about.get("few films", "")) == (n_films < 6)
     # With folds of one film, AP is the mean of the values of films.
-    of_film = [row["value"] for row in cell.by_film["ap"].values()]
-    values = np.array(of_film)
+    values = np.array([*by_film(cell, "ap").values()])
     is_known = np.isfinite(values)
     assert is_known.sum() == n_films
     (weights,) = draw_weights(np.arange(N_FILMS), N_DRAWS, (0, 0))
@@ -107,15 +106,14 @@ def test_a_comparison_and_the_page_say_how_many_films_have_a_value(
     compared = compare_runs(runs)
     assert "In AP, 3 of 12 films have a value." in compared.warnings
     (cell,) = [cell for cell in compared.cells if cell.is_model]
-    side = cell.sides[1]
-    assert side is not None
-    ours, theirs = (models(run)[0].by_film["ap"] for run in runs[::-1])
-    by_film = np.array([ours[film]["value"] - theirs[film]["value"] for film in ours])
-    by_film = by_film[np.isfinite(by_film)]
+    row = cell.differences[1]
+    ours, theirs = (by_film(models(run)[0], "ap") for run in runs[::-1])
+    apart = np.array([ours[film] - theirs[film] for film in ours])
+    apart = apart[np.isfinite(apart)]
     inflation = 1 + N_FILMS / (N_FILMS - 1)
-    half = stats.t.ppf(0.975, 2) * (inflation * by_film.var(ddof=1) / 3) ** 0.5
+    half = stats.t.ppf(0.975, 2) * (inflation * apart.var(ddof=1) / 3) ** 0.5
     # Draws of twelve films hold three of them more or less often, which adds to the variance.
-    width = side.difference_high - side.difference_low
+    width = row["high"] - row["low"]
     assert 0.9 < width / (2 * half) < 1.6
     (page,) = write_report([runs[0].folder], formats=["html"])
     assert "3 of 12 films have a value" in page.read_text(encoding="utf-8")

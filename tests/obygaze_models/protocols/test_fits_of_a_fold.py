@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of
-from support.tables import models
+from support.tables import fit_of, models
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.core.parts import trust
@@ -120,8 +120,8 @@ def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(
     protocol = quick("honest", *ONE_CELL, *changes, "fit.seeds=3", replicates=20)
     run = run_on(tmp_path, protocol, FILMS.with_clips(clips), {"s": store})
     (cell,) = models(run)
-    assert cell.facts["skipped"] == {"fold 0": "no clip of this task is tested"}
-    assert len(cell.facts["folds"]) == 9
+    assert fit_of(run, cell)["skipped"] == {"fold 0": "no clip of this task is tested"}
+    assert len(run.folds_of(cell)) == 9
 
 
 DRAWN = """

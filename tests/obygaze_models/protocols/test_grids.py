@@ -142,7 +142,7 @@ def test_a_grid_of_an_own_class_is_chosen_from_and_kept(
     protocol = training_protocol(layers, "ENHN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    assert {fold["chosen"]["shrink"] for fold in models(run)[0].facts["folds"]} == {0.1}
+    assert {fold["chosen"]["shrink"] for fold in run.folds_of(models(run)[0])} == {0.1}
     assert (
         load_model(fit_final(inputs, run, tmp_path / "kept")).estimator.settings[
             "shrink"
@@ -188,7 +188,7 @@ def test_a_perceptron_is_kept_with_what_its_folds_chose(tmp_path: Path) -> None:
     protocol = training_protocol("mlp", "ENHN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    chosen = [fold["chosen"]["learning_rate"] for fold in models(run)[0].facts["folds"]]
+    chosen = [fold["chosen"]["learning_rate"] for fold in run.folds_of(models(run)[0])]
     # The second value: the first was taken always.
     assert chosen.count(0.001) > len(chosen) / 2
     kept = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
@@ -205,7 +205,7 @@ def test_a_value_by_task_in_a_grid_is_kept(tmp_path: Path) -> None:
     protocol = training_protocol("pcbm-lr", "EN_S", manifest, changes)
     inputs = gather(protocol, manifest, "made-up", {"s": store})
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    chosen = [fold["chosen"]["C"] for fold in models(run)[0].facts["folds"]]
+    chosen = [fold["chosen"]["C"] for fold in run.folds_of(models(run)[0])]
     assert set(chosen) <= {0.1, 5.0}  # that of this task is .1
     kept = load_model(fit_final(inputs, run, tmp_path / "kept")).estimator
     assert max(sorted(set(chosen), key=chosen.index), key=chosen.count) == kept.head.C

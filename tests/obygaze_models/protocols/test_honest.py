@@ -7,11 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.experiments import films, planted, quick, run_on, store_of, without_models
-from support.tables import differences, models, of_films, predictions_of, the_cell
+from support.tables import (
+    differences,
+    models,
+    of_films,
+    predictions_of,
+    result_of,
+    rows_of,
+    the_cell,
+)
 
+from obygaze_models.evaluation.cells import Cell
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.limits import warnings_of
-from obygaze_models.runner.summary import CellRows
-from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 
 MODELS = 'grid.models=["ridge", "mlp", "pcbm-lr"]'
@@ -77,8 +85,8 @@ def test_random_folds_let_a_blind_neighbour_look_good_and_films_do_not(
     assert found["random"].value("auc") > 0.6
     # No clip of the film votes: all score the same.
     assert found["film"].value("auc") == 0.5
-    assert found["random"].facts["same_film"] == found["random"].n_clips
-    assert found["film"].facts["same_film"] == 0
+    assert found["random"].same_film == found["random"].n_clips
+    assert found["film"].same_film == 0
 
 
 @pytest.mark.check("several runs")
@@ -90,7 +98,7 @@ def test_the_value_of_decisions_is_that_of_the_pooled_predictions(
 
     rows = [
         r
-        for r in on_signal.predictions
+        for r in rows_of(on_signal.predictions)
         if (r["model"], r["train"], r["test"]) == ("mlp", "EN_S", "ENHN_S")
     ]
     cell = the_cell(on_signal, model="mlp", train="EN_S", test="ENHN_S")
@@ -102,7 +110,7 @@ def test_the_value_of_decisions_is_that_of_the_pooled_predictions(
     # One fold a film: what a fold says is what its film says.
     of_folds = []
     auc_of_film = of_films(on_signal, "auc", model="mlp", train="EN_S", test="ENHN_S")
-    for fold in cell.facts["folds"]:
+    for fold in on_signal.folds_of(cell):
         own = [r for r in rows if r["fold"] == fold["fold"]]
         (film,) = {r["movie_id"] for r in own}
         expected = roc_auc_score([r["y"] for r in own], [r["score"] for r in own])
@@ -111,7 +119,7 @@ def test_the_value_of_decisions_is_that_of_the_pooled_predictions(
         assert row["clips"] == len(own)
         of_folds.append(f1_score([r["y"] for r in own], [r["decision"] for r in own]))
     sd = np.std(of_folds, ddof=1)
-    assert cell.of_metric["f1_binary"]["sd"] == pytest.approx(sd)
+    assert cell.sd("f1_binary") == pytest.approx(sd)
     assert len(auc_of_film) == cell.n_films == 8
 
 
@@ -142,7 +150,7 @@ def test_seeds_are_averaged(tmp_path: Path) -> None:
     )
     run = run_on(tmp_path, protocol, manifest, {"x": store})
     cell = the_cell(run, train="EN_S", test="EN_S")
-    assert cell.of_metric["auc"]["fits"] == 12
+    assert result_of(run, cell, "auc")["fits"] == len(cell.fits) == 12
     by_seed: dict[int, list[bool]] = {}
     for row in predictions_of(run, cell):
         by_seed.setdefault(row["seed"], []).append(row["y"] == row["decision"])
@@ -164,7 +172,7 @@ def test_a_choice_is_made_without_the_test_and_remembered(tmp_path: Path) -> Non
     )
     run = run_on(tmp_path, protocol, manifest, {"x": store})
     cell = the_cell(run, model="ridge", train="EN_S", test="EN_S")
-    assert {fold["chosen"]["C"] for fold in cell.facts["folds"]} <= {1e-9, 0.05}
+    assert {fold["chosen"]["C"] for fold in run.folds_of(cell)} <= {1e-9, 0.05}
     assert cell.value("auc") > 0.7
 
 
@@ -202,6 +210,6 @@ def test_trained_models_have_intervals_of_ranks_only(on_signal: Run) -> None:
     assert "auc" not in untrained
 
 
-def intervals_of(cell: CellRows) -> set[str]:
-    metrics = set(cell.of_metric) - {"prevalence"}  # the share is not of a model
+def intervals_of(cell: Cell) -> set[str]:
+    metrics = set(cell.values) - {"prevalence"}  # the share is not of a model
     return {name for name in metrics if cell.has_interval(name)}

@@ -11,18 +11,17 @@ import pytest
 from scipy import optimize
 from sklearn.linear_model import Ridge
 from support.experiments import films, planted, quick, store_of
+from support.tables import cell_of
 
 from obygaze_features.core.errors import FixInput, ObygazeWarning
 from obygaze_models.evaluation import logistic
 from obygaze_models.evaluation.grouped_stats import GroupedStats
-from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models import linear, linear_solvers
 from obygaze_models.protocols import schedule
 from obygaze_models.runner import limits
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.scores import Cell, ScoredFold
 from obygaze_models.runner.store_run import store_runs
 
 
@@ -51,24 +50,18 @@ def test_values_within_films_are_those_of_weights_that_draw_one_film(
 ) -> None:
     rng = np.random.default_rng(4)
     n_clips = rng.integers(5, 40, size=12)
-    films_of_clips = np.repeat(np.arange(12), n_clips)
-    tested = []
-    for number in range(n_folds):
-        rows = np.flatnonzero(films_of_clips % n_folds == number)
-        scores = rng.integers(0, 30, size=len(rows)) / 30
-        truth = rng.random(len(rows)) < 0.4
-        leak = Leak("", len(rows), 0, 0, 0, 0, 0, ())
-        predictions = Predictions.of(truth, scores)
+    film_of_clip = np.repeat(np.arange(12), n_clips).tolist()
+    rows = []
+    for clip, film in enumerate(film_of_clip):
+        test = {"clip_id": f"{clip:03d}", "movie_id": str(film)}
+        test |= {"fold": str(film % n_folds), "y": int(rng.random() < 0.4)}
         for seed in (0, 1):
-            fold = ScoredFold(str(number), seed, rows, predictions, 9, 9, leak)
-            tested.append(fold)
-    cell = Cell("a", "a", "ridge", "", True, tested, is_averaged=averaged)
+            rows.append({**test, "seed": seed, "score": int(rng.integers(0, 30)) / 30})
+    cell = cell_of(rows, is_averaged=averaged)
     metrics = ("ap", "auc", "accuracy", "brier", "f1_macro")
-    names, values = cell.by_film(films_of_clips.astype(np.str_), metrics)
-    films_in_order = np.array([str(film) for film in range(12)])
-    assert names == sorted(films_in_order.tolist())
-    compute = cell.statistics(films_of_clips.astype(np.str_), metrics)
-    expected = compute(np.eye(12))
+    names, values = cell.by_film(metrics)
+    assert names == sorted(map(str, range(12)))
+    expected = cell.statistics(cell.groups, metrics)(np.eye(12))
     for name in metrics:
         np.testing.assert_array_equal(values[name], expected[name], err_msg=name)
 

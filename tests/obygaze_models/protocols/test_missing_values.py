@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.experiments import TOLERANCES, films, planted, quick, run_on, store_of
-from support.tables import contrasts, models
+from support.tables import contrasts, curve, models, rows_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 
 SHORT = ("report.concepts=false", 'grid.models=["ridge"]')
 
@@ -59,9 +59,8 @@ def test_a_number_of_films_that_trains_nothing_is_a_missing_point(
     )
     changes += ("splits.kind=nested", "splits.folds=2", "grid.baselines=[]")
     run = run_of(tmp_path, manifest, "honest", *changes)
-    curve = [row for row in run.results if row["train_films"] is not None]
     # One film is of one class: no fold can be trained.
-    (point,) = curve
+    (point,) = curve(run)
     assert point["train_films"] == 3
     (whole,) = models(run)
     assert point["value"] == whole.value("ap")
@@ -94,13 +93,13 @@ def test_a_clip_is_correct_by_the_mean_of_its_scores(
     )
     pooled = {
         (row["film"], row["successes"])
-        for row in run.table("success.csv")
+        for row in rows_of(run.table("success.csv"))
         if row["film"] == "all films"
     }
     ((_, n_success),) = pooled
     mean_of: dict[str, list[float]] = {}
     y_of = {}
-    for row in run.predictions:
+    for row in rows_of(run.predictions):
         mean_of.setdefault(row["clip_id"], []).append(row["score"])
         y_of[row["clip_id"]] = row["y"]
     n_correct = sum(
@@ -108,7 +107,7 @@ def test_a_clip_is_correct_by_the_mean_of_its_scores(
     )
     assert n_correct == n_success
     by_clip: dict[str, list[bool]] = {}
-    for row in run.predictions:
+    for row in rows_of(run.predictions):
         by_clip.setdefault(row["clip_id"], []).append(row["decision"] == row["y"])
     by_majority = sum(sum(own) >= 2 for own in by_clip.values())
     assert by_majority != n_success

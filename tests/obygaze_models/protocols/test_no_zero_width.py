@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from support.experiments import films, planted, quick, run_on, store_of
-from support.tables import models
+from support.tables import models, rows_of
 
 from obygaze_features.core.console import digits_of
 from obygaze_models.runner.limits import warnings_of
@@ -50,7 +50,7 @@ def test_an_interval_needs_clips_of_both_classes_films_and_draws_that_differ(
             assert cell.n_positive < 5
             few_clips = f"tests {cell.n_positive} positive clips"
             assert few_clips in said[0] and "5 of each are needed" in said[0]
-        for row in run.results:
+        for row in rows_of(run.results):
             assert not row["high"] - row["low"] <= 1e-9, row
 
 

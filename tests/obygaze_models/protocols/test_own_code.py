@@ -14,7 +14,7 @@ import pytest
 from msgspec import structs
 from support.cli import call_obygaze
 from support.experiments import films, planted, write_workspace
-from support.tables import baselines, models, predictions_of
+from support.tables import baselines, models, predictions_of, rows_of
 
 import obygaze as og
 from obygaze_features.core import parts
@@ -22,7 +22,7 @@ from obygaze_features.core.errors import FixInput, FixUsage, Mismatch, NotFound
 from obygaze_features.manifest.own import packages_that_read
 from obygaze_models.models.registry import trainable
 from obygaze_models.runner.experiments import train
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.text import result_text
 from obygaze_models.zoo.sharing import show_model
 
@@ -245,7 +245,7 @@ def test_a_baseline_of_a_file_sees_no_annotation(here: Path) -> None:
     (cell,) = baselines(run)
     scores = {
         row["clip_id"]: row["score"]
-        for row in run.predictions
+        for row in rows_of(run.predictions)
         if row["model"] == "own.py:later"
     }
     assert scores["tt0000001-015"] == pytest.approx(0.5)
@@ -273,7 +273,9 @@ def test_a_baseline_of_a_file_does_not_see_a_label_of_ones_own(here: Path) -> No
 def test_splits_of_a_file_are_folds_of_whole_films(here: Path) -> None:
     kind = "splits.kind=own.py:by_parity"
     run = og.run("honest", "sig", "films", changes=[*RIDGE, kind], output="a")
-    folds = {row["clip_id"].split("-")[0]: row["fold"] for row in run.predictions}
+    folds = {
+        row["clip_id"].split("-")[0]: row["fold"] for row in rows_of(run.predictions)
+    }
     assert len(set(folds.values())) == 2
     (package,) = run.about["parts"]["splits"].values()
     assert package.startswith("own.py ")

@@ -13,7 +13,7 @@ from scipy.special import logit
 from scipy.stats import t
 from support.cells import with_folds
 from support.experiments import films, planted, quick, run_on, store_of, without_models
-from support.tables import baselines, differences, models
+from support.tables import baselines, by_film, differences, models, rows_of
 
 from obygaze_features.manifest.model import FOLD_PREFIX, Clip, Manifest
 from obygaze_models.evaluation.bootstrap import (
@@ -25,9 +25,9 @@ from obygaze_models.evaluation.bootstrap import (
 )
 from obygaze_models.evaluation.metrics import RANKING_METRICS, GroupCount, replicate
 from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.evaluation.results import as_sure_as
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.results import as_sure_as
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.text import result_text
 
 ONE_CELL = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "grid.baselines=[]")
@@ -77,7 +77,7 @@ def test_runs_that_share_a_test_fold_have_no_p_over_folds(
 ) -> None:
     run, found = compared(tmp_path, manifest, *TABLE_2)
     for cell in models(run):
-        assert cell.facts["is_averaged"] and len(cell.facts["folds"]) == 8
+        assert cell.is_averaged and len(run.folds_of(cell)) == 8
     # With four films of both classes, no pattern of signs has a p below .05.
     assert np.isnan(found["p"])
 
@@ -91,7 +91,7 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     """
     run, _ = compared(tmp_path, manifest, *TABLE_2)
     cell = models(run)[0]
-    rows = [row for row in run.predictions if row["store"] == "a"]
+    rows = [row for row in rows_of(run.predictions) if row["store"] == "a"]
     ids = sorted({row["clip_id"] for row in rows})
     films, codes = np.unique(
         [row["movie_id"] for row in rows[: len(ids)]], return_inverse=True
@@ -106,7 +106,7 @@ def test_runs_that_share_a_test_fold_allow_for_other_training_clips(
     draws = np.mean(
         [replicate(p, weights[:, codes], ["auc"])["auc"] for p in tests], axis=0
     )
-    fold = cell.facts["folds"][0]
+    fold = run.folds_of(cell)[0]
     n_fitted = fold["n_train"] + fold["n_validation"]
     factor = 1 + len(ids) / n_fitted
     assert 1.1 < factor < 1.2
@@ -132,7 +132,7 @@ def test_films_that_train_each_other_are_not_flipped(
     _, found = compared(tmp_path, manifest)
     assert np.isnan(found["p"]) and 0 < found["p_all"] <= 1
     run, found = compared(tmp_path / "each", manifest, *TABLE_4)
-    assert len(models(run)[0].facts["folds"]) == 6 * 5
+    assert len(run.folds_of(models(run)[0])) == 6 * 5
     assert np.isnan(found["p"]) and 0 < found["p_all"] <= 1
 
 
@@ -146,14 +146,11 @@ def test_folds_that_divide_films_have_what_folds_of_films_have(
     changes = ("splits.kind=kfold", "splits.folds=5")
     run, found = compared(tmp_path, manifest, *changes)
     assert np.isnan(found["p"]) and found["low"] < found["value"] < found["high"]
-    first, second = (cell.by_film["ap"].values() for cell in models(run))
-    by_film = np.array([row["value"] for row in first]) - [
-        row["value"] for row in second
-    ]
-    by_film = by_film[np.isfinite(by_film)]
-    k = len(by_film)
+    apart = np.subtract(*([*by_film(cell, "ap").values()] for cell in models(run)))
+    apart = apart[np.isfinite(apart)]
+    k = len(apart)
     signs = 1 - 2 * (np.arange(2**k)[:, None] >> np.arange(k) & 1)
-    flipped = signs * by_film
+    flipped = signs * apart
     t = np.abs(flipped.mean(axis=1)) / (flipped.std(axis=1, ddof=1) / k**0.5)
     factor = 1 + 2 * 5 / 4
     is_larger = t >= t[0] / factor**0.5 * (1 - 1e-9)
@@ -172,9 +169,9 @@ def test_one_run_is_treated_as_several_runs_on_its_test_set(
     run, found = compared(tmp_path, manifest.with_column("part", part), *changes)
     assert found["basis"] == "film-seen"
     assert 0 < found["p"] <= 1 and found["low"] < found["value"] < found["high"]
-    (fold,) = models(run)[0].facts["folds"]
+    (fold,) = run.folds_of(models(run)[0])
     n_fitted = fold["n_train"] + fold["n_validation"]
-    cell = run.tested_cells[models(run)[0].name]
+    cell = models(run)[0]
     assert cell.inflation == pytest.approx(1 + found["clips"] / n_fitted)
     assert "of the same experiment with other films on both sides" in result_text(run)
     whole, _ = compared(tmp_path / "films", manifest)
@@ -208,7 +205,7 @@ def test_the_share_of_positives_of_the_one_test_set_varies_as_that_of_all_clips(
     ]
     protocol = without_models(quick("paper-table2", *one, replicates=2000))
     run = run_on(tmp_path, protocol, manifest, {})
-    (cell,), ids = baselines(run), {row["clip_id"] for row in run.predictions}
+    (cell,), ids = baselines(run), set(run.predictions["clip_id"])
     assert sum(
         clip.clip_id in ids and clip.level == "S" for clip in manifest
     ) == pytest.approx(cell.value("prevalence") * cell.n_clips)
@@ -246,7 +243,7 @@ def test_the_share_of_films_that_are_tested_whole_varies_as_in_the_test(
     ]
     protocol = without_models(quick("paper-table2", *one, replicates=2000))
     run = run_on(tmp_path, protocol, manifest, {})
-    (cell,), ids = baselines(run), {row["clip_id"] for row in run.predictions}
+    (cell,), ids = baselines(run), set(run.predictions["clip_id"])
     tested = [clip for clip in manifest if clip.clip_id in ids]
     assert cell.n_films == len({clip.movie_id for clip in tested}) == 13
     width = np.ptp(logit(np.array(cell.ends("ap"))))

@@ -14,13 +14,13 @@ from sklearn.tree import DecisionTreeClassifier
 from support.data import real_data
 from support.experiments import quick, run_on, store_of
 from support.published import VISUAL, split_file
-from support.tables import models, the_cell
+from support.tables import models, rows_of, the_cell
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.concept_vectors import TOLERANCES
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 
 WIDTH = 20
 LINEAR: dict[str, Any] = {"kernel": "linear", "class_weight": "balanced"}
@@ -164,7 +164,7 @@ def test_every_decision_is_that_of_scikit_learn(
                 key = {"model": model, "train": train, "test": test}
                 ours = {
                     row["clip_id"]: row["decision"]
-                    for row in runs[scheme].predictions
+                    for row in rows_of(runs[scheme].predictions)
                     if all(row[name] == value for name, value in key.items())
                 }
                 differ = [clip for clip in theirs if theirs[clip] != ours[clip]]
@@ -179,8 +179,8 @@ def test_every_decision_is_that_of_scikit_learn(
 @pytest.mark.parametrize("scheme", ["code", "text"])
 def test_one_fit_a_cell_and_no_leak(runs: dict[str, Run], scheme: str) -> None:
     for cell in models(runs[scheme]):
-        assert cell.leaked == 0 and not cell.facts["is_averaged"]
-        (fold,) = cell.facts["folds"]
+        assert cell.leaked == 0 and not cell.is_averaged
+        (fold,) = runs[scheme].folds_of(cell)
         assert fold["n_validation"] == 0 or scheme == "text"
 
 

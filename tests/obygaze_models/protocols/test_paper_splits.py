@@ -90,12 +90,8 @@ class TestAuthors:
         table = split_file("02_ENHN_S.csv")
         ids = np.array(table.ids)
         for split in authors(table):
-            assert (
-                count_leak(
-                    ids[split.train], ids[split.validation], ids[split.test]
-                ).leaked
-                == 0
-            )
+            parts = (split.train, split.validation, split.test)
+            assert not count_leak(*(ids[part] for part in parts)).is_leaked.any()
 
 
 class TestText:

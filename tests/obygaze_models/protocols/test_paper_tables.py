@@ -13,7 +13,13 @@ from support.data import real_data
 from support.experiments import quick, run_on, store_of
 from support.published import SplitFile, split_file
 from support.seeds import amount
-from support.tables import models, predictions_of, the_cell
+from support.tables import (
+    models,
+    of_films,
+    predictions_of,
+    result_of,
+    the_cell,
+)
 
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import Manifest
@@ -155,8 +161,8 @@ def test_table_2_as_released_cell_by_cell(
         theirs = transcribed_table_2(features, train, ["EN_S", "ENHN_S"])
         for test, values in theirs.items():
             ours = the_cell(run, model="mlp", train=train, test=test)
-            assert len(ours.facts["folds"]) == len(values) == 8
-            row = ours.of_metric["f1_weighted"]
+            assert len(run.folds_of(ours)) == len(values) == 8
+            row = result_of(run, ours, "f1_weighted")
             spread = max(row["sd"], float(np.std(values, ddof=1)))
             gap = abs(row["value"] - np.mean(values))
             assert gap < spread, (train, test, row["value"], np.mean(values))
@@ -180,7 +186,7 @@ def test_every_fit_of_table_2_trains_on_as_many_clips_as_the_released_loop(
         table = split_file(f"02_{train}.csv")
         sizes = [len(training_clips(table, number)) for number in range(8)]
         cell = the_cell(run, model="mlp", train=train, test="ENHN_S")
-        assert [fold["n_train"] for fold in cell.facts["folds"]] == sizes
+        assert [fold["n_train"] for fold in run.folds_of(cell)] == sizes
         assert len(predictions_of(run, cell)) == 8 * 103
 
 
@@ -198,9 +204,9 @@ def test_table_4_on_three_films(
         tmp_path, protocol, manifest, {"x": store_for(tmp_path, manifest, features)}
     )
     (ours,) = models(run)
-    assert len(ours.facts["folds"]) == 6
-    of_film = ours.by_film["f1_weighted"]
-    whole = ours.of_metric["f1_weighted"]
+    assert len(run.folds_of(ours)) == 6
+    of_film = of_films(run, "f1_weighted", model="mlp")
+    whole = result_of(run, ours, "f1_weighted")
     for film in FILMS:
         values = []
         for other in FILMS:

@@ -8,18 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.experiments import TOLERANCES, films, planted, quick, run_on, store_of
-from support.tables import differences, the_cell
+from support.tables import by_film, differences, the_cell
 
 from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_models.evaluation.results import (
+    BLIND,
+    Difference,
+    add_p_of_all,
+    asks_for,
+)
 from obygaze_models.evaluation.sign_flips import max_t_p
-from obygaze_models.models.registry import BLIND
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.protocols.schema import Question
+from obygaze_models.runner.answer import difference_to_guess
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.results import Difference, add_p_of_all, asks_for
-from obygaze_models.runner.rows import ResultRow
-from obygaze_models.runner.summary import difference_to_guess
-from obygaze_models.runner.tables import Run
 from obygaze_models.runner.training import training_protocol
 
 ONE_CELL = (
@@ -53,7 +55,7 @@ def test_families_are_corrected_apart(run: Run) -> None:
         by_question[is_asked].append(row["p_all"])
     assert len(by_question[True]) == 2
     evaluation = np.column_stack(
-        [by_film(run, "ridge", "random"), by_film(run, "ridge", "pcbm-lr")]
+        [apart(run, "ridge", "random"), apart(run, "ridge", "pcbm-lr")]
     )
     factor = 1 + 6 / 5
     expected = max_t_p(evaluation, [factor, factor])
@@ -70,28 +72,33 @@ def test_each_table_has_the_p_of_its_own_family(run: Run) -> None:
     columns = []
     for row in guesses:
         tested = {"test": row["test"], "train": row["train"]}
-        ours = the_cell(run, model=row["model"], **tested).by_film["ap"]
-        theirs = the_cell(run, model=row["against_model"], **tested).by_film["ap"]
-        columns.append([ours[film]["value"] - theirs[film]["value"] for film in ours])
+        columns.append(apart(run, row["model"], row["against_model"], **tested))
     expected = max_t_p(np.array(columns).T, [1 + 6 / 5] * len(guesses))
     np.testing.assert_allclose([row["p_guesses"] for row in guesses], expected)
-    of_others = [row for row in differences(run) if row not in guesses]
+    of_others = [row for row in differences(run) if row["against_model"] not in BLIND]
     assert np.isnan([row["p_guesses"] for row in of_others]).all()
     asked = next(r for r in guesses if (r["test"], r["model"]) == ("EN_S", "ridge"))
     ridge, guess = (
         the_cell(run, model=name, test="EN_S") for name in ("ridge", "random")
     )
-    found = difference_to_guess(run.results, ridge, guess)
+    found = difference_to_guess(run, ridge, guess)
     assert found is not None and found["p_all"] == asked["p_guesses"]
     unasked = next(r for r in guesses if r["test"] == "ENHN_S")
     assert unasked["p_all"] == unasked["p_guesses"]
 
 
-def by_film(run: Run, first: str, second: str) -> list[float]:
-    """The difference of two cells of EN_S in each film."""
-    ours = the_cell(run, model=first, test="EN_S").by_film["ap"]
-    theirs = the_cell(run, model=second, test="EN_S").by_film["ap"]
-    return [ours[film]["value"] - theirs[film]["value"] for film in sorted(ours)]
+def apart(run: Run, first: str, second: str, **tested: str) -> list[float]:
+    """The difference of two cells in each film, by default of EN_S."""
+    tested = tested or {"test": "EN_S"}
+    ours = by_film(the_cell(run, model=first, **tested), "ap")
+    theirs = by_film(the_cell(run, model=second, **tested), "ap")
+    return [ours[film] - theirs[film] for film in sorted(ours)]
+
+
+def question(**names: str) -> dict[str, str]:
+    """A question of a protocol as run.json has it: a name that is not there is any."""
+    keys = ("first", "second", "first_store", "second_store", "train", "test")
+    return {**dict.fromkeys(keys, ""), **names}
 
 
 def test_what_was_asked_for_has_two_p_and_a_guess_is_judged_by_the_second() -> None:
@@ -100,11 +107,11 @@ def test_what_was_asked_for_has_two_p_and_a_guess_is_judged_by_the_second() -> N
     other = np.array([4.0, 3.0, 5.0, 2.0, 3.0, -2.0])
     differences_by_hand = []
     for guess, by_film_of_guess in (("random", first), ("neighbour", other)):
-        row: ResultRow = {"train": "EN_S", "test": "EN_S", "store": "x", "metric": "ap"}
+        row = {"train": "EN_S", "test": "EN_S", "store": "x", "metric": "ap"}
         row |= {"model": "ridge", "against_model": guess, "against_store": ""}
         differences_by_hand.append(Difference(row, by_film_of_guess, 4.0, 6))
-    question = Question(first="ridge", second="random")
-    asked, unasked = add_p_of_all(differences_by_hand, [question])
+    of_ridge = question(first="ridge", second="random")
+    asked, unasked = add_p_of_all(differences_by_hand, [of_ridge])
     signs = 1 - 2 * (np.arange(64)[:, None] >> np.arange(6) & 1)
     t = []
     for values in (first, other):
@@ -122,7 +129,7 @@ def test_what_was_asked_for_has_two_p_and_a_guess_is_judged_by_the_second() -> N
 
 
 def test_a_question_may_name_its_models_in_either_order() -> None:
-    question = Question(first="ridge", first_store="b", second_store="a")
+    of_stores = question(first="ridge", first_store="b", second_store="a")
     sides = [("ridge", "a"), ("ridge", "b"), ("mlp", "a"), ("random", "a")]
     found = []
     for ours, theirs in permutations(sides, 2):
@@ -134,7 +141,7 @@ def test_a_question_may_name_its_models_in_either_order() -> None:
             "against_model": theirs[0],
             "against_store": theirs[1],
         }
-        if asks_for(question, row):
+        if asks_for(of_stores, row):
             found.append({ours, theirs})
     expected = [{("ridge", "b"), other} for other in sides if other[1] == "a"]
     assert sorted(map(sorted, found)) == sorted(map(sorted, expected * 2))

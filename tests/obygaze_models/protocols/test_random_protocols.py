@@ -18,9 +18,9 @@ from obygaze_features.core.errors import (
     ObygazeError,
 )
 from obygaze_models.protocols.reading import parse_protocol
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.tables import Run
 
 # Few clips, of every kind of split; a choice of C, re-trainings, published folds, and clips on
 # which annotators differ (all but 159).

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import f1_score
 from support.cells import with_folds
@@ -26,10 +27,20 @@ from support.experiments import (
     without_models,
 )
 from support.kills import kill_everywhere
-from support.run_tables import write_run_json
+from support.run_tables import table_of, write_run_json
 from support.seeds import SEED, amount
 from support.stores import a_recipe, made_store
-from support.tables import baselines, contrasts, models, of_films, the_cell
+from support.tables import (
+    baselines,
+    contrasts,
+    fit_of,
+    models,
+    names_of,
+    of_films,
+    result_of,
+    rows_of,
+    the_cell,
+)
 
 from obygaze_features.core.console import Quiet
 from obygaze_features.core.errors import (
@@ -45,16 +56,19 @@ from obygaze_features.store import Recipe, Row
 from obygaze_models.protocols.schema import Data, Protocol
 from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.features import NOT_FINITE, choose_array, read_store
+from obygaze_models.runner.files import RUN_FORMAT, read_run, write_run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.limits import warnings_of
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.tables import RUN_FORMAT, read_run, write_run
 
 NOTHING = (
     "no baseline can be computed: neighbour needs the scene or the times of each clip"
 )
 RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
 ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
+WITHOUT_ROWS = {
+    name: table_of(name, []) for name in ("predictions.csv", "results.csv")
+}
 
 CODE = "obygaze_models.protocols.paper_splits:code_splits"
 
@@ -78,7 +92,7 @@ class TestMissing:
         assert listed.keys() == {failed, absent}
         assert "OSError" in listed[failed]
         assert "no clip of that name" in listed[absent]
-        tested = {row["clip_id"] for row in run.predictions}
+        tested = set(run.predictions["clip_id"])
         assert not tested & {failed, absent}
         (said,) = [w.text for w in warnings_of(run) if "missing" in w.about]
         assert said.startswith("2 of 120 clips have no features in x")
@@ -136,7 +150,7 @@ class TestMissing:
         runs = [
             run_on(tmp_path, protocol, manifest, {"x": store}) for store in (one, other)
         ]
-        assert repr(runs[0].results) == repr(runs[1].results)
+        pd.testing.assert_frame_equal(*(run.results for run in runs))
 
     @pytest.mark.parametrize("has_labels", [True, False])
     def test_another_data_set(
@@ -282,12 +296,11 @@ class TestFolds:
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         names = {"model": "ridge", "train": "ENHN_S", "test": "ENHN_S"}
         cell = the_cell(run, **names)
-        assert len(cell.facts["folds"]) == 4
+        assert len(run.folds_of(cell)) == 4
         # Each film is a fold.
         for metric in ("ap", "auc", "f1_binary"):
             assert math.isnan(of_films(run, metric, **names)["tt0000002"]["value"])
-        others = [row["value"] for row in cell.by_film["ap"].values()]
-        known = [value for value in others if math.isfinite(value)]
+        known = [*cell.value_of_films("ap").values()]
         assert len(known) == 3
         assert cell.value("ap") == pytest.approx(np.mean(known))
         assert math.isfinite(cell.value("auc"))
@@ -303,7 +316,7 @@ class TestFolds:
         )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         for cell in [*models(run), *baselines(run)]:
-            reasons = cell.facts["skipped"]
+            reasons = fit_of(run, cell)["skipped"]
             assert reasons == {"fold 0": "all clips to train on have one label: 0"}
         (text,) = [w.text for w in warnings_of(run) if w.about == "skipped folds"]
         assert text == (
@@ -457,16 +470,18 @@ class TestOnDisk:
         seen = set[str]()
 
         def write(word: str) -> None:
-            row = {"task": word, "metric": "ap", "value": 0.5}
-            tables = {"predictions.csv": [{"clip_id": word, "decision": 0}]}
-            tables["results.csv"] = [row]
+            rows = {
+                "predictions.csv": {"clip_id": word, "seed": 0, "y": 0, "n_seen": 1},
+                "results.csv": {"task": word, "metric": "ap", "value": 0.5},
+            }
+            tables = {name: table_of(name, [row]) for name, row in rows.items()}
             write_run(folder, {**about, "name": word}, tables)
 
         def look() -> None:
             run = read_run(folder)
             word = run.about["name"]
-            assert [row["task"] for row in run.results] == [word]
-            assert [row["clip_id"] for row in run.predictions] == [word]
+            assert [*run.results["task"]] == [word]
+            assert [*run.predictions["clip_id"]] == [word]
             assert (folder / "audits" / "mine.json").read_text() == "years"
             seen.add(word)
             write("old")
@@ -485,11 +500,11 @@ class TestOnDisk:
     ) -> None:
         about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "files": {}}
         first, second = ({**about, "identity": name} for name in ("first", "second"))
-        write_run(tmp_path / "a", first, {"results.csv": []})
+        write_run(tmp_path / "a", first, WITHOUT_ROWS)
         with pytest.raises(AlreadyThere, match="another run has this name"):
-            write_run(tmp_path / "a", second, {"results.csv": []})
+            write_run(tmp_path / "a", second, WITHOUT_ROWS)
         assert read_run(tmp_path / "a").about["identity"] == "first"
-        write_run(tmp_path / "a", second, {"results.csv": []}, force=True)
+        write_run(tmp_path / "a", second, WITHOUT_ROWS, force=True)
         assert read_run(tmp_path / "a").about["identity"] == "second"
         assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
@@ -499,21 +514,20 @@ class TestOnDisk:
     ) -> None:
         about = {"format": RUN_FORMAT, "created_by": "obygaze 1", "files": {}}
         first, second = ({**about, "identity": name} for name in ("first", "second"))
-        tables = {"results.csv": [], "predictions.csv": []}
         folder = tmp_path / "a"
-        write_run(folder, first, tables)
+        write_run(folder, first, WITHOUT_ROWS)
         of_report = ("report.html", "tables/errors.csv", "figures/films.svg")
         for name in (*of_report, added):
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text("mine")
         with pytest.raises(AlreadyThere, match=f"it also holds '{added}'"):
-            write_run(folder, second, tables, force=True)
-        write_run(folder, first, tables)
+            write_run(folder, second, WITHOUT_ROWS, force=True)
+        write_run(folder, first, WITHOUT_ROWS)
         assert read_run(folder).about["identity"] == "first"
         assert (folder / added).read_text() == "mine"
         (folder / added).unlink()
-        write_run(folder, second, tables, force=True)
-        assert {path.name for path in folder.iterdir()} == {"run.json", *tables}
+        write_run(folder, second, WITHOUT_ROWS, force=True)
+        assert {path.name for path in folder.iterdir()} == {"run.json", *WITHOUT_ROWS}
 
     @pytest.mark.parametrize(
         ("name", "force"), [("results.csv", False), ("thesis.txt", True)]
@@ -544,7 +558,7 @@ class TestOnDisk:
         (tmp_path / "run.json").write_text(
             '{"format": "obygaze-run/9"}', encoding="utf-8"
         )
-        with pytest.raises(Mismatch, match="obygaze-run/2"):
+        with pytest.raises(Mismatch, match="obygaze-run/3"):
             read_run(tmp_path)
 
     def test_weighted_classes_call_the_smaller_one_more_often(
@@ -555,7 +569,7 @@ class TestOnDisk:
         n_called = []
         for own in (changes, RIDGE):
             run = run_on(tmp_path, quick("honest", *own), manifest, {"x": store})
-            n_called.append(sum(row["decision"] for row in run.predictions))
+            n_called.append(run.predictions["decision"].sum())
             assert models(run)[0].value("prevalence") < 0.5
         assert n_called[0] > n_called[1]
 
@@ -616,7 +630,7 @@ class TestOnDisk:
         files = {**about["files"], "predictions.csv": 0.5}  # not even text
         write_run_json(folder, {**about, "files": files})
         with pytest.raises(Corrupt, match=r"predictions\.csv is not the file"):
-            assert read_run(folder).predictions
+            _ = read_run(folder).predictions
         del about["files"]
         write_run_json(folder, about)
         with pytest.raises(Mismatch, match="not a run of format"):
@@ -625,7 +639,7 @@ class TestOnDisk:
     def test_what_is_no_run_is_said_with_the_way_to_one(self, tmp_path: Path) -> None:
         folder = tmp_path / "colleague" / "runs" / "first"
         about = {"format": RUN_FORMAT, "identity": "x", "name": "first"}
-        write_run(folder, about, {"predictions.csv": [], "results.csv": []})
+        write_run(folder, about, WITHOUT_ROWS)
         (folder / "report.html").write_text("page", "utf-8")
         with pytest.raises(NotFound, match="is a file, not the folder of a run") as e:
             read_run(folder / "report.html")
@@ -665,13 +679,13 @@ def test_evaluation_shows_its_progress(manifest: Manifest, tmp_path: Path) -> No
 
     watch = lambda label, total: nullcontext(Counter(label, total))  # noqa: E731
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1, watch=watch)
-    n_steps, n_shown = shown["evaluation"]
-    # Each model and baseline, each pair of tasks, each contrast, and the concepts.
-    n_cells = len(models(run)) + len(baselines(run))
-    assert n_steps == n_shown == n_cells + 6 + len(contrasts(run)) + 1
-    # Three processes share the evaluation, and count all of its steps.
+    n_steps, n_shown = shown["values"]
+    # Each model and baseline, each pair of tasks, each contrast.
+    assert n_steps == n_shown == len(run.cells) + 6 + len(contrasts(run))
+    assert shown["concepts"] == [1, 1]
+    # Three processes share the steps, and count all of them.
     parts = run_protocol(inputs, tmp_path / "parts", n_jobs=3, watch=watch)
-    assert shown["evaluation"] == [n_steps, 2 * n_steps]
+    assert shown["values"] == [n_steps, 2 * n_steps]
     one, other = (r.folder / "results.csv" for r in (run, parts))
     assert one.read_bytes() == other.read_bytes()
 
@@ -701,7 +715,8 @@ class TestPaper:
         run = run_on(tmp_path, protocol, manifest, stores)
         printed = {}
         for cell in models(run, train="HN_S", test="ENHN_S"):
-            values = [row["paper"] for row in cell.of_metric.values()]
+            rows = rows_of(run.results, **names_of(cell), film="")
+            values = [row["paper"] for row in rows]
             printed[cell.store] = [value for value in values if math.isfinite(value)]
         xclip = [0.82]
         assert printed == {
@@ -727,7 +742,7 @@ class TestPaper:
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         (cell,) = models(run)
         rows_of_fit: dict[str, list[dict[str, Any]]] = {}
-        for row in run.predictions:
+        for row in rows_of(run.predictions):
             if row["fold"].startswith("test 2,"):
                 rows_of_fit.setdefault(row["fold"], []).append(row)
         assert len(rows_of_fit) == 3
@@ -736,7 +751,7 @@ class TestPaper:
             y = [row["y"] for row in rows]
             decided = [row["decision"] for row in rows]
             values.append(f1_score(y, decided, average="weighted"))
-        of_film = cell.by_film["f1_weighted"]["tt0000003"]
+        of_film = result_of(run, cell, "f1_weighted", "tt0000003")
         assert of_film["value"] == pytest.approx(np.mean(values))
         assert of_film["sd"] == pytest.approx(np.std(values, ddof=1))
 
@@ -749,7 +764,7 @@ class TestPaper:
             "paper-fig3", "grid.baselines=[]", "report.compare=false", replicates=2
         )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        assert {len(cell.facts["folds"]) for cell in models(run)} == {9}
+        assert {len(run.folds_of(cell)) for cell in models(run)} == {9}
         assert len(models(run)) == 16
         inside = [c for c in manifest if c.extra["fold:02_EN_HN_S"] == "9"]
         carry = [c.level in ("HN", "S") and "Look" in c.concepts for c in inside]
@@ -770,9 +785,9 @@ class TestPaper:
         run = run_on(tmp_path, quick("paper-fig6", *short), manifest, {"x": store})
         (cell,) = models(run)
         # Each of four films is tested by three models, one for each film that validates.
-        assert cell.tasks == "HN_S -> ENHN_S" and len(cell.facts["folds"]) == 12
+        assert cell.tasks == "HN_S -> ENHN_S" and len(run.folds_of(cell)) == 12
         tested = [c for c in manifest if c.level in ("EN", "HN", "S")]
-        rows = run.table("success.csv")
+        rows = rows_of(run.table("success.csv"))
         whole = [row for row in rows if row["film"] == "all films"]
         assert {row["all_clips"] for row in whole} == {len(tested)} == {cell.n_clips}
         names = [row["factor"] for row in whole]
@@ -781,7 +796,7 @@ class TestPaper:
         alone = [row for row in rows if row["film"] != "all films"]
         assert {row["film"]: row["all_clips"] for row in alone} == by_film
         for row in alone:
-            if row["clips"] is None:
+            if math.isnan(row["clips"]):
                 continue  # the intercept, or a factor that is left out
             carriers = [
                 c
@@ -801,16 +816,18 @@ class TestExtras:
         )
         run = run_on(tmp_path, protocol, manifest, {"x": store})
         found: dict[str, list[dict[str, Any]]] = {}
-        for row in run.table("success.csv"):
+        for row in rows_of(run.table("success.csv")):
             if (row["train"], row["test"]) == ("ENHN_S", "ENHN_S"):
                 found.setdefault(row["film"], []).append(row)
         assert next(iter(found)) == "all films"
         assert len(found) == 7
         whole = found["all films"]
         # An easy negative has no concept there, a sure clip three: one level follows from the rest.
-        regressed = [row for row in whole if row["clips"] is not None]
+        regressed = [row for row in whole if math.isfinite(row["clips"])]
         assert len(regressed) == 10
-        left_out = {row["factor"]: row["note"] for row in whole if row["clips"] is None}
+        left_out = {
+            row["factor"]: row["note"] for row in whole if math.isnan(row["clips"])
+        }
         reason = "left out: follows from the factors before it"
         assert left_out == {"level S": reason}
         n_of_films = [rows[0]["all_clips"] for film, rows in found.items()]
@@ -839,7 +856,7 @@ class TestExtras:
                 "grid.baselines=[]",
             )
             run = run_on(tmp_path, protocol, manifest, {"x": store})
-            tested[scheme] = {row["clip_id"] for row in run.predictions}
+            tested[scheme] = set(run.predictions["clip_id"])
         assert not tested[CODE] & silent
         assert tested["none"] & silent
 

@@ -100,6 +100,6 @@ def test_the_analysis_of_concepts_is_that_of_scaled_features(
         run = run_one_pair(
             tmp_path, manifest, features, *concepts, "data.scale=standard"
         )
-        qualities.append([row["auc"] for row in run.table("concepts.csv")])
+        qualities.append(run.table("concepts.csv")["auc"].tolist())
     assert len(qualities[0]) == 8
     assert qualities[0] == pytest.approx(qualities[1], abs=1e-3)

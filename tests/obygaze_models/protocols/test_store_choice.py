@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -21,29 +22,30 @@ from support.experiments import (
     store_of,
     write_workspace,
 )
-from support.tables import models, the_cell
+from support.run_tables import table_of
+from support.tables import (
+    fit_of,
+    models,
+    names_of,
+    predictions_of,
+    rows_of,
+    the_cell,
+)
 from support.ties import ap_by_places
 
 import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
-from obygaze_models.evaluation.leakage import Leak
-from obygaze_models.evaluation.predictions import Predictions
+from obygaze_models.evaluation.cells import Cell
+from obygaze_models.evaluation.results import chosen, chosen_stores
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.report.comparison import compare_runs
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.fitting import InnerScores
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.scores import (
-    NOT_CHOSEN,
-    Cell,
-    ScoredFold,
-    with_chosen_stores,
-)
 from obygaze_models.runner.store_run import store_runs
-from obygaze_models.runner.summary import CellRows
-from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 from obygaze_models.runner.training import training_protocol
 
@@ -87,19 +89,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run_on(folder, protocol, MANIFEST, two_stores(folder / "stores"))
 
 
-def chosen_cells(run: Run) -> list[CellRows]:
+def chosen_cells(run: Run) -> list[Cell]:
     return models(run, store="chosen")
 
 
-def predictions_of(run: Run, cell: CellRows, store: str) -> dict[Any, list[Any]]:
-    """The tests of each clip by one store: clip, score and decision by fold and seed."""
+def scored_clips(run: Run, cell: Cell) -> dict[Any, list[Any]]:
+    """The tests of each clip of a cell: clip, score and decision by fold and seed."""
     tests: dict[Any, list[Any]] = {}
-    for row in run.predictions:
-        cell_of_row = (row["train"], row["test"], row["model"], row["store"])
-        if cell_of_row == (cell.train, cell.test, cell.model, store):
-            tested = (row["clip_id"], row["score"], row["decision"])
-            tests.setdefault((row["fold"], row["seed"]), []).append(tested)
+    for row in predictions_of(run, cell):
+        tested = (row["clip_id"], row["score"], row["decision"])
+        tests.setdefault((row["fold"], row["seed"]), []).append(tested)
     return tests
+
+
+def numbers_of(run: Run, cell: Cell) -> str:
+    """What run.json and both tables have of a cell, but for the scores that chose a store."""
+    values = rows_of(run.results, **names_of(cell), against_model="")
+    tests = [{**row, "inner_ap": None} for row in predictions_of(run, cell)]
+    return repr((fit_of(run, cell), values, tests))
 
 
 def test_each_fold_has_the_test_of_the_store_that_is_best_on_training_films(
@@ -108,9 +115,9 @@ def test_each_fold_has_the_test_of_the_store_that_is_best_on_training_films(
     assert len(chosen_cells(run)) == 2 * len(MODELS)
     both: Counter[str] = Counter()
     for cell in chosen_cells(run):
-        ours = predictions_of(run, cell, "chosen")
+        ours = scored_clips(run, cell)
         n_seeds = 2 if cell.model == "mlp" else 1
-        folds = cell.facts["folds"]
+        folds = run.folds_of(cell)
         assert len(folds) == 5 * n_seeds == len(ours)
         for fold in folds:
             store = fold["chosen"]["store"]
@@ -118,10 +125,10 @@ def test_each_fold_has_the_test_of_the_store_that_is_best_on_training_films(
             assert list(inner) == ["a", "b"]
             assert inner[store] == max(inner.values())
             both[store] += 1
-            theirs = predictions_of(run, cell, store)
-            assert (
-                ours[fold["fold"], fold["seed"]] == theirs[fold["fold"], fold["seed"]]
-            )
+            names = {"model": cell.model, "train": cell.train, "test": cell.test}
+            theirs = scored_clips(run, the_cell(run, store=store, **names))
+            key = (fold["fold"], fold["seed"])
+            assert ours[key] == theirs[key]
     assert min(both["a"], both["b"]) > 3  # so that there was something to choose
 
 
@@ -159,7 +166,7 @@ def test_the_inner_score_is_that_of_fits_without_each_film(
     y = inputs.labels["EN_S"][rows]
     film_of_row = inputs.table.films[rows]
     of_a = the_cell(run, model="ridge", train=pair[0], test=pair[1], store="a")
-    alpha = of_a.facts["folds"][0]["chosen"]["alpha"]
+    alpha = run.folds_of(of_a)[0]["chosen"]["alpha"]
     precisions = []
     for film in np.unique(film_of_row):
         inside = film_of_row == film
@@ -171,7 +178,7 @@ def test_the_inner_score_is_that_of_fits_without_each_film(
         has_ties = len(np.unique(scores)) < len(scores)
         assert has_ties == (case != "clips apart")
     chosen = next(c for c in chosen_cells(run) if (c.train, c.test) == pair)
-    inner = chosen.facts["folds"][0]["chosen"]["inner_ap"]["a"]
+    inner = run.folds_of(chosen)[0]["chosen"]["inner_ap"]["a"]
     assert inner == pytest.approx(float(np.mean(precisions)), abs=1e-12)
 
 
@@ -206,7 +213,7 @@ def test_a_store_that_is_better_is_chosen(tmp_path: Path) -> None:
     }
     run = run_on(tmp_path, choosing(models=("ridge",)), MANIFEST, stores)
     for cell in chosen_cells(run):
-        assert {fold["chosen"]["store"] for fold in cell.facts["folds"]} == {"real"}
+        assert {fold["chosen"]["store"] for fold in run.folds_of(cell)} == {"real"}
     line = "ridge: the stores that training films chose in 10 tests: real 10"
     assert line in result_text(run).splitlines()
 
@@ -232,7 +239,7 @@ def test_test_films_change_no_choice(tmp_path: Path) -> None:
             X[is_tested] *= 1.0 if number == 0 else -3.0
             stores[name] = store_of(folder / name, data, X)
         run = run_on(folder, choosing(*FIXED), data, stores)
-        inner.append([cell.facts["folds"][0]["chosen"] for cell in chosen_cells(run)])
+        inner.append([run.folds_of(cell)[0]["chosen"] for cell in chosen_cells(run)])
     assert inner[0] == inner[1]
     assert all(chosen["inner_ap"]["a"] is not None for chosen in inner[0])
 
@@ -256,7 +263,7 @@ def test_one_cell_alone_and_two_processes_give_the_same_bytes(
             for cell in chosen_cells(run)
             if (cell.model, cell.train) == (model, "ENHN_S")
         )
-        assert repr(ours) == repr(theirs)
+        assert numbers_of(alone, ours) == numbers_of(run, theirs)
 
 
 @pytest.mark.check("several runs")
@@ -267,8 +274,9 @@ def test_the_rows_of_single_stores_are_those_of_a_run_without_a_choice(
     plain = run_on(
         tmp_path, choosing("fit.seeds=2", "fit.choose_store=false"), MANIFEST, stores
     )
-    singles = [repr(cell) for cell in models(run) if cell.store != "chosen"]
-    assert [repr(cell) for cell in models(plain)] == singles
+    singles = [cell for cell in models(run) if cell.store != "chosen"]
+    for cell, of_plain in zip(singles, models(plain), strict=True):
+        assert numbers_of(run, cell) == numbers_of(plain, of_plain)
     assert "--set fit.choose_store=true adds results" in result_text(plain)
     assert "--set fit.choose_store=true" not in result_text(run)
 
@@ -303,20 +311,6 @@ def test_stores_are_compared_on_the_clips_that_all_have(tmp_path: Path) -> None:
         np.testing.assert_array_equal(own.of(clips), values[clips])
 
 
-def a_test(fold: str, inner_ap: float | None, score: float) -> ScoredFold:
-    leak = Leak("", 2, 0, 0, 0, 0, 0, ())
-    return ScoredFold(
-        fold=fold,
-        seed=0,
-        rows=np.array([0, 1]),
-        predictions=Predictions.of([0, 1], [score, 0.5]),
-        n_train=4,
-        n_validation=2,
-        leak=leak,
-        inner_ap=inner_ap,
-    )
-
-
 # The average precision inside the training clips, by fold and store; None without one.
 INNER = st.lists(
     st.dictionaries(
@@ -333,34 +327,26 @@ def test_a_fold_is_tested_on_a_store_that_something_chose_or_is_left_out(
     inner_of_folds: list[dict[str, float | None]],
 ) -> None:
     """Where no store had a score, the first one that was named was said to be chosen."""
-    tests: dict[str, list[ScoredFold]] = {}
-    for number, of_stores in enumerate(inner_of_folds):
-        for store, inner_ap in of_stores.items():
-            score = (100 * number + ord(store)) / 1000
-            tests.setdefault(store, []).append(a_test(str(number), inner_ap, score))
-    cells = []
-    for store in sorted(tests):
-        others = {"none": "no clips", "0": "no fit on this store"}
-        tested = {test.fold for test in tests[store]}
-        skipped = {fold: why for fold, why in others.items() if fold not in tested}
-        cells.append(Cell("t", "t", "m", store, True, tests[store], skipped))
+    rows = []
     expected = {}
     for number, of_stores in enumerate(inner_of_folds):
+        fit = {"train": "t", "test": "t", "model": "m", "fold": str(number), "seed": 0}
         known = {name: ap for name, ap in of_stores.items() if ap is not None}
         if known:
             best = min(known, key=lambda name: (-known[name], name))
-            expected[str(number)] = (best, (100 * number + ord(best)) / 1000)
-    if not expected:
-        with pytest.raises(FixInput, match="cannot choose a store for m in any fold"):
-            with_chosen_stores(cells)
-        return
-    (cell,) = with_chosen_stores(cells)
-    found = {}
-    for test in cell.tested:
-        found[test.fold] = (test.chosen["store"], test.predictions.score[0])
-    assert found == expected
-    left_out = {str(n) for n in range(len(inner_of_folds))} - expected.keys()
-    assert cell.skipped == {"none": "no clips", **dict.fromkeys(left_out, NOT_CHOSEN)}
+            expected["t", "t", "m", str(number), 0] = best
+        for store in sorted(of_stores):
+            inner_ap = known.get(store, math.nan)
+            for clip in ("p", "q"):
+                test = {"store": store, "clip_id": clip, "inner_ap": inner_ap}
+                rows.append({**fit, **test, "y": 0, "n_seen": 1, "is_trained": False})
+    tests = table_of("predictions.csv", rows)
+    best_stores = chosen_stores(tests)
+    assert {fit: store for fit, (store, _) in best_stores.items()} == expected
+    kept = chosen(tests, best_stores, "chosen")
+    found = [(row["fold"], row["clip_id"]) for row in rows_of(kept)]
+    assert found == [(fit[3], clip) for fit in expected for clip in ("p", "q")]
+    assert set(kept["store"]) <= {"chosen"} and kept["is_trained"].all()
 
 
 def test_a_perceptron_without_validation_clips_chooses_no_store(tmp_path: Path) -> None:

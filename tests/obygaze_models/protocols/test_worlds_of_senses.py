@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from support.joined_stores import part_of
@@ -22,14 +23,21 @@ from obygaze_features.core.console import Quiet
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store.joining import canonical_order
+from obygaze_models.evaluation.cells import Cell, cells_of
+from obygaze_models.evaluation.results import (
+    Settings,
+    chosen,
+    chosen_stores,
+    difference,
+    draws_of,
+)
+from obygaze_models.evaluation.tables import table_of_tests
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.runner import run as running
 from obygaze_models.runner.features import CHOSEN, Features
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.processes import fitting
-from obygaze_models.runner.results import Draws, Evaluation, difference
-from obygaze_models.runner.run import model_cells
-from obygaze_models.runner.scores import Cell, with_chosen_stores
 from obygaze_models.runner.store_run import store_runs
 
 pytestmark = pytest.mark.check("hundreds of simulated data sets")
@@ -48,7 +56,6 @@ ONE_CELL = (
     'grid.train=["EN_S"]',
     'grid.test=["EN_S"]',
     "grid.baselines=[]",
-    "report.replicates=400",
 )
 
 Values = Mapping[str, NDArray[Any]]
@@ -79,9 +86,9 @@ def clips_of(is_sure: NDArray[np.bool_], film_of: NDArray[np.intp]) -> Manifest:
     return Manifest("world", Header("world", concepts()), tuple(clips))
 
 
-def cells_of(
+def cells_on_stores(
     manifest: Manifest, values: Values, model: str, *, plain: bool = False
-) -> tuple[dict[str, Cell], Inputs]:
+) -> dict[str, Cell]:
     """The cells of each sense, of the joined one, and of the chosen one."""
     grid = f'grid.models=["{model}"]'
     protocol = load_protocol("honest-fusion", [*ONE_CELL, grid])
@@ -101,12 +108,15 @@ def cells_of(
     if plain:
         stores.append(Features("plain", X, rows, {}, origin))
     inputs = Inputs(protocol, manifest, "", table, labels, stores)
-    cells = {}
+    tested = []
     with fitting():
         for run in store_runs(inputs):
-            (cells[run.name],) = model_cells(run, 1, Quiet())
-    (cells[CHOSEN],) = with_chosen_stores([cells[name] for name in values])
-    return cells, inputs
+            (of_store,) = running.tests_of_models(run, 1, Quiet())
+            tested += [one.test for one in of_store.tests]
+    tests = table_of_tests(tested)
+    single = tests[tests["store"].isin([*values])]
+    of_chosen = chosen(single, chosen_stores(single), CHOSEN)
+    return {cell.store: cell for cell in cells_of(pd.concat([tests, of_chosen]))}
 
 
 def world(kind: str, seed: int) -> Gain:
@@ -128,12 +138,12 @@ def world(kind: str, seed: int) -> Gain:
                 X[rows] = X[rng.permutation(rows)]
         values[name] = (scale * X).astype(np.float32)
     manifest = clips_of(is_sure, film_of)
-    cells, inputs = cells_of(manifest, values, "ridge", plain=kind == "two")
-    draws = Draws(Evaluation.of(inputs))
-    row = difference(cells["joined"], cells[CHOSEN], draws).row
+    cells = cells_on_stores(manifest, values, "ridge", plain=kind == "two")
+    both = (cells["joined"], cells[CHOSEN])
+    row = difference(*both, draws_of(both, Settings(replicates=400))).row
     of_plain = math.nan
     if kind == "two":
-        of_plain = cells["plain"].value["ap"] - cells[CHOSEN].value["ap"]
+        of_plain = cells["plain"].value("ap") - cells[CHOSEN].value("ap")
     return Gain(row["value"], row["low"], row["high"], of_plain)
 
 
@@ -177,10 +187,10 @@ def test_only_a_joined_perceptron_reads_one_sense_by_another() -> None:
         X[np.arange(len(X)), numbers] += 2
         values[name] = (SENSES[name][1] * X).astype(np.float32)
     manifest = clips_of(is_sure, film_of)
-    perceptrons, _ = cells_of(manifest, values, "mlp")
-    ridges, _ = cells_of(manifest, values, "ridge")
-    assert perceptrons["joined"].value["ap"] > 0.9
+    perceptrons = cells_on_stores(manifest, values, "mlp")
+    ridges = cells_on_stores(manifest, values, "ridge")
+    assert perceptrons["joined"].value("ap") > 0.9
     for name in (*values, CHOSEN):
-        assert perceptrons[name].value["ap"] < 0.35
+        assert perceptrons[name].value("ap") < 0.35
     for cell in ridges.values():
-        assert cell.value["ap"] < 0.35
+        assert cell.value("ap") < 0.35

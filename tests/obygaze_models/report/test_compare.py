@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import replace
-from itertools import pairwise, permutations, product
+from itertools import permutations, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,11 +25,10 @@ from support.run_tables import (
 
 from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.manifest.io import write_manifest
-from obygaze_models.report.comparison import ComparedRuns, Side, compare_runs
-from obygaze_models.evaluation.basis import FILM_UNKNOWN
+from obygaze_models.report.comparison import ComparedRuns, compare_runs
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.tables import Run
 
 CLIPS = clips_of()
 
@@ -40,12 +39,22 @@ def cell(
     return MadeCell(model, CLIPS, scores_for(CLIPS, strength, seed), **facts)
 
 
-def the_side(compared: ComparedRuns, number: int = 1) -> Side:
-    """The one model of a comparison in one of the runs."""
-    (found,) = [item for item in compared.cells if item.name != "neighbour"]
-    side = found.sides[number]
-    assert side is not None
-    return side
+def the_row(compared: ComparedRuns, number: int = 1) -> dict[str, Any]:
+    """The row of the one model of a comparison in one of the runs."""
+    return rows_of_runs(compared, "neighbour")[number]
+
+
+def rows_of_runs(compared: ComparedRuns, *without: str) -> list[dict[str, Any]]:
+    """The rows of the table of a comparison, without those of some baselines."""
+    rows = compared.to_json()["cells"]
+    return [row for row in rows if row["model"] not in without]
+
+
+def rows_of_table(compared: ComparedRuns) -> list[tuple[Any, ...]]:
+    """The rows of the table of values and differences that a text and a page show."""
+    table = compared.tables()[-1]
+    assert table.key == "compared"
+    return table.cells
 
 
 def by_film(first: MadeCell, second: MadeCell) -> np.ndarray:
@@ -88,29 +97,29 @@ def test_a_difference_is_that_of_plain_loops_over_films(
         made_run(tmp_path / "a", [first], changes=changes),
         made_run(tmp_path / "b", [other], changes=changes),
     ]
-    side = the_side(compare_runs(runs))
+    side = the_row(compare_runs(runs))
     differences = by_film(other, first)
-    assert side.value == other.ap
-    assert side.difference == pytest.approx(differences.mean(), abs=1e-12)
-    assert (side.difference_n_clips, side.difference_n_films) == (len(CLIPS.ids), 8)
+    assert side["value"] == pytest.approx(other.ap, abs=1e-12)
+    assert side["difference"] == pytest.approx(differences.mean(), abs=1e-12)
+    assert (side["difference_n_clips"], side["difference_n_films"]) == (
+        len(CLIPS.ids),
+        8,
+    )
 
     p = expected_p(differences)
-    assert side.difference_p == pytest.approx(p)
+    assert side["difference_p"] == pytest.approx(p)
     assert (p < 0.05) == is_shown
     low, high = expected_interval(differences)
     if not is_shown:
         low, high = min(low, 0.0), max(high, 0.0)
-    assert side.difference_low == pytest.approx(low, abs=0.01)
-    assert side.difference_high == pytest.approx(high, abs=0.01)
-    assert (side.difference_low > 0) == is_shown
+    assert side["difference_low"] == pytest.approx(low, abs=0.01)
+    assert side["difference_high"] == pytest.approx(high, abs=0.01)
+    assert (side["difference_low"] > 0) == is_shown
 
 
-@pytest.mark.parametrize(
-    ("strength", "certainty"),
-    [(4.0, "whether b is better: yes"), (1.0, "whether b is better: not shown")],
-)
-def test_the_text_says_in_words_who_differs_and_by_how_much(
-    tmp_path: Path, strength: float, certainty: str
+@pytest.mark.parametrize(("strength", "verdict"), [(4.0, "yes"), (1.0, "not shown")])
+def test_the_table_says_in_words_whether_a_run_is_better(
+    tmp_path: Path, strength: float, verdict: str
 ) -> None:
     first = cell(strength=0.5, seed=1)
     other = cell(strength=strength, seed=2)
@@ -119,43 +128,14 @@ def test_the_text_says_in_words_who_differs_and_by_how_much(
         made_run(tmp_path / "a", [first, guess]),
         made_run(tmp_path / "b", [other, guess]),
     ]
-    lines = str(compare_runs(runs)).splitlines()
+    compared = compare_runs(runs)
+    (row,) = rows_of_table(compared)
+    assert row[:5] == ("EN_S", "ridge", "b", len(CLIPS.ids), len(FILMS))
+    values = [number.value for number in row[5:8]]
     difference = by_film(other, first).mean()
-    assert lines[3] == (
-        f"ridge, EN_S: AP of b is {difference:.2f} higher than that of a on the {len(CLIPS.ids)} "
-        f"clips that both tested ({certainty})."
-    )
-    assert not any("neighbour" in line for line in lines)
-
-
-def test_a_difference_that_is_said_has_a_digit(tmp_path: Path) -> None:
-    """It said that the AP is 0.00 higher, of one that was 0.002 higher."""
-    of_film = np.flatnonzero(CLIPS.rows_of(FILMS[0]))
-    by_score = of_film[np.argsort(cell().scores[of_film])]
-    cells = []
-    others = []
-    for number, (lower, higher) in enumerate(pairwise(by_score)):
-        first = cell(f"model-{number}")
-        scores = first.scores.copy()
-        scores[[lower, higher]] = scores[[higher, lower]]
-        other = replace(first, scores=scores)
-        if other.ap != first.ap:
-            cells.append(first)
-            others.append(other)
-    runs = [made_run(tmp_path / "a", cells), made_run(tmp_path / "b", others)]
-    text = str(compare_runs(runs))
-    said = re.findall(r"(model-\d+), EN_S: AP of b is (\S+) (higher|lower)", text)
-    assert len(said) == len(cells) <= 6
-    differences = {}
-    for first, other in zip(cells, others, strict=True):
-        differences[first.model] = other.ap - first.ap
-    for model, number, way in said:
-        signed = float(number) if way == "higher" else -float(number)
-        assert signed != 0
-        n_decimals = len(number.partition(".")[2])
-        assert round(differences[model], n_decimals) == pytest.approx(signed)
-        assert n_decimals == 2 or abs(differences[model]) < 0.005
-    assert any(abs(difference) < 0.005 for difference in differences.values())
+    assert values == pytest.approx([first.ap, other.ap, difference])
+    assert row[-1] == verdict
+    assert verdict in str(compared) and "neighbour" not in str(compared)
 
 
 def test_two_runs_of_one_model_each_are_compared_whatever_it_is_called(
@@ -164,7 +144,7 @@ def test_two_runs_of_one_model_each_are_compared_whatever_it_is_called(
     first = cell("ridge", seed=1)
     other = cell("logistic", seed=2, store="y")
     neighbour = cell("neighbour", 0.2, 7, is_model=False, store="")
-    store = {"y": {"location": "stores/y", "missing": {}}}
+    store = {"y": {**STORE, "location": "stores/y"}}
     runs = [
         made_run(tmp_path / "a", [first, neighbour]),
         made_run(tmp_path / "b", [other, neighbour], stores=store),
@@ -172,7 +152,7 @@ def test_two_runs_of_one_model_each_are_compared_whatever_it_is_called(
     compared = compare_runs(runs)
     assert [item.name for item in compared.cells] == ["ridge / logistic", "neighbour"]
     difference = by_film(other, first).mean()
-    assert the_side(compared).difference == pytest.approx(difference)
+    assert the_row(compared)["difference"] == pytest.approx(difference)
     rows = compared.table()
     assert rows["model"][:2] == ["ridge", "logistic"]
     assert rows["store"][:2] == ["x", "y"]
@@ -181,7 +161,7 @@ def test_two_runs_of_one_model_each_are_compared_whatever_it_is_called(
 def test_a_store_is_named_where_a_run_has_several(tmp_path: Path) -> None:
     stores = {}
     for name in "xy":
-        stores[name] = {"location": f"stores/{name}", "missing": {}}
+        stores[name] = {**STORE, "location": f"stores/{name}"}
     two = [cell(seed=1), cell(seed=2, store="y")]
     runs = [
         made_run(tmp_path / "two", two, stores=stores),
@@ -192,7 +172,7 @@ def test_a_store_is_named_where_a_run_has_several(tmp_path: Path) -> None:
     assert names == ["ridge / forest (x)", "ridge (y)"]
     text = str(compared)
     assert "EN_S  ridge / forest (x)" in text
-    assert "only in two: ridge (y), EN_S" in text
+    assert "Without a difference to two: ridge (y), EN_S (two)." in text
 
 
 def test_several_models_are_compared_by_their_names(tmp_path: Path) -> None:
@@ -202,11 +182,14 @@ def test_several_models_are_compared_by_their_names(tmp_path: Path) -> None:
         made_run(tmp_path / "a", cells),
         made_run(tmp_path / "b", [cell("mlp", seed=5)]),
     ]
-    ridge, mlp = compare_runs(runs).cells
-    assert ridge.sides[1] is None
-    assert mlp.sides[1] is not None
+    ridge, *of_mlp = rows_of_runs(compare_runs(runs))
+    assert (ridge["model"], ridge["run"]) == ("ridge", "a")
+    assert [(row["model"], row["run"]) for row in of_mlp] == [
+        ("mlp", "a"),
+        ("mlp", "b"),
+    ]
     difference = by_film(cell("mlp", seed=5), cells[1]).mean()
-    assert mlp.sides[1].difference == pytest.approx(difference)
+    assert of_mlp[1]["difference"] == pytest.approx(difference)
 
 
 def test_differences_are_on_the_clips_that_both_tested_with_one_class(
@@ -236,12 +219,13 @@ def test_differences_are_on_the_clips_that_both_tested_with_one_class(
     )
     ours = MadeCell("ridge", shared, scores_for(CLIPS, 1.0, 2)[both])
     theirs = MadeCell("ridge", shared, scores_for(CLIPS, 1.0, 1)[both])
-    side = the_side(compared)
-    assert side.difference_n_clips == int(both.sum())
-    assert side.difference == pytest.approx(by_film(ours, theirs).mean())
-    others, classes = compared.warnings
-    assert "b tests other clips than a in 1 of 1 cell" in others
-    assert "b has other classes of clips than a in 1 of 1 cell" in classes
+    side = the_row(compared)
+    assert side["difference_n_clips"] == int(both.sum())
+    assert side["difference"] == pytest.approx(by_film(ours, theirs).mean())
+    (warning,) = compared.warnings
+    assert (
+        "b tests other clips than a, or has other classes of them, in 1 of 1" in warning
+    )
 
 
 def test_clips_of_one_id_and_other_films_are_refused(tmp_path: Path) -> None:
@@ -279,16 +263,16 @@ def test_clips_of_a_run_without_films_are_met_by_their_ids_alone(
     films = ("",) * len(CLIPS.ids)
     without = replace(CLIPS, films=films)
     scores = scores_for(CLIPS, 1.0, 2)
-    other = MadeCell("ridge", without, scores, facts={"basis": FILM_UNKNOWN})
+    other = MadeCell("ridge", without, scores, facts={"seen": "unknown"})
     manifest = {**MANIFEST, "sha256": "of another manifest", "n_films": 0}
     runs = [
         made_run(tmp_path / "a", [cell()]),
         made_run(tmp_path / "b", [other], manifest=manifest),
     ]
     compared = compare_runs(runs)
-    side = the_side(compared)
-    assert side.n_clips == len(films) and math.isfinite(side.difference)
-    assert math.isnan(side.difference_low) and math.isnan(side.difference_p)
+    side = the_row(compared)
+    assert side["n_clips"] == len(films) and side["difference"] is not None
+    assert side["difference_low"] is None and side["difference_p"] is None
 
 
 def test_a_clip_that_has_other_times_in_the_other_run_is_refused(
@@ -313,57 +297,37 @@ def test_a_clip_that_has_other_times_in_the_other_run_is_refused(
     # Where the manifest is not there any more, nobody can say it.
     (tmp_path / "manifests" / "before.toml").unlink()
     (warning,) = compare_runs(runs).warnings
-    assert warning == (
-        "after: clips with the id of a clip of before count as this clip, and their times are not"
-        " compared, because the manifest of before is not where it was, or was changed after the"
-        " run."
-    )
+    assert warning.startswith("after: clips with the id of a clip of before count as")
+    assert "Their times are not compared" in warning
 
 
 def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     first = cell(seed=1)
+    in_one_fold = [{**row, "fold": "all"} for row in first.predictions()]
+    # With a clip less, too: differences are not of one quantity there either.
+    fewer = [row for row in in_one_fold if row["clip_id"] != CLIPS.ids[5]]
     runs = [made_run(tmp_path / "a", [first])]
-    fit = first.fit()
-    fit["folds"] = [{**fit["folds"][0], "fold": "all"}]
-    joined = made_run(tmp_path / "b", [first], fits=[fit])
-    rows = []
-    for row in joined.predictions:
-        rows.append({**row, "fold": "all", "decision": int(row["decision"])})
-    runs.append(
-        made_run(
-            tmp_path / "c",
-            [],
-            list(joined.results),
-            fits=[fit],
-            tables={"predictions.csv": rows},
+    for name, rows in {"b": in_one_fold, "c": fewer}.items():
+        runs.append(
+            made_run(tmp_path / name, [first], tables={"predictions.csv": rows})
         )
-    )
-    compared = compare_runs(runs)
+    compared = compare_runs(runs[:2])
     (warning,) = compared.warnings
     assert warning not in str(compared), "the command prints it by itself"
-    assert "c tests clips of a in other folds in 1 of 1 cell" in warning
-    # With a clip less, too: differences are not of one quantity there either.
-    fewer = [row for row in rows if row["clip_id"] != CLIPS.ids[5]]
-    part = made_run(
-        tmp_path / "d",
-        [],
-        list(joined.results),
-        fits=[fit],
-        tables={"predictions.csv": fewer},
-    )
-    clips, folds = compare_runs([runs[0], part]).warnings
-    assert "d tests other clips than a" in clips
-    assert "d tests clips of a in other folds in 1 of 1 cell" in folds
+    assert "b tests clips of a in other folds in 1 of 1 cell" in warning
+    clips, folds = compare_runs([runs[0], runs[2]]).warnings
+    assert "c tests other clips than a" in clips
+    assert "c tests clips of a in other folds in 1 of 1 cell" in folds
 
 
 def test_f1_has_a_difference_without_an_interval(tmp_path: Path) -> None:
     first, other = cell(seed=1), cell(seed=2)
     runs = [made_run(tmp_path / "a", [first]), made_run(tmp_path / "b", [other])]
-    side = the_side(compare_runs(runs, "accuracy"))
+    side = the_row(compare_runs(runs, "accuracy"))
     right = [np.mean((made.scores > 0) == CLIPS.y) for made in (first, other)]
-    assert side.difference == pytest.approx(right[1] - right[0])
-    assert math.isnan(side.difference_low)
-    assert math.isnan(side.difference_p)
+    assert side["difference"] == pytest.approx(right[1] - right[0])
+    assert side["difference_low"] is None
+    assert side["difference_p"] is None
     note = "In brackets: intervals over films, of other films of the same kind"
     assert note in compare_runs(runs).tables()[-1].note
     assert "In brackets" not in compare_runs(runs, "f1_weighted").tables()[-1].note
@@ -374,32 +338,9 @@ def test_a_run_compared_with_itself_differs_in_nothing(tmp_path: Path) -> None:
     compared = compare_runs([run, run])
     assert compared.settings == {}
     assert compared.warnings == []
-    assert the_side(compared).difference == 0
-    assert f"AP of {run.folder} and {run.folder} is the same" in str(compared)
-
-
-@pytest.mark.parametrize("n_that_differ", [0, 1, 7, 8])
-def test_each_row_of_the_table_is_spoken_of(tmp_path: Path, n_that_differ: int) -> None:
-    """Of 8 rows, the same value was said of 6, and nothing of the other 2."""
-    names = [f"model-{number}" for number in range(8)]
-    cells = [cell(name, 1.0, number) for number, name in enumerate(names)]
-    others = list(cells)
-    # The last ones differ, which are said first.
-    for number in range(8 - n_that_differ, 8):
-        others[number] = replace(cells[number], scores=scores_for(CLIPS, 4.0, 50))
-    runs = [
-        made_run(tmp_path / "a", cells),
-        made_run(tmp_path / "b", others),
-    ]
-    lines = str(compare_runs(runs)).splitlines()
-    n_different = sum(" higher than that of " in line for line in lines)
-    n_equal = sum(" of b and a is the same on the " in line for line in lines)
-    assert n_different == min(n_that_differ, 6)
-    assert n_equal == 6 - n_different
-    said = "2 more rows are in the table below."
-    if n_that_differ <= 6:
-        said = "2 more rows are the same, too."
-    assert said in lines
+    assert the_row(compared)["difference"] == 0
+    (row,) = rows_of_table(compared)
+    assert row[-1] == "the same"
 
 
 def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
@@ -415,26 +356,20 @@ def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("trained", [[], ["ridge"], ["ridge", "pcbm-lr"]])
-@pytest.mark.parametrize("has_concepts", [False, True])
-def test_what_no_run_used_does_not_differ(
-    tmp_path: Path, trained: list[str], has_concepts: bool
+def test_models_that_no_run_trains_do_not_differ(
+    tmp_path: Path, trained: list[str]
 ) -> None:
     """A run of an own label has no bottlenecks, which a run of levels may have without use."""
     changes = [f"grid.models={json.dumps(trained)}"]
-    concepts = [{"store": "x", "model": "pcbm-lr", "concept": "Look"}]
-    tables = {"concepts.csv": concepts} if has_concepts else None
-    first = made_run(tmp_path / "a", [cell()], changes=changes, tables=tables)
+    first = made_run(tmp_path / "a", [cell()], changes=changes)
     other = made_run(tmp_path / "b", [cell()], changes=['grid.models=["ridge"]'])
     protocol = dict(other.about["protocol"])
     protocol["models"] = {"ridge": protocol["models"]["ridge"]}
-    protocol["report"] = {**protocol["report"], "concepts": False}
     other = replace(other, about={**other.about, "protocol": protocol})
     settings = compare_runs([first, other]).settings
-    listed = {name.removeprefix("protocol.") for name in settings}
-    used = {f"models.{name}" for name in trained or first.protocol["models"]}
-    used.remove("models.ridge")
-    assert {name for name in listed if name.startswith("models.")} == used
-    assert ("report.concepts" in listed) == has_concepts
+    used = {f"protocol.models.{name}" for name in trained or first.protocol["models"]}
+    used.remove("protocol.models.ridge")
+    assert {name for name in settings if name.startswith("protocol.models.")} == used
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -536,8 +471,8 @@ def test_questions_about_models_that_neither_run_trains_do_not_differ(
 
 
 def test_hashes_that_only_follow_from_the_clips_are_not_listed(tmp_path: Path) -> None:
-    def settings_of(seals: tuple[str, str], has_levels: bool) -> set[str]:
-        folder = tmp_path / f"{seals[1]}-{has_levels}"
+    def settings_of(*seals: str) -> set[str]:
+        folder = tmp_path / f"-{'-'.join(seals)}"
         runs = []
         for number, seal in enumerate(seals):
             run = made_run(folder / str(number), [cell()])
@@ -546,20 +481,16 @@ def test_hashes_that_only_follow_from_the_clips_are_not_listed(tmp_path: Path) -
             about = {
                 **run.about,
                 "stores": {name: {**store, "seal": seal, "sha256": str(number) * 64}},
-                "manifest": {
-                    **run.about["manifest"],
-                    "has_levels": has_levels,
-                    "labels": labels,
-                },
+                "manifest": {**run.about["manifest"], "labels": labels},
             }
             runs.append(replace(run, about=about))
         return set(compare_runs(runs).settings)
 
-    clips = "manifest.labels.clips"
-    assert settings_of(("one", "one"), False) == {clips}
-    assert settings_of(("one", "one"), True) == {clips, "manifest.labels.levels"}
-    of_stores = {"store.seal", "store.sha256"}
-    assert settings_of(("one", "other"), False) == {clips, *of_stores}
+    labels = {"manifest.labels.clips", "manifest.labels.levels"}
+    assert settings_of("one", "one") == labels
+    assert settings_of("one", "other") == {*labels, "store.seal"}
+    # A store without a seal is known by its features alone.
+    assert settings_of("", "") == {*labels, "store.sha256"}
 
 
 def run_of_cells(folder: Path, names: list[tuple[str, str, str]]) -> Run:
@@ -573,43 +504,29 @@ def run_of_cells(folder: Path, names: list[tuple[str, str, str]]) -> Run:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "why"),
+    "theirs",
     [
-        (
-            [("HN_S", "ridge", "x"), ("HN_S", "mlp", "y")],
-            "no task is in two of them (EN_S in a; HN_S in b)",
-        ),
-        (
-            [("EN_S", "lda", "x"), ("EN_S", "lda", "y")],
-            "no model is in two of them (ridge, mlp in a; lda in b)",
-        ),
-        (
-            [("EN_S", "ridge", "p"), ("HN_S", "mlp", "q")],
-            "no store is in two of them (x, y in a; p, q in b)",
-        ),
-        (
-            [("HN_S", "lda", "x")],
-            "no task is in two of them (EN_S in a; HN_S in b) and no model is in two of them"
-            " (ridge, mlp in a; lda in b)",
-        ),
-        (
-            [("EN_S", "ridge", "y"), ("EN_S", "mlp", "x")],
-            "no task has the same model and store in two of them",
-        ),
+        [("HN_S", "ridge", "x"), ("HN_S", "mlp", "y")],
+        [("EN_S", "lda", "x"), ("EN_S", "lda", "y")],
+        [("EN_S", "ridge", "p"), ("HN_S", "mlp", "q")],
+        [("HN_S", "lda", "x")],
+        [("EN_S", "ridge", "y"), ("EN_S", "mlp", "x")],
     ],
 )
-def test_runs_without_a_cell_in_common_say_what_differs(
-    tmp_path: Path, theirs: list[tuple[str, str, str]], why: str
+def test_runs_without_a_cell_in_common_say_so(
+    tmp_path: Path, theirs: list[tuple[str, str, str]]
 ) -> None:
-    """Of runs with one store and other tasks, it said how stores get one name."""
-    runs = [
-        run_of_cells(tmp_path / "a", [("EN_S", "ridge", "x"), ("EN_S", "mlp", "y")]),
-        run_of_cells(tmp_path / "b", theirs),
-    ]
-    (warning,) = compare_runs(runs).warnings
-    begins = f"no cell is in two of these runs, so nothing is compared: {why}."
-    assert warning.startswith(begins)
-    assert ("--store NAME=STORE" in warning) == ("no store" in why)
+    ours = [("EN_S", "ridge", "x"), ("EN_S", "mlp", "y")]
+    runs = [run_of_cells(tmp_path / "a", ours), run_of_cells(tmp_path / "b", theirs)]
+    compared = compare_runs(runs)
+    (warning,) = compared.warnings
+    assert warning.startswith("no cell is in two of these runs, so nothing is compared")
+    assert "--store NAME=STORE" in warning
+    # What each run has stands below.
+    text = str(compared)
+    for run, names in {"a": ours, "b": theirs}.items():
+        for task, model, store in names:
+            assert f"{model} ({store}), {task} ({run})" in text
 
 
 def test_stores_of_one_recipe_are_compared_whatever_they_are_called(
@@ -629,53 +546,48 @@ def test_stores_of_one_recipe_are_compared_whatever_they_are_called(
     theirs = run_of("theirs", {"p": "2", "q": "1"})
     compared = compare_runs([ours, theirs])
     assert compared.warnings == []
-    sides = {one.store: one.sides for one in compared.cells if one.is_model}
-    names = {store: [side.store for side in of if side] for store, of in sides.items()}
-    assert names == {"x": ["x", "q"], "y": ["y", "p"]}
-    assert all(of[1] is not None and of[1].difference == 0 for of in sides.values())
-    assert "ridge (x / q), EN_S" in str(compared)
-    # An equal name is meant first; of two stores of one recipe, none is.
+    rows = rows_of_runs(compared)
+    assert [row["store"] for row in rows] == ["x", "q", "y", "p"]
+    assert [row["difference"] for row in rows] == [None, 0, None, 0]
+    assert "ridge (x / q)  " in str(compared)
+    # An equal name is meant first; of two stores of one recipe, the last.
     same_name = run_of("same", {"x": "2", "z": "2"})
-    (left, right) = (one.sides for one in compare_runs([ours, same_name]).cells[:2])
-    assert [side.store for side in left if side] == ["x", "x"]
-    assert right[1] is not None and right[1].store == "z"
+    rows = rows_of_runs(compare_runs([ours, same_name]))
+    assert [row["store"] for row in rows] == ["x", "x", "y", "z"]
     twice = run_of("twice", {"p": "1", "q": "1"})
-    (warning,) = compare_runs([ours, twice]).warnings
-    assert "no store is in two of them (x, y in ours; p, q in twice)" in warning
+    rows = rows_of_runs(compare_runs([ours, twice]))
+    assert [row["store"] for row in rows] == ["x", "q", "y", "p"]
 
 
 def test_models_without_a_value_of_the_metric_are_named(tmp_path: Path) -> None:
     """Margins have no Brier score, and the table would be empty without a word."""
     runs = [made_run(tmp_path / "a", [cell()]), made_run(tmp_path / "b", [cell()])]
     compared = compare_runs(runs, "brier")
-    assert [len(table.rows) for table in compared.tables()] == []
+    assert rows_of_table(compared) == []
     assert compared.warnings == [
         "EN_S: nothing is compared, as not all of them have a value of Brier."
     ]
     assert compare_runs(runs, "auc").warnings == []
 
 
-def test_an_own_metric_has_values_and_no_code_is_run(tmp_path: Path) -> None:
+def test_own_metrics_are_not_compared_and_no_code_is_run(tmp_path: Path) -> None:
     name = "own.py:metric"
     runs: list[Run] = []
-    for folder, value in (("a", 0.25), ("b", 0.5)):
-        made = cell()
-        row = {**made.results()[0], "metric": name, "value": value}
-        run = made_run(tmp_path / folder, [made], [row])
+    for folder in "ab":
+        run = made_run(tmp_path / folder, [cell()])
         report = {**run.protocol["report"], "primary": name}
         about = {**run.about, "protocol": {**run.protocol, "report": report}}
         runs.append(Run(run.folder, about))
     assert compare_runs(runs).metric == "ap"
-    compared = compare_runs(runs, name)
-    assert the_side(compared).value == 0.5
-    assert math.isnan(the_side(compared).difference)
+    with pytest.raises(FixUsage, match="unknown metric 'own") as raised:
+        compare_runs(runs, name)
+    assert "results.csv" in str(raised.value.hint)
 
 
 def test_a_comparison_needs_two_runs_and_a_known_metric(tmp_path: Path) -> None:
     run = made_run(tmp_path / "a", [cell()])
-    with pytest.raises(FixUsage, match="two runs or more") as raised:
+    with pytest.raises(FixUsage, match="two runs or more"):
         compare_runs([run])
-    assert raised.value.hint == f"obygaze report {run.folder}"
     with pytest.raises(FixUsage, match="unknown metric 'acc'") as raised:
         compare_runs([run, run], "acc")
     assert "accuracy" in str(raised.value.hint)
@@ -690,24 +602,30 @@ def test_three_runs_are_compared_with_the_first(tmp_path: Path) -> None:
     compared = compare_runs(runs)
     p_values = []
     for number in (1, 2):
-        side = the_side(compared, number)
+        side = the_row(compared, number)
         difference = by_film(cells[number], cells[0])
-        assert side.difference == pytest.approx(difference.mean())
-        alone = the_side(compare_runs([runs[0], runs[number]]))
-        p_values.append((side.difference_p, alone.difference_p))
+        assert side["difference"] == pytest.approx(difference.mean())
+        alone = the_row(compare_runs([runs[0], runs[number]]))
+        p_values.append((side["difference_p"], alone["difference_p"]))
     # Each p is corrected for both differences.
     assert all(together >= alone for together, alone in p_values)
     assert any(together > alone for together, alone in p_values)
     text = str(compared)
-    assert "1: a" in text and "3 - 1" in text
+    assert "1: a" in text and "3: c" in text
+    assert [row[2] for row in rows_of_table(compare_runs(runs))] == ["b", "c"]
 
 
-def test_clips_that_a_run_lacks_are_counted_and_three_are_named(tmp_path: Path) -> None:
+def test_clips_that_a_run_lacks_are_counted_and_some_are_named(tmp_path: Path) -> None:
     missing = {f"film-{number:02d}": "no-video" for number in range(30)}
     runs = []
     for name, lacking in (("a", {}), ("b", missing)):
-        stores = {"x": {"location": "stores/x", "missing": lacking}}
+        stores = {"x": {**STORE, "missing": lacking}}
         runs.append(made_run(tmp_path / name, [cell()], stores=stores))
     settings = compare_runs(runs).settings
     of_missing = [values for key, values in settings.items() if "missing" in key]
-    assert of_missing == [["none", "30: film-00, film-01, film-02 and 27 more"]]
+    assert of_missing == [
+        [
+            "none",
+            "film-00, film-01, film-02, film-03, film-04, film-05, film-06, film-07 and 22 more",
+        ]
+    ]

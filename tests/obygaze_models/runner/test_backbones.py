@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 from support.experiments import ONE_PAIR, films, planted, quick, run_on, store_of
 from support.joined_stores import joined_stores
+from support.tables import rows_of
 
 from obygaze_features.backbones.cards import find_cards
 from obygaze_features.store import Recipe
+from obygaze_models.evaluation.results import is_backbone
 from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.protocols.schema import PaperValue
-from obygaze_models.runner.features import is_backbone
 
 
 def shipped_patterns() -> set[str]:
@@ -45,9 +46,8 @@ def test_no_pattern_matches_a_joined_store(tmp_path: Path) -> None:
     protocol = replace(protocol, paper=tuple(printed))
     run = run_on(tmp_path, protocol, manifest, stores)
     is_beside_paper = {}
-    for row in run.results:
-        if row["metric"] == "ap" and not row["film"] and not row["against_model"]:
-            is_beside_paper[row["store"]] = bool(np.isfinite(row["paper"]))
+    for row in rows_of(run.results, metric="ap", film="", against_model=""):
+        is_beside_paper[row["store"]] = bool(np.isfinite(row["paper"]))
     assert is_beside_paper == {
         "xclip-b16": True,
         "xclip-b32": True,

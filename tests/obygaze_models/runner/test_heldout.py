@@ -12,17 +12,17 @@ from support.experiments import films, planted, quick, store_of
 
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
+from obygaze_models.evaluation.leakage import numbers_of
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
 from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.heldout import (
     HeldOut,
-    basis_of,
     folds_of,
     nothing_held_out,
     repeats_clips,
+    seen_of,
     with_few_films,
 )
 from obygaze_models.runner.inputs import gather
@@ -69,6 +69,13 @@ def names(manifest: Manifest, rows: np.ndarray) -> str:
     return " ".join(manifest.clips[row].clip_id for row in rows.tolist())
 
 
+def seen(of_pair: Sequence[HeldOut]) -> set[str]:
+    """What folds may have learned of the films of their tested clips."""
+    return {
+        str(word) for held in of_pair for word in seen_of(held, numbers_of(held.films))
+    }
+
+
 FIXED = ("splits.kind=fixed", "splits.column=part", 'splits.test=["test"]')
 
 
@@ -91,7 +98,7 @@ def test_fixed_splits_without_a_film_on_both_sides_are_by_film() -> None:
     assert held.is_by_film
     assert names(manifest, held.test) == "a0 a1"
     assert names(manifest, np.flatnonzero(~held.may_learn)) == "a0 a1 a2 a3"
-    assert basis_of([held]) == UNSEEN
+    assert seen([held]) == {"unseen"}
 
 
 def test_fixed_splits_with_one_film_on_both_sides_are_by_clip() -> None:
@@ -102,7 +109,7 @@ def test_fixed_splits_with_one_film_on_both_sides_are_by_clip() -> None:
     assert names(manifest, held.test) == "a0"
     # The tested clips of the task, and no other.
     assert names(manifest, np.flatnonzero(~held.may_learn)) == "a0"
-    assert basis_of([held]) == FILM_SEEN
+    assert seen([held]) == {"film"}
 
 
 def test_published_folds_of_whole_films_are_by_film() -> None:
@@ -114,10 +121,12 @@ def test_published_folds_of_whole_films_are_by_film() -> None:
     assert names(manifest, first.test) == "a0 a1"
     # HN and NS of the tested film find no concept vector.
     assert names(manifest, np.flatnonzero(~first.may_learn)) == "a0 a1 a2 a3"
-    assert basis_of([first, *others]) == UNSEEN
+    assert seen([first, *others]) == {"unseen"}
     # One clip of a tested film in another fold: models know the film.
     divided = manifest.with_column("fold:grouped", {**cells, "a0": "1"})
-    assert basis_of(folds(divided, *published)) == FILM_SEEN
+    first, second, *others = folds(divided, *published)
+    # Where a fold divides a film, clips of other tasks may find concept vectors.
+    assert seen([first, second]) == {"film"} and seen(others) == {"unseen"}
 
 
 def test_fixed_splits_without_validation_hold_nothing_out_for_it() -> None:
@@ -170,7 +179,7 @@ def test_clips_that_several_folds_test_are_repeated() -> None:
     pairs = folds(manifest, "splits.kind=nested", "splits.validation=each")
     assert not repeats_clips(once) and repeats_clips(pairs)
     assert len(once) == 4 and len(pairs) == 12
-    assert basis_of(once) == basis_of(pairs) == UNSEEN
+    assert seen(once) == seen(pairs) == {"unseen"}
 
 
 def test_vectors_of_fixed_splits_are_found_without_the_tested_films(
@@ -235,4 +244,4 @@ def test_a_manifest_without_films_has_folds_of_clips_alone() -> None:
         assert not held.is_by_film and held.hidden_films == []
         # Clips of other tasks may find concept vectors.
         assert np.array_equal(np.flatnonzero(~held.may_learn), held.test)
-    assert basis_of(of_pair) == FILM_UNKNOWN
+    assert seen(of_pair) == {"unknown"}

@@ -21,7 +21,7 @@ from support.experiments import (
     store_of,
 )
 from support.joined_stores import joined_stores, part_of, recipe_of
-from support.tables import the_cell
+from support.tables import rows_of, the_cell
 
 import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage
@@ -30,10 +30,10 @@ from obygaze_features.store.joining import part_slices
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.joined import PartScaling
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.answer import gain_of
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.limits import warnings_of
-from obygaze_models.runner.summary import cells_of, gain_of
-from obygaze_models.runner.tables import Run
 from obygaze_models.runner.text import result_text
 
 MANIFEST = films(5, 30, seed=8)
@@ -113,18 +113,15 @@ def test_each_fold_has_the_factors_of_its_training_rows(run: Run) -> None:
     is_in_task = np.isin(levels, ["EN", "S"]) & is_kept
     for model in ("ridge", "pcbm-lr"):
         cell = the_cell(run, model=model, store="joined")
-        for fold in cell.facts["folds"]:
-            (tested,) = {
-                row["movie_id"]
-                for row in run.predictions
-                if row["fold"] == fold["fold"] and row["model"] == model
-            }
+        for fold in run.folds_of(cell):
+            tests = rows_of(run.predictions, fold=fold["fold"], model=model)
+            (tested,) = {row["movie_id"] for row in tests}
             # Concept vectors are found on all clips with a level.
             rows = is_kept if model == "pcbm-lr" else is_in_task
             expected = factors_by_hand(X[rows & (films_of != tested)], [22, 14])
             found = fold["chosen"]["part_factors"]
             np.testing.assert_allclose(found, expected, rtol=1e-6)
-    single = the_cell(run, model="ridge", store="seen").facts["folds"][0]["chosen"]
+    single = run.folds_of(the_cell(run, model="ridge", store="seen"))[0]["chosen"]
     assert "part_factors" not in single
 
 
@@ -152,13 +149,13 @@ def test_the_scale_of_a_part_changes_no_ridge_score(tmp_path: Path) -> None:
 def test_the_chosen_store_is_never_the_joined_one(run: Run) -> None:
     for model in ("ridge", "pcbm-lr"):
         cell = the_cell(run, model=model, store="chosen")
-        for fold in cell.facts["folds"]:
+        for fold in run.folds_of(cell):
             assert [*fold["chosen"]["inner_ap"]] == ["seen", "heard"]
             assert fold["chosen"]["store"] in ("seen", "heard")
 
 
 def test_the_gain_is_joined_minus_chosen(run: Run) -> None:
-    gain = gain_of(run, cells_of(run))
+    gain = gain_of(run)
     assert gain is not None
     assert [cell.store for cell in gain.parts] == ["seen", "heard"]
     assert gain.joined.model == "ridge"
@@ -211,7 +208,7 @@ UNSHOWN = (
 def test_the_sentence_says_only_what_the_interval_says(
     run: Run, low: float, high: float, p_all: float, chosen: str, meaning: str
 ) -> None:
-    gain = gain_of(run, cells_of(run))
+    gain = gain_of(run)
     assert gain is not None
     row = {
         **gain.row,
@@ -220,13 +217,10 @@ def test_the_sentence_says_only_what_the_interval_says(
         "high": high,
         "p_all": p_all,
     }
-    folds = [{"chosen": {"store": store}} for store in chosen]
-    parts = [
-        replace(cell, facts={**cell.facts, "store": name})
-        for name, cell in zip("ab", gain.parts, strict=True)
-    ]
-    of_folds = replace(gain.chosen, facts={**gain.chosen.facts, "folds": folds})
-    changed = replace(gain, row=row, parts=parts, chosen=of_folds)
+    parts = []
+    for name, cell in zip("ab", gain.parts, strict=True):
+        parts.append(replace(cell, rows=cell.rows.assign(store=name)))
+    changed = replace(gain, row=row, parts=parts, chosen_stores=[*chosen])
     assert meaning in changed.sentence
 
 
@@ -266,7 +260,7 @@ def test_of_two_joins_each_part_says_what_it_lacks(tmp_path: Path) -> None:
     (shares,) = [text for text in texts if "Positive are" in text]
     assert shares.startswith("Clips that a store has no features of are left out.")
     # The gain is about the parts of its join, and the stores are compared two by two.
-    gain = gain_of(run, cells_of(run))
+    gain = gain_of(run)
     assert gain is not None
     assert [cell.store for cell in gain.parts] == ["seen", "heard"]
     assert run.about["stores"]["more"]["parts"] == ["heard", "read", "seen"]

@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from obygaze_models.runner.rows import RUN_TABLES, read_rows, table_bytes
+from obygaze_models.runner.scores import Cell, ScoredFold
+from obygaze_models.runner.tables import Run, read_folder, read_run
 from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score
 from support.experiments import TOLERANCES, films, planted, quick, store_of
@@ -28,10 +31,7 @@ from obygaze_models.evaluation.sign_flips import max_t_p
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.limits import warnings_of
-from obygaze_models.runner.rows import RUN_TABLES, read_rows, table_bytes
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.scores import Cell, ScoredFold
-from obygaze_models.runner.tables import Run, read_folder, read_run
 from obygaze_models.runner.text import result_text
 
 ONE_PAIR = (

@@ -48,9 +48,9 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     protocol = quick("honest", *ONE_PAIR, "data.view=raw", replicates=2)
     found = run_on(tmp_path, protocol, manifest, {"said": store})
     cell = models(found)[0]
-    tested = {row["clip_id"] for row in found.predictions if row["model"] == "ridge"}
+    tested = set(cell.clip_ids)
     same = {manifest.clips[1].clip_id, manifest.clips[61].clip_id} & tested
-    assert cell.facts["copies"] == (2 if len(same) == 2 else 0)
+    assert cell.copies == (2 if len(same) == 2 else 0)
     texts = {warning.about: warning.text for warning in warnings_of(found)}
     assert texts["without words in said"] == (
         f"{is_silent.sum()} of {len(manifest)} clips have no words in said, so they all have the"
@@ -59,7 +59,7 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     # The same vectors in a store that does not say how many words there are.
     plain = store_of(tmp_path / "plain", manifest, X)
     found = run_on(tmp_path, protocol, manifest, {"said": plain})
-    assert models(found)[0].facts["copies"] > 10
+    assert models(found)[0].copies > 10
     assert "without words in said" not in {w.about for w in warnings_of(found)}
 
 
@@ -79,7 +79,7 @@ def test_an_array_that_is_only_called_n_words_makes_no_clip_silent(
     copies = []
     for name, each in (("own", store), ("plain", plain)):
         found = run_on(tmp_path / f"run-{name}", protocol, manifest, {name: each})
-        copies.append(models(found)[0].facts["copies"])
+        copies.append(models(found)[0].copies)
         about = {warning.about for warning in warnings_of(found)}
         assert f"without words in {name}" not in about
     assert copies[0] == copies[1] > 10
@@ -116,7 +116,7 @@ def copies_in_a_join(folder: Path, manifest: Manifest, *parts: Store) -> int:
     protocol = quick("honest", *ONE_PAIR, "data.view=raw", replicates=2)
     both = open_store(folder / "both")
     found = run_on(folder, protocol, manifest, {"both": both})
-    return int(models(found)[0].facts["copies"])
+    return int(models(found)[0].copies)
 
 
 def test_silence_in_all_parts_makes_no_copy(tmp_path: Path) -> None:

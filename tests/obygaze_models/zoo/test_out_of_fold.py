@@ -17,21 +17,23 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from support.cli import call_obygaze
 from support.experiments import VISUAL, films, planted, store_of, write_workspace
+from support.run_tables import table_of
 from support.saved_models import write_model_json
 from support.stores import made_store
-from support.tables import the_cell
+from support.tables import rows_of, the_cell
 
 from obygaze_features.core.errors import Corrupt, FixInput
 from obygaze_features.core.files import sha256_bytes
 from obygaze_features.manifest.clip_facts import ClipFacts
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Row, Store
+from obygaze_models.evaluation import results
 from obygaze_models.models.common import NOT_FINITE
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.runner import limits, results
+from obygaze_models.runner import limits
+from obygaze_models.runner.files import Run, write_run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
-from obygaze_models.runner.tables import Run, write_run
 from obygaze_models.runner.training import fit_final, training_clips, training_protocol
 from obygaze_models.zoo import (
     SavedModel,
@@ -106,9 +108,8 @@ def test_a_task_of_a_file_has_its_own_classes_whatever_its_name_is(
 def scores_in(run: Run, **wanted: str) -> dict[str, list[float]]:
     """The scores of each clip in predictions.csv, one for each fit that tested it."""
     found = defaultdict(list)
-    for row in run.predictions:
-        if all(row[key] == value for key, value in wanted.items()):
-            found[row["clip_id"]].append(float(row["score"]))
+    for row in rows_of(run.predictions, **wanted):
+        found[row["clip_id"]].append(row["score"])
     return found
 
 
@@ -405,29 +406,33 @@ def test_the_list_reads_as_it_was_written() -> None:
         np.testing.assert_array_equal(again.scores[name], values)
 
 
-def test_scores_of_a_fold_that_leaked_are_not_out_of_fold(tmp_path: Path) -> None:
-    names = {"train": "T", "test": "T", "store": "f"}
-    folds = [{"fold": "1", "seed": 0, "leaked": 0, "chosen": {}}]
-    folds.append({"fold": "2", "seed": 0, "leaked": 3, "chosen": {}})
-    fits = [
-        {**names, "model": name, "is_model": name == "m", "folds": folds}
-        for name in ("m", "other")
-    ]
+def test_scores_of_clips_that_trained_are_not_out_of_fold(tmp_path: Path) -> None:
+    """Other clips of their folds did not train, and have the mean of their scores."""
     rows = []
-    for clip, fold, model, score in (
-        ("a", "1", "m", 0.5),
-        ("b", "2", "m", 0.5),
-        ("a", "1", "other", 9.0),
+    for clip, fold, model, score, leaked in (
+        ("a", "1", "m", 0.5, False),
+        ("a", "2", "m", 0.25, False),
+        ("b", "2", "m", 0.75, True),
+        ("c", "1", "m", 1.0, True),
+        ("c", "2", "m", 0.0, False),
+        ("a", "1", "other", 9.0, False),
     ):
-        row = {**names, "task": "T", "model": model, "fold": fold, "seed": 0}
-        row |= {"clip_id": clip, "movie_id": "x", "y": 1, "score": score, "decision": 0}
-        rows.append(row)
-    protocol = {"report": {"primary": "ap"}}
-    about = {"identity": "x", "fits": fits, "protocol": protocol}
-    tables = {"predictions.csv": rows, "results.csv": []}
+        row = {"task": "T", "train": "T", "test": "T", "store": "f", "model": model}
+        row |= {"fold": fold, "seed": 0, "clip_id": clip, "y": 1, "score": score}
+        row |= {"is_model": model == "m", "is_trained": True, "is_probability": True}
+        rows.append({**row, "decision": 0, "n_seen": 9, "leaked": leaked})
+    report = {"primary": "ap", "metrics": [], "replicates": 9, "compare": False}
+    report |= {"questions": [], "contrast": []}
+    protocol = {"report": report, "models": {}, "fit": {"seed": 0}, "paper": []}
+    about = {"identity": "x", "protocol": protocol, "stores": {}, "averaged": []}
+    about |= {"sizes": {}, "fits": []}
+    written = {"predictions.csv": rows, "results.csv": []}
+    tables = {name: table_of(name, of) for name, of in written.items()}
     run = write_run(tmp_path / "run", about, tables)
-    found = training_clips(run, ClipFacts.of(["a", "b", "c"]), {"T": "p:positive"})
-    np.testing.assert_array_equal(found.scores["p:positive"], [0.5, np.nan, np.nan])
+    clips = ClipFacts.of(["a", "b", "c", "d"])
+    found = training_clips(run, clips, {"T": "p:positive"})
+    expected = [0.375, np.nan, 0.0, np.nan]
+    np.testing.assert_array_equal(found.scores["p:positive"], expected)
 
 
 def test_as_a_person_types_it(workspace: Path) -> None:
@@ -505,9 +510,7 @@ def test_the_card_says_what_guessing_has_and_whether_the_model_is_better(
     card = (model.folder / "README.md").read_text("utf-8").replace("\\", "")
     guesses: dict[str, dict[str, float]] = defaultdict(dict)
     better = {}
-    for row in run.results:
-        if row["metric"] != "ap" or row["film"]:
-            continue
+    for row in rows_of(run.results, metric="ap", film=""):
         if row["against_model"]:
             is_sure = row["low"] > 0 and row["p_all"] <= 0.05
             better[row["test"], row["against_model"]] = is_sure
@@ -570,7 +573,7 @@ def test_a_kept_model_is_fitted_as_the_evaluated_one(
         gather(tested, MANIFEST, "made-up", {"sig": store}), tmp_path / "run"
     )
     evaluated = {
-        r["clip_id"]: float(r["score"]) for r in run.predictions if r["model"] == kind
+        row["clip_id"]: row["score"] for row in rows_of(run.predictions, model=kind)
     }
     assert {FILM[clip] for clip in evaluated} == {LAST}
 

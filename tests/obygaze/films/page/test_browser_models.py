@@ -6,23 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.browsers import browser, go, open_page, text, wait
 from support.film_pages import film_clips, manifest, served, site
-from support.run_tables import (
-    MANIFEST,
-    MadeCell,
-    clips_of,
-    labels_of,
-    made_run,
-    scores_for,
-)
+from support.run_tables import MANIFEST, Clips, MadeCell, labels_of, made_run
 
 from obygaze.films.page.site import Site
 from obygaze.films.predictions import read_predictions
 from obygaze_features.core.workspace import Workspace
 from obygaze_features.manifest.model import Annotation
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 
 __all__ = ["browser"]
 pytest.importorskip("selenium.webdriver")
@@ -31,23 +25,12 @@ pytestmark = pytest.mark.check("drives a browser")
 
 def run_of(folder: Path, scores: dict[str, float]) -> Run:
     """A run of one model with these scores of the clips of a film; odd ones are positive."""
-    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
-    clips = clips_of()
-    ridge = MadeCell("ridge", clips, scores_for(clips, 0.1, seed=1))
+    is_odd = np.array([int(name[-1]) % 2 == 1 for name in scores])
+    clips = Clips(tuple(scores), ("lake",) * len(scores), is_odd)
+    ridge = MadeCell("ridge", clips, np.array([*scores.values()]))
     films = manifest(folder, film_clips("lake", ""))
     about = {**MANIFEST, "name": films.name, "labels": labels_of(films)}
-    run = made_run(folder / "run", [ridge], manifest=about)
-    run.__dict__["predictions"] = [
-        {
-            **key,
-            "clip_id": name,
-            "y": int(name[-1]) % 2,
-            "score": score,
-            "decision": int(score > 0),
-        }
-        for name, score in scores.items()
-    ]
-    return run
+    return made_run(folder / "run", [ridge], manifest=about)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +69,7 @@ def test_a_model_with_one_decision_for_all_clips_agrees_with_nothing(
         wait(lambda: browser.title.startswith("lake-000"))
         assert text(browser, "#clip-model").endswith(said)
         of_clip = text(browser, "#clip-more")
-    assert said.startswith("It ranks the 96 test clips of 8 films with AP")
+    assert said.startswith("It ranks the 10 test clips of 1 film with AP")
     if knows:
         assert cards.count("score 0.50, positive\n") == 5 - cards.endswith("positive")
         assert "differs" not in cards

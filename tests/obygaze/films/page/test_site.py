@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
 from importlib.resources import files
@@ -26,11 +26,13 @@ from support.film import write_segments
 from support.film_pages import ask, film_clips, mark, segment, served, site, table
 from support.run_tables import (
     MANIFEST,
+    Clips,
     MadeCell,
     clips_of,
     labels_of,
     made_run,
     scores_for,
+    table_of,
 )
 from support.stores import made_store
 from support.videos import read_number, read_numbers, write_video
@@ -63,8 +65,10 @@ from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, open_store, subset
 from obygaze_features.video import PictureView, decode_clip
 from obygaze_features.video.resize import Resize
+from obygaze_models.evaluation.cells import Cell, cells_of
+from obygaze_models.protocols.schema import Question
 from obygaze_models.runner.experiments import run
-from obygaze_models.runner.tables import Run
+from obygaze_models.runner.files import Run
 
 
 def placed(one: Segment) -> dict[str, Any]:
@@ -345,16 +349,21 @@ def test_the_blind_arm_has_no_labels_no_scores_and_no_marks_of_others(
         assert b'"ben"' not in text and b'"level": "S"' not in text
 
 
-def test_scores_are_the_mean_of_fits_with_their_band(tmp_path: Path) -> None:
+def cells_with(*fits: Mapping[str, Any]) -> list[Cell]:
+    """The cells of some tests, each by a fit of its own."""
     key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
-    rows = [("a", 1, 0.25, 0), ("a", 1, 0.75, 1), ("a", 1, 0.875, 1), ("b", 0, 0.75, 1)]
-    fits = [
-        {**key, "clip_id": c, "y": y, "score": s, "decision": d} for c, y, s, d in rows
-    ]
-    fits.append({**fits[0], "model": "mlp", "score": 0.0})
-    run = run_with(tmp_path, made("ridge"))
-    run.__dict__["predictions"] = fits
-    found = scores_of(run, models_of(run)[0])
+    key |= {"is_model": True, "is_trained": True, "is_probability": False}
+    key |= {"n_seen": 10, "leaked": False, "decision": 0}
+    rows = [{**key, "seed": seed, **fit} for seed, fit in enumerate(fits)]
+    return cells_of(table_of("predictions.csv", rows))
+
+
+def test_scores_are_the_mean_of_fits_with_their_band() -> None:
+    of_a = [{"clip_id": "a", "y": 1, "score": score} for score in (0.25, 0.75, 0.875)]
+    of_b = {"clip_id": "b", "y": 0, "score": 0.75}
+    cell, other = cells_with(*of_a, of_b, {**of_b, "model": "mlp", "score": 0.0})
+    assert scores_of(other)["b"]["score"] == 0
+    found = scores_of(cell)
     assert found["a"] == {
         **{"score": 0.625, "low": 0.25, "high": 0.875, "fits": 3},
         **{"positive": True, "correct": True},
@@ -363,19 +372,16 @@ def test_scores_are_the_mean_of_fits_with_their_band(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("score", [0.4, 0.6])
-def test_a_decision_of_fits_is_what_the_mean_score_says(
-    tmp_path: Path, score: float
-) -> None:
+def test_a_decision_of_fits_is_what_the_mean_score_says(score: float) -> None:
     """What most fits decide may be the opposite: the table of errors has the mean score."""
-    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
-    run = run_with(tmp_path, made("ridge"))
-    (cell,) = models_of(run)
-    run.__dict__["predictions"] = [
-        {**key, "clip_id": "a", "y": 1, "score": score + more, "decision": more > 0}
-        for more in (-0.3, 0.15, 0.15)
-    ]
-    found = scores_of(run, cell)["a"]
-    is_above = score > (0.5 if cell.gives_probabilities else 0)
+    (cell,) = cells_with(
+        *(
+            {"clip_id": "a", "y": 1, "score": score + more, "is_probability": True}
+            for more in (-0.3, 0.15, 0.15)
+        )
+    )
+    found = scores_of(cell)["a"]
+    is_above = score > 0.5
     assert (found["positive"], found["correct"]) == (is_above, is_above)
 
 
@@ -397,17 +403,12 @@ def test_the_page_says_of_a_model_that_knows_nothing_what_the_run_says(
     tmp_path: Path,
 ) -> None:
     """Ridge called no clip positive, and 124 of 159 cards said that it agreed."""
-    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
-    guess = made("random", is_model=False, store="")
-    ridge = made("ridge", 0.1)
-    run = run_with(tmp_path, ridge, guess)
-    run.__dict__["predictions"] = [
-        {**key, "clip_id": f"c{n}", "y": int(n < 3), "score": -0.5, "decision": 0}
-        for n in range(12)
-    ]
-    facts = cell_facts(run, 0)
+    clips = Clips(tuple(f"c{n}" for n in range(12)), ("lake",) * 12, np.arange(12) < 3)
+    guess = MadeCell("random", clips, np.zeros(12), is_model=False, store="")
+    ridge = MadeCell("ridge", clips, np.full(12, -0.5))
+    facts = cell_facts(run_with(tmp_path, ridge, guess), 0)
     value = f"{ridge.ap:.2f}".removeprefix("0")
-    begin = "It ranks the 96 test clips of 8 films with AP"
+    begin = "It ranks the 12 test clips of 1 film with AP"
     assert facts["text"].startswith(f"{begin} {value} [")
     assert facts["text"].endswith(
         "It calls 0 of 12 clips positive. 9 of its decisions agree with the annotation in "
@@ -421,18 +422,10 @@ def test_the_page_says_of_a_model_that_knows_nothing_what_the_run_says(
 @pytest.mark.parametrize("is_margin", [False, True])
 def test_small_margins_are_no_probabilities(tmp_path: Path, is_margin: bool) -> None:
     """Margins from 0 to 1 were shown as probabilities, with the boundary at one half."""
-    key = {"train": "EN_S", "test": "EN_S", "model": "ridge", "store": "x"}
-    run = run_with(tmp_path, made("ridge"))
-    if not is_margin:
-        brier = {**run.shown_results[0], "metric": "brier", "value": 0.2}
-        run.__dict__["shown_results"] = [*run.shown_results, brier]
-    fits = []
-    for number, score in enumerate((0.2, 0.7)):
-        decision = int(score > (0.0 if is_margin else 0.5))
-        values = {"clip_id": f"c{number}", "y": 1, "score": score}
-        fits.append({**key, **values, "decision": decision})
-    run.__dict__["predictions"] = fits
-    facts = cell_facts(run, 0)
+    clips = Clips(("c0", "c1"), ("lake", "lake"), np.array([False, True]))
+    scale = {"is_probability": not is_margin}
+    ridge = MadeCell("ridge", clips, np.array([0.2, 0.7]), facts=scale)
+    facts = cell_facts(run_with(tmp_path, ridge), 0)
     if is_margin:
         assert facts["unit"] == "distance from the boundary of the positive class"
         assert facts["scale"] == [-0.7, 0.7]
@@ -443,7 +436,8 @@ def test_small_margins_are_no_probabilities(tmp_path: Path, is_margin: bool) -> 
 
 def test_the_test_does_not_choose_the_model_that_is_shown(tmp_path: Path) -> None:
     bad, good = made("mlp", 0.0), made("ridge", 3.0)
-    asked = {"text": "", "first": "mlp", "second": "ridge"}
+    question = Question("", first="mlp", second="ridge")
+    asked = asdict(question)
     assert [one.model for one in models_of(run_with(tmp_path / "a", bad, good))] == [
         "mlp",
         "ridge",
@@ -456,7 +450,9 @@ def test_the_test_does_not_choose_the_model_that_is_shown(tmp_path: Path) -> Non
         tmp_path / "d", good, bad, made("mlp", store="y"), questions=[asked]
     )
     assert named_cell(two_stores) is None
-    nobody = run_with(tmp_path / "e", good, bad, questions=[{"text": "why"}])
+    nobody = run_with(
+        tmp_path / "e", good, bad, questions=[{**asked, "first": "", "second": ""}]
+    )
     assert named_cell(nobody) is None
 
 

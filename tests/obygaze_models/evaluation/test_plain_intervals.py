@@ -6,21 +6,18 @@ The plain one draws films by the rule of docs/design/0018 and computes metrics i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from support.experiments import quick
+from support.tables import Row, a_table
 from support.ties import ap_of_drawn_clips
 
-from obygaze_models.evaluation.leakage import Leak
-from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.results import Draws, Evaluation, cell_results, difference
-from obygaze_models.runner.scores import Cell, ScoredFold
+from obygaze_models.evaluation.cells import cells_of
+from obygaze_models.evaluation.results import Settings, difference, draws_of, results
 
 N_REPLICATES = 30
 # Seeds of cells, and how many of their films have positive clips at most; None: any.
@@ -28,7 +25,6 @@ CELLS = [
     *((seed, None) for seed in (0, 1, 2, 3, 4, 11)),
     *((0, 2), (0, 3), (0, 5), (1, 4), (2, 7)),
 ]
-NO_LEAK = Leak("", 0, 0, 0, 0, 0, 0, ())
 Floats = NDArray[np.float64]
 
 
@@ -45,7 +41,7 @@ class Fold:
 class Made:
     """A cell that was drawn, for both computations."""
 
-    cell: Cell
+    rows: list[Row]
     folds: list[Fold]
     film_of_clip: NDArray[np.str_]
     y: NDArray[np.bool_]
@@ -67,20 +63,19 @@ def made(seed: int, n_valued: int | None = None, scores_seed: int = 0) -> Made:
     if is_averaged:
         films_of_fold = [np.arange(n_films)] * 3
     scores_rng = np.random.default_rng((seed, scores_seed))
-    tested = []
+    rows = []
     folds = []
     for number, films in enumerate(films_of_fold):
-        rows = np.flatnonzero(np.isin(film_of_clip, films))
+        clips = np.flatnonzero(np.isin(film_of_clip, films))
         # Rounded, so that some scores are tied.
-        scores = np.round(scores_rng.random(len(rows)) + 0.3 * y[rows], 1) / 1.3
-        predictions = Predictions.of(y[rows], scores)
-        tested.append(ScoredFold(str(number), 0, rows, predictions, 300, 30, NO_LEAK))
-        folds.append(Fold(film_of_clip[rows], y[rows], scores))
-    cell = Cell("EN_S", "EN_S", "ridge", f"x{scores_seed}", True, tested)
-    if is_averaged:
-        cell = replace(cell, is_averaged=True)
+        scores = np.round(scores_rng.random(len(clips)) + 0.3 * y[clips], 1) / 1.3
+        for clip, score in zip(clips.tolist(), scores.tolist(), strict=True):
+            test = {"store": f"x{scores_seed}", "fold": str(number), "n_seen": 330}
+            test |= {"clip_id": f"{clip:04d}", "movie_id": f"f{film_of_clip[clip]:02d}"}
+            rows.append({**test, "y": int(y[clip]), "score": score})
+        folds.append(Fold(film_of_clip[clips], y[clips], scores))
     names = np.array([f"f{film:02d}" for film in film_of_clip])
-    return Made(cell, folds, names, y, n_films, is_averaged)
+    return Made(rows, folds, names, y, n_films, is_averaged)
 
 
 def plain_ap(fold: Fold, weight_of_film: Floats) -> float:
@@ -210,10 +205,8 @@ def plain_interval(metric: str, drawn: Made) -> tuple[float, float]:
 @pytest.mark.parametrize(("seed", "n_valued"), CELLS)
 def test_an_interval_is_that_of_plain_code(seed: int, n_valued: int | None) -> None:
     drawn = made(seed, n_valued)
-    rows = cell_results(
-        drawn.cell, evaluation_of(drawn, quick(replicates=N_REPLICATES))
-    )
-    row_of = {row["metric"]: row for row in rows if not row.get("film")}
+    rows = results(a_table(drawn.rows), settings_of(drawn)).to_dict("records")
+    row_of = {row["metric"]: row for row in rows if not row["film"]}
     for metric in ("ap", "auc"):
         everything = np.ones(drawn.n_films)
         value = plain_value(metric, drawn, everything)
@@ -226,9 +219,9 @@ def test_an_interval_is_that_of_plain_code(seed: int, n_valued: int | None) -> N
         )
 
 
-def evaluation_of(drawn: Made, protocol: Protocol) -> Evaluation:
-    labels = {"EN_S": drawn.y.astype(np.int8)}
-    return Evaluation(protocol, drawn.film_of_clip, labels, {})
+def settings_of(drawn: Made, primary: str = "ap") -> Settings:
+    averaged = [("T", "T")] if drawn.is_averaged else []
+    return Settings(primary=primary, replicates=N_REPLICATES, averaged=averaged)
 
 
 @pytest.mark.parametrize(("seed", "n_valued"), CELLS)
@@ -236,9 +229,9 @@ def test_a_difference_is_that_of_plain_code(seed: int, n_valued: int | None) -> 
     """Its interval over films; and p by all signs of the differences of films."""
     first = made(seed, n_valued)
     second = made(seed, n_valued, scores_seed=1)
-    protocol = quick("honest", "report.primary=auc", replicates=N_REPLICATES)
-    draws_of_cells = Draws(evaluation_of(first, protocol))
-    row = difference(first.cell, second.cell, draws_of_cells).row
+    settings = settings_of(first, "auc")
+    cells = cells_of(a_table([*first.rows, *second.rows]), settings.averaged)
+    row = difference(*cells, draws_of(cells, settings)).row
     differences = []
     for weights in plain_draws(first, (0, 2)):
         ours = plain_value("auc", first, weights)

@@ -1,0 +1,286 @@
+"""The values of a cell, of six clips in two films: by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from support.closed_form import closed_form
+from support.tables import Row, a_table, cell_of, rows_of
+
+from obygaze_models.evaluation import results as of_results
+from obygaze_models.evaluation.basis import FILM_SEEN, LEAKED, UNSEEN
+from obygaze_models.evaluation.bootstrap import resample
+from obygaze_models.evaluation.cells import deviation
+from obygaze_models.evaluation.results import Settings, results
+
+IDS = ("a-0", "a-1", "a-2", "b-3", "b-4", "b-5")
+
+
+def fold_of(
+    fold: str, seed: int, clips: Sequence[int], y: Sequence[int], score: Sequence[float]
+) -> list[Row]:
+    """The rows of a test of some of the six clips."""
+    rows = []
+    for clip, label, value in zip(clips, y, score, strict=True):
+        test: Row = {"fold": fold, "seed": seed, "clip_id": IDS[clip], "y": label}
+        rows.append({**test, "movie_id": IDS[clip][0], "score": value})
+    return rows
+
+
+def with_facts(rows: Sequence[Row], **facts: Any) -> list[Row]:
+    """The same rows, each with these values; of a list each row has its own."""
+    changed = []
+    for number, row in enumerate(rows):
+        own = {}
+        for name, value in facts.items():
+            own[name] = value[number] if isinstance(value, list) else value
+        changed.append({**row, **own})
+    return changed
+
+
+# Decisions of seed 0: 1 1 0, 0 1 0; of seed 1: 0 0 1, 0 0 0.
+A0 = fold_of("1", 0, [0, 1, 2], [1, 0, 1], [0.9, 0.6, 0.2])
+B0 = fold_of("2", 0, [3, 4, 5], [0, 0, 0], [0.1, 0.7, 0.3])
+A1 = fold_of("1", 1, [0, 1, 2], [1, 0, 1], [0.4, 0.2, 0.8])
+B1 = fold_of("2", 1, [3, 4, 5], [0, 0, 0], [0.2, 0.1, 0.1])
+SEED_0 = [*A0, *B0]
+BOTH = [*SEED_0, *A1, *B1]
+
+
+def values_of(rows: Sequence[Row], **settings: Any) -> list[Row]:
+    """The rows of results.csv."""
+    return rows_of(results(a_table(rows), Settings(replicates=60, **settings)))
+
+
+def row_of(rows: Sequence[Row], metric: str, film: str = "") -> Row:
+    (row,) = [row for row in rows if (row["metric"], row["film"]) == (metric, film)]
+    return row
+
+
+def test_the_clips_of_a_cell() -> None:
+    cell = cell_of([*B1, *A0])
+    assert cell.clip_ids.tolist() == list(IDS)
+    assert cell.y.tolist() == [True, False, True, False, False, False]
+    assert cell_of(BOTH).n_test_sets == 2
+    expected = [0.65, 0.4, 0.5, 0.15, 0.4, 0.2]
+    assert cell_of(BOTH).mean_scores == pytest.approx(expected)
+
+
+def test_some_clips_of_a_cell() -> None:
+    left = cell_of(SEED_0).only(np.array([0, 2]))
+    assert left.clip_ids.tolist() == ["a-0", "a-2"]
+    assert left.mean_scores.tolist() == [0.9, 0.2]
+
+
+def test_decisions_are_pooled_over_folds_and_ranks_are_not() -> None:
+    """Of seed 0: a hit, two false alarms, a miss, two right refusals."""
+    value = cell_of(SEED_0).values
+    assert value["precision"] == pytest.approx(1 / 3)
+    assert value["recall"] == pytest.approx(1 / 2)
+    assert value["accuracy"] == pytest.approx(1 / 2)
+    assert value["f1_binary"] == pytest.approx(2 / 5)
+    assert value["f1_macro"] == pytest.approx((2 / 5 + 4 / 7) / 2)
+    assert value["f1_weighted"] == pytest.approx(2 / 5 / 3 + 4 / 7 * 2 / 3)
+    squares = 0.01 + 0.36 + 0.64 + 0.01 + 0.49 + 0.09
+    assert value["brier"] == pytest.approx(squares / 6)
+    # The second fold has no positive clip, so that it ranks none.
+    assert value["auc"] == pytest.approx(1 / 2)
+    assert value["ap"] == pytest.approx((1 + 2 / 3) / 2)
+    assert cell_of(BOTH).value("accuracy") == pytest.approx((1 / 2 + 5 / 6) / 2)
+
+
+def test_a_film_without_a_positive_clip_has_no_recall() -> None:
+    names, values = cell_of(SEED_0).by_film(["f1_binary", "recall", "accuracy"])
+    assert names == ["a", "b"]
+    assert values["f1_binary"] == pytest.approx([1 / 2, np.nan], nan_ok=True)
+    assert values["recall"] == pytest.approx([1 / 2, np.nan], nan_ok=True)
+    assert values["accuracy"] == pytest.approx([1 / 3, 2 / 3])
+
+
+def test_how_much_the_variance_grows_where_clips_train_and_test() -> None:
+    one_set = [*A0, *A1]
+    assert cell_of(SEED_0).inflation == 3  # 1 + k / (k - 1) of two folds
+    assert cell_of(one_set).inflation == 1
+    assert cell_of(with_facts(SEED_0, is_trained=False)).inflation == 1
+    # Nine clips train and validate for three that are tested, in one run or in several.
+    assert cell_of(one_set, is_averaged=True).inflation == pytest.approx(1 + 3 / 9)
+    of_known_films = cell_of(with_facts(one_set, seen="film"))
+    assert of_known_films.basis == FILM_SEEN
+    assert of_known_films.inflation == pytest.approx(1 + 3 / 9)
+    assert cell_of(with_facts(SEED_0, seen="film")).inflation == 5  # 1 + 2 k / (k - 1)
+    assert cell_of(with_facts(SEED_0, seen="unknown")).inflation == math.inf
+
+
+def test_a_cell_with_leaked_clips_has_no_interval() -> None:
+    rows = with_facts(SEED_0, seen=["clip", *["film"] * 5], leaked=[True, *[False] * 5])
+    cell = cell_of(rows)
+    assert (cell.basis, cell.inflation) == (LEAKED, math.inf)
+    # Nothing leaks into what learns from no clip.
+    untrained = cell_of(with_facts(rows, is_trained=False))
+    assert (untrained.basis, untrained.inflation) == (UNSEEN, 1)
+
+
+def test_thresholds_that_other_clips_chose() -> None:
+    cell = cell_of([*with_facts(A0, tuned=[1.0, 0.0, 0.0]), *B0])
+    assert cell_of(SEED_0).tuned() == {}
+    # A hit, a miss and, at the threshold of one half, a false alarm.
+    assert cell.tuned()["f1_binary"] == pytest.approx(2 / 4)
+    assert set(cell.tuned()) == {"f1_binary", "f1_weighted", "f1_macro"}
+
+
+def test_deviations_over_folds_and_over_the_fits_of_a_film() -> None:
+    rows = values_of(BOTH)
+    # The means of folds are 1/2 and 5/6; of film a, the fits have 1/3 and 2/3.
+    assert row_of(rows, "accuracy")["sd"] == pytest.approx(1 / 3 / math.sqrt(2))
+    of_film = row_of(rows, "accuracy", "a")
+    assert (of_film["clips"], of_film["fits"]) == (3, 2)
+    assert of_film["sd"] == pytest.approx(1 / 3 / math.sqrt(2))
+    assert math.isnan(row_of(values_of(SEED_0), "accuracy", "a")["sd"])
+    mixed = fold_of("1", 1, [0, 1, 3], [1, 0, 0], [0.4, 0.2, 0.8])
+    crossed = values_of([*SEED_0, *mixed])
+    assert math.isnan(row_of(crossed, "accuracy", "a")["sd"])
+
+
+def test_a_deviation_is_that_of_what_is_defined() -> None:
+    nan = float("nan")
+    for values, sd in (([nan], nan), ([nan, 2.0], nan), ([1.0, nan, 3.0], 2**0.5)):
+        assert deviation(values) == pytest.approx(sd, nan_ok=True)
+
+
+def test_probabilities_are_recalibrated_where_all_fits_were() -> None:
+    """Brier's score of recalibrated probabilities .5, .5, .5 and 0, 1, 0, by hand."""
+    half = with_facts(A0, recalibrated=0.5)
+    sure = with_facts(B0, recalibrated=[0.0, 1.0, 0.0])
+    cell = cell_of([*half, *sure])
+    assert cell.recalibrated()["brier"] == pytest.approx((3 * 0.25 + 1) / 6)
+    assert cell_of([*half, *B0]).recalibrated() == {}
+    # The same probabilities are as wrong as they were: of seeds and of runs, errors are means.
+    for rows, is_averaged in ((SEED_0, False), (BOTH, False), (BOTH, True)):
+        same = with_facts(rows, recalibrated=[row["score"] for row in rows])
+        again = cell_of(same, is_averaged=is_averaged)
+        assert again.recalibrated() == pytest.approx({"brier": again.value("brier")})
+
+
+def drawn_rows(y: Sequence[int], films: Sequence[str], n_folds: int) -> list[Row]:
+    """Clips with random scores, in folds one after the other."""
+    scores = np.random.default_rng(0).random(len(y)).tolist()
+    rows = []
+    for number, (label, film) in enumerate(zip(y, films, strict=True)):
+        test: Row = {"clip_id": f"c{number:02d}", "movie_id": film, "y": label}
+        fold = str(number * n_folds // len(y))
+        rows.append({**test, "fold": fold, "score": scores[number]})
+    return rows
+
+
+def test_which_values_have_intervals_and_that_whole_films_are_drawn() -> None:
+    """Of a model, those of ranks; of what is not trained, all."""
+    y = np.random.default_rng(0).permutation([1, 0, 0] * 8).tolist()
+    rows = drawn_rows(y, [f"f{i % 6}" for i in range(24)], n_folds=2)
+    cell = cell_of(rows)
+    drawn = resample(
+        cell.statistics(cell.groups, ("ap", "auc", "prevalence")),
+        np.unique(cell.groups),
+        n_replicates=60,
+        seed=(0, 0),
+        within_unit=True,
+        inflation=3,
+        counts={name: cell.groups_behind(name) for name in ("ap", "auc")},
+    )
+    found = values_of(rows)
+    for name in ("ap", "auc"):
+        row = row_of(found, name)
+        expected = (drawn[name].low, drawn[name].high)
+        assert (row["low"], row["high"]) == pytest.approx(expected)
+    assert math.isnan(row_of(found, "accuracy")["low"])
+    blind = values_of(with_facts(rows, is_model=False, is_trained=False))
+    assert row_of(blind, "accuracy")["low"] < row_of(blind, "accuracy")["high"]
+
+
+def test_a_model_with_too_few_clips_has_no_interval() -> None:
+    row = row_of(values_of(SEED_0), "auc")
+    assert math.isnan(row["low"]) and math.isnan(row["high"])
+    assert (row["clips"], row["films"], row["fits"]) == (6, 2, 2)
+    assert row_of(values_of(SEED_0), "prevalence")["value"] == 2 / 6
+
+
+@pytest.mark.parametrize(
+    ("n_positive", "n_negative", "n_films", "enough"),
+    [(5, 5, 3, True), (4, 9, 3, False), (9, 4, 3, False), (9, 9, 2, False)],
+)
+def test_an_interval_needs_five_clips_of_each_class_and_three_films(
+    n_positive: int, n_negative: int, n_films: int, enough: bool
+) -> None:
+    y = [1] * n_positive + [0] * n_negative
+    rows = drawn_rows(y, [str(i % n_films) for i in range(len(y))], n_folds=1)
+    assert math.isfinite(row_of(values_of(rows), "auc")["low"]) == enough
+
+
+def test_leaked_clips_are_counted_once() -> None:
+    """a-0 trained in one fit; a-1 has the features of a training clip in two of them."""
+    a0 = with_facts(A0, seen=["clip", "clip", "film"], leaked=[True, False, False])
+    a1 = with_facts(A1, seen=["film", "clip", "film"])
+    rows = [*a0, *with_facts(B0, seen="film"), *a1, *B1]
+    cell = cell_of(rows)
+    assert row_of(values_of(rows), "ap")["leaked"] == cell.leaked == 2
+    assert (cell.copies, cell.same_film) == (1, 5)
+    assert (cell_of(SEED_0).copies, cell_of(SEED_0).same_film) == (0, 0)
+
+
+def test_the_share_of_positives_varies_as_that_of_all_clips_of_the_films() -> None:
+    """Two of three clips of a, and of b, are tested; one of b is of another task."""
+    rows = fold_of("1", 0, [0, 1, 3, 4], [1, 0, 0, 0], [0.5] * 4)
+    published = Settings(sizes={"T": {"a": (3, 2), "b": (2, 0)}})
+
+    def inflation(rows: Sequence[Row], settings: Settings) -> float:
+        return of_results._label_inflation(cell_of(rows), settings)
+
+    # Of the test: (.5^2 + .5^2) / 4^2; of all: (.8^2 + .8^2) / 5^2.
+    assert inflation(rows, published) == pytest.approx(0.0512 * 32)
+    assert inflation(rows, Settings()) == 1
+    assert inflation(SEED_0, published) == 1
+    equal = fold_of("1", 0, [0, 1, 3, 4], [1, 0, 1, 0], [0.5] * 4)
+    assert inflation(equal, published) == 1
+
+
+PAPER = {
+    **dict.fromkeys(("model", "feature", "train", "test", "backbone", "film"), ""),
+    **{"metric": "ap", "mean": 0.5, "sd": 0.0},
+}
+
+
+def test_which_numbers_of_a_paper_are_about_a_cell() -> None:
+    about = {"model": "ridge", "feature": "x", "train": "T", "test": "T"}
+    for names, expected in (
+        ({}, True),
+        (about, True),
+        ({**about, "model": "svm"}, False),
+        ({**about, "train": "U"}, False),
+        ({"backbone": "xclip-*"}, True),
+        ({"backbone": "vivit-*"}, False),
+    ):
+        settings = {"paper": [{**PAPER, **names}], "backbones": {"x": "xclip-b32"}}
+        row = row_of(values_of(SEED_0, **settings), "ap")
+        assert math.isfinite(row["paper"]) == expected
+    without_sd = {**PAPER, "metric": "auc", "sd": -1.0}
+    rows = values_of(SEED_0, paper=[PAPER, without_sd])
+    assert (row_of(rows, "ap")["paper"], row_of(rows, "ap")["paper_sd"]) == (0.5, 0.0)
+    assert math.isnan(row_of(rows, "auc")["paper_sd"])
+    assert math.isnan(row_of(rows, "accuracy")["paper"])
+
+
+def test_a_random_order_has_the_values_that_chance_gives() -> None:
+    """One score for all, and half of each clip called positive: the closed form of one half."""
+    cell = cell_of(
+        fold_of("1", 0, range(5), [1, 0, 1, 0, 0], [0.9, 0.1, 0.2, 0.3, 0.4])
+    )
+    random = cell.in_random_order()
+    expected = closed_form(2 / 5, 0.5)
+    for name in ("precision", "recall", "accuracy", "f1_binary", "f1_macro"):
+        assert random.value(name) == pytest.approx(getattr(expected, name)), name
+    assert random.value("f1_weighted") == pytest.approx(expected.f1_weighted)
+    assert (random.value("share_positive"), random.value("auc")) == (0.5, 0.5)
+    assert not random.is_model and "brier" not in random.values
