@@ -198,16 +198,12 @@ def asked_tasks(
     if of_column:
         return of_column
     named = NAMED.fullmatch(text)
+    unknown = named[1] if named else text
     if named and (named[2] in labels.columns or not _is_of_words(named[2])):
         name, asked = named.groups()
         _check_name(name, protocol, labels)
         of_name = labels.tasks_of(asked) or labels.task_of_expression(asked)
-        _, only = _only_one(asked, of_name)
-        return {name: only}
-    unknown = text
-    comparison = COMPARISON.fullmatch(text)
-    if comparison and comparison[2] == "=" and comparison[1] not in labels.columns:
-        unknown = comparison[1]
+        return {name: _only_one(asked, of_name)[1]}
     if _is_of_words(unknown):
         own = own_columns(manifest.columns)
         others = [name for name in labels.columns if name in manifest.columns]
@@ -233,18 +229,19 @@ def _is_of_words(text: str) -> bool:
 
 def _check_name(name: str, protocol: Protocol, labels: "_Labels") -> None:
     """Raise an error for the name of a task that is no name, or means something else."""
+    problem = ""
     if not TASK_NAME.fullmatch(name):
-        raise FixUsage(
-            f"{name!r} cannot be the name of a task",
-            where=labels.option,
-            hint="NAME=EXPRESSION, with a NAME of letters, digits, _, . and -, such as violent",
+        problem = (
+            "cannot be the name of a task: it has other signs than letters and digits"
         )
-    if name in labels.columns or name in protocol.tasks:
-        meaning = "column" if name in labels.columns else "task of the protocol"
+    elif name in labels.columns:
+        problem = "is taken: it is a column"
+    elif name in protocol.tasks:
+        problem = "is taken: it is a task of the protocol"
+    if problem:
         raise FixUsage(
-            f"the name {name} is taken: it is a {meaning}",
-            where=labels.option,
-            hint=f"another NAME in {labels.option} NAME=EXPRESSION",
+            f"the name {name!r} {problem}",
+            hint=f"{labels.option} NAME=EXPRESSION, with another NAME, such as violent",
         )
 
 
@@ -306,10 +303,10 @@ class _Labels:
         return sorted(set(self.cells(column)))
 
     def require_known(self, expression: Expression) -> None:
-        """Raise an error if a column has none of a word with which an expression compares it."""
-        for column, asked in expression.values.items():
+        """Raise an error for an unknown column, or a word that a column does not have."""
+        for column in expression.compared:
             values = self.words(column)
-            for word in asked:
+            for word in expression.values.get(column, ()):
                 if plain_value(word, column) not in values:
                     raise self.unknown_word(column, word)
 

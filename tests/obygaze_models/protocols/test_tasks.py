@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from obygaze_features.core.errors import FixInput, FixUsage
+from obygaze_features.core.errors import FixInput, FixUsage, UnknownName
 from obygaze_features.manifest.expression import parse
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.own_labels import limit_of, own_tasks
@@ -148,22 +148,27 @@ def test_a_column_of_yes_and_no_gets_a_short_name() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("a name=rating>=2", "'a name' cannot be the name of a task"),
-        ("2nd=rating>=2", "'2nd' cannot be the name of a task"),
-        ("../up=rating>=2", "'../up' cannot be the name of a task"),
-        ("EN_S=rating>=2", "the name EN_S is taken: it is a task of the protocol"),
-        ("level=rating>=2", "the name level is taken: it is a column"),
-        ("rating=rating>=2", "the name rating is taken: it is a column"),
+        ("a name=rating>=2", "the name 'a name' cannot be the name of a task"),
+        ("2nd=rating>=2", "the name '2nd' cannot be the name of a task"),
+        ("../up=rating>=2", "the name '../up' cannot be the name of a task"),
+        ("EN_S=rating>=2", "the name 'EN_S' is taken: it is a task of the protocol"),
+        ("level=rating>=2", "the name 'level' is taken: it is a column"),
+        ("rating=rating>=2", "the name 'rating' is taken: it is a column"),
         ("harsh=rating", "numbers from 1 to 3; which are positive?"),
-        ("harsh=ratng>=2", "ratng"),
         # A column that was misspelt, and no name.
-        ("ratng=3", "unknown task or column 'ratng'; did you mean rating?"),
+        ("ratng=3", "unknown task or column 'ratng' (did you mean 'rating'?)"),
         ("harsh=EN_S", "unknown task or column 'harsh'"),
     ],
 )
 def test_a_short_name_that_is_refused(text: str, problem: str) -> None:
     with pytest.raises(FixUsage, match=re.escape(problem)):
         asked("rating", ["1", "2", "3", ""], text)
+
+
+def test_an_expression_with_a_short_name_is_read_as_any_other() -> None:
+    for text in ("ratng>=2", "harsh=ratng>=2", "harsh=ratng == 2"):
+        with pytest.raises(UnknownName, match="no column 'ratng'"):
+            asked("rating", ["1", "2", "3"], text)
 
 
 def test_a_short_name_is_of_one_task() -> None:
