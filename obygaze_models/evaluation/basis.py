@@ -17,7 +17,7 @@ IN_ORDER = (UNSEEN, FILM_SEEN, FILM_UNKNOWN, LEAKED)
 _TESTED = {
     UNSEEN: "{units} it has not seen",
     FILM_SEEN: "further clips of {units} that trained",
-    FILM_UNKNOWN: "{units} it has not seen",
+    FILM_UNKNOWN: "clips it has not seen",
     LEAKED: "clips of which some trained or chose (leaked)",
 }
 _INTERVAL_OF = {
@@ -30,8 +30,7 @@ _NOT_OF = {
     FILM_SEEN: "nothing is said of {units} that did not train",
 }
 _NO_INTERVAL = {
-    FILM_UNKNOWN: "the manifest has no films, so that clips of one film may be on both sides of a"
-    " split",
+    FILM_UNKNOWN: "films are not known, so that clips of one film may be on both sides of a split",
     LEAKED: "test clips trained or chose (leaked)",
 }
 

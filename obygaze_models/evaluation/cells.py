@@ -57,6 +57,7 @@ from obygaze_models.evaluation.tables import (
     CELL,
     CLIP_WAS_SEEN,
     FILM_WAS_SEEN,
+    NO_FILMS,
 )
 
 if TYPE_CHECKING:
@@ -234,9 +235,10 @@ class Cell:
             return UNSEEN
         if self.rows["leaked"].any():
             return LEAKED
-        if (self.rows["group"] == "").any():
-            return FILM_UNKNOWN
         seen = self.rows["seen"]
+        # Of a received model, the films of the training may be unknown, and not those of the test.
+        if (self.rows["group"] == "").any() or (seen == NO_FILMS).any():
+            return FILM_UNKNOWN
         # Of a cell of copies alone, nobody can say that anything of it is new.
         is_seen = (seen == FILM_WAS_SEEN).any() or (seen == CLIP_WAS_SEEN).all()
         return FILM_SEEN if is_seen else UNSEEN

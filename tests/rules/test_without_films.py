@@ -80,7 +80,7 @@ def test_folds_of_clips_have_no_interval_and_speak_of_clips(tmp_path: Path) -> N
     text = result_text(run).replace(str(run.folder), "")
     assert f"\n{len(manifest)} clips (" in text
     assert "On clips it has not seen, ridge ranks clips (EN_S) with AP" in text
-    reason = "the manifest has no films, so that clips of one film may be on both sides"
+    reason = "films are not known, so that clips of one film may be on both sides"
     assert reason in text
     assert "film" not in re.sub(reason, "", text)
     write_report([run.folder])

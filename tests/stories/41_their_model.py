@@ -148,7 +148,7 @@ def test_the_clips_on_which_it_errs_are_in_the_report(
         if float(row["decision"]) != float(row["y"])
     }
     (table,) = Path(ws.path("runs/tested/tables")).glob("*errors*.csv")
-    named = {row["clip"] for row in ws.read_table(str(table))}
+    named = {row["clip_id"] for row in ws.read_table(str(table))}
     assert named
     assert named <= wrong
 

@@ -21,6 +21,7 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.store import Row, Store
 from obygaze_models.models.linear import LogisticProbe, RidgeProbe
+from obygaze_models.runner.answer import sentence_of
 from obygaze_models.runner.files import Run, read_run
 from obygaze_models.zoo import (
     FeatureSpec,
@@ -207,6 +208,7 @@ def test_a_model_without_films_has_perhaps_seen_them(here: Path) -> None:
     assert not set(rows.index) & {clip.clip_id for clip in TRAINED}
     (cell,) = [cell for cell in run.cells if cell.is_model]
     assert not cell.has_interval("ap")
+    assert sentence_of(run, cell).startswith("On clips it has not seen, theirs ranks")
 
 
 def test_a_run_of_a_test_is_read_as_any_other(here: Path) -> None:
