@@ -18,6 +18,7 @@ COMMANDS = {
     "explain": "obygaze.audits.maps.commands:explain",
     "search": "obygaze_features.extraction.functions:search",
     "audit": "obygaze.audits.commands:audit",
+    "models test": "obygaze_models.runner.experiments:test_command",
     "manifest project": "obygaze.films.labels:project_segments",
     "manifest sample": "obygaze.films.functions:sample_clips",
     "manifest agree": "obygaze.films.functions:measure_agreement",

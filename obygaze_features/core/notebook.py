@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from obygaze_features.core.errors import UnknownName, near
-from obygaze_features.core.lazy import need
 from obygaze_features.core.outside import visible
 
 MAX_REPR = 120
@@ -23,8 +22,10 @@ def short_repr(kind: str, *facts: object) -> str:
 
 def data_frame(columns: Mapping[str, Sequence[Any]], index: str | None = None) -> Any:
     """Return a pandas data frame; `index` is the column that becomes its index."""
-    pandas = need("pandas", "frames", "to_frame()")
-    frame = pandas.DataFrame(dict(columns))
+    # Late: no --help needs it.
+    import pandas as pd
+
+    frame = pd.DataFrame(dict(columns))
     return frame if index is None else frame.set_index(index)
 
 

@@ -651,7 +651,7 @@ class Manifest:
         """Return a pandas data frame with one row a clip, indexed by `clip_id`.
 
         It has the columns of the CSV file, typed: `scene` and the fold columns are integers that
-        may be missing, times are floats, `concepts` is joined with '|'. Needs the extra `frames`.
+        may be missing, times are floats, `concepts` is joined with '|'.
         """
         columns = self.cells_by_column()
         for split in self.folds:

@@ -740,7 +740,7 @@ class Store:
         Rows that are not there are NaN, and 0 in arrays of whole numbers. It is read into memory.
         For arrays larger than that: `xarray.open_zarr` on data.zarr.
         """
-        xarray = need("xarray", "frames", "Store.to_xarray")
+        xarray = need("xarray", "xarray", "Store.to_xarray")
         features = [self.array(name) for name in self.feature_arrays]
         arrays = {}
         for array in with_companions(features, self.record.arrays):

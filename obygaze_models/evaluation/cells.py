@@ -57,7 +57,6 @@ from obygaze_models.evaluation.tables import (
     CELL,
     CLIP_WAS_SEEN,
     FILM_WAS_SEEN,
-    NO_FILMS,
 )
 
 if TYPE_CHECKING:
@@ -233,10 +232,12 @@ class Cell:
             return UNSEEN
         if self.rows["leaked"].any():
             return LEAKED
-        seen = self.rows["seen"]
-        if (seen == NO_FILMS).any():
+        if (self.rows["group"] == "").any():
             return FILM_UNKNOWN
-        return FILM_SEEN if (seen == FILM_WAS_SEEN).any() else UNSEEN
+        seen = self.rows["seen"]
+        # Of a cell of copies alone, nobody can say that anything of it is new.
+        is_seen = (seen == FILM_WAS_SEEN).any() or (seen == CLIP_WAS_SEEN).all()
+        return FILM_SEEN if is_seen else UNSEEN
 
     @property
     def knows_films(self) -> bool:
@@ -261,13 +262,14 @@ class Cell:
     @cached_property
     def same_film(self) -> int:
         """The tested clips that had not been seen themselves, but other clips of their films."""
-        return len(np.unique(self._clip[self.rows["seen"] == FILM_WAS_SEEN]))
+        of_films = self._clip[self.rows["seen"] == FILM_WAS_SEEN]
+        return len(np.setdiff1d(of_films, self.leaked_clips))
 
     # ---- its fits ----
 
     @cached_property
     def fits(self) -> list[tuple[str, int, IntArray]]:
-        """The fold, the seed and the rows of each fit, in the order of the table."""
+        """The fold, the seed and the rows of each fit."""
         by_fit: Any = self.rows.groupby(["fold", "seed"], sort=False).indices
         return [(fold, int(seed), rows) for (fold, seed), rows in by_fit.items()]
 

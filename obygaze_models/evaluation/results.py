@@ -123,12 +123,14 @@ def results(
     """
     cells = cells_of(tests, settings.averaged, settings.own_metrics)
     whole = [cell for cell in cells if cell.train_films is None]
+    # Families of p join differences of several tasks: all are of the films of the whole table.
+    draws = Draws(settings, np.unique(tests["group"].to_numpy()))
     of_tasks = []
     if settings.compares:
         of_tasks = [*_by_pair(whole).values()]
     jobs: list[Callable[[], Any]] = [
         *(partial(_rows_of_cell, cell, settings) for cell in whole),
-        *(partial(_differences_of, cells, settings) for cells in of_tasks),
+        *(partial(_differences_of, cells, draws) for cells in of_tasks),
         *(
             partial(_contrast_rows, *both, settings)
             for both in _contrasts(whole, settings)
@@ -319,10 +321,12 @@ class Draws:
     def __init__(self, settings: Settings, films: NDArray[np.str_]) -> None:
         self.settings = settings
         self.films = films
+        self.metric = settings.metric
         self.known: dict[int, tuple[Cell, FloatArray, FloatArray, int]] = {}
 
-    def of(self, cell: Cell, metric: str) -> tuple[FloatArray, FloatArray, int]:
-        """Return a metric of a cell: draws, values of all films, films behind it."""
+    def of(self, cell: Cell) -> tuple[FloatArray, FloatArray, int]:
+        """Return the compared metric of a cell: draws, values of all films, films behind it."""
+        metric = self.metric
         if id(cell) not in self.known:
             statistics = cell.statistics(cell.groups, [metric])
             codes = np.arange(len(np.unique(cell.groups)))
@@ -344,9 +348,8 @@ def draws_of(cells: Iterable[Cell], settings: Settings) -> Draws:
     return Draws(settings, films)
 
 
-def _differences_of(cells: Sequence[Cell], settings: Settings) -> list[Difference]:
+def _differences_of(cells: Sequence[Cell], draws: Draws) -> list[Difference]:
     """Return the differences of the cells of a training and a test task."""
-    draws = draws_of(cells, settings)
     return [difference(*both, draws) for both in comparable(cells)]
 
 
@@ -378,9 +381,9 @@ def difference(
     """
     if inflation is None:
         inflation = max(first.inflation, second.inflation)
-    metric = draws.settings.metric
-    ours, ours_by_film, n_films_of_ours = draws.of(first, metric)
-    theirs, theirs_by_film, n_films_of_theirs = draws.of(second, metric)
+    metric = draws.metric
+    ours, ours_by_film, n_films_of_ours = draws.of(first)
+    theirs, theirs_by_film, n_films_of_theirs = draws.of(second)
     n_films = min(n_films_of_ours, n_films_of_theirs)
     row = row_of_difference(first, second, metric)
     interval = interval_of(

@@ -7,6 +7,7 @@ A column of a manifest is a label. What is asked becomes ordinary tasks of a pro
     COLUMN=VALUE            this value against the other values of the column
     COLUMN>=2               for numbers, and with <=, < and >
     EXPRESSION              where it holds, against where it does not
+    NAME=EXPRESSION         the same, under a short name; also NAME=COLUMN>=2 and the others
 
 A clip whose cell is empty is in no class.
 """
@@ -52,6 +53,9 @@ from obygaze_models.protocols.schema import Data, Protocol, Question, Task
 COMPARISON = re.compile(
     r"""\s*(.+?)\s*(>=|<=|==|!=|=|>|<)\s*("[^"]*"|'[^']*'|[^"'=<>!(){}]+?)\s*"""
 )
+# A name and what it stands for: no expression has a single `=`.
+NAMED = re.compile(r"""\s*([^"'=<>!(){}]+?)\s*=(?!=)\s*(.+?)\s*""")
+TASK_NAME = re.compile(r"[^\W\d][\w.-]*")
 TASK_OPTION = "--task"
 ASKED = "Do the features of an unseen {unit} say {what}?"
 IN_WORDS = {
@@ -153,7 +157,11 @@ def one_task(
     text: str, protocol: Protocol, manifest: Manifest, option: str = TASK_OPTION
 ) -> tuple[str, AskedTask]:
     """Return the name and the task that is asked for; an error where there are several."""
-    of_name = asked_tasks(text, protocol, manifest, option)
+    return _only_one(text, asked_tasks(text, protocol, manifest, option))
+
+
+def _only_one(text: str, of_name: Mapping[str, AskedTask]) -> tuple[str, AskedTask]:
+    """Return the only task that a text asks for, and its name; an error for several."""
     if len(of_name) > 1:
         raise FixUsage(
             f"expected one task, but the column {text} has one for each of its"
@@ -186,26 +194,21 @@ def asked_tasks(
     if colon and (place.endswith(".toml") or place in protocol_names()):
         return {name: AskedTask(_task_of_protocol(place, name))}
     labels = _Labels(protocol.data, manifest, option)
-    if text in labels.columns:
-        return labels.tasks_of_column(text)
-    for column in labels.columns:
-        # A word may have any signs, also those of an expression.
-        if text.startswith(f"{column}="):
-            word = text.removeprefix(f"{column}=")
-            if word in labels.cells(column):
-                return labels.task_of_value(column, "==", word)
-    comparison = COMPARISON.fullmatch(text)
-    if comparison:
-        column, sign, value = (part.strip("\"'") for part in comparison.groups())
-        is_known = column in labels.columns
-        is_longer = re.search(r" (and|or) ", value)
-        if is_known and (not is_longer or value in labels.cells(column)):
-            sign = "==" if sign == "=" else sign
-            return labels.task_of_value(column, sign, value)
+    of_column = labels.tasks_of(text)
+    if of_column:
+        return of_column
+    named = NAMED.fullmatch(text)
+    if named and (named[2] in labels.columns or not _is_of_words(named[2])):
+        name, asked = named.groups()
+        _check_name(name, protocol, labels)
+        of_name = labels.tasks_of(asked) or labels.task_of_expression(asked)
+        _, only = _only_one(asked, of_name)
+        return {name: only}
     unknown = text
+    comparison = COMPARISON.fullmatch(text)
     if comparison and comparison[2] == "=" and comparison[1] not in labels.columns:
         unknown = comparison[1]
-    if re.fullmatch(r"[\w .:+-]+", unknown) and not re.search(r"\b(in|not)\b", unknown):
+    if _is_of_words(unknown):
         own = own_columns(manifest.columns)
         others = [name for name in labels.columns if name in manifest.columns]
         columns = [*dict.fromkeys((*own, *others, "level", "concept"))]
@@ -219,19 +222,30 @@ def asked_tasks(
         raise FixUsage(
             f"unknown task or column {unknown!r}{near(unknown, known)}", hint=hint
         )
-    positive = parse(
-        text,
-        columns=manifest.columns,
-        vocabulary=manifest.header.concepts or None,
-        where=f"{option} {text}",
-    )
-    labels.require_known(positive)
-    title = ""
-    compared = [*positive.compared]
-    if len(compared) == 1 and compared[0] in manifest.columns:
-        title = text + labels.against(compared[0], positive)
-    task = Task(title=title, positive=positive.text)
-    return {text: AskedTask(task, f"for which clips {text}")}
+    return labels.task_of_expression(text)
+
+
+def _is_of_words(text: str) -> bool:
+    """Return whether a text has words alone, so that it cannot be an expression."""
+    is_plain = re.fullmatch(r"[\w .:+-]+", text)
+    return bool(is_plain and not re.search(r"\b(in|not)\b", text))
+
+
+def _check_name(name: str, protocol: Protocol, labels: "_Labels") -> None:
+    """Raise an error for the name of a task that is no name, or means something else."""
+    if not TASK_NAME.fullmatch(name):
+        raise FixUsage(
+            f"{name!r} cannot be the name of a task",
+            where=labels.option,
+            hint="NAME=EXPRESSION, with a NAME of letters, digits, _, . and -, such as violent",
+        )
+    if name in labels.columns or name in protocol.tasks:
+        meaning = "column" if name in labels.columns else "task of the protocol"
+        raise FixUsage(
+            f"the name {name} is taken: it is a {meaning}",
+            where=labels.option,
+            hint=f"another NAME in {labels.option} NAME=EXPRESSION",
+        )
 
 
 def _task_of_protocol(place: str, name: str) -> Task:
@@ -322,6 +336,42 @@ class _Labels:
             f"the column {column} has no {word!r}{near(word, values)}",
             hint=f"one of its values: {few(values)}{instead}",
         )
+
+    def tasks_of(self, text: str) -> dict[str, AskedTask]:
+        """Return the tasks of a column, or of a column and a value; none of another text."""
+        if text in self.columns:
+            return self.tasks_of_column(text)
+        for column in self.columns:
+            # A word may have any signs, also those of an expression.
+            if text.startswith(f"{column}="):
+                word = text.removeprefix(f"{column}=")
+                if word in self.cells(column):
+                    return self.task_of_value(column, "==", word)
+        comparison = COMPARISON.fullmatch(text)
+        if not comparison:
+            return {}
+        column, sign, value = (part.strip("\"'") for part in comparison.groups())
+        if column not in self.columns:
+            return {}
+        if re.search(r" (and|or) ", value) and value not in self.cells(column):
+            return {}  # a longer expression
+        return self.task_of_value(column, "==" if sign == "=" else sign, value)
+
+    def task_of_expression(self, text: str) -> dict[str, AskedTask]:
+        """Return the task of the clips for which an expression holds, against the others."""
+        positive = parse(
+            text,
+            columns=self.manifest.columns,
+            vocabulary=self.manifest.header.concepts or None,
+            where=f"{self.option} {text}",
+        )
+        self.require_known(positive)
+        title = ""
+        compared = [*positive.compared]
+        if len(compared) == 1 and compared[0] in self.manifest.columns:
+            title = text + self.against(compared[0], positive)
+        task = Task(title=title, positive=positive.text)
+        return {text: AskedTask(task, f"for which clips {text}")}
 
     def tasks_of_column(self, column: str) -> dict[str, AskedTask]:
         """Return the task of yes and no, or a task for each word."""

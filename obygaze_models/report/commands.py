@@ -16,7 +16,7 @@ from obygaze_features.core.written_tables import Listing, check_output
 if TYPE_CHECKING:
     from obygaze_models.report.comparison import ComparedRuns
     from obygaze_models.report.page import ReportFiles
-    from obygaze_models.runner.tables import Run
+    from obygaze_models.runner.files import Run
 
 Format = Literal["html", "csv", "latex", "svg", "png", "pdf"]
 
@@ -83,7 +83,7 @@ def compare(
 
     Args:
         runs: Names of runs of the workspace, or their folders; the first is compared with.
-        metric: The metric, such as ap or auc, or an own one that a run has.
+        metric: The metric, such as ap or auc.
         workspace: The workspace, if it is not the current one.
 
     Example:

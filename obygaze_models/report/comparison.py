@@ -54,7 +54,7 @@ from obygaze_models.runner.answer import (
 )
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import labels_since
-from obygaze_models.runner.limits import ON_BOTH_SIDES, warnings_of
+from obygaze_models.runner.limits import ON_BOTH_SIDES, limits_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,9 +171,9 @@ class ComparedRuns(Listing):
         first = self.runs[0]
         metric = metric_name(self.metric)
         title = f"{metric} of each run, and its difference to {first}"
-        headers = ("task", "model", "run", "clips", plural(self.unit))
-        headers += (f"{metric} of {first}", metric)
-        headers += (f"minus {first}", "p (all)", "better?")
+        headers = ["task", "model", "run", "clips", plural(self.unit)]
+        headers += [f"{metric} of {first}", metric]
+        headers += [f"minus {first}", "p (all)", "better?"]
         shown = [*self._shown_rows()]
         tables.append(ResultTable("compared", title, headers, shown, self._note()))
         return tables
@@ -210,8 +210,8 @@ class ComparedRuns(Listing):
             if cell.is_model and not cell.differences:
                 runs = listed([self.runs[number] for number in cell.rows])
                 others.append(f"{cell.name}, {cell.tasks} ({runs})")
-            for row in chain(cell.rows.values(), cell.differences.values()):
-                if cell.differences and math.isfinite(row["low"]):
+            for row in cell.differences.values():
+                if math.isfinite(row["low"]):
                     bases.append(row["basis"])
         if bases:
             units = plural(self.unit)
@@ -297,8 +297,8 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     if all(len(cell.rows) == 1 for cell in models or compared):
         warnings.append(NO_CELL)
     for name, run in zip(names, runs, strict=True):
-        for limit in warnings_of(run):
-            if limit.about in ON_BOTH_SIDES:
+        for limit in limits_of(run):
+            if limit.name in ON_BOTH_SIDES:
                 warnings.append(f"{name}: {limit.text}")
     settings_apart = differing_settings(runs)
     return ComparedRuns(names, metric, settings_apart, compared, warnings, unit)
@@ -331,11 +331,12 @@ def _compared_cell(
     shared = Shared(of_runs, of_runs[0].n_clips)
     if len(cells) > 1:
         shared = on_shared_clips(of_runs)
+    wholes = shared.cells or of_runs
+    compared = [cell.within_films() for cell in wholes] if within_films else wholes
+    first = compared[0]
     rows: dict[int, Row] = {}
     differences: dict[int, Row] = {}
-    first: tuple[Cell, float] | None = None
-    for number, whole in zip(cells, shared.cells or of_runs, strict=True):
-        cell = whole.within_films() if within_films else whole
+    for number, cell, whole in zip(cells, compared, wholes, strict=True):
         low, high = cell.ends(metric)
         rows[number] = {
             "train": cell.train,
@@ -352,19 +353,14 @@ def _compared_cell(
         }
         if shared.problem:
             rows[number] |= dict.fromkeys(("value", "low", "high"), math.nan)
-        elif number == 0:
-            first = (cell, whole.inflation)
-        elif first is not None and cell.is_model:
-            if metric not in first[0].values or metric not in cell.values:
+        elif number > 0 and 0 in cells and cell.is_model:
+            if metric not in first.values or metric not in cell.values:
                 continue
-            differences[number] = {
-                **NOTHING,
-                **row_of_difference(cell, first[0], metric),
-            }
+            differences[number] = {**NOTHING, **row_of_difference(cell, first, metric)}
             # At a threshold, another training could call many other clips positive.
             if metric in RANKING_METRICS:
-                inflation = max(first[1], whole.inflation)
-                tested.append(difference(cell, first[0], draws, inflation))
+                inflation = max(wholes[0].inflation, whole.inflation)
+                tested.append(difference(cell, first, draws, inflation))
                 differences[number] = tested[-1].row
     name = " / ".join(dict.fromkeys(cell.model for cell in of_runs))
     if key[3]:
@@ -398,7 +394,7 @@ def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
     by_model = any(len(models) != 1 for models in models_of_runs)
     by_key: dict[Key, dict[int, Cell]] = {}
     for number, run in enumerate(runs):
-        rows = tests.loc[number]
+        rows: Any = tests.loc[number]
         store_of = _names_in(runs[0], run)
         for cell in run.cells:
             model = cell.model if by_model or not cell.is_model else ""
@@ -551,12 +547,11 @@ def _other_tests(
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
     """Return each setting or input that is not the same in all runs, with its value in each.
 
-    Models that no run trains, and tables of concepts that no run has, are of no use to any of them.
+    Models that no run trains are left out, and questions about models that a run does not train.
     """
     trained: set[str] = set()
     for run in runs:
         trained.update(run.protocol["grid"]["models"] or run.protocol["models"])
-    has_concepts = any("concepts.csv" in run.tables_with_rows for run in runs)
     has_one_store = all(len(run.about["stores"]) == 1 for run in runs)
     settings_of_runs = []
     for run in runs:
@@ -568,8 +563,6 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
             del protocol["models"][name]
         questions = enumerate(questions_of_models(run), start=1)
         protocol["report"]["questions"] = {str(number): q for number, q in questions}
-        if not has_concepts:
-            del protocol["report"]["concepts"]
         name_of = _names_in(runs[0], run)
         for name, facts in run.about["stores"].items():
             place = "store" if has_one_store else f"stores.{name_of.get(name, name)}"

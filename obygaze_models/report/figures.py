@@ -1,11 +1,12 @@
-"""The figures of a page. Each is drawn from rows of tables, and is a file of its own, too."""
+"""The figures of a page. Each is drawn from cells or rows of tables, and is a file of its own."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from obygaze_features.core.console import count as count_text
 from obygaze_features.core.figures import (
@@ -26,34 +27,39 @@ from obygaze_features.core.figures import (
 )
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
+from obygaze_models.evaluation.basis import LEAKED
 from obygaze_models.evaluation.bootstrap import (
     CONFIDENCE,
     FEW_GROUPS,
     NEARLY_PERFECT,
 )
+from obygaze_models.evaluation.cells import Cell, Pair
+from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
-from obygaze_models.protocols.schedule import Pair
+from obygaze_models.evaluation.tables import Row
 from obygaze_models.report.lookup import (
-    ReportRun,
+    chance,
     grouped_by,
+    have_same_clips,
+    label,
     leaked_of,
+    models_of,
     pair_name,
-    pair_of_cell,
+    task_of,
 )
-from obygaze_models.report.tables import Heading, slug
-from obygaze_models.evaluation.basis import LEAKED
-from obygaze_models.runner.rows import NodeRow, SuccessRow
-from obygaze_models.runner.summary import (
-    CellRows,
+from obygaze_models.report.tables import slug
+from obygaze_models.runner.answer import (
     Gain,
+    asked_cell,
+    best_guess,
+    compared_metric,
     difference_text,
-    film_values,
     short,
 )
+from obygaze_models.runner.files import Run
 
 ROW_HEIGHT = 29  # in points, as all sizes here
 HEADING_HEIGHT = 22
-SUCCESS_HEIGHT = 23
 LEGEND_HEIGHT = 24
 DOT = 9
 FILM_DOT = 5.2
@@ -68,7 +74,8 @@ FILM: dict[str, Any] = {"alpha": 0.65}
 OPEN: dict[str, Any] = {"is_open": True}
 
 # A row of a figure: its label and a cell, or a heading above rows.
-CellRow = tuple[str, CellRows] | Heading
+CellRow = tuple[str, Cell] | str
+Titles = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -94,135 +101,198 @@ class Figure:
         return self.svg if suffix == ".svg" else drawn(self.drawing, suffix)
 
 
+class Dot(NamedTuple):
+    """A small dot of a row: a film, what a reader who points at it sees, and how it is drawn."""
+
+    value: float
+    about: str
+    is_filled: bool = True
+
+
+class FigureRow(NamedTuple):
+    """A row of a figure: a value with its interval, small dots, and a line at `chance`."""
+
+    label: str
+    value: float
+    ends: tuple[float, float]
+    dots: Sequence[Dot]
+    color: str = "model"
+    color_of_dots: str = "guess"
+    chance: float = math.nan
+
+
+def _draw_rows(
+    rows: Sequence[FigureRow | str],
+    limits: tuple[float, float],
+    axis: str,
+    legend: Mapping[str, Look],
+) -> Any:
+    """Return a figure with a row for each value; a text is a heading above rows."""
+    heights = [HEADING_HEIGHT if isinstance(row, str) else ROW_HEIGHT for row in rows]
+    with row_canvas(sum(heights), LEGEND_HEIGHT, limits, axis) as (figure, axes):
+        draw_legend(figure, legend)
+        bottom = 0
+        for row, height in zip(rows, heights, strict=True):
+            bottom += height
+            if isinstance(row, str):
+                axes.annotate(
+                    safe_text(row, "terminal"),
+                    (0, bottom - 4),
+                    xytext=(10 - LABEL_WIDTH, 0),
+                    xycoords=("axes fraction", "data"),
+                    textcoords="offset points",
+                    weight="bold",
+                )
+            else:
+                _draw_row(axes, row, bottom - ROW_HEIGHT / 2)
+    return figure
+
+
+def _draw_row(axes: Any, row: FigureRow, y: float) -> None:
+    """Draw a row; nothing where a number is missing."""
+    draw_label(axes, y, row.label)
+    low, high = axes.get_xlim()
+    points_of_one = (WIDTH - LABEL_WIDTH - RIGHT_OF_ROWS) / (high - low)
+    steps = spread_dots([dot.value * points_of_one for dot in row.dots], DOT_APART)
+    farthest = max(map(abs, steps), default=1) or 1
+    step = min(DOT_APART, (ROW_HEIGHT / 2 - 3) / farthest)
+    has_names = len(row.dots) <= MOST_DOTS
+    size = FILM_DOT if has_names else POINT
+    for is_filled, style in ((True, FILM), (False, OPEN)):
+        shown = []
+        for dot, moved in zip(row.dots, steps, strict=True):
+            if dot.is_filled == is_filled:
+                shown.append((dot.value, y + step * moved, dot.about))
+        if shown:
+            x, places, texts = zip(*shown, strict=True)
+            about = texts if has_names else ()
+            draw_dots(axes, x, places, row.color_of_dots, size, about=about, **style)
+    if math.isfinite(sum(row.ends)):
+        axes.hlines(y, *row.ends, color=COLORS[row.color], lw=2, zorder=3)
+    if math.isfinite(row.value):
+        about = (short(row.value),)
+        draw_dots(axes, [row.value], [y], row.color, DOT, about=about, zorder=4)
+    if math.isfinite(row.chance):
+        axes.vlines(row.chance, y - 11, y + 11, color=COLORS["ink"], lw=1.2)
+
+
 # ---- values over films ----
 
 
-def figure_of_pair(run: ReportRun, pair: Pair) -> Figure:
+def figure_of_pair(run: Run, pair: Pair, titles: Titles) -> Figure:
     """Return the models of a pair of tasks and the best guess, each film as a dot."""
-    cells = [cell for cell in run.cells if pair_of_cell(cell) == pair]
-    rows = _rows_of(run, cells)
+    cells = [cell for cell in models_of(run) if cell.pair == pair]
     title = f"{_of_each_film(run)}, {pair_name(*pair)}"
-    return _figure_of_cells(
-        run, f"films-{slug(*dict.fromkeys(pair))}", title, rows, run.ranking
-    )
+    key = f"films-{slug(*dict.fromkeys(pair))}"
+    metric = compared_metric(run)
+    return _figure_of_cells(run, key, title, _rows_of(run, cells), metric, titles)
 
 
-def figure_of_senses(run: ReportRun, gain: Gain) -> Figure:
+def figure_of_senses(run: Run, gain: Gain, titles: Titles) -> Figure:
     """Return each store alone, the one that training films choose, the gain, and joined."""
-    rows: list[CellRow] = [(cell.store, cell) for cell in gain.parts]
-    rows.append((f"chosen on training {run.units}", gain.chosen))
-    rows.append(
-        Heading(f"gain, {gain.joined.store} minus chosen: {difference_text(gain.row)}")
-    )
-    rows.append((gain.joined.store, gain.joined))
-    model = label_of(gain.joined.model)
-    pair = pair_of_cell(gain.joined)
-    title = f"{metric_name(run.ranking)} of {model} by store, {pair_name(*pair)}"
-    return _figure_of_cells(run, "senses", title, rows, run.ranking)
+    joined = gain.joined
+    rows: list[CellRow] = [
+        *((cell.store, cell) for cell in gain.parts),
+        (f"chosen on training {run.units}", gain.chosen),
+        f"gain, {joined.store} minus chosen: {difference_text(gain.row)}",
+        (joined.store, joined),
+    ]
+    metric = compared_metric(run)
+    of_model = f"{metric_name(metric)} of {label_of(joined.model)}"
+    title = f"{of_model} by store, {pair_name(*joined.pair)}"
+    return _figure_of_cells(run, "senses", title, rows, metric, titles)
 
 
-def figures_of_tasks(run: ReportRun) -> Iterator[Figure]:
+def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
     """Yield a figure for each test task; where tasks have rows, such as concepts, one for a model.
 
     The pair of tasks on the first screen has its figure there.
     """
-    in_rows = {
-        name: task for name, task in run.protocol["tasks"].items() if task["row"]
-    }
-    together = [cell for cell in run.cells if cell.test in in_rows]
-    for label, cells in grouped_by(together, run.label).items():
-        rows: list[CellRow] = []
-        for row, of_row in grouped_by(cells, lambda c: in_rows[c.test]["row"]).items():
-            rows.append(Heading(row))
-            for cell in of_row:
-                series = in_rows[cell.test]["series"] or cell.test
-                if len({other.train for other in cells}) > 1:
-                    series = f"{series}, trained on {cell.train}"
-                rows.append((series, cell))
-        for metric in dict.fromkeys((run.primary, run.ranking)):
-            title = f"{metric_name(metric)} side by side, {label}"
-            key = f"side-by-side-{slug(metric, label)}"
-            yield _figure_of_cells(run, key, title, rows, metric)
-    alone = [cell for cell in run.cells if cell.test not in in_rows]
-    for test, cells in grouped_by(alone, lambda cell: cell.test).items():
-        pairs = {pair_of_cell(cell) for cell in cells}
-        if run.main is not None and pairs == {pair_of_cell(run.main)}:
-            continue
-        title = f"{_of_each_film(run)}, tested on {test}"
-        rows = _rows_of(run, cells)
-        yield _figure_of_cells(run, f"tested-on-{slug(test)}", title, rows, run.ranking)
+    metric = compared_metric(run)
+    by_test = grouped_by(models_of(run), lambda cell: cell.test)
+    together: list[Cell] = []
+    alone: dict[str, list[Cell]] = {}
+    for test, cells in by_test.items():
+        if task_of(run, test).row:
+            together += cells
+        else:
+            alone[test] = cells
+    for name, cells in grouped_by(together, lambda cell: label(run, cell)).items():
+        rows = _rows_side_by_side(run, cells)
+        for shown in dict.fromkeys((run.settings.primary, metric)):
+            title = f"{metric_name(shown)} side by side, {name}"
+            key = f"side-by-side-{slug(shown, name)}"
+            yield _figure_of_cells(run, key, title, rows, shown, titles)
+    asked = asked_cell(run)
+    for test, cells in alone.items():
+        if asked is None or {cell.pair for cell in cells} != {asked.pair}:
+            title = f"{_of_each_film(run)}, tested on {test}"
+            key = f"tested-on-{slug(test)}"
+            rows = _rows_of(run, cells)
+            yield _figure_of_cells(run, key, title, rows, metric, titles)
 
 
-def _of_each_film(run: ReportRun) -> str:
-    metric = metric_name(run.ranking)
+def _of_each_film(run: Run) -> str:
+    metric = metric_name(compared_metric(run))
     return f"{metric} of each {run.unit}" if run.has_groups else metric
 
 
-def _rows_of(run: ReportRun, cells: Sequence[CellRows]) -> list[CellRow]:
+def _rows_side_by_side(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
+    """Return the series of each row that tasks name, below its heading."""
+    rows: list[CellRow] = []
+    names_train = len({cell.train for cell in cells}) > 1
+    by_row = grouped_by(cells, lambda cell: task_of(run, cell.test).row)
+    for row, of_row in by_row.items():
+        rows.append(row)
+        for cell in of_row:
+            series = task_of(run, cell.test).series or cell.test
+            if names_train:
+                series = f"{series}, trained on {cell.train}"
+            rows.append((series, cell))
+    return rows
+
+
+def _rows_of(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
     """Return the rows of a test task: models below their training task, then the best guess."""
     rows: list[CellRow] = []
     by_train = grouped_by(cells, lambda cell: cell.train)
     for train, of_train in by_train.items():
         if len(by_train) > 1:
-            rows.append(Heading(f"trained on {train}"))
-        rows += [(run.label(cell), cell) for cell in of_train]
-    guess = run.guess_of(cells[0], run.ranking)
+            rows.append(f"trained on {train}")
+        rows += [(label(run, cell), cell) for cell in of_train]
+    guess = best_guess(run, cells[0], compared_metric(run))
     if guess is not None:
         if len(by_train) > 1:
-            rows.append(Heading(f"without video, trained on {guess.train}"))
-        rows.append((f"best guess ({run.label(guess)})", guess))
+            rows.append(f"without video, trained on {guess.train}")
+        rows.append((f"best guess ({label(run, guess)})", guess))
     return rows
 
 
 def _figure_of_cells(
-    run: ReportRun, key: str, title: str, rows: Sequence[CellRow], metric: str
+    run: Run,
+    key: str,
+    title: str,
+    rows: Sequence[CellRow],
+    metric: str,
+    titles: Titles,
 ) -> Figure:
-    cells = [row[1] for row in rows if not isinstance(row, Heading)]
-    entries: dict[str, Look] = {f"model, all {run.units}": ("model", DOT, {})}
-    if run.has_groups:
-        better = f"{run.unit}: better than the best guess"
-        entries[better] = ("model", FILM_DOT, FILM)
-        entries["not better"] = ("model", FILM_DOT, OPEN)
-    if run.has_groups and any(cell.basis == LEAKED for cell in cells):
-        entries["not better, or leaked"] = entries.pop("not better")
-    if any(not cell.is_model for cell in cells):
-        entries["guess"] = ("guess", DOT, {})
-    if any(leaked_of(cell) for cell in cells):
-        entries["with leaked clips"] = ("wrong", DOT, {})
+    cells = [row[1] for row in rows if not isinstance(row, str)]
+    shown: list[FigureRow | str] = []
     values = [0.0, 1.0]
-    for cell in cells:
-        values += (cell.value(metric), *cell.ends(metric))
-        values += film_values(cell, metric).values()
+    for row in rows:
+        if isinstance(row, str):
+            shown.append(row)
+            continue
+        name, cell = row
+        if not have_same_clips(other for other in cells if other.test == cell.test):
+            name = f"{name}, {count_text(cell.n_clips, 'clip')}"
+        of_cell = _row_of(run, name, cell, metric, titles)
+        values += (of_cell.value, *of_cell.ends, *(dot.value for dot in of_cell.dots))
+        shown.append(of_cell)
     known = [value for value in values if math.isfinite(value)]
     margin = 0.02 * (max(known) - min(known))
     limits = (min(known) - margin, max(known) + margin)
-    n_headings = len(rows) - len(cells)
-    height = ROW_HEIGHT * len(cells) + HEADING_HEIGHT * n_headings
-    name = metric_name(metric)
-    with row_canvas(height, LEGEND_HEIGHT, limits, name) as (figure, axes):
-        draw_legend(figure, entries)
-        top = 0
-        for row in rows:
-            if isinstance(row, Heading):
-                _draw_heading(axes, top + HEADING_HEIGHT - 4, row.title)
-                top += HEADING_HEIGHT
-                continue
-            label, cell = row
-            tested = {other.tested for other in cells if other.test == cell.test}
-            if len(tested) > 1:
-                label = f"{label}, {count_text(cell.n_clips, 'clip')}"
-            y = top + ROW_HEIGHT / 2
-            draw_label(axes, y, label)
-            _draw_films(run, axes, cell, metric, y)
-            color = "model" if cell.is_model else "guess"
-            if leaked_of(cell):
-                color = "wrong"
-            value = cell.value(metric)
-            _draw_value(axes, value, cell.ends(metric), y, color, short(value))
-            if metric in RANKING_METRICS:
-                chance = run.chance(cell)
-                axes.vlines(chance, y - 11, y + 11, color=COLORS["ink"], lw=1.2)
-            top += ROW_HEIGHT
+    drawing = _draw_rows(shown, limits, metric_name(metric), _legend(run, cells))
     caption = f"A large dot is the value over all {run.units}"
     if any(cell.has_interval(metric) for cell in cells):
         caption += f", with its {100 * CONFIDENCE:g} % interval over {run.units}"
@@ -232,10 +302,49 @@ def _figure_of_cells(
     if metric in RANKING_METRICS:
         caption += " The short line is a guess: clips in random order."
     caption += about_intervals(run, cells, metric)
-    return Figure(key, title, caption, figure)
+    return Figure(key, title, caption, drawing)
 
 
-def about_intervals(run: ReportRun, cells: Sequence[CellRows], metric: str) -> str:
+def _legend(run: Run, cells: Sequence[Cell]) -> dict[str, Look]:
+    legend: dict[str, Look] = {f"model, all {run.units}": ("model", DOT, {})}
+    if run.has_groups:
+        better = f"{run.unit}: better than the best guess"
+        legend[better] = ("model", FILM_DOT, FILM)
+        has_leaked = any(cell.basis == LEAKED for cell in cells)
+        not_better = "not better, or leaked" if has_leaked else "not better"
+        legend[not_better] = ("model", FILM_DOT, OPEN)
+    if any(not cell.is_model for cell in cells):
+        legend["guess"] = ("guess", DOT, {})
+    if any(leaked_of(cell) for cell in cells):
+        legend["with leaked clips"] = ("wrong", DOT, {})
+    return legend
+
+
+def _row_of(run: Run, name: str, cell: Cell, metric: str, titles: Titles) -> FigureRow:
+    """Return a cell as a row: a film is filled where it is better than the guess.
+
+    Where test clips leaked, nothing is better.
+    """
+    guess = best_guess(run, cell, metric) if cell.is_model else None
+    guessed = {} if guess is None else guess.value_of_films(metric)
+    dots = []
+    for film, value in cell.value_of_films(metric).items():
+        about = f"{titles.get(film, film)}: {short(value)}"
+        is_better = cell.basis != LEAKED
+        if film in guessed:
+            about += f", guess {short(guessed[film])}"
+            is_above = goodness(metric, value) > goodness(metric, guessed[film])
+            is_better = is_better and is_above
+        dots.append(Dot(value, about, is_better))
+    color = "model" if cell.is_model else "guess"
+    color_of_value = "wrong" if leaked_of(cell) else color
+    at_random = chance(cell, metric) if metric in RANKING_METRICS else math.nan
+    value = cell.value(metric)
+    ends = cell.ends(metric)
+    return FigureRow(name, value, ends, dots, color_of_value, color, at_random)
+
+
+def about_intervals(run: Run, cells: Sequence[Cell], metric: str) -> str:
     """Return sentences on intervals that draws of films alone do not explain."""
     with_interval = [cell for cell in cells if cell.has_interval(metric)]
     text = ""
@@ -257,79 +366,10 @@ def about_intervals(run: ReportRun, cells: Sequence[CellRows], metric: str) -> s
     return text
 
 
-def _draw_heading(axes: Any, y: float, title: str) -> None:
-    """Write a line above rows, at the left edge of the figure."""
-    axes.annotate(
-        safe_text(title, "terminal"),
-        (0, y),
-        xytext=(10 - LABEL_WIDTH, 0),
-        xycoords=("axes fraction", "data"),
-        textcoords="offset points",
-        weight="bold",
-    )
-
-
-def _draw_films(
-    run: ReportRun, axes: Any, cell: CellRows, metric: str, y: float
-) -> None:
-    """Draw each film of a cell as a dot: filled where it is better than the guess in this film.
-
-    Where test clips leaked, nothing is better.
-    """
-    values = {
-        film: value
-        for film, value in film_values(cell, metric).items()
-        if math.isfinite(value)
-    }
-    guess = run.guess_of(cell, metric) if cell.is_model else None
-    guessed = {} if guess is None else film_values(guess, metric)
-    low, high = axes.get_xlim()
-    points_of_one = (WIDTH - LABEL_WIDTH - RIGHT_OF_ROWS) / (high - low)
-    steps = spread_dots([value * points_of_one for value in values.values()], DOT_APART)
-    farthest = max(map(abs, steps), default=1) or 1
-    step = min(DOT_APART, (ROW_HEIGHT / 2 - 3) / farthest)
-    better: list[tuple[float, float, str]] = []
-    others: list[tuple[float, float, str]] = []
-    for (film, value), moved in zip(values.items(), steps, strict=True):
-        about = f"{run.unit_name(film)}: {short(value)}"
-        if film in guessed:
-            about += f", guess {short(guessed[film])}"
-        is_better = film not in guessed or (
-            goodness(metric, value) > goodness(metric, guessed[film])
-        )
-        is_better = is_better and cell.basis != LEAKED
-        dots = better if is_better else others
-        dots.append((value, y + step * moved, about))
-    color = "model" if cell.is_model else "guess"
-    for dots, style in ((better, FILM), (others, OPEN)):
-        if not dots:
-            continue
-        x, rows, texts = zip(*dots, strict=True)
-        if len(values) <= MOST_DOTS:
-            draw_dots(axes, x, rows, color, FILM_DOT, about=texts, **style)
-        else:
-            draw_dots(axes, x, rows, color, POINT, **style)
-
-
-def _draw_value(
-    axes: Any,
-    value: float,
-    ends: tuple[float, float],
-    y: float,
-    color: str,
-    about: str,
-) -> None:
-    """Draw a dot on its interval; nothing where a number is missing."""
-    if math.isfinite(sum(ends)):
-        axes.hlines(y, *ends, color=COLORS[color], lw=2, zorder=3)
-    if math.isfinite(value):
-        draw_dots(axes, [value], [y], color, DOT, about=[about], zorder=4)
-
-
 # ---- concepts ----
 
 
-def figure_of_tree(name: str, nodes: Sequence[NodeRow]) -> Figure:
+def figure_of_tree(name: str, nodes: Sequence[Row]) -> Figure:
     """Return a decision tree from left to right; "no" is above "yes" (Figure 5 of the paper).
 
     Args:
@@ -337,29 +377,24 @@ def figure_of_tree(name: str, nodes: Sequence[NodeRow]) -> Figure:
         nodes: Its rows of trees.csv; the first is the root.
     """
     by_number = {row["node"]: row for row in nodes}
-    places = dict(_places(by_number, 0, 0, count()))
-    corners: dict[int, tuple[float, float]] = {}
-    depth = max(x for x, _ in places.values())
-    step = (WIDTH - BOX_WIDTH - 16) / max(depth, 1)
-    n_rows = max(y for _, y in places.values()) + 1
-    for node, (column, place) in places.items():
-        corners[node] = (8 + step * column, 8 + (BOX_HEIGHT + 10) * place)
-    height = 16 + (BOX_HEIGHT + 10) * n_rows - 10
+    places = _places(by_number, 0, 0, count())
+    columns, lines = zip(*places.values(), strict=True)
+    step = (WIDTH - BOX_WIDTH - 16) / max(*columns, 1)
+    corners = {}
+    for node, (column, line) in places.items():
+        corners[node] = (8 + step * column, 8 + (BOX_HEIGHT + 10) * line)
+    height = 6 + (BOX_HEIGHT + 10) * (max(lines) + 1)
     whole = {"left": 0, "right": 1, "bottom": 0, "top": 1}
     with canvas(WIDTH, height, gridspec_kw=whole) as (figure, axes):
         axes.set(xlim=(0, WIDTH), ylim=(height, 0))
         axes.axis("off")
         for node, (x, y) in corners.items():
             row = by_number[node]
-            for child in (row["left"], row["right"]):
-                if child in corners:
-                    to_x, to_y = corners[child]
-                    middles = (y + BOX_HEIGHT / 2, to_y + BOX_HEIGHT / 2)
-                    axes.plot(
-                        (x, to_x), middles, color=COLORS["muted"], lw=0.8, zorder=1
-                    )
-            is_open = row["left"] in corners
-            _draw_node(axes, row, x, y, is_open=is_open)
+            below = [corners.get(row[side]) for side in ("left", "right")]
+            for to_x, to_y in filter(None, below):
+                middles = (y + BOX_HEIGHT / 2, to_y + BOX_HEIGHT / 2)
+                axes.plot((x, to_x), middles, color=COLORS["muted"], lw=0.8, zorder=1)
+            _draw_node(axes, row, x, y, is_open=any(below))
     root = by_number[0]
     n_positive = round(root["share"] * root["clips"])
     n_clips = count_text(root["clips"], "clip")
@@ -373,24 +408,19 @@ def figure_of_tree(name: str, nodes: Sequence[NodeRow]) -> Figure:
 
 
 def _places(
-    nodes: Mapping[int, NodeRow], node: int, depth: int, rows: Iterator[int]
-) -> Iterator[tuple[int, tuple[int, float]]]:
-    """Yield depth and row of each node: leaves in rows, others in the middle of their branches."""
-    left = nodes[node]["left"]
-    right = nodes[node]["right"]
-    if left is None or right is None or depth == DEPTH_OF_TREE:
-        yield node, (depth, next(rows))
-        return
-    below = dict(_places(nodes, left, depth + 1, rows))
-    below |= dict(_places(nodes, right, depth + 1, rows))
-    _, highest = below[left]
-    _, lowest = below[right]
-    middle = (highest + lowest) / 2
-    yield node, (depth, middle)
-    yield from below.items()
+    nodes: Mapping[int, Row], node: int, depth: int, lines: Iterator[int]
+) -> dict[int, tuple[int, float]]:
+    """Return depth and line of each node: leaves in lines, others amid their branches."""
+    branches = [nodes[node][side] for side in ("left", "right")]
+    if math.isnan(sum(branches)) or depth == DEPTH_OF_TREE:
+        return {node: (depth, next(lines))}
+    below: dict[int, tuple[int, float]] = {}
+    for branch in branches:
+        below |= _places(nodes, branch, depth + 1, lines)
+    return {node: (depth, fmean(below[branch][1] for branch in branches)), **below}
 
 
-def _draw_node(axes: Any, row: NodeRow, x: float, y: float, *, is_open: bool) -> None:
+def _draw_node(axes: Any, row: Row, x: float, y: float, *, is_open: bool) -> None:
     """Draw a node: the question that it asks, and the share of positive clips."""
     from matplotlib.patches import FancyBboxPatch
 
@@ -410,7 +440,7 @@ def _draw_node(axes: Any, row: NodeRow, x: float, y: float, *, is_open: bool) ->
     if is_open:
         name = wrapped(row["concept"], LETTERS_OF_BOX)
         text = f"{name}\n> {row['threshold']:.2f}?\n{text}"
-    elif row["left"] is not None:
+    elif not math.isnan(row["left"]):
         text += " …"
     middle = (x + BOX_WIDTH / 2, y + BOX_HEIGHT / 2)
     axes.text(*middle, text, ha="center", va="center", fontsize=8)
@@ -419,52 +449,39 @@ def _draw_node(axes: Any, row: NodeRow, x: float, y: float, *, is_open: bool) ->
 # ---- success ----
 
 
-def figure_of_success(
-    run: ReportRun, name: str, rows: Sequence[SuccessRow], all_films: str
-) -> Figure | None:
+def figure_of_success(run: Run, name: str, rows: Sequence[Row]) -> Figure | None:
     """Return the log odds of success by the properties of a clip (Figure 6 of the paper).
 
     Args:
         run: The run.
         name: The model, its store and its tasks.
         rows: Its rows of success.csv.
-        all_films: What these call all films together.
     """
     known = [row for row in rows if row["factor"] and math.isfinite(row["log_odds"])]
-    of_all = [row for row in known if row["film"] == all_films]
+    of_all = [row for row in known if row["film"] == ALL_FILMS]
     if not of_all:
         return None
-    farthest = max(abs(row["log_odds"]) for row in of_all)
-    half = max(2.0, 1.5 * farthest)
-    height = SUCCESS_HEIGHT * len(of_all)
-    name_of_axis = "log odds of a correct decision"
-    limits = (-half, half)
-    with row_canvas(height, LEGEND_HEIGHT, limits, name_of_axis) as (figure, axes):
-        entries: dict[str, Look] = {f"all {run.units}": ("model", DOT, {})}
-        if run.has_groups:
-            entries[f"a {run.unit}"] = ("guess", FILM_DOT, FILM)
-        draw_legend(figure, entries)
-        axes.axvline(0, color=COLORS["muted"], lw=0.9, linestyle=(0, (4, 3)))
-        for number, row in enumerate(of_all):
-            y = SUCCESS_HEIGHT * (number + 0.5)
-            draw_label(axes, y, row["factor"])
-            odds = {}
-            for other in known:
-                if other["factor"] == row["factor"] and other["film"] != all_films:
-                    odds[other["film"]] = other["log_odds"]
-            shown = {film: value for film, value in odds.items() if abs(value) <= half}
-            about = [f"{film}: {value:.2f}" for film, value in shown.items()]
-            films = list(shown.values())
-            rows_of_films = [y] * len(films)
-            draw_dots(
-                axes, films, rows_of_films, "guess", FILM_DOT, about=about, **FILM
-            )
-            value = row["log_odds"]
-            ends = (row["low"], row["high"])
-            _draw_value(axes, value, ends, y, "model", f"{value:.2f}")
+    half = max(2.0, *(1.5 * abs(row["log_odds"]) for row in of_all))
+    dots: dict[str, list[Dot]] = {row["factor"]: [] for row in of_all}
+    for row in known:
+        odds = row["log_odds"]
+        if row["film"] != ALL_FILMS and abs(odds) <= half and row["factor"] in dots:
+            dots[row["factor"]].append(Dot(odds, f"{row['film']}: {short(odds)}"))
+    shown = []
+    for row in of_all:
+        ends = (row["low"], row["high"])
+        factor = row["factor"]
+        shown.append(FigureRow(factor, row["log_odds"], ends, dots[factor]))
+    legend: dict[str, Look] = {f"all {run.units}": ("model", DOT, {})}
+    if run.has_groups:
+        legend[f"a {run.unit}"] = ("guess", FILM_DOT, FILM)
+    axis = "log odds of a correct decision"
+    drawing = _draw_rows(shown, (-half, half), axis, legend)
+    line = {"color": COLORS["muted"], "lw": 0.9, "linestyle": (0, (4, 3))}
+    drawing.axes[0].axvline(0, **line)
     caption = (
         "To the right of the dashed line, the model is correct more often on clips that have the "
         "property. Lines end at the edge of the figure if they are longer."
     )
     title = f"What makes a clip easy, {name}"
-    return Figure(f"success-{slug(name)}", title, caption, figure)
+    return Figure(f"success-{slug(name)}", title, caption, drawing)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,37 +12,59 @@ from typing import TYPE_CHECKING, Any
 
 from obygaze_features import __version__
 from obygaze_features.core.console import count
-from obygaze_features.core.errors import AlreadyThere, FixUsage, ObygazeWarning
+from obygaze_features.core.errors import (
+    AlreadyThere,
+    FixUsage,
+    ObygazeError,
+    ObygazeWarning,
+)
 from obygaze_features.core.figures import COLORS, DARK_COLORS, SUFFIXES
 from obygaze_features.core.file_names import FileNames
 from obygaze_features.core.files import write_atomic
 from obygaze_features.core.own_results import REPORT, REPORT_ENDINGS, check_file
 from obygaze_features.core.rendering import environment
+from obygaze_features.core.workspace import is_url
 from obygaze_features.manifest.vocabulary import concept_meaning
+from obygaze_features.store import open_store
+from obygaze_models.evaluation.basis import interval_is_not_of, interval_is_of
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
 from obygaze_models.report.figures import Figure, figure_of_pair, figure_of_senses
-from obygaze_models.report.lookup import ReportRun, explaining, pair_of_cell
+from obygaze_models.report.lookup import (
+    chance,
+    explaining,
+    knows_films,
+    task_name,
+    titles_of_units,
+)
 from obygaze_models.report.sections import Section, sections_of, sentence_of_concepts
 from obygaze_models.report.tables import ResultTable, cell_parts, latex_text, slug
-from obygaze_models.evaluation.basis import interval_is_not_of, interval_is_of
-from obygaze_models.runner.limits import warnings_of
-from obygaze_models.runner.summary import (
+from obygaze_models.runner.answer import (
     answer,
+    asked_cell,
+    compared_metric,
     films_with_value,
     first_question,
     further_answers,
+    gain_of,
     has_levels,
+    intervals_are_of,
     short,
     size_text,
     why_this_model,
 )
-from obygaze_models.runner.tables import RUN_AGAIN, read_folder
+from obygaze_models.runner.files import RUN_AGAIN, Run, read_folder
+from obygaze_models.runner.labels import labels_since
+from obygaze_models.runner.limits import limits_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 USUAL_FORMATS = ("html", "csv", "latex", "svg")
 FORMATS = (*USUAL_FORMATS, "png", "pdf")
+LEVELS_MEAN = (
+    "Levels of a clip: easy negative (no sign of objectification), hard negative (signs, but the"
+    " annotators decided that it does not objectify), not sure, sure."
+)
 
 
 class ReportFiles(list[Path]):
@@ -76,45 +99,43 @@ class ReportFiles(list[Path]):
 class Chapter:
     """What a page says about one run; `figure` is that of the first screen."""
 
-    run: ReportRun
-    name: str
+    run: Run
+    title: str
     asked: str
     about: str
     answers: Sequence[str]
     figure: Figure | None
+    changed: Sequence[str]
     limits: Sequence[str]
     sections: Sequence[Section]
-
-    @property
-    def has_levels(self) -> bool:
-        """Whether the clips have levels or concepts."""
-        return has_levels(self.run)
 
     @property
     def figures(self) -> list[Figure]:
         """All figures."""
         figures = [] if self.figure is None else [self.figure]
-        for section in self.sections:
-            figures += section.figures
-        return figures
+        return figures + [of for section in self.sections for of in section.figures]
 
     @property
     def tables(self) -> list[ResultTable]:
         """All tables."""
-        tables = []
-        for section in self.sections:
-            tables += section.tables
-        return tables
+        return [table for section in self.sections for table in section.tables]
 
     @property
-    def concept_meanings(self) -> dict[str, str]:
-        """What the concepts of the bottlenecks of the run mean, as far as it is known."""
-        meanings = {}
-        for row in self.run.table("concepts.csv"):
-            meaning = concept_meaning(row["concept"])
-            if meaning:
-                meanings[row["concept"]] = meaning
-        return meanings
+    def words(self) -> list[tuple[str, str]]:
+        """What the words of this run mean that a page explains."""
+        run = self.run
+        words = []
+        intervals = intervals_are_of(run, run.cells)
+        if intervals:
+            drawn = (
+                f"Whole {run.units} are drawn, since clips of one {run.unit} are alike."
+            )
+            words.append(("interval", f"Likely values of {intervals}. {drawn}"))
+        if has_levels(run):
+            words.append(("EN, HN, NS, S", LEVELS_MEAN))
+        for concept in dict.fromkeys(run.table("concepts.csv")["concept"]):
+            words.append((concept, concept_meaning(concept)))
+        return [(word, meaning) for word, meaning in words if meaning]
 
 
 def write_report(
@@ -129,8 +150,6 @@ def write_report(
         out: The file of the page. The default is report.html in the folder of the first run.
         formats: Any of html, csv, latex, svg, png and pdf; the last two are not written by default.
     """
-    from obygaze_models.report.comparison import compare_runs
-
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
         raise FixUsage(
@@ -145,62 +164,72 @@ def write_report(
     chapters = []
     written = []
     for folder in folders:
-        run = ReportRun.of(read_folder(folder))
+        run = read_folder(folder)
         with explaining(run):
             chapter = chapter_of(run)
-            for sentence in _changed(run):
+            for sentence in chapter.changed:
                 warnings.warn(sentence, ObygazeWarning, stacklevel=2)
             chapters.append(chapter)
             written += _write_beside(chapter, formats)
     if "html" not in formats:
         return written
     runs = [chapter.run for chapter in chapters]
-    compared = compare_runs(runs) if len(runs) > 1 else None
+    compared = None
+    if len(runs) > 1:
+        from obygaze_models.report.comparison import compare_runs
+
+        compared = compare_runs(runs)
     with explaining(*runs):
         text = render_template("page.html", chapters=chapters, compared=compared)
     write_atomic(page, text.encode("utf-8"))
     return [page, *written]
 
 
-def chapter_of(run: ReportRun) -> Chapter:
+def chapter_of(run: Run) -> Chapter:
     """Return what a page says about a run."""
+    labels = labels_since(run)
+    titles = titles_of_units(run, labels.manifest)
+    cell = asked_cell(run)
+    gain = gain_of(run)
     figure = None
-    if run.gain is not None:
-        figure = figure_of_senses(run, run.gain)
-    elif run.main is not None:
-        figure = figure_of_pair(run, pair_of_cell(run.main))
+    if gain is not None:
+        figure = figure_of_senses(run, gain, titles)
+    elif cell is not None:
+        figure = figure_of_pair(run, cell.pair, titles)
+    changed = [*_changed_stores(run)]
+    if labels.changed:
+        hidden = "The page has no levels and concepts of clips."
+        changed.insert(
+            0, f"{labels.changed} {hidden if has_levels(run) else ''}".strip()
+        )
+    report = run.protocol["report"]
+    title = asked = str(run.protocol["name"])
+    # Titles and questions of shipped protocols are of unseen films.
+    if not knows_films(run) and run.unit == "film":
+        title = asked = report["title"] or title
+    question = first_question(run)
+    if question is not None and run.has_groups and not knows_films(run):
+        asked = question["text"] or title
+    limits = [limit.text for limit in limits_of(run)]
     return Chapter(
         run,
-        run.folder.name,
-        _asked(run),
+        title,
+        asked,
         _data(run),
         [answer(run), *further_answers(run)],
         figure,
-        [
-            *_changed(run),
-            *_scale(run),
-            *(warning.text for warning in warnings_of(run)),
-        ],
-        sections_of(run),
+        changed,
+        [*changed, *_scale(run), *limits],
+        sections_of(run, labels),
     )
 
 
-def _asked(run: ReportRun) -> str:
-    """Return the question that is answered; the title where it is not of unseen films."""
-    question = first_question(run)
-    if question is None or not run.tests_unseen_films:
-        return run.title
-    return question.text or run.title
-
-
-def _data(run: ReportRun) -> str:
+def _data(run: Run) -> str:
     """Return the tasks of the answer, the clips, and the features."""
-    manifest = run.about["manifest"]
-    parts = []
-    if run.main is not None:
-        parts.append(run.task_name(pair_of_cell(run.main)))
-    text = f"{size_text(run)} ({manifest['name']})"
+    cell = asked_cell(run)
     where = run.protocol["data"]["where"]
+    text = f"{size_text(run)} ({run.about['manifest']['name']})"
+    parts = [] if cell is None else [task_name(run, cell.pair)]
     parts.append(f"{text} with {where}" if where else text)
     for name, facts in run.about["stores"].items():
         made_by = " + ".join(facts.get("parts", [facts["backbone"]]))
@@ -209,48 +238,47 @@ def _data(run: ReportRun) -> str:
     return " · ".join(parts)
 
 
-def _changed(run: ReportRun) -> Iterator[str]:
-    """Yield a sentence for what was changed after the run: its manifest, and each store."""
-    if run.labels.changed:
-        hidden = (
-            " The page has no levels and concepts of clips." if has_levels(run) else ""
-        )
-        yield f"{run.labels.changed}{hidden}"
-    for name in run.changed_stores:
-        yield (
-            f"The store {name} was changed after the run {run.folder.name}: something was "
-            "added or withdrawn, or it was made anew. The page shows the run as it was; "
-            f"{RUN_AGAIN}, reads the store as it is now."
-        )
+def _changed_stores(run: Run) -> Iterator[str]:
+    """Yield a sentence for each store that is here, but has other content than the run has read."""
+    for name, facts in run.about["stores"].items():
+        location = run.place(facts["location"])
+        # A store that was moved or removed says nothing.
+        with suppress(ObygazeError, OSError):
+            if (
+                not is_url(location)
+                and open_store(Path(location)).seal != facts["seal"]
+            ):
+                yield (
+                    f"The store {name} was changed after the run {run.folder.name}: something was "
+                    "added or withdrawn, or it was made anew. The page shows the run as it was; "
+                    f"{RUN_AGAIN}, reads the store as it is now."
+                )
 
 
-def _scale(run: ReportRun) -> Iterator[str]:
+def _scale(run: Run) -> Iterator[str]:
     """Yield why this model, what a random order has, what intervals are over, and the concepts."""
-    cell = run.main
+    cell = asked_cell(run)
     if cell is None:
         return
-    name = metric_name(run.ranking)
-    yield from why_this_model(run, run.all_cells)
-    chance = run.chance(cell)
-    if cell.is_ranked(run.ranking):
-        text = f"Clips in random order have {name} {short(chance)}"
-        if RANKING_METRICS[run.ranking].chance is None:
+    metric = compared_metric(run)
+    yield from why_this_model(run)
+    if cell.is_ranked(metric):
+        text = f"Clips in random order have {metric_name(metric)} {short(chance(cell, metric))}"
+        if RANKING_METRICS[metric].chance is None:
             text += (
                 " (the share of positive clips in a fold, more where a fold has few)"
             )
         yield f"{text}; in perfect order they have 1."
-    if cell.has_interval(run.ranking):
+    if cell.has_interval(metric):
         yield (
             f"The interval is over {count(cell.n_films, run.unit)}, and is of"
             f" {interval_is_of(cell.basis, run.units)};"
             f" {interval_is_not_of(cell.basis, run.units)}."
         )
-        known = films_with_value([cell.film_counts(run.ranking)], run.unit)
+        known = films_with_value([cell.film_counts(metric)], run.unit)
         if known:
             yield f"{known}."
-    sentence = sentence_of_concepts(run)
-    if sentence:
-        yield sentence
+    yield from filter(None, [sentence_of_concepts(run)])
 
 
 def _check_page(page: Path, formats: Sequence[str]) -> None:

@@ -5,21 +5,34 @@ Every number stands in a table of the run, which has more of them than a page.
 
 import math
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+
 from obygaze_features.core.console import count, few
-from obygaze_features.manifest.model import Clip
+from obygaze_features.manifest.expression import parse
+from obygaze_features.manifest.listing import clock_or_none, titles_of
+from obygaze_features.manifest.model import Clip, own_columns
+from obygaze_models.evaluation.basis import (
+    LEAKED,
+    no_interval_because,
+    tested_on,
+    weakest,
+)
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
+from obygaze_models.evaluation.cells import Cell, on_shared_clips
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.group_tests import ALPHA
-from obygaze_models.evaluation.metrics import AP, PREVALENCE, metric_name
-from obygaze_models.protocols.schedule import Pair
-from obygaze_models.protocols.schema import Question
+from obygaze_models.evaluation.metrics import AP, metric_name
+from obygaze_models.evaluation.results import asks_for
+from obygaze_models.evaluation.tables import CELL, Row, rows_of
 from obygaze_models.report.figures import (
     Figure,
+    Titles,
     figure_of_pair,
     figure_of_success,
     figure_of_tree,
@@ -27,46 +40,52 @@ from obygaze_models.report.figures import (
 )
 from obygaze_models.report.lookup import (
     CEILINGS,
-    ReportRun,
+    chance,
     grouped_by,
+    have_same_clips,
+    knows_films,
+    label,
+    label_on,
     leaked_of,
+    models_of,
     pair_name,
-    pair_of_cell,
+    shown_metrics,
+    task_name,
+    task_of,
+    titles_of_units,
 )
 from obygaze_models.report.tables import (
     DASH,
     NO_NUMBER,
     Cells,
-    Heading,
     NumberCell,
     PValueCell,
     ResultTable,
+    result_table,
     slug,
 )
-from obygaze_models.evaluation.basis import (
-    LEAKED,
-    no_interval_because,
-    tested_on,
-    weakest,
-)
-from obygaze_models.runner.limits import stores_lacking_clips
-from obygaze_models.runner.results import asks_for
-from obygaze_models.runner.rows import ConceptRow, NodeRow, ResultRow, SuccessRow
-from obygaze_models.runner.summary import (
-    CellRows,
+from obygaze_models.runner.answer import (
+    asked_cell,
+    best_guess,
     cannot_guess,
+    compared_metric,
     compared_stores,
     difference_to_guess,
     differences_for,
     films_above,
     films_with_value,
-    on_same_clips,
+    gain_of,
+    intervals_are_of,
+    questions_of,
     questions_of_models,
     short,
     size_text,
     verdict,
     view_text,
 )
+from obygaze_models.runner.files import Run
+from obygaze_models.runner.labels import RunLabels
+from obygaze_models.runner.limits import stores_lacking_clips
 
 BEST_GUESS = "best guess"
 MOST_ERRORS = 10
@@ -78,6 +97,7 @@ NO_FILMS_COMPARED = (
     "The manifest has no films, over which a difference would have an interval and a p."
 )
 NOT_STATED = "not stated"
+OF_MODEL = ["store", "model", "train"]  # the columns that name a model with concepts
 
 
 @dataclass
@@ -96,16 +116,17 @@ class Section:
         return not (self.sentences or self.figures or self.tables)
 
 
-def sections_of(run: ReportRun) -> list[Section]:
+def sections_of(run: Run, labels: RunLabels) -> list[Section]:
     """Return the sections that are not empty, in the order of the page."""
+    titles = titles_of_units(run, labels.manifest)
     sections = [
-        section_of_results(run),
+        section_of_results(run, titles),
         section_of_questions(run),
-        section_of_paper(run),
+        section_of_paper(run, titles),
         section_of_learning(run),
         section_of_concepts(run),
         section_of_success(run),
-        section_of_errors(run),
+        section_of_errors(run, labels),
         section_of_made(run),
     ]
     return [section for section in sections if not section.is_empty]
@@ -114,67 +135,63 @@ def sections_of(run: ReportRun) -> list[Section]:
 # ---- results ----
 
 
-def section_of_results(run: ReportRun) -> Section:
+def section_of_results(run: Run, titles: Titles) -> Section:
     """Return the tasks by models, beside the best guess, and a figure for each task."""
     section = Section("results", "Results")
-    if not run.all_cells:
-        return section
-    pairs = {pair_of_cell(cell) for cell in run.all_cells}
-    if len(pairs) > 1 or not run.cells:
-        for metric in run.metrics:
+    models = models_of(run)
+    if len({cell.pair for cell in run.cells}) > 1 or (run.cells and not models):
+        for metric in shown_metrics(run):
             section.tables.append(_table_of_tasks(run, metric))
-    if run.gain is not None and len({cell.model for cell in run.cells}) > 1:
+    gain = gain_of(run)
+    if gain is not None and len({cell.model for cell in models}) > 1:
         # The first screen has the stores of one model.
-        section.figures.append(figure_of_pair(run, pair_of_cell(run.gain.joined)))
-    section.figures += figures_of_tasks(run)
-    if run.cells:
+        section.figures.append(figure_of_pair(run, gain.joined.pair, titles))
+    section.figures += figures_of_tasks(run, titles)
+    if models:
         section.tables.append(_table_beside_guess(run))
         section.tables += _tables_of_stores(run)
-        for cells in grouped_by(run.cells, pair_of_cell).values():
-            section.sentences += compared_stores(run, cells)
-    if run.main is not None and 0 < run.main.n_films <= MOST_FILMS:
-        section.tables.append(_table_of_films(run, pair_of_cell(run.main)))
+    for cells in grouped_by(models, lambda cell: cell.pair).values():
+        section.sentences += compared_stores(run, cells)
+    asked = asked_cell(run)
+    if asked is not None and 0 < asked.n_films <= MOST_FILMS:
+        section.tables.append(_table_of_films(run, asked, titles))
     return section
 
 
-def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
+def _table_of_tasks(run: Run, metric: str) -> ResultTable:
     """Return the tasks by models; what there is more of is in rows."""
-    by_pair = grouped_by(run.all_cells, pair_of_cell)
-    names = [*dict.fromkeys(map(run.label, run.cells)), *_names_of_baselines(run)]
-    values: dict[tuple[Pair, str], NumberCell] = {}
+    by_pair = grouped_by(run.cells, lambda cell: cell.pair)
+    numbers: dict[tuple[str, str], NumberCell] = {}
     for pair, cells in by_pair.items():
-        have_same_clips = len({cell.tested for cell in cells}) == 1
-        for cell in cells:
-            n_clips = None if have_same_clips else cell.n_clips
-            number = replace(_number(cell, metric), n_clips=n_clips)
-            values[pair, run.label(cell)] = number
-        models = [cell for cell in cells if cell.is_model]
-        guess = run.guess_of(models[0], metric) if models else None
+        guess = best_guess(run, cells[0], metric) if cells[0].is_model else None
+        shown = [(label(run, cell), cell) for cell in cells]
         if guess is not None:
-            n_clips = None if have_same_clips else guess.n_clips
-            number = replace(_number(guess, metric), n_clips=n_clips)
-            values[pair, BEST_GUESS] = number
-    rows: list[Cells | Heading] = []
+            shown.append((BEST_GUESS, guess))
+        has_other_clips = not have_same_clips(cells)
+        for name, cell in shown:
+            n_clips = cell.n_clips if has_other_clips else None
+            number = _number(cell, metric, n_clips)
+            numbers[pair_name(*pair), name] = number
     tasks = [pair_name(*pair) for pair in by_pair]
-    has_tasks_in_columns = len(by_pair) <= max(len(names), MOST_COLUMNS)
-    if has_tasks_in_columns:
-        for name in names:
-            rows.append(
-                (name, *(values.get((pair, name), NO_NUMBER) for pair in by_pair))
-            )
+    names = _names_of_columns(run, numbers)
+    if len(tasks) <= max(len(names), MOST_COLUMNS):
+        headers = ["model", *tasks]
+        keys = [[(task, name) for task in tasks] for name in names]
+        firsts = names
     else:
-        for pair, task in zip(by_pair, tasks, strict=True):
-            rows.append(
-                (task, *(values.get((pair, name), NO_NUMBER) for name in names))
-            )
-    headers = ["model", *tasks] if has_tasks_in_columns else ["task", *names]
+        headers = ["task", *names]
+        keys = [[(task, name) for name in names] for task in tasks]
+        firsts = tasks
+    rows: list[Cells | str] = []
+    for first, of_row in zip(firsts, keys, strict=True):
+        rows.append((first, *(numbers.get(key, NO_NUMBER) for key in of_row)))
     notes = []
-    if any(number.interval for number in values.values()):
+    if any(number.interval for number in numbers.values()):
         notes.append(
             f"In brackets: {100 * CONFIDENCE:g} % intervals over {run.units}, of"
-            f" {run.intervals_are_of}."
+            f" {intervals_are_of(run, run.cells)}."
         )
-    if any(number.n_clips is not None for number in values.values()):
+    if any(number.n_clips is not None for number in numbers.values()):
         notes.append(
             "Where models of a task were tested on other clips, each number has its clips;"
             " do not compare these numbers."
@@ -182,64 +199,61 @@ def _table_of_tasks(run: ReportRun, metric: str) -> ResultTable:
     if any(train != test for train, test in by_pair):
         notes.append("A → B: trained on the task A, tested on B.")
     if BEST_GUESS in names:
-        notes.append(
+        notes += [
             "Best guess: the best baseline without video, picked by its result on the test clips,"
-            " so that it has an advantage. All baselines are in results.csv."
-        )
-        notes += filter(None, [cannot_guess(run, run.baselines)])
-    key = "results" if metric == run.ranking else f"results-{slug(metric)}"
-    return ResultTable(
-        key, f"{metric_name(metric)}, models by tasks", headers, rows, " ".join(notes)
-    )
+            " so that it has an advantage. All baselines are in results.csv.",
+            cannot_guess(run, run.cells),
+        ]
+    title = f"{metric_name(metric)}, models by tasks"
+    is_main = metric == compared_metric(run)
+    key = "results" if is_main else f"results-{slug(metric)}"
+    return ResultTable(key, title, headers, rows, " ".join(filter(None, notes)))
 
 
-def _names_of_baselines(run: ReportRun) -> list[str]:
-    """Return the best guess and what reads labels of the test; without models, each baseline."""
-    if not run.cells:
-        return list(dict.fromkeys(map(run.label, run.baselines)))
-    names = []
-    if any(run.guess_of(cell, run.ranking) for cell in run.cells):
-        names.append(BEST_GUESS)
-    ceilings = [cell for cell in run.baselines if cell.model in CEILINGS]
-    return [*names, *dict.fromkeys(map(run.label, ceilings))]
+def _names_of_columns(
+    run: Run, numbers: Mapping[tuple[str, str], NumberCell]
+) -> list[str]:
+    """Return the models, the best guess, and what reads labels of the test; else each baseline."""
+    models = models_of(run)
+    names = [label(run, cell) for cell in models]
+    names += [name for _, name in numbers if name == BEST_GUESS]
+    for cell in run.cells:
+        if not cell.is_model and (cell.model in CEILINGS or not models):
+            names.append(label(run, cell))
+    return [*dict.fromkeys(names)]
 
 
-def _number(cell: CellRows, metric: str) -> NumberCell:
-    return NumberCell(cell.value(metric), *cell.ends(metric))
+def _number(cell: Cell, metric: str, n_clips: int | None = None) -> NumberCell:
+    return NumberCell(cell.value(metric), *cell.ends(metric), n_clips=n_clips)
 
 
-def _table_beside_guess(run: ReportRun) -> ResultTable:
+def _table_beside_guess(run: Run) -> ResultTable:
     """Return each model beside the best guess, below the heading of its tasks."""
-    metric = run.ranking
+    metric = compared_metric(run)
     name = metric_name(metric)
-    headers = (
-        "model",
-        *map(metric_name, run.metrics),
-        BEST_GUESS,
-        f"{name} of the guess",
-        "difference",
-        "better?",
-        _compared_units(run),
-        "leaked",
-    )
-    rows: list[Cells | Heading] = []
-    by_test = grouped_by(run.cells, lambda cell: (pair_of_cell(cell), cell.tested))
-    for (pair, _), cells in by_test.items():
-        rows.append(Heading(_heading_of_pair(run, pair, cells[0])))
+    models = models_of(run)
+    rows: list[Row | str] = []
+    by_test = grouped_by(models, lambda cell: (cell.pair, cell.clips.tobytes()))
+    for cells in by_test.values():
+        rows.append(_heading_of_test(run, cells[0]))
         for cell in cells:
-            guess = run.guess_of(cell, metric)
+            row: Row = {"model": label(run, cell)}
+            for shown in shown_metrics(run):
+                row[metric_name(shown)] = _number(cell, shown)
+            guess = best_guess(run, cell, metric)
             beside: Cells = (DASH, NO_NUMBER, NO_NUMBER, DASH, DASH)
             if guess is not None:
-                row = difference_to_guess(run.differences, cell, guess)
+                difference = difference_to_guess(run, cell, guess)
                 beside = (
-                    run.label(guess),
+                    label(run, guess),
                     NumberCell(guess.value(metric)),
-                    NumberCell.of(row),
-                    verdict(row),
+                    NumberCell.of(difference),
+                    verdict(difference),
                     films_above(cell, guess, metric).text(),
                 )
-            values = [_number(cell, name) for name in run.metrics]
-            rows.append((run.label(cell), *values, *beside, leaked_of(cell)))
+            headers = (BEST_GUESS, f"{name} of the guess", "difference", "better?")
+            row |= zip((*headers, _compared_units(run)), beside, strict=True)
+            rows.append({**row, "leaked": leaked_of(cell)})
     better = (
         "Better: yes, if the interval of the difference is above 0 and its p among all differences "
         "of a model and a guess (p_guesses in results.csv) is below .05; not certain, if only the "
@@ -250,159 +264,123 @@ def _table_beside_guess(run: ReportRun) -> ResultTable:
     if not run.has_groups:
         better = NO_FILMS_COMPARED
     note = f"{better} Leaked: test clips that also trained or chose."
-    return ResultTable(
-        "summary",
-        "Each model beside the best guess without video",
-        headers,
-        rows,
-        note,
-        folded=len(run.cells) > MOST_OPEN_ROWS,
-    )
+    title = "Each model beside the best guess without video"
+    is_folded = len(models) > MOST_OPEN_ROWS
+    return result_table("summary", title, rows, note, folded=is_folded)
 
 
-def _tables_of_stores(run: ReportRun) -> Iterator[ResultTable]:
+def _heading_of_test(run: Run, cell: Cell) -> str:
+    """Return the tasks with the size of the test, and what a random order has."""
+    metric = compared_metric(run)
+    facts = f"{size_text(run, cell)}, {100 * cell.share_positive:.0f} % positive"
+    at_random = chance(cell, metric)
+    if math.isfinite(at_random):
+        facts += f"; a random order has {metric_name(metric)} {short(at_random)}"
+    return f"{task_name(run, cell.pair)} ({facts})"
+
+
+def _tables_of_stores(run: Run) -> Iterator[ResultTable]:
     """Yield the table with the differences of each model on two stores, if the run has any.
 
     Those that the protocol asks for have a table of their own.
     """
-    questions = [Question(**asked) for asked in run.settings["questions"]]
-    rows: list[Cells] = []
-    for row in run.shown_results:
+    rows = []
+    for row in run.differences:
         of_first = (row["train"], row["model"])
         is_of_one_model = of_first == (row["against_train"], row["against_model"])
-        is_of_two_stores = row["store"] != row["against_store"]
-        is_asked = any(asks_for(question, row) for question in questions)
-        if row["metric"] != run.ranking or is_asked:
-            continue
-        if is_of_one_model and is_of_two_stores:
-            rows.append(_row_of_difference(run, row))
-    if not rows:
-        return
+        is_compared = row["metric"] == compared_metric(run)
+        is_asked = any(asks_for(question, row) for question in questions_of(run))
+        if is_of_one_model and is_compared and not is_asked:
+            rows.append(_difference(run, row))
     note = (
         "Difference: first minus second, on the clips that both were tested on."
         f" {_about_intervals(run)} p (all): corrected for all differences of this table."
     )
-    yield ResultTable(
-        "stores",
-        "Differences of stores",
-        _headers_of_differences(run),
-        rows,
-        note,
-        folded=len(rows) > MOST_OPEN_ROWS,
-    )
+    if rows:
+        is_folded = len(rows) > MOST_OPEN_ROWS
+        title = "Differences of stores"
+        yield result_table("stores", title, rows, note, folded=is_folded)
 
 
-def _heading_of_pair(run: ReportRun, pair: Pair, cell: CellRows) -> str:
-    """Return the tasks with the size of the test, and what a random order has."""
-    size = size_text(run, cell)
-    share = f"{100 * cell.share_positive:.0f} % positive"
-    chance = run.chance(cell)
-    if not math.isfinite(chance):
-        return f"{run.task_name(pair)} ({size}, {share})"
-    at_random = f"a random order has {metric_name(run.ranking)} {short(chance)}"
-    return f"{run.task_name(pair)} ({size}, {share}; {at_random})"
-
-
-def _table_of_films(run: ReportRun, pair: Pair) -> ResultTable:
+def _table_of_films(run: Run, asked: Cell, titles: Titles) -> ResultTable:
     """Return the metric that is compared of each film or group: models, then the best guess."""
-    shown = [cell for cell in run.cells if pair_of_cell(cell) == pair]
-    guess = run.guess_of(shown[0], run.ranking)
+    metric = compared_metric(run)
+    shown = [cell for cell in models_of(run) if cell.pair == asked.pair]
+    guess = best_guess(run, shown[0], metric)
     if guess is not None:
         shown.append(guess)
-    have_other_clips = len({cell.tested for cell in shown}) > 1
-    # Without clips that all of them tested, the table is that of the first.
-    shown = on_same_clips(run, shown) or shown[:1]
-    of_first = shown[0].by_film.get(PREVALENCE.name, {})
-    headers = [run.unit, "id"]
-    names = {film: [run.film_name(film), film] for film in of_first}
-    if run.group_of_clip:
-        # A group of films, such as a director, has a name and no id.
-        headers = [run.unit]
-        names = {group: [group] for group in of_first}
-    headers += ["clips", *map(run.label, shown)]
     dash = "A dash: no clips of one of the classes."
-    if run.ranking == AP.name:
+    if metric == AP.name:
         dash = (
             "A dash: no positive clips. Where all clips are positive, any order has 1."
         )
-    if have_other_clips:
+    has_other_clips = not have_same_clips(shown)
+    # Without clips that all of them tested, the table is that of the first.
+    shown = [*on_shared_clips(shown).cells] or shown[:1]
+    if has_other_clips:
         n_clips = count(shown[0].n_clips, "clip")
         dash += f" All values are of the {n_clips} that each of them was tested on."
-    rows: list[Cells | Heading] = []
-    for film, row in of_first.items():
-        values = []
-        for cell in shown:
-            of_film = cell.by_film.get(run.ranking, {}).get(film)
-            values.append(NumberCell(math.nan if of_film is None else of_film["value"]))
-        rows.append((*names[film], row["clips"], *values))
-    return ResultTable(
-        "films",
-        f"{metric_name(run.ranking)} of each {run.unit}, {pair_name(*pair)}",
-        headers,
-        rows,
-        dash,
-        folded=True,
-    )
+    columns = {label(run, cell): cell.value_of_films(metric) for cell in shown}
+    films, n_clips_of_films = np.unique(shown[0].groups, return_counts=True)
+    rows = []
+    for film, n in zip(films.tolist(), n_clips_of_films.tolist(), strict=True):
+        # A group of films, such as a director, has a name and no id.
+        row: Row = {run.unit: titles.get(film, film)}
+        if not run.holds_out_groups:
+            row["id"] = film
+        row["clips"] = n
+        for name, values in columns.items():
+            row[name] = NumberCell(values.get(film, math.nan))
+        rows.append(row)
+    title = f"{metric_name(metric)} of each {run.unit}, {pair_name(*asked.pair)}"
+    return result_table("films", title, rows, dash, folded=True)
 
 
 # ---- what was asked for ----
 
 
-def section_of_questions(run: ReportRun) -> Section:
+def section_of_questions(run: Run) -> Section:
     """Return the differences that the protocol asks for: its questions, and two training tasks."""
     section = Section("questions", "What the protocol asks")
-    rows_of_text: dict[str, list[Cells]] = {}
+    is_of_unseen_films = run.has_groups and not knows_films(run)
+    rows_of_text: dict[str, list[Row]] = {}
     for question in questions_of_models(run):
-        of_question = differences_for(run, Question(**question))
-        if of_question:
-            text = question["text"] or "a question without a text"
-            if not run.tests_unseen_films:
-                # Questions of protocols are of these.
-                text = "what the protocol compares"
-            of_text = rows_of_text.setdefault(text, [])
-            of_text += [_row_of_difference(run, row) for row in of_question]
+        rows = [_difference(run, row) for row in differences_for(run, question)]
+        text = question["text"] or "a question without a text"
+        if not rows:
+            sentence = f"No difference of this run answers: {question['text']}"
+            section.sentences.append(sentence)
+        elif is_of_unseen_films:
+            rows_of_text.setdefault(text, []).extend(rows)
         else:
-            section.sentences.append(
-                f"No difference of this run answers: {question['text']}"
-            )
-    rows: list[Cells | Heading] = []
-    for text, of_text in rows_of_text.items():
-        rows += [Heading(text), *of_text]
-    if rows:
+            # Questions of protocols are of unseen films.
+            rows_of_text.setdefault("what the protocol compares", []).extend(rows)
+    if rows_of_text:
         note = (
             f"Difference: first minus second. {_about_intervals(run)} p (all): corrected for all"
             " differences of this table, which the protocol named before the run."
             " Other differences are in results.csv, with a p_all among those of their kind."
         )
-        headers = _headers_of_differences(run)
-        table = ResultTable("questions", "Differences", headers, rows, note)
-        section.tables.append(table)
-    if run.contrasts:
-        section.sentences += _sentences_of_contrasts(run)
-        section.tables.append(_table_of_contrasts(run))
+        shown = [
+            row for text, of_text in rows_of_text.items() for row in (text, *of_text)
+        ]
+        section.tables.append(result_table("questions", "Differences", shown, note))
+    contrasts = []
+    for row in run.differences:
+        if row["against_train"] != row["train"]:
+            contrasts.append(row)
+    if contrasts:
+        section.sentences += _sentences_of_contrasts(run, contrasts)
+        section.tables.append(_table_of_contrasts(run, contrasts))
     return section
 
 
-def _headers_of_differences(run: ReportRun) -> Cells:
-    return (
-        "task",
-        "first",
-        "second",
-        "metric",
-        "difference",
-        "p (all)",
-        "clips",
-        _compared_units(run),
-        "first better?",
-    )
-
-
-def _compared_units(run: ReportRun) -> str:
+def _compared_units(run: Run) -> str:
     """Return the header of a column that counts films, or groups, with a higher value."""
     return run.units if run.has_groups else "films"
 
 
-def _about_intervals(run: ReportRun) -> str:
+def _about_intervals(run: Run) -> str:
     if not run.has_groups:
         return NO_FILMS_COMPARED
     return (
@@ -411,50 +389,40 @@ def _about_intervals(run: ReportRun) -> str:
     )
 
 
-def _row_of_difference(run: ReportRun, row: ResultRow) -> Cells:
-    first = _cell_of(run, row["train"], row["test"], row["store"], row["model"])
-    second = _cell_of(
-        run,
-        row["against_train"],
-        row["test"],
-        row["against_store"],
-        row["against_model"],
-    )
-    return (
-        pair_name(row["train"], row["test"]),
-        run.label(first),
-        run.label(second),
-        metric_name(row["metric"]),
-        NumberCell.of(row),
-        PValueCell(row["p_all"]),
-        row["clips"],
-        _films_above(run, first, second, row["metric"]),
-        verdict(row),
-    )
+def _difference(run: Run, row: Row) -> Row:
+    """Return a difference as a row of a table."""
+    return {
+        "task": pair_name(row["train"], row["test"]),
+        "first": label_on(run, row["model"], row["store"]),
+        "second": label_on(run, row["against_model"], row["against_store"]),
+        "metric": metric_name(row["metric"]),
+        "difference": NumberCell.of(row),
+        "p (all)": PValueCell(row["p_all"]),
+        "clips": row["clips"],
+        _compared_units(run): _films_above(run, row),
+        "first better?": verdict(row),
+    }
 
 
-def _films_above(run: ReportRun, first: CellRows, second: CellRows, metric: str) -> str:
+def _films_above(run: Run, row: Row) -> str:
     """Return in how many films the first is above the second, on the clips that both tested."""
-    shared = on_same_clips(run, [first, second])
-    if not shared:
+    first = tuple(row[name] for name in CELL)
+    sides = ("against_train", "test", "against_store", "against_model")
+    second = tuple(row[name] for name in sides)
+    by_name = {cell.name: cell for cell in run.cells}
+    shared = on_shared_clips([by_name[first], by_name[second]])
+    if shared.problem:
         return DASH
-    return films_above(shared[0], shared[1], metric).text()
+    return films_above(*shared.cells, row["metric"]).text()
 
 
-def _cell_of(run: ReportRun, *name: str) -> CellRows:
-    for cell in run.all_cells:
-        if (cell.train, cell.test, cell.store, cell.model) == name:
-            return cell
-    raise KeyError(name)
-
-
-def _sentences_of_contrasts(run: ReportRun) -> Iterator[str]:
-    first, second = run.settings["contrast"]
-    rows = [row for row in run.contrasts if row["basis"] != LEAKED]
-    n_leaked = len(run.contrasts) - len(rows)
+def _sentences_of_contrasts(run: Run, contrasts: Sequence[Row]) -> Iterator[str]:
+    first, second = run.settings.contrast
+    rows = [row for row in contrasts if row["basis"] != LEAKED]
+    n_leaked = len(contrasts) - len(rows)
     if n_leaked:
         yield (
-            f"{n_leaked} of {count(len(run.contrasts), 'row')} say nothing of the two training"
+            f"{n_leaked} of {count(len(contrasts), 'row')} say nothing of the two training"
             f" tasks, as {no_interval_because(LEAKED)}."
         )
     if not rows:
@@ -470,35 +438,22 @@ def _sentences_of_contrasts(run: ReportRun) -> Iterator[str]:
         yield f"These differences have no interval and no p{count_them}."
 
 
-def _table_of_contrasts(run: ReportRun) -> ResultTable:
-    first, second = run.settings["contrast"]
-    rows: list[Cells | Heading] = []
-    for test, of_test in grouped_by(run.contrasts, lambda row: row["test"]).items():
-        rows.append(Heading(f"tested on {test}"))
+def _table_of_contrasts(run: Run, contrasts: Sequence[Row]) -> ResultTable:
+    first, second = run.settings.contrast
+    rows: list[Row | str] = []
+    for test, of_test in grouped_by(contrasts, lambda row: row["test"]).items():
+        rows.append(f"tested on {test}")
         for row in of_test:
-            ours = _cell_of(run, row["train"], test, row["store"], row["model"])
-            theirs = _cell_of(
-                run, row["against_train"], test, row["store"], row["model"]
-            )
-            cells = (
-                run.label(ours),
-                metric_name(row["metric"]),
-                NumberCell.of(row),
-                PValueCell(row["p"]),
-                _films_above(run, ours, theirs, row["metric"]),
-                row["clips"],
-                row["leaked"] or 0,
-            )
-            rows.append(cells)
-    headers = (
-        "model",
-        "metric",
-        "difference",
-        "p",
-        _compared_units(run),
-        "clips",
-        "leaked",
-    )
+            shown = {
+                "model": label_on(run, row["model"], row["store"]),
+                "metric": metric_name(row["metric"]),
+                "difference": NumberCell.of(row),
+                "p": PValueCell(row["p"]),
+                _compared_units(run): _films_above(run, row),
+                "clips": row["clips"],
+                "leaked": row["leaked"],
+            }
+            rows.append(shown)
     about_p = (
         f"The column {run.units}: those in which the difference is above 0. p: sign-flip test over"
         f" {run.units}."
@@ -511,28 +466,30 @@ def _table_of_contrasts(run: ReportRun) -> ResultTable:
         " of a training clip are counted, too, and leave both."
     )
     title = f"Trained on {first} minus trained on {second}"
-    return ResultTable("contrast", title, headers, rows, note)
+    return result_table("contrast", title, rows, note)
 
 
 # ---- the paper ----
 
 
-def section_of_paper(run: ReportRun) -> Section:
+def section_of_paper(run: Run, titles: Titles) -> Section:
     """Return our values beside those that a paper prints, by cell and by film."""
     section = Section("paper", "Beside the paper")
-    printed: dict[str, list[tuple[CellRows, ResultRow]]] = {}
-    for cell in _once(run):
-        for metric, row in cell.of_metric.items():
-            if math.isfinite(row["paper"]):
-                printed.setdefault(metric, []).append((cell, row))
-    for metric, pairs in printed.items():
-        section.tables.append(_table_of_paper(metric, pairs))
-    for cell in run.cells:
-        for metric, by_film in cell.by_film.items():
-            rows = [row for row in by_film.values() if math.isfinite(row["paper"])]
-            if rows:
-                section.tables.append(_table_of_paper_films(run, cell, metric, rows))
-    if any(math.isfinite(number.sd) for number in _numbers_of(section.tables)):
+    rows = rows_of(run.results[run.results["paper"].notna()])
+    of_cells = [row for row in rows if not row["film"]]
+    of_films = [row for row in rows if row["film"]]
+    for metric, of_metric in grouped_by(of_cells, lambda row: row["metric"]).items():
+        section.tables.append(_table_of_paper(run, metric, of_metric))
+    by_cell = grouped_by(
+        of_films, lambda row: (*(row[name] for name in CELL), row["metric"])
+    )
+    for cell in models_of(run):
+        for metric in dict.fromkeys(row["metric"] for row in of_films):
+            of_cell = by_cell.get((*cell.name, metric))
+            if of_cell:
+                table = _table_of_paper_films(run, cell, metric, of_cell, titles)
+                section.tables.append(table)
+    if any(math.isfinite(row[name]) for row in rows for name in ("sd", "paper_sd")):
         section.sentences.append(
             "In brackets: the standard deviation over runs or folds, as in the paper. Where runs "
             "share a test fold, it says how much training varies, not how certain the test is."
@@ -540,156 +497,132 @@ def section_of_paper(run: ReportRun) -> Section:
     return section
 
 
-def _numbers_of(tables: Sequence[ResultTable]) -> Iterator[NumberCell]:
-    for table in tables:
-        for row in table.rows:
-            if not isinstance(row, Heading):
-                yield from (cell for cell in row if isinstance(cell, NumberCell))
-
-
-def _once(run: ReportRun) -> Iterator[CellRows]:
-    """Yield models, then baselines; one that is not trained has one row for each test task."""
-    yield from run.cells
-    tests = set()
-    for cell in run.baselines:
-        name = (cell.model, cell.test)
-        if cell.is_trained:
-            yield cell
-        elif name not in tests:
-            tests.add(name)
-            yield cell
-
-
-def _table_of_paper(
-    metric: str, pairs: Sequence[tuple[CellRows, ResultRow]]
-) -> ResultTable:
-    rows: list[Cells | Heading] = []
-    for name, of_model in grouped_by(
-        pairs, lambda pair: _name_with_store(pair[0])
-    ).items():
-        rows.append(Heading(name))
-        for cell, row in of_model:
-            train = cell.train if cell.is_trained else DASH
-            sd = row["sd"] if cell.is_model else math.nan
-            ours = NumberCell(row["value"], sd=sd)
-            theirs = NumberCell(row["paper"], sd=row["paper_sd"])
-            rows.append((train, cell.test, ours, theirs, leaked_of(cell)))
+def _table_of_paper(run: Run, metric: str, rows: Sequence[Row]) -> ResultTable:
+    by_name = {cell.name: cell for cell in run.cells}
     name = metric_name(metric)
-    headers = (
-        "trained on",
-        "tested on",
-        f"{name}, this run",
-        f"{name}, paper",
-        "leaked",
-    )
+    shown: dict[str, list[Row]] = {}
+    once = set()
+    for row in rows:
+        cell = by_name[tuple(row[column] for column in CELL)]
+        train = cell.train if cell.is_trained else DASH
+        # What is not trained is the same for each training task.
+        if (train, cell.test, cell.model, cell.store) in once:
+            continue
+        once.add((train, cell.test, cell.model, cell.store))
+        sd = row["sd"] if cell.is_model else math.nan
+        of_cell = {
+            "trained on": train,
+            "tested on": cell.test,
+            f"{name}, this run": NumberCell(row["value"], sd=sd),
+            f"{name}, paper": NumberCell(row["paper"], sd=row["paper_sd"]),
+            "leaked": leaked_of(cell),
+        }
+        shown.setdefault(_name_with_store(cell), []).append(of_cell)
     title = f"{name} of this run and of the paper"
-    return ResultTable(f"paper-{metric}", title, headers, rows)
+    with_headings = [row for text, of_text in shown.items() for row in (text, *of_text)]
+    return result_table(f"paper-{metric}", title, with_headings)
 
 
-def _name_with_store(cell: CellRows) -> str:
+def _name_with_store(cell: Cell) -> str:
     return f"{cell.model} ({cell.store})" if cell.store else cell.model
 
 
 def _table_of_paper_films(
-    run: ReportRun, cell: CellRows, metric: str, rows: Sequence[ResultRow]
+    run: Run, cell: Cell, metric: str, rows: Sequence[Row], titles: Titles
 ) -> ResultTable:
     """Return a row for each film, as in Table 4 of the paper."""
     names = {value["film"]: value["source"] for value in run.protocol["paper"]}
     order = list(names)
-    shown: list[Cells | Heading] = []
-    known = []
+    name = metric_name(metric)
+    ours, theirs = f"{name}, this run", f"{name}, paper"
+    shown = []
     for row in sorted(rows, key=lambda row: order.index(row["film"])):
         film = row["film"]
-        ours = NumberCell(row["value"], sd=row["sd"])
-        theirs = NumberCell(row["paper"], sd=row["paper_sd"])
-        shown.append((names[film] or run.film_name(film), film, ours, theirs))
-        if math.isfinite(row["value"]):
-            known.append(row)
+        of_film = {"film": names[film] or titles.get(film, film), "id": film}
+        of_film |= {ours: NumberCell(row["value"], sd=row["sd"])}
+        of_film |= {theirs: NumberCell(row["paper"], sd=row["paper_sd"])}
+        shown.append(of_film)
+    known = [row for row in rows if math.isfinite(row["value"])]
     if known:
-        our_mean = sum(row["value"] for row in known) / len(known)
-        their_mean = sum(row["paper"] for row in known) / len(known)
-        means = (NumberCell(our_mean), NumberCell(their_mean))
-        shown.append(("mean of these films", "", *means))
-    name = metric_name(metric)
-    return ResultTable(
-        f"paper-films-{slug(cell.model, cell.store)}",
+        mean = {"film": "mean of these films", "id": ""}
+        mean |= {ours: NumberCell(fmean(row["value"] for row in known))}
+        mean |= {theirs: NumberCell(fmean(row["paper"] for row in known))}
+        shown.append(mean)
+    title = (
         f"{name} of each film, on {tested_on(cell.basis, run.units)}: {_name_with_store(cell)}, "
-        f"{pair_name(*pair_of_cell(cell))}",
-        ("film", "id", f"{name}, this run", f"{name}, paper"),
-        shown,
-        f"Leaked clips: {leaked_of(cell)} of {cell.n_clips}.",
+        f"{pair_name(*cell.pair)}"
     )
+    note = f"Leaked clips: {leaked_of(cell)} of {cell.n_clips}."
+    key = f"paper-films-{slug(cell.model, cell.store)}"
+    return result_table(key, title, shown, note)
 
 
 # ---- further analyses that a protocol asks for ----
 
 
-def section_of_learning(run: ReportRun) -> Section:
+def section_of_learning(run: Run) -> Section:
     """Return the primary metric by the number of training films."""
     section = Section("learning", f"More training {run.units}")
-    if not run.learning:
+    points = rows_of(run.results[run.results["train_films"].notna()])
+    if not points:
         return section
-    numbers = sorted({row["train_films"] or 0 for row in run.learning})
-    rows: list[Cells | Heading] = []
-    by_pair = grouped_by(run.learning, lambda row: (row["train"], row["test"]))
+    numbers = sorted({row["train_films"] for row in points})
+    rows: list[Row | str] = []
+    by_pair = grouped_by(points, lambda row: (row["train"], row["test"]))
     for pair, of_pair in by_pair.items():
-        rows.append(Heading(pair_name(*pair)))
+        rows.append(pair_name(*pair))
         by_model = grouped_by(of_pair, lambda row: (row["model"], row["store"]))
         for (model, store), of_model in by_model.items():
             values = {row["train_films"]: row["value"] for row in of_model}
-            curve = [NumberCell(values.get(number, math.nan)) for number in numbers]
-            label = run.label_of(model, store)
-            rows.append((label, *curve, of_model[0]["clips"]))
-    title = f"{metric_name(run.primary)} by the number of training {run.units}"
-    headers = [
-        "model",
-        *(count(number, run.unit) for number in numbers),
-        "clips",
-    ]
+            curve: Row = {"model": label_on(run, model, store)}
+            for number in numbers:
+                value = values.get(number, math.nan)
+                curve[count(number, run.unit)] = NumberCell(value)
+            rows.append({**curve, "clips": of_model[0]["clips"]})
+    title = f"{metric_name(run.settings.primary)} by the number of training {run.units}"
     note = (
         "The last column counts what all fits of a row were tested on, with each number of training"
         f" {run.units}. A dash: the fits of a row were tested on too few common clips."
     )
     is_folded = len(rows) > MOST_OPEN_ROWS
-    table = ResultTable("learning", title, headers, rows, note, folded=is_folded)
+    table = result_table("learning", title, rows, note, folded=is_folded)
     section.tables.append(table)
     return section
 
 
-def section_of_concepts(run: ReportRun) -> Section:
+def section_of_concepts(run: Run) -> Section:
     """Return how well concept vectors rank clips, the weights of concepts, and trees."""
     section = Section("concepts", "Concepts")
-    rows: list[ConceptRow] = run.table("concepts.csv")
-    if not rows:
+    concepts = run.table("concepts.csv")
+    if concepts.empty:
         return section
     tested = f"are tested on {run.units} that they were not found on"
     if not run.has_groups:
         tested = "are not tested, as the manifest has no films to leave out"
+    basis = weakest(cell.basis for cell in models_of(run))
     section.sentences.append(
         f"Concept vectors {tested}. Weights and trees are fitted on all clips, to be looked at; how"
-        " well they do on"
-        f" {tested_on(weakest(cell.basis for cell in run.cells), run.units)} is in the results."
+        f" well they do on {tested_on(basis, run.units)} is in the results."
     )
-    trees = grouped_by(run.table("trees.csv"), _model_of)
-    for (store, model, train), nodes in trees.items():
-        name = f"{model} ({store}), {train}"
-        section.figures.append(figure_of_tree(name, nodes))
-    table_rows: list[Cells | Heading] = []
-    for (store, model, train), of_model in grouped_by(rows, _model_of).items():
-        table_rows.append(Heading(f"{model} ({store}), {train}"))
-        for row in of_model:
+    trees = run.table("trees.csv").groupby(OF_MODEL, sort=False)
+    for (store, model, train), nodes in trees:
+        tree = figure_of_tree(f"{model} ({store}), {train}", rows_of(nodes))
+        section.figures.append(tree)
+    rows: list[Row | str] = []
+    for (store, model, train), of_model in concepts.groupby(OF_MODEL, sort=False):
+        rows.append(f"{model} ({store}), {train}")
+        for row in rows_of(of_model):
             share = row["positive"] / row["clips"] if row["clips"] else math.nan
-            cells = (
-                row["concept"],
-                row["positive"],
-                NumberCell(share),
-                NumberCell(row["ap"], row["low"], row["high"]),
-                NumberCell(row["auc"]),
-                PValueCell(row["p_holm"]),
-                NumberCell(row["weight"]),
-            )
-            table_rows.append(cells)
-    headers = ("concept", "clips", "share", "AP", "AUC", "p (Holm)", "weight")
+            shown = {
+                "concept": row["concept"],
+                "clips": row["positive"],
+                "share": NumberCell(share),
+                "AP": NumberCell(row["ap"], row["low"], row["high"]),
+                "AUC": NumberCell(row["auc"]),
+                "p (Holm)": PValueCell(row["p_holm"]),
+                "weight": NumberCell(row["weight"]),
+            }
+            rows.append(shown)
     note = (
         "Weight: change in the log odds if the margin grows by 1, in a linear head; where margins"
         " of two concepts differ in spread, their weights are not on one scale."
@@ -700,38 +633,32 @@ def section_of_concepts(run: ReportRun) -> Section:
             f" time. A dash instead of AP: without some {run.unit}, too few clips have the concept"
             " or lack it."
         )
-    counts = []
-    for row in rows:
-        if row["films_with_value"] is not None:
-            counts.append((row["films_with_value"], row["films"]))
+    counted = rows_of(concepts[concepts["films_with_value"].notna()])
+    counts = [(row["films_with_value"], row["films"]) for row in counted]
     known = films_with_value(counts, run.unit)
     if known:
         note += f" Of AP, {known}."
-    table = ResultTable(
-        "concepts", "Concept vectors", headers, table_rows, note, folded=True
-    )
+    table = result_table("concepts", "Concept vectors", rows, note, folded=True)
     section.tables.append(table)
     return section
 
 
-def sentence_of_concepts(run: ReportRun) -> str:
+def sentence_of_concepts(run: Run) -> str:
     """Return which concepts the features show in films that vectors were not found on."""
-    found: dict[str, bool] = {}
-    untested = []
-    for row in run.table("concepts.csv"):
-        if math.isnan(row["p_holm"]):
-            untested.append(row["concept"])
-            continue
-        is_found = row["p_holm"] < ALPHA
-        found[row["concept"]] = found.get(row["concept"], False) or is_found
-    if not found:
+    concepts = run.table("concepts.csv")
+    # The least p of a concept; NaN where no model could test it.
+    p = concepts.groupby("concept", sort=False)["p_holm"].min().astype(float)
+    shown = [*p.index[p < ALPHA]]
+    others = [*p.index[p >= ALPHA]]
+    not_tested = [*p.index[p.isna()]]
+    n_tested = len(shown) + len(others)
+    if not n_tested:
         return ""
-    not_tested = [name for name in dict.fromkeys(untested) if name not in found]
-    shown = [name for name, is_found in found.items() if is_found]
-    others = [name for name, is_found in found.items() if not is_found]
-    n_found = f"{len(shown)} of {count(len(found), 'concept')}"
     named = f" ({few(shown)})" if shown else ""
-    text = f"In unseen {run.units} the features show {n_found}{named}"
+    text = (
+        f"In unseen {run.units} the features show {len(shown)} of"
+        f" {count(n_tested, 'concept')}{named}"
+    )
     if others:
         text += f"; not shown: {few(others)}"
     if not_tested:
@@ -739,187 +666,193 @@ def sentence_of_concepts(run: ReportRun) -> str:
     return f"{text}."
 
 
-def _model_of(row: ConceptRow | NodeRow) -> tuple[str, str, str]:
-    return row["store"], row["model"], row["train"]
-
-
-def section_of_success(run: ReportRun) -> Section:
+def section_of_success(run: Run) -> Section:
     """Return the regression of correct decisions on the properties of a clip."""
     section = Section("success", "What makes a clip easy")
-    rows = run.table("success.csv")
-
-    def cell_of(row: SuccessRow) -> tuple[str, str, str, str]:
-        return row["train"], row["test"], row["store"], row["model"]
-
-    by_cell = grouped_by(rows, cell_of)
-    for (train, test, store, model), of_cell in by_cell.items():
-        name = f"{model} ({store}), {pair_name(train, test)}"
-        of_all = [row for row in of_cell if row["film"] == ALL_FILMS]
+    by_cell = run.table("success.csv").groupby([*CELL], sort=False)
+    for (train, test, store, model), of_cell in by_cell:
+        factors = rows_of(of_cell)
+        of_all = [row for row in factors if row["film"] == ALL_FILMS]
         if not of_all:
             continue
-        figure = figure_of_success(run, name, of_cell, ALL_FILMS)
+        name = f"{model} ({store}), {pair_name(train, test)}"
+        figure = figure_of_success(run, name, factors)
         if figure is not None:
             section.figures.append(figure)
+        rows = []
+        for row in of_all:
+            shown = {
+                "property": row["factor"] or DASH,
+                "clips": row["clips"] if row["clips"] == row["clips"] else 0,
+                "log odds": NumberCell(row["log_odds"], row["low"], row["high"]),
+                "p": PValueCell(row["p"]),
+                "note": row["note"],
+            }
+            rows.append(shown)
         note = f"{of_all[0]['successes']} of {of_all[0]['all_clips']} decisions are correct."
         if run.has_groups:
             note += f" Each {run.unit} is in success.csv."
-        table = ResultTable(
-            f"success-{slug(name)}",
-            f"Log odds of success: {name}",
-            ("property", "clips", "log odds", "p", "note"),
-            [_row_of_factor(row) for row in of_all],
-            note,
-            folded=True,
-        )
+        title = f"Log odds of success: {name}"
+        table = result_table(f"success-{slug(name)}", title, rows, note, folded=True)
         section.tables.append(table)
     return section
-
-
-def _row_of_factor(row: SuccessRow) -> Cells:
-    odds = NumberCell(row["log_odds"], row["low"], row["high"])
-    name = row["factor"] or DASH
-    n_clips = row["clips"] or 0
-    return name, n_clips, odds, PValueCell(row["p"]), row["note"]
 
 
 # ---- errors ----
 
 
-def section_of_errors(run: ReportRun) -> Section:
+def section_of_errors(run: Run, labels: RunLabels) -> Section:
     """Return the wrong decisions that are farthest from the threshold."""
     section = Section("errors", "Errors to look at")
-    cell = run.main
+    cell = asked_cell(run)
     if cell is None:
         return section
-    rows: list[Cells | Heading] = []
-    # Without labels, or with others than those of the run, nobody knows what these were.
-    view = view_text(run) if run.clips else ""
-    errors = surest_errors(run, cell)
-    for clip_id, movie_id, is_positive, score in errors[:MOST_ERRORS]:
-        clip = run.clips.get(clip_id, Clip(clip_id, movie_id))
-        labels: Cells = ()
-        if view:
-            labels = (clip.level or DASH, ", ".join(clip.concepts) or DASH)
-        word = "missed" if is_positive else "false alarm"
-        rows.append(
-            (run.film_name(movie_id), clip_id, *labels, word, NumberCell(score))
-        )
-    if not rows:
+    clips: dict[str, Clip] = {}
+    columns: list[str] = []
+    # With other labels than those of the run, nobody knows what these were.
+    if labels.manifest is not None and not labels.changed:
+        clips = {clip.clip_id: clip for clip in labels.manifest}
+        columns = _columns_asked_for(run, labels.manifest.columns)
+    found = errors(cell, clips, columns)
+    if not found:
         return section
-    of_labels = ("level", "concepts") if view else ()
-    headers = ("film", "clip_id", *of_labels, "error", "score")
-    title = f"Surest errors of {run.label(cell)}, {pair_name(*pair_of_cell(cell))}"
+    titles = titles_of({row["movie_id"] for row in found}, labels.manifest)
+    film, n_of_film = Counter(row["movie_id"] for row in found).most_common(1)[0]
+    if run.has_films and len(found) < 2 * n_of_film and n_of_film > 1:
+        n_clips = int((cell.of_clips("movie_id") == film).sum())
+        section.sentences.append(
+            f"{n_of_film} of {len(found)} wrong decisions are of one film,"
+            f" {titles.get(film, film)}, which has {n_clips} of {count(cell.n_clips, 'clip')}."
+        )
+    rows = []
+    for error in found[:MOST_ERRORS]:
+        movie_id = error.pop("movie_id")
+        rows.append({"film": titles.get(movie_id, movie_id), **error})
+    # A column without a value says nothing.
+    filled = [name for name in rows[0] if any(row[name] for row in rows)]
+    shown = [{name: row[name] or DASH for name in filled} for row in rows]
     watch = shlex.join(["obygaze", "view", "--run", run.folder.name])
     note = (
-        f"{len(rows)} of {count(len(errors), 'wrong decision')}, the farthest from the threshold of"
+        f"{len(rows)} of {count(len(found), 'wrong decision')}, the farthest from the threshold of"
         f" {cell.threshold:g} first; all are in predictions.csv. To see the clips: {watch}"
     )
+    view = view_text(run) if clips else ""
     if view:
         note = f"Levels and concepts are those of the {view}. {note}"
-    section.tables.append(ResultTable("errors", title, headers, rows, note))
+    title = f"Surest errors of {label(run, cell)}, {pair_name(*cell.pair)}"
+    section.tables.append(result_table("errors", title, shown, note))
     return section
 
 
-def surest_errors(run: ReportRun, cell: CellRows) -> list[tuple[str, str, bool, float]]:
-    """Return clip, film, class and mean score of the wrong decisions, the surest first."""
-    key = (cell.train, cell.test, cell.store, cell.model)
-    of_cell = []
-    for row in run.predictions:
-        if (row["train"], row["test"], row["store"], row["model"]) == key:
-            of_cell.append(row)
-    wrong = []
-    for clip_id, of_clip in grouped_by(
-        of_cell, lambda row: str(row["clip_id"])
-    ).items():
-        score = fmean(row["score"] for row in of_clip)
-        is_positive = bool(of_clip[0]["y"])
-        if (score > cell.threshold) != is_positive:
-            wrong.append((clip_id, str(of_clip[0]["movie_id"]), is_positive, score))
-    wrong.sort(key=lambda error: (-abs(error[3] - cell.threshold), error[0]))
-    return wrong
+def errors(
+    cell: Cell, clips: Mapping[str, Clip], columns: Sequence[str] = ()
+) -> list[Row]:
+    """Return the wrong decisions of a cell, by the mean scores of clips, the surest first.
+
+    Args:
+        cell: The model, with its rows of the table of tests.
+        clips: What is known of the clips, by id.
+        columns: The own columns of the manifest that are shown.
+    """
+    margins = cell.mean_scores - cell.threshold
+    is_wrong = (margins > 0) != cell.y
+    films = cell.of_clips("movie_id")
+    found = []
+    for number in np.argsort(-np.abs(margins), kind="stable"):
+        if not is_wrong[number]:
+            continue
+        clip_id = cell.clip_ids[number]
+        clip = clips.get(clip_id, Clip(clip_id, films[number]))
+        row: Row = {"movie_id": films[number], "clip_id": clip_id}
+        row |= {"start": clock_or_none(clip.start_s), "end": clock_or_none(clip.end_s)}
+        row |= {"level": clip.level, "concepts": ", ".join(clip.concepts)}
+        for name in (*columns, "comment"):
+            row[name] = clip.extra.get(name, "")
+        row["error"] = "missed" if cell.y[number] else "false alarm"
+        found.append({**row, "score": NumberCell(float(cell.mean_scores[number]))})
+    return found
+
+
+def _columns_asked_for(run: Run, columns: Sequence[str]) -> list[str]:
+    """Return the own columns of a manifest that the tasks of a run and `data.where` name."""
+    expressions = [run.protocol["data"]["where"]]
+    named = []
+    for name in dict.fromkeys(task for cell in run.cells for task in cell.pair):
+        task = task_of(run, name)
+        named.append(task.column)
+        expressions += (task.positive, task.negative)
+    for expression in filter(None, expressions):
+        named += parse(expression, columns=columns).compared
+    return [name for name in dict.fromkeys(own_columns(named)) if name in columns]
 
 
 # ---- how it was made ----
 
 
-def section_of_made(run: ReportRun) -> Section:
+def section_of_made(run: Run) -> Section:
     """Return what is needed to run the experiment again, and what to cite."""
     section = Section("made", "How it was made")
     protocol = run.protocol
     made_by = f"Protocol {protocol['name']}, splits {protocol['splits']['kind']}"
     if run.has_groups:
         made_by += f", {protocol['report']['replicates']:,} draws of {run.units}"
-    section.sentences.append(
-        f"{made_by}. run.json has every setting, and what was chosen in each fold."
-    )
-    section.sentences += protocol["report"]["notes"]
+    section.sentences = [
+        f"{made_by}. run.json has every setting, and what was chosen in each fold.",
+        *protocol["report"]["notes"],
+    ]
     for name, facts in stores_lacking_clips(run).items():
         section.tables.append(_table_of_missing(run, name, facts["missing"]))
-    sources = _table_of_sources(run)
-    if sources.rows:
-        section.tables.append(sources)
-    section.tables.append(_table_of_inputs(run))
+    sources = []
+    manifest = run.about["manifest"]
+    used = [("annotations", manifest["name"], manifest)]
+    used += [("features", name, facts) for name, facts in run.about["stores"].items()]
+    for kind, name, facts in used:
+        terms = {key: facts.get(key, "") for key in ("licence", "citation")}
+        if any(terms.values()):
+            stated = {key: text or NOT_STATED for key, text in terms.items()}
+            sources.append({"kind": kind, "name": name, **stated})
+    if sources:
+        title = "Annotations and features: licence, and what to cite"
+        section.tables.append(result_table("sources", title, sources))
+    headers = ("kind", "name", "checksum or value")
+    inputs: list[Any] = [*_inputs(run)]
+    title = "Inputs and versions"
+    table = ResultTable("inputs", title, headers, inputs, folded=True)
+    section.tables.append(table)
     return section
 
 
-def _table_of_missing(
-    run: ReportRun, store: str, missing: Mapping[str, str]
-) -> ResultTable:
-    listed: Any = [*missing.items()][:MOST_MISSING]
+def _table_of_missing(run: Run, store: str, missing: Mapping[str, str]) -> ResultTable:
     note = "These clips are left out; missing features are never replaced."
     if len(missing) > MOST_MISSING:
         note += f" The first {MOST_MISSING} are listed; run.json has all."
     n_clips = run.about["manifest"]["n_clips"]
     title = f"{store}: {len(missing)} of {n_clips} clips have no features"
     headers = ("clip_id", "reason")
-    return ResultTable(
-        f"missing-{slug(store)}", title, headers, listed, note, folded=True
-    )
+    listed: Any = [*missing.items()][:MOST_MISSING]
+    key = f"missing-{slug(store)}"
+    return ResultTable(key, title, headers, listed, note, folded=True)
 
 
-def _table_of_sources(run: ReportRun) -> ResultTable:
-    """Return the licence and the citation of the annotations and of the features."""
-    manifest = run.about["manifest"]
-    used = [("annotations", manifest["name"], manifest)]
-    for name, facts in run.about["stores"].items():
-        used.append(("features", name, facts))
-    rows = []
-    for kind, name, facts in used:
-        licence = facts.get("licence", "")
-        citation = facts.get("citation", "")
-        if licence or citation:
-            rows.append((kind, name, licence or NOT_STATED, citation or NOT_STATED))
-    title = "Annotations and features: licence, and what to cite"
-    return ResultTable("sources", title, ("kind", "name", "licence", "citation"), rows)
-
-
-def _table_of_inputs(run: ReportRun) -> ResultTable:
+def _inputs(run: Run) -> Iterator[tuple[str, str, str]]:
+    """Yield what a run was made of: kind, name, and checksum or value."""
     about = run.about
     manifest = about["manifest"]
-    rows: list[Cells | Heading] = [
-        ("protocol", run.protocol["name"], about["protocol_sha256"]),
-        (
-            "manifest",
-            f"{manifest['path']} ({view_text(run)})"
-            if view_text(run)
-            else manifest["path"],
-            manifest["sha256"],
-        ),
-    ]
+    view = f" ({view_text(run)})" if view_text(run) else ""
+    yield "protocol", run.protocol["name"], about["protocol_sha256"]
+    yield "manifest", f"{manifest['path']}{view}", manifest["sha256"]
     for name, facts in about["stores"].items():
         array = f"array {facts['array']}, {facts['width']} wide"
         content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
-        rows.append(("store", content, facts["seal"]))
+        yield "store", content, facts["seal"]
     for path, sha256 in about["texts"].items():
-        rows.append(("texts", path, sha256))
+        yield "texts", path, sha256
     for name in run.tables_with_rows:
-        rows.append(("table", name, about["files"][name]))
+        yield "table", name, about["files"][name]
     for name, version in about["versions"].items():
-        rows.append(("version", name, version))
+        yield "version", name, version
     for kind, packages in about["parts"].items():
         for name, package in packages.items():
-            rows.append((f"own code ({kind})", name, package))
-    rows.append(("seed", "fits", str(run.protocol["fit"]["seed"])))
-    rows.append(("created", about["created"], about["created_by"]))
-    headers = ("kind", "name", "checksum or value")
-    return ResultTable("inputs", "Inputs and versions", headers, rows, folded=True)
+            yield f"own code ({kind})", name, package
+    yield "seed", "fits", str(run.settings.seed)
+    yield "created", about["created"], about["created_by"]

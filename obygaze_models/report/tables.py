@@ -2,15 +2,15 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from obygaze_features.core.console import count, digits_of, signed, table
 from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.outside import safe_text
 from obygaze_features.manifest.model import ascii_id
-from obygaze_models.runner.rows import ResultRow
+from obygaze_models.evaluation.tables import Row
 
 _LATEX = str.maketrans(
     {
@@ -18,6 +18,10 @@ _LATEX = str.maketrans(
         **{mark: f"\\{mark}" for mark in "&%$#_{}"},
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
+        # Babel takes a straight quote for the start of a shorthand, such as "a in German, and
+        # \textquotedbl is in no font of OT1: two apostrophes are a quote in every encoding.
+        '"': "''",
+        "`": r"\`{}",
         # At the start of a row, LaTeX would take these as arguments of the row before.
         "[": "{[}",
         "*": "{*}",
@@ -49,7 +53,7 @@ class NumberCell:
     n_clips: int | None = None
 
     @classmethod
-    def of(cls, row: ResultRow | None) -> "NumberCell":
+    def of(cls, row: Row | None) -> "NumberCell":
         """Return the value of a row of results.csv, with its interval."""
         if row is None:
             return NO_NUMBER
@@ -98,74 +102,58 @@ NUMERIC = (int, NumberCell, PValueCell)
 
 
 @dataclass(frozen=True)
-class Heading:
-    """A line above rows that belong together."""
-
-    title: str
-
-
-@dataclass(frozen=True)
 class ResultTable:
     """A table of a page, and its file without suffix.
 
-    A row is a tuple of cells. A table that is `folded` is closed when the page opens.
+    A row is a tuple of cells; a text is a heading of the rows below it. A table that is `folded` is
+    closed when the page opens.
     """
 
     key: str
     title: str
     headers: Sequence[str]
-    rows: Sequence[Cells | Heading]
+    rows: Sequence[Cells | str]
     note: str = ""
     folded: bool = False
 
-    def blocks(self) -> Iterator[tuple[str, list[Cells]]]:
-        """Yield the rows below each heading; rows before the first one have ""."""
-        title = ""
-        rows: list[Cells] = []
+    @property
+    def cells(self) -> list[Cells]:
+        """The rows without headings."""
+        return [row for row in self.rows if not isinstance(row, str)]
+
+    def blocks(self) -> list[tuple[str, list[Cells]]]:
+        """Return the rows below each heading; rows before the first one have ""."""
+        blocks: list[tuple[str, list[Cells]]] = [("", [])]
         for row in self.rows:
-            if not isinstance(row, Heading):
-                rows.append(row)
-                continue
-            if rows:
-                yield title, rows
-            title = row.title
-            rows = []
-        yield title, rows
+            if isinstance(row, str):
+                blocks.append((row, []))
+            else:
+                blocks[-1][1].append(row)
+        begins_with_heading = len(blocks) > 1 and not blocks[0][1]
+        return blocks[1:] if begins_with_heading else blocks
 
     @property
     def numeric(self) -> list[bool]:
         """Whether each column has numbers only."""
-        are_numeric = [True] * len(self.headers)
-        for row in self.rows:
-            if isinstance(row, Heading):
-                continue
-            for column, cell in enumerate(row):
-                if not isinstance(cell, NUMERIC):
-                    are_numeric[column] = False
-        return are_numeric
+        return [
+            all(isinstance(row[number], NUMERIC) for row in self.cells)
+            for number in range(len(self.headers))
+        ]
 
     def as_text(self) -> str:
         """Return the rows without their headings for a terminal."""
-        rows = []
-        for _, of_heading in self.blocks():
-            for cells in of_heading:
-                rows.append([str(cell) for cell in cells])
-        return table(self.headers, rows)
+        return table(self.headers, [[*map(str, row)] for row in self.cells])
 
     def as_csv(self) -> bytes:
         """Return the numbers in full; intervals, deviations and headings have own columns."""
-        headings = []
-        rows: list[Cells] = []
-        for heading, of_heading in self.blocks():
-            headings += [heading] * len(of_heading)
-            rows += of_heading
         names = []
         columns: list[list[Any]] = []
+        headings = [title for title, rows in self.blocks() for _ in rows]
         if any(headings):
             names.append("group")
             columns.append(headings)
         for number, header in enumerate(self.headers):
-            parts = [_parts_of(row[number]) for row in rows]
+            parts = [_parts_of(row[number]) for row in self.cells]
             for place, part in enumerate(PARTS_OF_NUMBER):
                 column = [of_row[place] for of_row in parts]
                 if not part or any(content != "" for content in column):
@@ -174,19 +162,33 @@ class ResultTable:
         return csv_for_people(names, zip(*columns, strict=True))
 
 
-def _parts_of(cell: Any) -> tuple[Any, ...]:
+def result_table(
+    key: str,
+    title: str,
+    rows: Sequence[Mapping[str, Any] | str],
+    note: str = "",
+    *,
+    folded: bool = False,
+) -> ResultTable:
+    """Return a table of rows that all have the same columns, by header, and of headings."""
+    headers: Sequence[str] = ()
+    cells: list[Cells | str] = []
+    for row in rows:
+        if isinstance(row, str):
+            cells.append(row)
+        else:
+            headers = [*row]
+            cells.append((*row.values(),))
+    return ResultTable(key, title, headers, cells, note, folded)
+
+
+def _parts_of(cell: Any) -> list[Any]:
     """Return the columns of a cell in a CSV table; what has no value is empty."""
-    nothing = ("",) * (len(PARTS_OF_NUMBER) - 1)
-    if isinstance(cell, PValueCell):
-        return (_known(cell.value), *nothing)
-    if not isinstance(cell, NumberCell):
-        return ("" if cell == DASH else cell, *nothing)
-    numbers = (cell.value, cell.low, cell.high, cell.sd)
-    return (*map(_known, numbers), "" if cell.n_clips is None else cell.n_clips)
-
-
-def _known(value: float) -> Any:
-    return value if math.isfinite(value) else ""
+    parts = [cell.value if isinstance(cell, PValueCell) else cell, *[None] * 4]
+    if isinstance(cell, NumberCell):
+        parts = [*astuple(cell)]
+    is_known = [part not in (None, DASH) and part == part for part in parts]
+    return [part if known else "" for part, known in zip(parts, is_known, strict=True)]
 
 
 def cell_parts(cell: Any) -> tuple[str, str]:

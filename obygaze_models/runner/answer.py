@@ -45,33 +45,59 @@ from obygaze_models.runner.files import Run
 OF_FILMS = ("film_prior", "neighbour")
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
-# Whether the first of two is better, as far as a run can tell.
+MOST_ANSWERS = 3  # differences that answer the first question; a page has all
+# The families in which a difference has its p, for a sentence that names it.
+ASKED_FOR = "the differences that the protocol asks for"
+TO_GUESSES = "the differences of a model and a guess"
+# Whether the first of two is better, as far as a run can tell: a word for tables.
 BETTER = "yes"
 PERHAPS_BETTER = "not certain"
 NOT_SHOWN = "not shown"
 PERHAPS_WORSE = "no, perhaps worse"
 WORSE = "no, worse"
 UNKNOWN = "–"
-# The families in which a difference has its p, for a sentence that names it.
-ASKED_FOR = "the differences that the protocol asks for"
-TO_GUESSES = "the differences of a model and a guess"
-# How an answer begins; `other` is guessing, or the second side of a question.
-BEGINNINGS = {
-    BETTER: "{model} is better than {other}",
-    PERHAPS_BETTER: "{model} may be better than {other}, or better by chance",
-    NOT_SHOWN: "This run does not show that {model} is better than {other}",
-    PERHAPS_WORSE: "{model} may be worse than {other}",
-    WORSE: "{model} is worse than {other}",
+
+
+class Words(NamedTuple):
+    """The words for a verdict: a beginning, where the interval is, and which of two is better."""
+
+    beginning: str
+    interval: str
+    better: str
+
+
+WORDS = {
+    BETTER: Words(
+        "{first} is better than {second}",
+        "is above 0",
+        "which is better: {first}",
+    ),
+    PERHAPS_BETTER: Words(
+        "{first} may be better than {second}, or better by chance",
+        "is above 0",
+        "which is better: perhaps {first}",
+    ),
+    NOT_SHOWN: Words(
+        "This run does not show that {first} is better than {second}",
+        "holds 0",
+        "this run does not show which is better",
+    ),
+    PERHAPS_WORSE: Words(
+        "{first} may be worse than {second}",
+        "is below 0",
+        "which is better: perhaps {second}",
+    ),
+    WORSE: Words(
+        "{first} is worse than {second}",
+        "is below 0",
+        "which is better: {second}",
+    ),
+    LEAKED: Words("", "", "nothing says which is better, as test clips leaked"),
+    UNKNOWN: Words("", "", "which is better was not tested"),
 }
-# Where an interval is, for each verdict.
-PLACES_OF_INTERVALS = {
-    BETTER: "is above 0",
-    PERHAPS_BETTER: "is above 0",
-    NOT_SHOWN: "holds 0",
-    PERHAPS_WORSE: "is below 0",
-    WORSE: "is below 0",
-}
-MOST_ANSWERS = 3  # differences that answer the first question; a page has all
+
+
+# ---- names and numbers ----
 
 
 def has_levels(run: Run) -> bool:
@@ -79,13 +105,9 @@ def has_levels(run: Run) -> bool:
     return bool(run.about["manifest"]["has_levels"])
 
 
-def intervals_are_of(run: Run, cells: Iterable[Cell]) -> str:
-    """Return what the intervals of cells are of, by the weakest of them; "" without an interval."""
-    with_interval = []
-    for cell in cells:
-        if any(map(cell.has_interval, RANKING_METRICS)):
-            with_interval.append(cell.basis)
-    return interval_is_of(weakest(with_interval), run.units) if with_interval else ""
+def view_text(run: Run) -> str:
+    """Return the view of a run for a text, such as `visual view`; "" where views are the same."""
+    return view_words(run.about["manifest"]["view"]) if has_levels(run) else ""
 
 
 def size_text(run: Run, cell: Cell | None = None) -> str:
@@ -102,20 +124,14 @@ def size_text(run: Run, cell: Cell | None = None) -> str:
 
 def array_text(run: Run) -> str:
     """Return the arrays that were read of stores with several, such as `array clip`; "" of none."""
+    stores = run.about["stores"]
     stores_of_array: dict[str, list[str]] = {}
-    for name, facts in run.about["stores"].items():
+    for name, facts in stores.items():
         if len(facts.get("arrays", ())) > 1:
-            stores_of_array.setdefault(facts["array"], []).append(name)
-    texts = []
-    for array, names in stores_of_array.items():
-        of_stores = f" of {listed(names)}" if len(run.about["stores"]) > 1 else ""
-        texts.append(f"array {array}{of_stores}")
-    return ", ".join(texts)
-
-
-def view_text(run: Run) -> str:
-    """Return the view of a run for a text, such as `visual view`; "" where views are the same."""
-    return view_words(run.about["manifest"]["view"]) if has_levels(run) else ""
+            stores_of_array.setdefault(f"array {facts['array']}", []).append(name)
+    if len(stores) == 1:
+        return ", ".join(stores_of_array)
+    return ", ".join(f"{of} of {listed(own)}" for of, own in stores_of_array.items())
 
 
 def compared_metric(run: Run) -> str:
@@ -123,11 +139,24 @@ def compared_metric(run: Run) -> str:
     return ranking_metric(str(run.protocol["report"]["primary"]))
 
 
+def joined_stores(run: Run) -> list[str]:
+    """Return the names of the stores of joined features."""
+    return [name for name, facts in run.about["stores"].items() if "parts" in facts]
+
+
 def cell_label(cell: Cell, run: Run) -> str:
     """Return the tasks of a cell, and its store if there are several."""
     if len(run.about["stores"]) > 1:
         return f"{cell.tasks}, {cell.store}"
     return cell.tasks
+
+
+def model_name(run: Run, cell: Cell) -> str:
+    """Return the name of a model, with its store where the run has several."""
+    name = label_of(cell.model)
+    if cell.store and len(run.about["stores"]) > 1:
+        return f"{name} on {cell.store}"
+    return name
 
 
 def short(value: float, digits: int = 2) -> str:
@@ -138,35 +167,86 @@ def short(value: float, digits: int = 2) -> str:
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
-# ---- the answer ----
+def value_text(cell: Cell, metric: str) -> str:
+    """Return the value of a metric for a sentence, with its interval if it has one."""
+    return _with_ends(cell.value(metric), cell.ends(metric))
 
 
-def asked_cell(run: Run) -> Cell | None:
-    """Return the cell that the answer is about; None without a model.
+def difference_text(row: Row) -> str:
+    """Return a difference with its interval, such as `AP .03 [.01, .05]`."""
+    value = _with_ends(row["value"], (row["low"], row["high"]))
+    return f"{metric_name(row['metric'])} {value}"
 
-    It is a model of the first question that the run answers, else of the first question, else the
-    first model. It is that on the first store (or the store that training films chose), trained and
-    tested on one task if there is such a cell. It is never picked by its result.
+
+def _with_ends(value: float, ends: tuple[float, float]) -> str:
+    if math.isnan(sum(ends)):
+        return short(value)
+    low, high = map(short, ends)
+    return f"{short(value)} [{low}, {high}]"
+
+
+def number_range(numbers: Sequence[int]) -> int | str:
+    """Return a number; where stores lack other clips, the least and the largest."""
+    least = min(numbers)
+    most = max(numbers)
+    return most if least == most else f"{least} to {most}"
+
+
+def films_with_value(counts: Sequence[tuple[int, int]], unit: str) -> str:
+    """Return `3 of 12 films have a value`, or "" if all films that were tested have one.
+
+    Args:
+        counts: Of each value, the films behind it and those that were tested.
+        unit: What a film is called.
     """
-    models = [cell for cell in run.cells if cell.is_model]
-    questions = questions_of(run)
-    if questions:
-        question = first_question(run) or questions[0]
-        firsts = [cell for cell in models if _is_asked(cell, question, "first")]
-        seconds = [cell for cell in models if _is_asked(cell, question, "second")]
-        models = firsts or seconds or models
-    models.sort(key=lambda cell: (cell.store != CHOSEN, cell.train != cell.test))
-    return models[0] if models else None
+    if all(behind == tested for behind, tested in counts):
+        return ""
+    behind, tested = map(number_range, zip(*counts, strict=True))
+    verb = "has" if behind == 1 else "have"
+    return f"{behind} of {tested} {plural(unit)} {verb} a value"
 
 
-def _is_asked(cell: Cell, question: Question, side: str) -> bool:
-    wanted = {
-        side: cell.model,
-        f"{side}_store": cell.store,
-        "train": cell.train,
-        "test": cell.test,
-    }
-    return all(question[key] in ("", name) for key, name in wanted.items())
+def intervals_are_of(run: Run, cells: Iterable[Cell]) -> str:
+    """Return what the intervals of cells are of, by the weakest of them; "" without an interval."""
+    bases = []
+    for cell in cells:
+        if any(map(cell.has_interval, RANKING_METRICS)):
+            bases.append(cell.basis)
+    return interval_is_of(weakest(bases), run.units) if bases else ""
+
+
+# ---- what is asked ----
+
+
+def questions_of(run: Run) -> Sequence[Question]:
+    """Return the differences that the protocol asks for."""
+    questions: Sequence[Question] = run.protocol["report"]["questions"]
+    return questions
+
+
+def questions_of_models(run: Run) -> list[Question]:
+    """Return the questions of the protocol, but those about models that the run does not train."""
+    models = run.protocol["models"]
+    left_out = models.keys() - {*(run.protocol["grid"]["models"] or models)}
+    return [
+        question
+        for question in questions_of(run)
+        if left_out.isdisjoint((question["first"], question["second"]))
+    ]
+
+
+def is_about_guessing(question: Question) -> bool:
+    """Return whether a question compares a model with a baseline that sees no video."""
+    return question["first"] in BLIND or question["second"] in BLIND
+
+
+def differences_for(run: Run, question: Question) -> list[Row]:
+    """Return the differences that a question asks for, with their sides in its order."""
+    return [
+        as_asked(question, row)
+        for row in run.differences
+        if row["against_train"] == row["train"] and asks_for(question, row)
+    ]
 
 
 def first_question(run: Run) -> Question | None:
@@ -181,35 +261,28 @@ def first_question(run: Run) -> Question | None:
     return None
 
 
-def questions_of(run: Run) -> Sequence[Question]:
-    """Return the differences that the protocol asks for."""
-    questions: Sequence[Question] = run.protocol["report"]["questions"]
-    return questions
+def asked_cell(run: Run) -> Cell | None:
+    """Return the cell that the answer is about; None without a model.
+
+    It is a model of the first question that the run answers, else of the first question, else the
+    first model. It is that on the first store (or the store that training films chose), trained and
+    tested on one task if there is such a cell. It is never picked by its result.
+    """
+    models = [cell for cell in run.cells if cell.is_model]
+    question = first_question(run) or next(iter(questions_of(run)), None)
+    if question is not None:
+        firsts = [cell for cell in models if _is_asked(cell, question, "first")]
+        seconds = [cell for cell in models if _is_asked(cell, question, "second")]
+        models = firsts or seconds or models
+    models.sort(key=lambda cell: (cell.store != CHOSEN, cell.train != cell.test))
+    return models[0] if models else None
 
 
-def questions_of_models(run: Run) -> list[Question]:
-    """Return the questions of the protocol, but those about models that the run does not train."""
-    wanted_models = run.protocol["grid"]["models"] or run.protocol["models"]
-    left_out = run.protocol["models"].keys() - set(wanted_models)
-    questions = []
-    for question in questions_of(run):
-        if left_out.isdisjoint((question["first"], question["second"])):
-            questions.append(question)
-    return questions
-
-
-def is_about_guessing(question: Question) -> bool:
-    """Return whether a question compares a model with a baseline that sees no video."""
-    return question["first"] in BLIND or question["second"] in BLIND
-
-
-def differences_for(run: Run, question: Question) -> list[Row]:
-    """Return the differences that a question asks for, with their sides in its order."""
-    rows = []
-    for row in run.differences:
-        if row["against_train"] == row["train"] and asks_for(question, row):
-            rows.append(as_asked(question, row))
-    return rows
+def _is_asked(cell: Cell, question: Question, side: str) -> bool:
+    wanted = (side, f"{side}_store", "train", "test")
+    names = (cell.model, cell.store, cell.train, cell.test)
+    pairs = zip(wanted, names, strict=True)
+    return all(question[key] in ("", name) for key, name in pairs)
 
 
 def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
@@ -217,169 +290,67 @@ def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
 
     A baseline that did not test all of these clips is left out.
     """
-    guesses = []
+    best = None
+    goodness_of_best = -math.inf
     for other in run.cells:
         is_blind = other.model in BLIND and not other.is_model
-        if (
-            not is_blind
-            or other.pair != cell.pair
-            or other.store not in ("", cell.store)
-        ):
+        is_of_store = other.store in ("", cell.store)
+        if not is_blind or not is_of_store or other.pair != cell.pair:
             continue
         shared = on_shared_clips([cell, other])
-        if not shared.problem and shared.n_clips == cell.n_clips:
-            guess = shared.cells[1]
-            if math.isfinite(guess.value(metric)):
-                guesses.append(guess)
-
-    def rounded_goodness(guess: Cell) -> float:
+        if shared.problem or shared.n_clips < cell.n_clips:
+            continue
+        guess = shared.cells[1]
         # Of baselines that differ by the rounding of sums, the first is taken.
-        return round(goodness(metric, guess.value(metric)), DIGITS)
-
-    return max(guesses, key=rounded_goodness, default=None)
-
-
-def cannot_guess(run: Run, cells: Sequence[Cell]) -> str:
-    """Return a sentence on baselines without a training clip of a tested film; "" if all have."""
-    names: dict[str, None] = {}
-    for cell in cells:
-        is_of_films = cell.model in OF_FILMS and not cell.is_model
-        if is_of_films and not cell.knows_films:
-            names[cell.model] = None
-    if not names:
-        return ""
-    return (
-        f"{' and '.join(names)} cannot guess here: no clip of a tested {run.unit} trained, so"
-        " every clip gets the share of positives in training."
-    )
+        rounded = round(goodness(metric, guess.value(metric)), DIGITS)
+        if rounded > goodness_of_best:
+            best = guess
+            goodness_of_best = rounded
+    return best
 
 
-def answer(run: Run) -> str:
-    """Return how well the model that was asked for ranks clips, beside guessing.
+# ---- verdicts ----
 
-    Where the first question is about two models, the answer begins with their differences. Where it
-    is asked of several tasks, the values of the others follow.
+
+def difference_row(run: Run, first: Cell, second: Cell) -> Row | None:
+    """Return the row with the difference of two cells of one test task; None without one."""
+    against = (second.train, second.store, second.model)
+    for row in run.differences:
+        name = (row["train"], row["test"], row["store"], row["model"])
+        other = (row["against_train"], row["against_store"], row["against_model"])
+        if name == first.name and other == against:
+            return row
+    return None
+
+
+def difference_to_guess(run: Run, model: Cell, guess: Cell) -> Row | None:
+    """Return the difference of a model and a guess; its `p_all` is among all of this family."""
+    row = difference_row(run, model, guess)
+    return None if row is None else {**row, "p_all": row["p_guesses"]}
+
+
+def verdict(row: Row | None) -> str:
+    """Return whether the first side of a difference is better, as far as a run can tell.
+
+    A difference whose interval is on one side of 0 can be chance among many: where its p among all
+    of its family is above .05 or missing, it is only perhaps better or worse. Where test clips
+    leaked, it is neither.
     """
-    cell = asked_cell(run)
-    if cell is None:
-        return ""
-    sentence = sentence_of(run, cell)
-    first = first_question(run)
-    questions = []
-    for question in questions_of(run):
-        if first is not None and first["text"] and question["text"] == first["text"]:
-            questions.append(question)
-    tests = {question["test"] for question in questions}
-    metric = compared_metric(run)
-    others = []
-    for other in run.cells:
-        is_same_model = (other.model, other.store) == (cell.model, cell.store)
-        is_asked = other.train == other.test and other.test in tests - {cell.test}
-        if is_same_model and is_asked and other.is_ranked(metric):
-            others.append(f"{value_text(other, metric)} for {other.test}")
-    if others:
-        sentence += f" It has {metric_name(metric)} {', '.join(others)}."
-    sentences: list[str] = []
-    if first is not None and not is_about_guessing(first):
-        sentences += _sentences_on_models(run, cell, questions or [first])
-    sentences.append(sentence)
-    gain = gain_of(run)
-    if gain is not None:
-        sentences.append(gain.sentence)
-    return " ".join(sentences)
+    if row is not None and row.get("basis") == LEAKED:
+        return LEAKED
+    if row is None or math.isnan(row["low"]):
+        return UNKNOWN
+    is_certain = row["p_all"] <= ALPHA
+    if row["low"] > 0:
+        return BETTER if is_certain else PERHAPS_BETTER
+    if row["high"] < 0:
+        return WORSE if is_certain else PERHAPS_WORSE
+    return NOT_SHOWN
 
 
-def further_answers(run: Run) -> Iterator[str]:
-    """Yield how well the model of the answer ranks the clips of each further task.
-
-    A run of own labels has a question about guessing for each of its tasks.
-    """
-    asked = asked_cell(run)
-    first = first_question(run)
-    if asked is None or first is None:
-        return
-    tasks: dict[tuple[str, str], None] = {}
-    for question in questions_of(run):
-        # Questions without a text, as of tasks of a protocol, are not one question.
-        is_answered = question["text"] == first["text"] != ""
-        if is_about_guessing(question) and not is_answered:
-            tasks[question["train"], question["test"]] = None
-    for task in tasks:
-        for cell in run.cells:
-            is_same_model = (cell.model, cell.store) == (asked.model, asked.store)
-            if is_same_model and cell.pair == task and cell is not asked:
-                yield sentence_of(run, cell)
-
-
-def _sentences_on_models(
-    run: Run,
-    asked: Cell,
-    questions: Sequence[Question],
-) -> list[str]:
-    """Return how many differences questions ask for, and those of the asked cell.
-
-    The gain of joined features has a sentence of its own.
-    """
-    gain = gain_of(run)
-    by_name = {cell.name: cell for cell in run.cells}
-    rows = []
-    for question in questions:
-        rows += differences_for(run, question)
-    sentences: list[str] = []
-    n_others = 0
-    sides: dict[str, None] = {}
-    found: dict[str, list[str]] = {BETTER: [], WORSE: []}
-    for row in rows:
-        tasks = (row["train"], row["test"])
-        first = by_name[(*tasks, row["store"], row["model"])]
-        second = by_name[(*tasks, row["against_store"], row["against_model"])]
-        model, other, where = _names_of_sides(run, first, second)
-        sides[f"{model} minus {other}"] = None
-        found.setdefault(verdict(row), []).append(where)
-        is_of_gain = gain is not None and {first.store, second.store} == gain.stores
-        if asked not in (first, second) or len(sentences) == MOST_ANSWERS:
-            n_others += 1
-        elif not is_of_gain:
-            sentences.append(_sentence_on_models(run, first, second, row))
-    if n_others:
-        n_better = len(found[BETTER])
-        better = f" ({few(found[BETTER])})" if found[BETTER] else ""
-        worse = f" ({few(found[WORSE])})" if found[WORSE] else ""
-        sentences.insert(
-            0,
-            f"Of the {len(rows)} differences that the question asks for"
-            f" ({few([*sides], MOST_ANSWERS)}), {n_better}"
-            f" {'shows' if n_better == 1 else 'show'} that the first is better{better}, and"
-            f" {len(found[WORSE])} that it is worse{worse}; all are in the table Differences of"
-            " the report.",
-        )
-    return sentences
-
-
-def _names_of_sides(run: Run, first: Cell, second: Cell) -> tuple[str, str, str]:
-    """Return the names of two cells that are compared, and of what they have in common."""
-    if first.store == second.store:
-        return label_of(first.model), label_of(second.model), cell_label(first, run)
-    return _model_on_store(run, first), _model_on_store(run, second), first.tasks
-
-
-def _sentence_on_models(run: Run, first: Cell, second: Cell, row: Row) -> str:
-    """Return whether the first of two models is better, with their difference."""
-    model, other, where = _names_of_sides(run, first, second)
-    text = f"{model} minus {other} ({where}) is {difference_text(row)}"
-    shared = on_shared_clips([first, second])
-    if not shared.problem:
-        ours, theirs = shared.cells
-        films = films_above(ours, theirs, row["metric"])
-        if films.n_films:
-            of_films = films.text(count(films.n_films, run.unit))
-            text += f"; {model} is higher in {of_films}"
-    found = verdict(row)
-    if found in BEGINNINGS:
-        text = f"{BEGINNINGS[found].format(model=model, other=other)}: {text}"
-    if found == LEAKED:
-        text += f" on {tested_on(LEAKED, run.units)}"
-    return f"{text}{_why_not_certain(row, ASKED_FOR)}."
+def in_sentence(found: str) -> str:
+    """Return a verdict as a sentence has it, where a table has a dash."""
+    return "not tested" if found == UNKNOWN else found
 
 
 def _why_not_certain(row: Row, family: str) -> str:
@@ -389,265 +360,6 @@ def _why_not_certain(row: Row, family: str) -> str:
     if math.isnan(row["p_all"]):
         return f", but it has no p among {family}"
     return f", but its p among {family} is {short(row['p_all'], 3)}"
-
-
-def _model_on_store(run: Run, cell: Cell) -> str:
-    """Return the name of a model, with its store where the run has several."""
-    name = label_of(cell.model)
-    if not cell.store or len(run.about["stores"]) < 2:
-        return name
-    return f"{name} on {cell.store}"
-
-
-def sentence_of(run: Run, cell: Cell) -> str:
-    """Return how well a model ranks clips, beside the best guess without video."""
-    metric = compared_metric(run)
-    where = f"On {tested_on(cell.basis, run.units)}"
-    value = value_text(cell, metric)
-    model = _model_on_store(run, cell)
-    if not cell.is_ranked(metric):
-        return ranks_nothing(model, cell)
-    text = f"{where}, {model} ranks clips ({cell.tasks}) with {metric_name(metric)} {value}"
-    guess = best_guess(run, cell, metric)
-    if guess is None:
-        return f"{text}."
-    text += f"; guessing without video has {short(guess.value(metric))} ({guess.model})"
-    if LEAKED in (cell.basis, guess.basis):
-        return f"{text}."
-    films = films_above(cell, guess, metric)
-    of_films = f"{films.n_films} {run.units}"
-    if films.n_films < cell.n_films:
-        classes = "positive clips" if metric == AP.name else "clips of both classes"
-        of_films += f" that have {classes}"
-    if films.n_films > 1:
-        text += f"; better in {films.text(of_films)}"
-    difference = difference_to_guess(run, cell, guess)
-    verdict_on_guess = verdict(difference)
-    if difference is None or verdict_on_guess in (BETTER, UNKNOWN):
-        return f"{text}."
-    interval = f"[{short(difference['low'])}, {short(difference['high'])}]"
-    place = PLACES_OF_INTERVALS[verdict_on_guess]
-    beginning = BEGINNINGS[verdict_on_guess].format(model=model, other="guessing")
-    return (
-        f"{beginning}: {text[0].lower()}{text[1:]}; the interval of the difference over"
-        f" {run.units}, {interval}, {place}{_why_not_certain(difference, TO_GUESSES)}."
-    )
-
-
-@dataclass(frozen=True)
-class Gain:
-    """What joined features say more than the best single store, which training films choose.
-
-    Attributes:
-        joined: The cell of the joined store.
-        chosen: The cell of the store that training films choose.
-        parts: The cells of the stores that are joined, as far as the run has them.
-        row: The difference of the first two.
-        units: What chooses: training films, or groups of them.
-        chosen_stores: The store that was chosen, of each fit.
-    """
-
-    joined: Cell
-    chosen: Cell
-    parts: Sequence[Cell]
-    row: Row
-    units: str
-    chosen_stores: Sequence[str]
-
-    @property
-    def stores(self) -> set[str]:
-        """The stores that the gain compares."""
-        return {self.joined.store, self.chosen.store}
-
-    @property
-    def sentence(self) -> str:
-        """Return the gain, and what it means as far as its interval says so."""
-        low = self.row["low"]
-        high = self.row["high"]
-        together = f"{listed([cell.store for cell in self.parts])} together"
-        meaning = (
-            f"this run does not show that {together} say more than the best store alone"
-        )
-        if verdict(self.row) == BETTER:
-            meaning = f"{together} say more than the best store alone"
-        elif -MARGIN < low <= 0 and high < MARGIN:
-            meaning = (
-                f"{self._adds_nothing()}: the interval is within {short(MARGIN)} of 0"
-            )
-        name = label_of(self.joined.model)
-        return (
-            f"The gain of {name} on {self.joined.store} over {name} on the store that training"
-            f" {self.units} choose is {difference_text(self.row)}: {meaning}."
-        )
-
-    def _adds_nothing(self) -> str:
-        """Return which stores add nothing to the one that all training films choose."""
-        best = set(self.chosen_stores)
-        others = [cell.store for cell in self.parts if cell.store not in best]
-        if len(best) > 1:
-            return "the stores together add nothing that the best of them does not have"
-        add = "adds" if len(others) == 1 else "add"
-        return f"{listed(others)} {add} nothing that {' '.join(best)} does not have"
-
-
-def gain_of(run: Run) -> Gain | None:
-    """Return the gain of the joined store that the answer is about; None without one."""
-    joined = asked_cell(run)
-    if joined is None or joined.store not in joined_stores(run):
-        return None
-    same_model = {}
-    for cell in run.cells:
-        if cell.pair == joined.pair and cell.model == joined.model:
-            same_model[cell.store] = cell
-    chosen = same_model.pop(CHOSEN, None)
-    if chosen is None:
-        return None
-    row = difference_row(run, joined, chosen)
-    single = [same_model[name] for name in same_model if name not in joined_stores(run)]
-    names = run.about["stores"][joined.store]["parts"]
-    parts = [cell for cell in single if cell.store in names]
-    if row is None or not parts:
-        return None
-    stores = [fold["chosen"]["store"] for fold in run.folds_of(chosen)]
-    return Gain(joined, chosen, parts, row, run.units, stores)
-
-
-def compared_stores(run: Run, cells: Sequence[Cell]) -> list[str]:
-    """Return which store is better for the model of the answer: the first one, or each other one.
-
-    What joined features say more than the store that training films choose, the gain says.
-
-    Args:
-        run: The run.
-        cells: The cells of a training and a test task.
-    """
-    asked = asked_cell(run)
-    if asked is None:
-        return []
-    left_out = []
-    if gain_of(run) is not None:
-        left_out = [CHOSEN, *joined_stores(run)]
-    metric = compared_metric(run)
-    of_model = []
-    for cell in cells:
-        if cell.is_model and cell.model == asked.model and cell.store not in left_out:
-            of_model.append(cell)
-    model = label_of(asked.model)
-    # Of up to three stores these are all pairs, of more those with the first one.
-    n_pairs = max(3, len(of_model) - 1)
-    sentences = []
-    for first, other in islice(combinations(of_model, 2), n_pairs):
-        row = difference_row(run, first, other)
-        if row is None or row["metric"] != metric or not math.isfinite(row["value"]):
-            continue
-        sentences.append(
-            f"{first.tasks}: {model} ({first.store}) minus {model} ({other.store}) is"
-            f" {difference_text(row)} on {row['clips']} clips that both were tested"
-            f" on ({_better_of(first.store, other.store, row)})."
-        )
-    return sentences
-
-
-def _better_of(first: str, second: str, row: Row) -> str:
-    """Return which of two is better, as far as a run can tell."""
-    found = verdict(row)
-    if found in (BETTER, WORSE):
-        return f"which is better: {first if found == BETTER else second}"
-    if found in (PERHAPS_BETTER, PERHAPS_WORSE):
-        better = first if found == PERHAPS_BETTER else second
-        return f"which is better: perhaps {better}"
-    if found == NOT_SHOWN:
-        return "this run does not show which is better"
-    if found == LEAKED:
-        return "nothing says which is better, as test clips leaked"
-    return "which is better was not tested"
-
-
-def in_sentence(found: str) -> str:
-    """Return a verdict as a sentence has it, where a table has a dash."""
-    return "not tested" if found == UNKNOWN else found
-
-
-def difference_text(row: Row) -> str:
-    """Return a difference with its interval, such as `AP .03 [.01, .05]`."""
-    value = f"{metric_name(row['metric'])} {short(row['value'])}"
-    if math.isfinite(row["low"]):
-        value += f" [{short(row['low'])}, {short(row['high'])}]"
-    return value
-
-
-def joined_stores(run: Run) -> list[str]:
-    """Return the names of the stores of joined features."""
-    return [name for name, facts in run.about["stores"].items() if "parts" in facts]
-
-
-def ranks_nothing(model: str, cell: Cell) -> str:
-    """Return a sentence on a cell without folds in which clips can be ranked."""
-    return (
-        f"{model} ranks no clips ({cell.tasks}): no fold tests clips of both classes."
-    )
-
-
-def why_this_model(run: Run) -> list[str]:
-    """Return why the answer is about its model, if another one has a higher value.
-
-    The other one was trained for the same task, and has the higher value on the same clips, of
-    which none leaked.
-    """
-    asked = asked_cell(run)
-    if asked is None:
-        return []
-    metric = compared_metric(run)
-    others = []
-    for cell in run.cells:
-        if not cell.is_model or cell.pair != asked.pair or cell.basis == LEAKED:
-            continue
-        shared = on_shared_clips([asked, cell])
-        if shared.problem or shared.n_clips != asked.n_clips:
-            continue
-        other = shared.cells[1]
-        if other.value(metric) > asked.value(metric):
-            others.append(other)
-    if not others:
-        return []
-    best = max(others, key=lambda cell: cell.value(metric))
-    names = [_model_on_store(run, cell) for cell in (asked, best)]
-    place = "in its first question" if run.protocol["report"]["questions"] else "first"
-    return [
-        f"The answer is about {names[0]}, which the protocol names {place}, whatever the results "
-        f"are. {names[1]} has {metric_name(metric)} {short(best.value(metric))}; the highest of "
-        "several values is partly luck."
-    ]
-
-
-def value_text(cell: Cell, metric: str) -> str:
-    """Return the value of a metric for a sentence, with its interval if it has one."""
-    value = short(cell.value(metric))
-    if cell.has_interval(metric):
-        low, high = cell.ends(metric)
-        value += f" [{short(low)}, {short(high)}]"
-    return value
-
-
-def films_with_value(counts: Sequence[tuple[int, int]], unit: str) -> str:
-    """Return `3 of 12 films have a value`, or "" if all films that were tested have one.
-
-    Args:
-        counts: Of each value, the films behind it and those that were tested.
-        unit: What a film is called.
-    """
-    if all(behind == tested for behind, tested in counts):
-        return ""
-    behind, tested = (number_range(numbers) for numbers in zip(*counts, strict=True))
-    verb = "has" if behind == 1 else "have"
-    return f"{behind} of {tested} {plural(unit)} {verb} a value"
-
-
-def number_range(numbers: Sequence[int]) -> int | str:
-    """Return a number; where stores lack other clips, the least and the largest."""
-    least = min(numbers)
-    most = max(numbers)
-    return most if least == most else f"{least} to {most}"
 
 
 class FilmsAbove(NamedTuple):
@@ -681,36 +393,342 @@ def films_above(first: Cell, second: Cell, metric: str) -> FilmsAbove:
     return FilmsAbove(n_above, n_equal, len(differences))
 
 
-def difference_row(run: Run, first: Cell, second: Cell) -> Row | None:
-    """Return the row with the difference of two cells of one test task; None without one."""
-    for row in run.differences:
-        side = (row["train"], row["test"], row["store"], row["model"])
-        other = (row["against_train"], row["against_store"], row["against_model"])
-        if side == first.name and other == (second.train, second.store, second.model):
-            return row
-    return None
+# ---- the answer ----
 
 
-def difference_to_guess(run: Run, model: Cell, guess: Cell) -> Row | None:
-    """Return the difference of a model and a guess; its `p_all` is among all of this family."""
-    row = difference_row(run, model, guess)
-    return None if row is None else {**row, "p_all": row["p_guesses"]}
+def answer(run: Run) -> str:
+    """Return how well the model that was asked for ranks clips, beside guessing.
 
-
-def verdict(row: Row | None) -> str:
-    """Return whether the first side of a difference is better, as far as a run can tell.
-
-    A difference whose interval is on one side of 0 can be chance among many: where its p among all
-    of its family is above .05 or missing, it is only perhaps better or worse. Where test clips
-    leaked, it is neither.
+    Where the first question is about two models, the answer begins with their differences. Where it
+    is asked of several tasks, the values of the others follow.
     """
-    if row is not None and row.get("basis") == LEAKED:
-        return LEAKED
-    if row is None or math.isnan(row["low"]):
-        return UNKNOWN
-    if row["low"] <= 0 <= row["high"]:
-        return NOT_SHOWN
-    is_certain = row["p_all"] <= ALPHA
-    if row["low"] > 0:
-        return BETTER if is_certain else PERHAPS_BETTER
-    return WORSE if is_certain else PERHAPS_WORSE
+    asked = asked_cell(run)
+    if asked is None:
+        return ""
+    first = first_question(run)
+    questions: list[Question] = []
+    if first is not None:
+        questions = [first, *(of for of in questions_of(run) if _are_one(first, of))]
+    tests = {question["test"] for question in questions} - {asked.test}
+    metric = compared_metric(run)
+    sentences = []
+    if first is not None and not is_about_guessing(first):
+        sentences += _sentences_on_models(run, asked, questions)
+    sentences.append(sentence_of(run, asked))
+    values = []
+    for cell in _of_same_model(run, asked):
+        if cell.train == cell.test in tests and cell.is_ranked(metric):
+            values.append(f"{value_text(cell, metric)} for {cell.test}")
+    if values:
+        sentences.append(f"It has {metric_name(metric)} {', '.join(values)}.")
+    gain = gain_of(run)
+    if gain is not None:
+        sentences.append(gain.sentence)
+    return " ".join(sentences)
+
+
+def further_answers(run: Run) -> Iterator[str]:
+    """Yield how well the model of the answer ranks the clips of each further task.
+
+    A run of own labels has a question about guessing for each of its tasks.
+    """
+    asked = asked_cell(run)
+    first = first_question(run)
+    if asked is None or first is None:
+        return
+    pairs = set()
+    for question in questions_of(run):
+        if is_about_guessing(question) and not _are_one(first, question):
+            pairs.add((question["train"], question["test"]))
+    for cell in _of_same_model(run, asked):
+        if cell.pair in pairs and cell is not asked:
+            yield sentence_of(run, cell)
+
+
+def _are_one(first: Question, other: Question) -> bool:
+    """Return whether two questions are one; those without a text, as of tasks, are not."""
+    return first["text"] == other["text"] != ""
+
+
+def _of_same_model(run: Run, asked: Cell) -> list[Cell]:
+    name = (asked.model, asked.store)
+    return [cell for cell in run.cells if (cell.model, cell.store) == name]
+
+
+def sentence_of(run: Run, cell: Cell) -> str:
+    """Return how well a model ranks clips, beside the best guess without video."""
+    metric = compared_metric(run)
+    model = model_name(run, cell)
+    if not cell.is_ranked(metric):
+        return ranks_nothing(model, cell)
+    where = f"n {tested_on(cell.basis, run.units)}"
+    value = f"{metric_name(metric)} {value_text(cell, metric)}"
+    text = f"{where}, {model} ranks clips ({cell.tasks}) with {value}"
+    row = None
+    guess = best_guess(run, cell, metric)
+    if guess is not None:
+        guessed = f"{short(guess.value(metric))} ({guess.model})"
+        text += f"; guessing without video has {guessed}"
+        if LEAKED not in (cell.basis, guess.basis):
+            text += _films_above_guess(run, cell, guess)
+            row = difference_to_guess(run, cell, guess)
+    found = verdict(row)
+    if row is None or found in (BETTER, UNKNOWN):
+        return f"O{text}."
+    words = WORDS[found]
+    beginning = words.beginning.format(first=model, second="guessing")
+    interval = f"[{short(row['low'])}, {short(row['high'])}], {words.interval}"
+    return (
+        f"{beginning}: o{text}; the interval of the difference over {run.units}, {interval}"
+        f"{_why_not_certain(row, TO_GUESSES)}."
+    )
+
+
+def ranks_nothing(model: str, cell: Cell) -> str:
+    """Return a sentence on a cell without folds in which clips can be ranked."""
+    return (
+        f"{model} ranks no clips ({cell.tasks}): no fold tests clips of both classes."
+    )
+
+
+def _films_above_guess(run: Run, cell: Cell, guess: Cell) -> str:
+    """Return in how many films a model is better than a guess, after its value."""
+    metric = compared_metric(run)
+    films = films_above(cell, guess, metric)
+    if films.n_films < 2:
+        return ""
+    of_films = f"{films.n_films} {run.units}"
+    if films.n_films < cell.n_films:
+        classes = "positive clips" if metric == AP.name else "clips of both classes"
+        of_films += f" that have {classes}"
+    return f"; better in {films.text(of_films)}"
+
+
+def _sentences_on_models(
+    run: Run, asked: Cell, questions: Sequence[Question]
+) -> Iterator[str]:
+    """Yield how many differences questions ask for, and those of the asked cell.
+
+    The gain of joined features has a sentence of its own.
+    """
+    gain = gain_of(run)
+    by_name = {cell.name: cell for cell in run.cells}
+    sides: dict[str, None] = {}
+    found: dict[str, list[str]] = {BETTER: [], WORSE: []}
+    sentences: list[str] = []
+    n_of_asked = 0
+    rows = []
+    for question in questions:
+        rows += differences_for(run, question)
+    for row in rows:
+        tasks = (row["train"], row["test"])
+        first = by_name[(*tasks, row["store"], row["model"])]
+        second = by_name[(*tasks, row["against_store"], row["against_model"])]
+        names = _names_of_sides(run, first, second)
+        sides["{} minus {}".format(*names)] = None
+        found.setdefault(verdict(row), []).append(names.where)
+        if asked in (first, second) and len(sentences) < MOST_ANSWERS:
+            n_of_asked += 1
+            if gain is None or {first.store, second.store} != gain.stores:
+                sentences.append(_sentence_on_models(run, first, second, row))
+    if n_of_asked < len(rows):
+        n_better = len(found[BETTER])
+        better = f" ({few(found[BETTER])})" if found[BETTER] else ""
+        worse = f" ({few(found[WORSE])})" if found[WORSE] else ""
+        yield (
+            f"Of the {len(rows)} differences that the question asks for"
+            f" ({few([*sides], MOST_ANSWERS)}), {n_better}"
+            f" {'shows' if n_better == 1 else 'show'} that the first is better{better}, and"
+            f" {len(found[WORSE])} that it is worse{worse}; all are in the table Differences of"
+            " the report."
+        )
+    yield from sentences
+
+
+class Sides(NamedTuple):
+    """The names of two cells that are compared, and of what they have in common."""
+
+    first: str
+    second: str
+    where: str
+
+
+def _names_of_sides(run: Run, first: Cell, second: Cell) -> Sides:
+    if first.store == second.store:
+        where = cell_label(first, run)
+        return Sides(label_of(first.model), label_of(second.model), where)
+    return Sides(model_name(run, first), model_name(run, second), first.tasks)
+
+
+def _sentence_on_models(run: Run, first: Cell, second: Cell, row: Row) -> str:
+    """Return whether the first of two models is better, with their difference."""
+    model, other, where = _names_of_sides(run, first, second)
+    text = f"{model} minus {other} ({where}) is {difference_text(row)}"
+    shared = on_shared_clips([first, second])
+    if not shared.problem:
+        films = films_above(*shared.cells, row["metric"])
+        if films.n_films:
+            of_films = films.text(count(films.n_films, run.unit))
+            text += f"; {model} is higher in {of_films}"
+    found = verdict(row)
+    beginning = WORDS[found].beginning.format(first=model, second=other)
+    if beginning:
+        text = f"{beginning}: {text}"
+    if found == LEAKED:
+        text += f" on {tested_on(LEAKED, run.units)}"
+    return f"{text}{_why_not_certain(row, ASKED_FOR)}."
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What joined features say more than the best single store, which training films choose.
+
+    Attributes:
+        joined: The cell of the joined store.
+        chosen: The cell of the store that training films choose.
+        parts: The cells of the stores that are joined, as far as the run has them.
+        row: The difference of the first two.
+        units: What chooses: training films, or groups of them.
+        chosen_stores: The store that was chosen, of each fit.
+    """
+
+    joined: Cell
+    chosen: Cell
+    parts: Sequence[Cell]
+    row: Row
+    units: str
+    chosen_stores: Sequence[str]
+
+    @property
+    def stores(self) -> set[str]:
+        """The stores that the gain compares."""
+        return {self.joined.store, self.chosen.store}
+
+    @property
+    def sentence(self) -> str:
+        """Return the gain, and what it means as far as its interval says so."""
+        name = label_of(self.joined.model)
+        return (
+            f"The gain of {name} on {self.joined.store} over {name} on the store that training"
+            f" {self.units} choose is {difference_text(self.row)}: {self._meaning()}."
+        )
+
+    def _meaning(self) -> str:
+        names = [cell.store for cell in self.parts]
+        say_more = f"{listed(names)} together say more than the best store alone"
+        if verdict(self.row) == BETTER:
+            return say_more
+        if not -MARGIN < self.row["low"] <= 0 or not self.row["high"] < MARGIN:
+            return f"this run does not show that {say_more}"
+        nothing = "the stores together add nothing that the best of them does not have"
+        best = set(self.chosen_stores)
+        if len(best) == 1:
+            others = [name for name in names if name not in best]
+            add = "adds" if len(others) == 1 else "add"
+            nothing = (
+                f"{listed(others)} {add} nothing that {' '.join(best)} does not have"
+            )
+        return f"{nothing}: the interval is within {short(MARGIN)} of 0"
+
+
+def gain_of(run: Run) -> Gain | None:
+    """Return the gain of the joined store that the answer is about; None without one."""
+    joined = asked_cell(run)
+    joins = joined_stores(run)
+    if joined is None or joined.store not in joins:
+        return None
+    names = set(run.about["stores"][joined.store]["parts"]).difference(joins)
+    chosen = None
+    parts = []
+    for cell in run.cells:
+        if cell.pair == joined.pair and cell.model == joined.model:
+            if cell.store == CHOSEN:
+                chosen = cell
+            elif cell.store in names:
+                parts.append(cell)
+    if chosen is None or not parts:
+        return None
+    row = difference_row(run, joined, chosen)
+    if row is None:
+        return None
+    stores = [fold["chosen"]["store"] for fold in run.folds_of(chosen)]
+    return Gain(joined, chosen, parts, row, run.units, stores)
+
+
+# ---- beside the answer ----
+
+
+def compared_stores(run: Run, cells: Sequence[Cell]) -> list[str]:
+    """Return which store is better for the model of the answer: the first one, or each other one.
+
+    What joined features say more than the store that training films choose, the gain says.
+
+    Args:
+        run: The run.
+        cells: The cells of a training and a test task.
+    """
+    asked = asked_cell(run)
+    if asked is None:
+        return []
+    left_out = [CHOSEN, *joined_stores(run)] if gain_of(run) is not None else []
+    of_model = []
+    for cell in cells:
+        if cell.is_model and cell.model == asked.model and cell.store not in left_out:
+            of_model.append(cell)
+    model = label_of(asked.model)
+    # Of up to three stores these are all pairs, of more those with the first one.
+    n_pairs = max(3, len(of_model) - 1)
+    sentences = []
+    for first, other in islice(combinations(of_model, 2), n_pairs):
+        row = difference_row(run, first, other)
+        if row is None or not math.isfinite(row["value"]):
+            continue
+        better = WORDS[verdict(row)].better
+        better = better.format(first=first.store, second=other.store)
+        sentences.append(
+            f"{first.tasks}: {model} ({first.store}) minus {model} ({other.store}) is"
+            f" {difference_text(row)} on {row['clips']} clips that both were tested on ({better})."
+        )
+    return sentences
+
+
+def cannot_guess(run: Run, cells: Sequence[Cell]) -> str:
+    """Return a sentence on baselines without a training clip of a tested film; "" if all have."""
+    names = []
+    for cell in cells:
+        is_of_films = cell.model in OF_FILMS and not cell.is_model
+        if is_of_films and not cell.knows_films:
+            names.append(cell.model)
+    if not names:
+        return ""
+    return (
+        f"{' and '.join(dict.fromkeys(names))} cannot guess here: no clip of a tested {run.unit}"
+        " trained, so every clip gets the share of positives in training."
+    )
+
+
+def why_this_model(run: Run) -> list[str]:
+    """Return why the answer is about its model, if another one has a higher value.
+
+    The other one was trained for the same task, and has the higher value on the same clips, of
+    which none leaked.
+    """
+    asked = asked_cell(run)
+    if asked is None:
+        return []
+    metric = compared_metric(run)
+    best = asked
+    for cell in run.cells:
+        if not cell.is_model or cell.pair != asked.pair or cell.basis == LEAKED:
+            continue
+        shared = on_shared_clips([asked, cell])
+        if not shared.problem and shared.n_clips == asked.n_clips:
+            best = max(best, shared.cells[1], key=lambda cell: cell.value(metric))
+    if best is asked:
+        return []
+    place = "in its first question" if questions_of(run) else "first"
+    return [
+        f"The answer is about {model_name(run, asked)}, which the protocol names {place}, whatever"
+        f" the results are. {model_name(run, best)} has {metric_name(metric)}"
+        f" {short(best.value(metric))}; the highest of several values is partly luck."
+    ]

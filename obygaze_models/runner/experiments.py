@@ -104,8 +104,9 @@ def run(
         protocol: The name of a protocol that comes with obygaze, or a TOML file.
         stores: A store, and its name in tables; in Python one or several, or a mapping.
         manifest: The clips. The default is the protocol's, or the only one there is.
-        tasks: The labels to predict: COLUMN, COLUMN=VALUE, 'COLUMN>=2' or a task by its name. A
-            value is told from all others: --set 'data.where=COLUMN != OTHER' leaves out a third.
+        tasks: The labels to predict: COLUMN, COLUMN=VALUE, 'COLUMN>=2' or a task by its name;
+            'NAME=EXPRESSION' gives an expression a short name. A value is told from all others:
+            --set 'data.where=COLUMN != OTHER' leaves out a third.
         changes: Change a key of the protocol, as in splits.scheme=none.
         output: The name of the run, or a folder.
         n_jobs: Processes that train.
@@ -125,6 +126,7 @@ def run(
         obygaze run paper-table2 --manifest obygaze12 --store vivit=A --store xclip=B
         obygaze run paper-table2 --store xclip=B --set splits.scheme=none --set balancing=none
         obygaze run honest --manifest films --store clip=S --task violent --task 'rating>=2'
+        obygaze run honest --store clip=S --task 'harsh=violent == yes and rating >= 2'
         obygaze run my-protocol.toml --manifest films --store clip=S --json
         obygaze run honest --store clip=S --set 'report.metrics=["mine.py:specificity"]'
         obygaze run honest --store vivit=A --store xclip=B --set fit.choose_store=true
@@ -382,4 +384,60 @@ def _last_name(location: str) -> str:
     return last_part(path)
 
 
+def test_model(
+    model: PathLike | SavedModel,
+    store: OneStore,
+    *,
+    manifest: PathLike | Manifest,
+    task: Annotated[str, Option(shown_default="that of the model")] = "",
+    changes: Annotated[Sequence[str], Option("--set", metavar="KEY=VALUE")] = (),
+    output: Annotated[
+        PathLike | None,
+        Option("-o --output", metavar="NAME", shown_default="from the inputs"),
+    ] = None,
+    trust: Annotated[Sequence[str], Option("--trust", metavar="NAME")] = (),
+    force: bool = False,
+    workspace: PathLike | None = None,
+) -> Run:
+    """Test a saved model on clips and labels of your own.
+
+    Nothing is fitted: scores, decisions and refusals are those of `models predict`. The result is a
+    run: `report` shows it, and `compare` sets it beside a run of your own model on these clips.
+    Clips that the model was trained on are left out and counted. Other clips of its films are
+    tested, and the run says that their films trained.
+
+    Args:
+        model: A saved model of two classes: its name in the workspace, or its folder.
+        store: Features of the recipe that the model was trained on, or NAME=STORE with the name in
+            tables.
+        manifest: The clips and labels.
+        task: The label to test, as in `run`.
+        changes: Change a key of the honest protocol: data.where, data.view, report.primary,
+            report.metrics or report.replicates. The view of the labels is that of the training.
+        output: The name of the run, or a folder.
+        trust: What the model names and may be used: own code (FILE.py:NAME), or types of a
+            scikit-learn estimator.
+        force: Replace the output if it exists.
+        workspace: The workspace, if it is not the current one.
+
+    Commands:
+        obygaze models test received films.xclip --manifest films
+        obygaze models test received films.xclip --manifest films --task violent -o theirs
+    """
+    require_each_once(changes)
+    clips = named_manifest(manifest, workspace)
+    stores = open_stores(store, workspace)
+    # Late: a wrong name is said before NumPy is imported.
+    from obygaze_models.runner.testing import inputs_of_test, run_test
+    from obygaze_models.zoo.saving import load_model
+
+    saved = load_model(model, trust=[*trust, *changes], workspace=workspace)
+    inputs = inputs_of_test(saved, task, changes, clips, stores, workspace)
+    name = inputs.default_name if output is None else os.fspath(output)
+    folder = Workspace.of(workspace).target("runs", name)
+    (opened,) = stores.values()
+    return run_test(saved, inputs, opened, folder, force=force, workspace=workspace)
+
+
 command = command_of(run, "run", text=_result_text)
+test_command = command_of(test_model, "test", text=_result_text)

@@ -103,7 +103,9 @@ class Run:
 
     folder: Path
     about: Mapping[str, Any]
-    known: Mapping[str, pd.DataFrame] = field(default_factory=dict, repr=False)
+    known: Mapping[str, pd.DataFrame] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def __repr__(self) -> str:
         name = self.folder.name

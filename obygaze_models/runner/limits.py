@@ -1,8 +1,10 @@
-"""What limits a run, in sentences: the warnings that apply, each with what it is about."""
+"""What limits a run: `limits_of` finds the facts, and `TEXTS` has the words of each.
 
-import math
+A fact has a name and the values of its text. Pages and comparisons choose among them by name.
+"""
+
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,199 +50,212 @@ from obygaze_models.runner.answer import (
 from obygaze_models.runner.features import SHOWN_MISSING
 from obygaze_models.runner.files import Run
 
-SHOWN_REASONS = 3  # of clips without features, in one line
 MANY_FOLDS = 300  # of films: where a run warns
 FEW_FOLDS = 10  # what it then offers
-# Warnings that values are too high, as test clips are on the side of training too.
+MOST_NAMES = 3  # of cells, reasons or folds in a text
+
+# Test clips are on the side of training too: values are too high.
 ON_BOTH_SIDES = ("leaks", "copies", "films on both sides")
-MOST_REASONS = 3  # and folds with a reason, that a warning names
+# Without these, a reader takes a value or an interval for more than it is.
+PROTECTS_NUMBERS = (
+    *ON_BOTH_SIDES,
+    *("clips as films", "few films", "no interval"),
+    *("folds of several films", "several stores"),
+)
+
+TEXTS = {
+    "leaks": "{n_cells} of {n_models} cells are of clips that trained or chose, so that they are"
+    " too high, and have no interval, no p and no place among differences: up to {most} of the"
+    " {n_tested} test clips of {tasks}.",
+    "copies": "{n_cells} of {n_models} cells are of clips with exactly the features of a training"
+    " clip (the same pictures or words under another name, or short vectors that are equal by"
+    " chance): up to {most} of the {n_tested} test clips of {tasks} ({store}).",
+    "films on both sides": "Up to {most} of the {n_tested} test clips of {tasks} are of {units}"
+    " that train or validate too{because}: values and intervals are of {interval_is_of};"
+    " {interval_is_not_of}.",
+    "clips as films": "Each clip is a film of its own in this manifest: if some of them are parts"
+    " of one film, the models have seen films that test them. Their films belong in movie_id; a"
+    " table that states none is imported with --films none.",
+    "guessing": "Hardly or not better than guessing without video: {n_cells} of {n_models} cells."
+    " {guess} has {metric} {value_of_guess}, {model} {value} ({where}).",
+    "chance": "In {n_cells} of {n_models} cells the interval of AUC does not lie above one half:"
+    " by AUC, these may be no better than chance: {cells}.{of_these}",
+    "few films": "In {n_cells} of {n_models} cells {known}; these may be alike or differ by"
+    " chance, and say little about other {units}.",
+    "no interval": "{n_cells} of {n_models} cells have no interval: {reasons}.",
+    "rare concepts": "Bottlenecks do without concepts that too few training clips have or lack:"
+    " {concepts}.",
+    "skipped folds": "{folds} left out: {reasons}.",
+    "folds of several films": "Folds hold up to {most} films, and intervals and p are over films:"
+    f" they say nothing of other groups; {LEAVES_OUT_GROUPS}.",
+    "many fits": "Each model is fitted {n_fits:,} times for a task, because one {unit} at a time"
+    " is left out: --set splits.validation=next --set splits.folds={few} takes {few} fits.",
+    "several stores": "The best of several stores is too good if it is picked from this table, by"
+    " its own test {units}: --set fit.choose_store=true adds results in which training {units}"
+    " choose.",
+    "missing features": "{n_missing} of {n_clips} clips have no features in {store} and are left"
+    " out ({reasons}): {clips}.",
+    "without words": "{n_silent} of {n_clips} clips have no words in {store}, so they all have"
+    " the same vector; they are not counted as copies of each other.",
+}
+
+Values = dict[str, Any]
+Models = Sequence[Cell]
 
 
 @dataclass(frozen=True)
-class RunWarning:
-    """A sentence on what limits a run, and a word for what it is about, such as `leaks`."""
+class Limit:
+    """A fact that limits a run: its name, such as `leaks`, and the values of its text."""
 
-    about: str
-    text: str
+    name: str
+    values: Mapping[str, Any]
 
-
-def warnings_of(run: Run) -> list[RunWarning]:
-    """Return the warnings that apply to a run, the gravest first."""
-    cells = run.cells
-    models = [cell for cell in cells if cell.is_model]
-    texts = {
-        "leaks": leaks(run, models),
-        "copies": copies(run, models),
-        "films on both sides": films_on_both_sides(run, models),
-        "clips as films": clips_as_films(run),
-        "guessing": no_better_than_guessing(run, models),
-        "chance": chance(run, models),
-        "few films": few_films(run, models),
-        "no interval": without_interval(run, models),
-        "rare concepts": rare_concepts_text(run.about["rare_concepts"]),
-        "skipped folds": skipped_folds(run),
-        "folds of several films": folds_of_several_films(run, cells),
-        "many fits": many_fits(run.protocol["splits"], _n_folds(models)),
-        "several stores": several_stores(run, models),
-    }
-    for store, facts in stores_lacking_clips(run).items():
-        texts[f"missing features of {store}"] = missing_features(run, store, facts)
-    for store, facts in run.about["stores"].items():
-        texts[f"without words in {store}"] = without_words(run, store, facts)
-    texts.update(run.about["remarks"])
-    return [RunWarning(about, text) for about, text in texts.items() if text]
+    @property
+    def text(self) -> str:
+        """The fact in words; what is known of the inputs has had its words since it was found."""
+        return TEXTS.get(self.name, "{remark}").format_map(self.values)
 
 
-def leaks(run: Run, models: Sequence[Cell]) -> str:
-    """Warn of tested clips that trained, chose, or found concept vectors."""
-    leaked = [cell for cell in models if _leaked_by_name(cell) > 0]
-    if not leaked:
-        return ""
-    worst = max(leaked, key=lambda cell: _leaked_by_name(cell) / cell.n_clips)
-    return (
-        f"{len(leaked)} of {len(models)} cells are of clips that trained or chose, so that they "
-        f"are too high, and have no interval, no p and no place among differences: up to "
-        f"{_leaked_by_name(worst)} of the {worst.n_clips} test clips of {worst.tasks}."
-    )
+def limits_of(run: Run) -> list[Limit]:
+    """Return the limits of a run, the gravest first."""
+    models = [cell for cell in run.cells if cell.is_model]
+    of_run = {"n_models": len(models), "unit": run.unit, "units": run.units}
+    of_run["n_clips"] = run.about["manifest"]["n_clips"]
+    limits = []
+    for name, facts in FACTS.items():
+        for values in facts(run, models):
+            limits.append(Limit(name, {**of_run, **values}))
+    for name, remark in run.about["remarks"].items():
+        limits.append(Limit(name, {"remark": remark}))
+    return limits
 
 
-def _leaked_by_name(cell: Cell) -> int:
-    return cell.leaked - cell.copies
+# ---- clips on both sides ----
 
 
-def copies(run: Run, models: Sequence[Cell]) -> str:
-    """Warn of tested clips with exactly the features of a training clip of another name."""
-    copied = [cell for cell in models if cell.copies]
-    if not copied:
-        return ""
-    worst = max(copied, key=lambda cell: cell.copies / cell.n_clips)
-    return (
-        f"{len(copied)} of {len(models)} cells are of clips with exactly the features of a "
-        "training clip (the same pictures or words under another name, or short vectors that "
-        "are equal by chance): "
-        f"up to {worst.copies} of the {worst.n_clips} test clips of "
-        f"{worst.tasks} ({worst.store})."
-    )
+def _leaks(run: Run, models: Models) -> Iterator[Values]:
+    """Yield what leaked of clips that trained, chose, or found concept vectors."""
+    return _most_of_cell(models, lambda cell: cell.leaked - cell.copies)
 
 
-def films_on_both_sides(run: Run, models: Sequence[Cell]) -> str:
-    """Warn of test clips of films that trained, and say what values and intervals are of.
+def _copies(run: Run, models: Models) -> Iterator[Values]:
+    """Yield what is tested with exactly the features of a training clip of another name."""
+    return _most_of_cell(models, lambda cell: cell.copies)
+
+
+def _films_on_both_sides(run: Run, models: Models) -> Iterator[Values]:
+    """Yield the test clips of films that trained, and what values and intervals are of.
 
     A column of the manifest may divide films by mistake, so it is named.
     """
-    divided = [cell for cell in models if cell.basis == FILM_SEEN]
-    if not divided:
-        return ""
-    worst = max(divided, key=lambda cell: cell.same_film / cell.n_clips)
     column = run.protocol["splits"]["column"]
     because = f", because the column {column} divides {run.units}" if column else ""
-    return (
-        f"Up to {worst.same_film} of the {worst.n_clips} test clips of"
-        f" {worst.tasks} are of {run.units} that train or validate too{because}: values and"
-        f" intervals are of {interval_is_of(FILM_SEEN, run.units)};"
-        f" {interval_is_not_of(FILM_SEEN, run.units)}."
-    )
+    divided = [cell for cell in models if cell.basis == FILM_SEEN]
+    for values in _most_of_cell(divided, lambda cell: cell.same_film):
+        yield {
+            **values,
+            "because": because,
+            "interval_is_of": interval_is_of(FILM_SEEN, run.units),
+            "interval_is_not_of": interval_is_not_of(FILM_SEEN, run.units),
+        }
 
 
-def no_better_than_guessing(run: Run, models: Sequence[Cell]) -> str:
-    """Warn of models that are hardly better than a baseline that sees no video.
+def _most_of_cell(models: Models, number: Callable[[Cell], int]) -> Iterator[Values]:
+    """Yield in how many cells there are such clips, and the cell with the largest share of them."""
+    cells = [cell for cell in models if number(cell)]
+    if cells:
+        worst = max(cells, key=lambda cell: number(cell) / cell.n_clips)
+        yield {
+            "n_cells": len(cells),
+            "most": number(worst),
+            "n_tested": worst.n_clips,
+            "tasks": worst.tasks,
+            "store": worst.store,
+        }
+
+
+def _clips_as_films(run: Run, models: Models) -> Iterator[Values]:
+    """Yield once where each clip is called a film: nobody knows which of them are of one."""
+    manifest = run.about["manifest"]
+    if 1 < manifest["n_clips"] == manifest["n_films"]:
+        yield {}
+
+
+# ---- values ----
+
+
+def _guessing(run: Run, models: Models) -> Iterator[Values]:
+    """Yield the model that is least better than a baseline without video, if by hardly anything.
 
     Where test clips of either leaked, its value is too high, and nothing follows from it.
     """
-    primary = str(run.protocol["report"]["primary"])
+    metric = str(run.protocol["report"]["primary"])
     close = []
     for cell in models:
-        guess = best_guess(run, cell, primary)
+        guess = best_guess(run, cell, metric)
         if guess is None or LEAKED in (cell.basis, guess.basis):
             continue
-        if _lead(cell, guess, primary) < MARGIN:
-            close.append((cell, guess))
-    if not close:
-        return ""
-    cell, guess = min(close, key=lambda pair: _lead(pair[0], pair[1], primary))
-    return (
-        f"Hardly or not better than guessing without video: {len(close)} of {len(models)} cells. "
-        f"{guess.model} has {metric_name(primary)} "
-        f"{short(guess.value(primary))}, {label_of(cell.model)} {short(cell.value(primary))} "
-        f"({cell_label(cell, run)})."
-    )
+        of_cell = goodness(metric, cell.value(metric))
+        lead = of_cell - goodness(metric, guess.value(metric))
+        if lead < MARGIN:
+            close.append((lead, cell, guess))
+    if close:
+        _, cell, guess = min(close, key=lambda found: found[0])
+        yield {
+            "n_cells": len(close),
+            "guess": guess.model,
+            "metric": metric_name(metric),
+            "value_of_guess": short(guess.value(metric)),
+            "model": label_of(cell.model),
+            "value": short(cell.value(metric)),
+            "where": cell_label(cell, run),
+        }
 
 
-def _lead(cell: Cell, other: Cell, metric: str) -> float:
-    """Return by how much a cell is better than another one; infinity if it has no value."""
-    ours = cell.value(metric)
-    if not math.isfinite(ours):
-        return math.inf
-    return goodness(metric, ours) - goodness(metric, other.value(metric))
-
-
-def chance(run: Run, models: Sequence[Cell]) -> str:
-    """Warn of models whose interval of AUC does not lie above one half."""
-    by_chance = [cell for cell in models if cell.ends(AUC.name)[0] <= 0.5]
-    if not by_chance:
-        return ""
+def _chance(run: Run, models: Models) -> Iterator[Values]:
+    """Yield the models whose interval of AUC does not lie above one half."""
     metric = compared_metric(run)
     names = []
     better = []
-    for cell in by_chance:
-        name = f"{label_of(cell.model)} ({cell_label(cell, run)})"
-        names.append(name)
-        guess = best_guess(run, cell, metric)
-        if guess is not None and metric != AUC.name:
-            difference = difference_to_guess(run, cell, guess)
-            if verdict(difference) == BETTER:
+    for cell in models:
+        if cell.ends(AUC.name)[0] <= 0.5:
+            name = f"{label_of(cell.model)} ({cell_label(cell, run)})"
+            names.append(name)
+            guess = best_guess(run, cell, metric) if metric != AUC.name else None
+            row = None if guess is None else difference_to_guess(run, cell, guess)
+            if verdict(row) == BETTER:
                 better.append(name)
-    text = (
-        f"In {len(by_chance)} of {len(models)} cells the interval of AUC does not lie above one "
-        f"half: by AUC, these may be no better than chance: {few(names, most=3)}."
+    of_these = (
+        f" By {metric_name(metric)}, these of them are shown to be better than guessing:"
+        f" {few(better, MOST_NAMES)}."
     )
-    if better:
-        text += (
-            f" By {metric_name(metric)}, these of them are shown to be better than guessing:"
-            f" {few(better, most=3)}."
-        )
-    return text
+    if names:
+        yield {
+            "n_cells": len(names),
+            "cells": few(names, MOST_NAMES),
+            "of_these": of_these if better else "",
+        }
 
 
-def clips_as_films(run: Run) -> str:
-    """Warn where each clip is called a film: nobody knows which of them are of one film."""
-    manifest = run.about["manifest"]
-    if not 1 < manifest["n_clips"] == manifest["n_films"]:
-        return ""
-    return (
-        "Each clip is a film of its own in this manifest: if some of them are parts of one film,"
-        " the models have seen films that test them. Their films belong in movie_id; a table that"
-        " states none is imported with --films none."
-    )
-
-
-def few_films(run: Run, models: Sequence[Cell]) -> str:
-    """Warn of values of so few films that these may be alike or differ by chance."""
+def _few_films(run: Run, models: Models) -> Iterator[Values]:
+    """Yield the numbers of films behind values, where these are so few that films may be alike."""
     counts = [cell.film_counts(compared_metric(run)) for cell in models]
-    of_few = [films for films in counts if films[0] < FEW_GROUPS]
-    if not of_few or not run.has_groups:
-        return ""
-    known = films_with_value(of_few, run.unit)
-    if not known:
+    of_few = [(behind, tested) for behind, tested in counts if behind < FEW_GROUPS]
+    if of_few and run.has_groups:
+        known = films_with_value(of_few, run.unit)
         n_tested = number_range([tested for _, tested in of_few])
-        known = f"tested {run.units} are few ({n_tested})"
-    return (
-        f"In {len(of_few)} of {len(models)} cells {known}; these may be alike or differ by"
-        f" chance, and say little about other {run.units}."
-    )
+        known = known or f"tested {run.units} are few ({n_tested})"
+        yield {"n_cells": len(of_few), "known": known}
 
 
-def without_interval(run: Run, models: Sequence[Cell]) -> str:
-    """Warn of models without an interval, and say why they have none."""
-    without = [
-        cell for cell in models if not any(map(cell.has_interval, RANKING_METRICS))
-    ]
-    if not without:
-        return ""
-    reasons = dict.fromkeys(why_no_interval(cell, run) for cell in without)
-    return (
-        f"{len(without)} of {len(models)} cells have no interval: {'; '.join(reasons)}."
-    )
+def _no_interval(run: Run, models: Models) -> Iterator[Values]:
+    """Yield why models have no interval."""
+    reasons = []
+    for cell in models:
+        if not any(map(cell.has_interval, RANKING_METRICS)):
+            reasons.append(why_no_interval(cell, run))
+    if reasons:
+        yield {"n_cells": len(reasons), "reasons": "; ".join(dict.fromkeys(reasons))}
 
 
 def why_no_interval(cell: Cell, run: Run) -> str:
@@ -256,16 +271,17 @@ def why_no_interval(cell: Cell, run: Run) -> str:
         return f"all test clips of {cell.tasks} are of one {run.unit}"
     n_films, _ = cell.film_counts(AP.name)
     if n_films < LEAST_GROUPS:
-        n_in_all = run.about["manifest"]["positive_films"][cell.test]
+        # Films with positive clips may be those of a fold that is left out.
         which = f"tested {run.unit}"
+        n_in_all = run.about["manifest"]["positive_films"][cell.test]
         if n_in_all < LEAST_GROUPS:
-            # Films with positive clips may be those of a fold that is left out.
             which = run.unit
             n_films = n_in_all
+        films = count(n_films, which) if n_films else f"no {which}"
         verb = "have" if n_films > 1 else "has"
         return (
-            f"{count(n_films, which) if n_films else f'no {which}'} of {cell.tasks} {verb}"
-            f" positive clips, and {LEAST_GROUPS} are needed"
+            f"{films} of {cell.tasks} {verb} positive clips, and {LEAST_GROUPS} are"
+            " needed"
         )
     if min(n_positive, n_negative) < LEAST_CLIPS:
         return (
@@ -275,56 +291,45 @@ def why_no_interval(cell: Cell, run: Run) -> str:
     return f"the values do not differ from {run.unit} to {run.unit}"
 
 
-def rare_concepts_text(by_store: Mapping[str, Mapping[str, Mapping[str, int]]]) -> str:
-    """Return a sentence on concepts that are left out.
-
-    Args:
-        by_store: For each store, the concepts with `folds`, in how many folds a concept is left
-            out, `of`, of how many, and `least`, the fewest clips with it, or without it.
-    """
-    listed = {}
-    for store, concepts in by_store.items():
-        for name, facts in concepts.items():
-            clips = count(facts["least"], "clip")
-            folds = f"in {facts['folds']} of {facts['of']} folds"
-            # Stores that lack other clips have other numbers.
-            are_equal = all(of.get(name) == facts for of in by_store.values())
-            key = name if are_equal else f"{name} on {store}"
-            listed[key] = f"{key} (down to {clips}, {folds})"
-    if not listed:
-        return ""
-    return (
-        "Bottlenecks do without concepts that too few training clips have or lack: "
-        f"{few(list(listed.values()))}."
-    )
+def _several_stores(run: Run, models: Models) -> Iterator[Values]:
+    """Yield once where the best of several stores may be picked by its own test films."""
+    stores = {cell.store for cell in models}
+    if len(stores) > 1 and not run.protocol["fit"]["choose_store"]:
+        yield {}
 
 
-def skipped_folds(run: Run) -> str:
-    """Warn of folds that could not be trained or tested: their films, and the stores if not all."""
+# ---- folds and fits ----
+
+
+def _skipped_folds(run: Run, models: Models) -> Iterator[Values]:
+    """Yield the folds that were left out: their films, and the stores if these are not all."""
+    fits = run.about["fits"]
     stores_of: dict[str, dict[tuple[str, str], set[str]]] = {}
-    for facts in run.about["fits"]:
+    for facts in fits:
         for fold, reason in facts["skipped"].items():
             of_reason = stores_of.setdefault(reason, {})
             of_reason.setdefault((facts["test"], fold), set()).add(facts["store"])
     if not stores_of:
-        return ""
+        return
     films = _films_of_folds(run)
-    every_store = {facts["store"] for facts in run.about["fits"]} - {""}
-    folds: set[str] = set()
-    for of_reason in stores_of.values():
-        folds.update(fold for _, fold in of_reason)
-    parts = []
-    for reason in sorted(stores_of)[:MOST_REASONS]:
-        named: dict[str, None] = {}
-        for (test, fold), stores in stores_of[reason].items():
+    every_store = {facts["store"] for facts in fits} - {""}
+    folds = set()
+    reasons = []
+    for reason, of_reason in sorted(stores_of.items()):
+        names = []
+        for (test, fold), stores in of_reason.items():
+            folds.add(fold)
             name = fold
             if (test, fold) in films:
-                name += f" with {few(sorted(films[test, fold]), MOST_REASONS)}"
+                name += f" with {few(sorted(films[test, fold]), MOST_NAMES)}"
             if "" not in stores and stores < every_store:
                 name += f" on {listed(sorted(stores))}"
-            named[name] = None
-        parts.append(f"{reason} ({few([*named], MOST_REASONS)})")
-    return f"{count(len(folds), 'fold')} left out: {'; '.join(parts)}."
+            names.append(name)
+        reasons.append(f"{reason} ({few([*dict.fromkeys(names)], MOST_NAMES)})")
+    yield {
+        "folds": count(len(folds), "fold"),
+        "reasons": "; ".join(reasons[:MOST_NAMES]),
+    }
 
 
 def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
@@ -333,70 +338,70 @@ def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
     for facts in run.about["fits"]:
         for fold, names in facts["skipped_films"].items():
             films.setdefault((facts["test"], fold), set()).update(names)
-    tested = run.predictions[run.predictions["group"] != ""]
-    by_fold: Any = tested.groupby(["test", "fold"])["group"]
-    for (test, fold), groups in by_fold:
-        films.setdefault((test, fold), set()).update(groups.unique())
+    tests = run.predictions.drop_duplicates(["test", "fold", "group"])
+    for test, fold, group in tests[["test", "fold", "group"]].to_numpy():
+        if group:
+            films.setdefault((test, fold), set()).add(group)
     return films
 
 
-def folds_of_several_films(run: Run, cells: Sequence[Cell]) -> str:
-    """Warn where a person's folds hold several films, and intervals are over films all the same.
+def _folds_of_several_films(run: Run, models: Models) -> Iterator[Values]:
+    """Yield how many films a fold that a person made holds; intervals are over films all the same.
 
     Of a run with groups, the person has said over what intervals are.
     """
     kind = split_kind(run.protocol["splits"]["kind"])
-    of_whole_films = [
-        cell for cell in cells if cell.is_trained and not cell.knows_films
-    ]
-    has_interval = any(cell.has_interval(AP.name) for cell in of_whole_films)
-    may_hold_several = kind.by_task or kind is OWN_SPLITS
-    if run.holds_out_groups or not may_hold_several or not has_interval:
-        return ""
-    most = max(map(len, _films_of_folds(run).values()), default=0)
-    if most < 2:
-        return ""
-    return (
-        f"Folds hold up to {most} films, and intervals and p are over films: they say nothing of"
-        f" other groups. {LEAVES_OUT_GROUPS[0].upper()}{LEAVES_OUT_GROUPS[1:]}."
-    )
+    is_of_person = kind.by_task or kind is OWN_SPLITS
+    has_interval = False
+    for cell in run.cells:
+        if cell.is_trained and not cell.knows_films:
+            has_interval = has_interval or cell.has_interval(AP.name)
+    if is_of_person and has_interval and not run.holds_out_groups:
+        most = max(map(len, _films_of_folds(run).values()), default=0)
+        if most > 1:
+            yield {"most": most}
 
 
-def many_fits(splits: Mapping[str, Any], n_folds: int) -> str:
-    """Warn where each of many films is left out, which takes a fit each.
+def many_fits(splits: Mapping[str, Any], n_folds: int) -> Limit | None:
+    """Return that each of many films is left out, which takes a fit each; None of few.
 
     Args:
         splits: The splits of the protocol.
         n_folds: The number of folds.
     """
-    unit = unit_of(splits["kind"], splits["column"])
     is_each_film = split_kind(splits["kind"]).leaves_one_out and not splits["folds"]
     if n_folds <= MANY_FOLDS or not is_each_film:
-        return ""
-    return (
-        f"Each model is fitted {n_folds:,} times for a task, because one {unit} at a time is left"
-        f" out: --set splits.validation=next --set splits.folds={FEW_FOLDS} takes {FEW_FOLDS} fits."
-    )
+        return None
+    unit = unit_of(splits["kind"], splits["column"])
+    return Limit("many fits", {"n_fits": n_folds, "unit": unit, "few": FEW_FOLDS})
 
 
-def _n_folds(models: Sequence[Cell]) -> int:
-    """Return the largest number of folds of a model."""
-    most = 0
-    for cell in models:
-        most = max(most, len(cell.folds))
-    return most
+def _many_fits(run: Run, models: Models) -> Iterator[Values]:
+    n_folds = max((len(cell.folds) for cell in models), default=0)
+    limit = many_fits(run.protocol["splits"], n_folds)
+    if limit is not None:
+        yield limit.values
 
 
-def several_stores(run: Run, models: Sequence[Cell]) -> str:
-    """Warn that the best of several stores was picked by its own test films."""
-    stores = {cell.store for cell in models}
-    if len(stores) < 2 or run.protocol["fit"]["choose_store"]:
-        return ""
-    return (
-        "The best of several stores is too good if it is picked from this table, by its own test "
-        f"{run.units}: --set fit.choose_store=true adds results in which training {run.units}"
-        " choose."
-    )
+# ---- concepts and features ----
+
+
+def _rare_concepts(run: Run, models: Models) -> Iterator[Values]:
+    """Yield the concepts that are left out: in how many folds, and their fewest clips.
+
+    Stores that lack other clips have other numbers.
+    """
+    by_store = run.about["rare_concepts"]
+    texts: dict[str, str] = {}
+    for store, concepts in by_store.items():
+        for name, facts in concepts.items():
+            are_equal = all(of.get(name) == facts for of in by_store.values())
+            key = name if are_equal else f"{name} on {store}"
+            clips = count(facts["least"], "clip")
+            folds = f"in {facts['folds']} of {facts['of']} folds"
+            texts[key] = f"{key} (down to {clips}, {folds})"
+    if texts:
+        yield {"concepts": few([*texts.values()])}
 
 
 def stores_lacking_clips(run: Run) -> dict[str, Mapping[str, Any]]:
@@ -410,42 +415,56 @@ def stores_lacking_clips(run: Run) -> dict[str, Mapping[str, Any]]:
     named: set[str] = set()
     for name in sorted(stores, key=joined.__contains__):
         missing = stores[name]["missing"]
-        if not missing or (name in joined and named.issuperset(missing)):
-            continue
-        named.update(missing)
-        lacking[name] = stores[name]
+        if missing and not (name in joined and named.issuperset(missing)):
+            named.update(missing)
+            lacking[name] = stores[name]
     return lacking
 
 
-def missing_features(run: Run, store: str, facts: Mapping[str, Any]) -> str:
-    """Warn of clips without features in a store."""
-    missing = facts["missing"]
-    reasons_of_clips = []
-    named = []
-    for clip, reason in missing.items():
-        reason, is_like, other = reason.partition(MEANT)
-        reasons_of_clips.append(reason)
-        named.append(f"{clip}{is_like}{other}")
-    by_reason = Counter(reasons_of_clips).most_common()
-    counts = [f"{n} {reason}" for reason, n in by_reason[:SHOWN_REASONS]]
-    n_others = sum(n for _, n in by_reason[SHOWN_REASONS:])
-    if n_others:
-        counts.append(f"{n_others} for other reasons")
-    reasons = ", ".join(counts)
-    n_clips = run.about["manifest"]["n_clips"]
-    return (
-        f"{len(missing)} of {n_clips} clips have no features in {store} and are left"
-        f" out ({reasons}): {few(named, SHOWN_MISSING)}."
-    )
+def _missing_features(run: Run, models: Models) -> Iterator[Values]:
+    """Yield how many clips have no features in each store, with the most frequent reasons."""
+    for store, facts in stores_lacking_clips(run).items():
+        n_clips: Counter[str] = Counter()
+        clips = []
+        for clip, text in facts["missing"].items():
+            reason, is_like, other = text.partition(MEANT)
+            n_clips[reason] += 1
+            clips.append(f"{clip}{is_like}{other}")
+        reasons = [f"{n} {reason}" for reason, n in n_clips.most_common(MOST_NAMES)]
+        n_others = len(clips) - sum(n for _, n in n_clips.most_common(MOST_NAMES))
+        if n_others:
+            reasons.append(f"{n_others} for other reasons")
+        yield {
+            "n_missing": len(clips),
+            "store": store,
+            "reasons": ", ".join(reasons),
+            "clips": few(clips, SHOWN_MISSING),
+        }
 
 
-def without_words(run: Run, store: str, facts: Mapping[str, Any]) -> str:
-    """Say how many clips have no words in a store of words."""
-    n_silent = facts.get("without_words", 0)
-    if not n_silent:
-        return ""
-    n_clips = run.about["manifest"]["n_clips"]
-    return (
-        f"{n_silent} of {n_clips} clips have no words in {store}, so they all have the"
-        " same vector; they are not counted as copies of each other."
-    )
+def _without_words(run: Run, models: Models) -> Iterator[Values]:
+    """Yield how many clips have no words in each store of words."""
+    for store, facts in run.about["stores"].items():
+        n_silent = facts.get("without_words", 0)
+        if n_silent:
+            yield {"n_silent": n_silent, "store": store}
+
+
+# What finds the facts of each name, the gravest first.
+FACTS: dict[str, Callable[[Run, Models], Iterator[Values]]] = {
+    "leaks": _leaks,
+    "copies": _copies,
+    "films on both sides": _films_on_both_sides,
+    "clips as films": _clips_as_films,
+    "guessing": _guessing,
+    "chance": _chance,
+    "few films": _few_films,
+    "no interval": _no_interval,
+    "rare concepts": _rare_concepts,
+    "skipped folds": _skipped_folds,
+    "folds of several films": _folds_of_several_films,
+    "many fits": _many_fits,
+    "several stores": _several_stores,
+    "missing features": _missing_features,
+    "without words": _without_words,
+}

@@ -329,9 +329,9 @@ def _warn_of_many_fits(stores: Sequence[StoreRun]) -> None:
     for store in stores:
         if store.models:
             n_folds = max(n_folds, *map(len, store.folds.values()))
-    text = many_fits(stores[0].protocol.to_json()["splits"], n_folds)
-    if text:
-        warnings.warn(text, ObygazeWarning, stacklevel=3)
+    limit = many_fits(stores[0].protocol.to_json()["splits"], n_folds)
+    if limit is not None:
+        warnings.warn(limit.text, ObygazeWarning, stacklevel=3)
 
 
 def _learning(store: StoreRun, n_jobs: int) -> Iterator[CellTests]:

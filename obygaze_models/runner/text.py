@@ -1,8 +1,8 @@
-"""The text of a run for the terminal: an answer, a table of tasks by models, and warnings."""
+"""The text of a run for the terminal: what was asked, the answer, a table, and what limits them."""
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from obygaze_features.core.console import MISSING, digits_of, table
 from obygaze_features.core.outside import safe_text
@@ -10,6 +10,7 @@ from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
+from obygaze_models.evaluation.tables import CELL, Row
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import (
     answer,
@@ -29,54 +30,72 @@ from obygaze_models.runner.answer import (
 )
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import PROTECTS_NUMBERS, limits_of
+
+MOST_REMARKS = 3  # beside what protects a number; a report has all
 
 
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
-    cells = run.cells
-    lines = [
-        _title(run, cells),
-        _clips(run),
-        *_titles_of_tasks(cells, run),
-        answer(run),
-        *further_answers(run),
-    ]
-    safe_lines = [safe_text(line, "terminal") for line in lines if line]
-    safe_lines.append(_task_table(run, cells))
-    lines = [
-        _about_values(run, cells),
-        _about_clips(cells),
-        cannot_guess(run, cells),
-        *_stores_of_answer(run, cells),
-        *why_this_model(run),
-    ]
-    lines += _choices(run, cells)
-    lines += [f"! {warning.text}" for warning in warnings_of(run)]
-    safe_lines += [safe_text(line, "terminal") for line in lines if line]
+    shown = [cell for cell in run.cells if cell.is_model] or run.cells
+    question = [_title(run), _clips(run), _tasks(run), answer(run)]
+    below = [_about_values(run, shown), _about_clips(shown), *_choices(run)]
+    remarks = []
+    for limit in limits_of(run):
+        lines = below if limit.name in PROTECTS_NUMBERS else remarks
+        lines.append(f"! {limit.text}")
+    remarks += filter(None, _beside_answer(run))
+    below += remarks[:MOST_REMARKS]
+    n_more = len(remarks) - MOST_REMARKS
+    if n_more > 0:
+        below.append(f"{n_more} more in the report")
     files = ", ".join(run.tables_with_rows)
-    safe_lines.append(f"{run.folder}: {files}  ({run.about['seconds']:.1f} s)")
-    return "\n".join(safe_lines)
+    lines = [
+        *_safe([*question, *further_answers(run)]),
+        _task_table(run, shown),
+        *_safe(below),
+        f"{run.folder}: {files}  ({run.about['seconds']:.1f} s)",
+    ]
+    return "\n".join(lines)
 
 
-def _title(run: Run, cells: Sequence[Cell]) -> str:
-    stores = ", ".join(run.about["stores"])
+def _safe(lines: Iterable[str]) -> list[str]:
+    return [safe_text(line, "terminal") for line in lines if line]
+
+
+# ---- the question ----
+
+
+def _title(run: Run) -> str:
     title = str(run.protocol["report"]["title"] or run.protocol["name"])
     # The title of a shipped protocol is of unseen films, and intervals over them.
-    if run.unit != "film" or any(cell.knows_films for cell in cells):
+    if run.unit != "film" or any(cell.knows_films for cell in run.cells):
         title = str(run.protocol["name"])
+    stores = ", ".join(run.about["stores"])
     return f"{title} ({stores})" if stores else title
 
 
 def _clips(run: Run) -> str:
     """Return the line on the clips and films of a run, and on what chose them."""
-    manifest = run.about["manifest"]
-    place = ", ".join(filter(None, (manifest["name"], view_text(run))))
+    place = ", ".join(filter(None, (run.about["manifest"]["name"], view_text(run))))
     line = f"{size_text(run)} ({place})"
     where = run.protocol["data"]["where"]
     if where:
         line += f" with {where}"
     return ", ".join(filter(None, (line, array_text(run))))
+
+
+def _tasks(run: Run) -> str:
+    """Return the line with the words of each task, if their names do not say all."""
+    trained = [cell.train for cell in run.cells]
+    tested = [cell.test for cell in run.cells]
+    words = []
+    for name in dict.fromkeys(trained + tested):
+        task = Task(**run.protocol["tasks"].get(name, {}))
+        in_words = task.in_words(name)
+        if in_words:
+            words.append(f"{name}: {in_words}")
+    return "; ".join(words)
 
 
 # ---- the table ----
@@ -88,60 +107,44 @@ def _task_table(run: Run, cells: Sequence[Cell]) -> str:
     Beside the models stand the best baseline that sees no video, and what a paper prints. A run
     without models shows its baselines.
     """
-    primary = str(run.protocol["report"]["primary"])
-    shown = [cell for cell in cells if cell.is_model] or list(cells)
-    printed = _printed(run, primary)
-    columns = list(dict.fromkeys(_column(cell, run) for cell in shown))
+    metric = run.settings.primary
+    printed = _printed(run)
+    columns = dict.fromkeys(_column(cell, run) for cell in cells)
     rows = []
-    for tasks in dict.fromkeys(cell.tasks for cell in shown):
-        of_tasks = [cell for cell in shown if cell.tasks == tasks]
-        value_of = {
-            _column(cell, run): _value(cell, primary, printed) for cell in of_tasks
-        }
+    for tasks, of_tasks in _by_tasks(cells).items():
         first = of_tasks[0]
-        guessed = best_guess(run, first, primary)
-        guess = MISSING
-        if guessed is not None:
-            guess = f"{short(guessed.value(primary))} ({guessed.model})"
-        n_clips = number_range([cell.n_clips for cell in of_tasks])
+        values = dict.fromkeys(columns, MISSING)
+        for cell in of_tasks:
+            values[_column(cell, run)] = _value(cell, metric, printed)
+        if first.is_model:
+            guess = best_guess(run, first, metric)
+            values["best guess"] = MISSING
+            if guess is not None:
+                values["best guess"] = f"{short(guess.value(metric))} ({guess.model})"
         if _have_other_clips(of_tasks):
-            guess += f" on {first.n_clips}"
             for cell in of_tasks:
-                value_of[_column(cell, run)] += f" on {cell.n_clips}"
+                values[_column(cell, run)] += f" on {cell.n_clips}"
+            if first.is_model:
+                values["best guess"] += f" on {first.n_clips}"
+        n_clips = number_range([cell.n_clips for cell in of_tasks])
         n_positive = number_range([cell.n_positive for cell in of_tasks])
-        row: list[object] = [tasks, n_clips, n_positive]
-        row += [value_of.get(column, MISSING) for column in columns]
-        row.append(guess)
-        rows.append(row)
-    headers = [
-        metric_name(primary),
-        "clips",
-        "positive",
-        *columns,
-        "best guess",
-    ]
-    if not any(cell.is_model for cell in shown):
-        headers.pop()
-        rows = [row[:-1] for row in rows]
+        rows.append([tasks, n_clips, n_positive, *values.values()])
+    headers = [metric_name(metric), "clips", "positive", *columns]
+    if any(cell.is_model for cell in cells):
+        headers.append("best guess")
     return table(headers, rows)
 
 
-def _have_other_clips(cells: Sequence[Cell]) -> bool:
+def _by_tasks(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    by_tasks: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_tasks.setdefault(cell.tasks, []).append(cell)
+    return by_tasks
+
+
+def _have_other_clips(cells: Iterable[Cell]) -> bool:
     """Return whether cells of the same tasks were tested on other clips."""
     return len({cell.clips.tobytes() for cell in cells}) > 1
-
-
-def _titles_of_tasks(cells: Sequence[Cell], run: Run) -> list[str]:
-    """Return the line with the words of each task, if their names do not say all."""
-    words = []
-    trained = [cell.train for cell in cells]
-    tested = [cell.test for cell in cells]
-    for name in dict.fromkeys(trained + tested):
-        task = Task(**run.protocol["tasks"].get(name, {}))
-        in_words = task.in_words(name)
-        if in_words:
-            words.append(f"{name}: {in_words}")
-    return ["; ".join(words)] if words else []
 
 
 def _column(cell: Cell, run: Run) -> str:
@@ -152,9 +155,7 @@ def _column(cell: Cell, run: Run) -> str:
     return name
 
 
-def _value(
-    cell: Cell, metric: str, printed: Mapping[tuple[str, ...], tuple[float, float]]
-) -> str:
+def _value(cell: Cell, metric: str, printed: Mapping[tuple[str, ...], Row]) -> str:
     """Return a metric with its interval, and the value that a paper prints."""
     text = short(cell.value(metric))
     if cell.has_interval(metric):
@@ -162,83 +163,78 @@ def _value(
         digits = digits_of(low, high)
         text += f" [{short(low, digits)}, {short(high, digits)}]"
     if cell.name in printed:
-        paper, paper_sd = printed[cell.name]
-        text += f", paper {short(paper)}"
-        if math.isfinite(paper_sd):
-            text += f" ({short(paper_sd)})"
+        row = printed[cell.name]
+        text += f", paper {short(row['paper'])}"
+        if math.isfinite(row["paper_sd"]):
+            text += f" ({short(row['paper_sd'])})"
     return text
 
 
-def _printed(run: Run, metric: str) -> dict[tuple[str, ...], tuple[float, float]]:
-    """Return what a paper prints of each cell, with its deviation."""
+def _printed(run: Run) -> dict[tuple[str, ...], Row]:
+    """Return the rows of results.csv with what a paper prints of each cell."""
     rows = run.results
-    is_printed = (rows["metric"] == metric) & (rows["film"] == "")
-    printed: dict[tuple[str, ...], tuple[float, float]] = {}
-    for row in rows[is_printed & rows["paper"].notna()].to_dict("records"):
-        name = (row["train"], row["test"], row["store"], row["model"])
-        printed[name] = (row["paper"], row["paper_sd"])
-    return printed
+    is_printed = (rows["metric"] == run.settings.primary) & rows["paper"].notna()
+    shown: list[Row] = rows[is_printed & (rows["film"] == "")].to_dict("records")
+    return {tuple(row[name] for name in CELL): row for row in shown}
+
+
+# ---- what the values are ----
 
 
 def _about_values(run: Run, cells: Sequence[Cell]) -> str:
     """Return the line on how the values of the table are computed, and on their intervals."""
-    primary = str(run.protocol["report"]["primary"])
-    name = metric_name(primary)
-    how = f"{name} is computed over all folds together"
-    if primary in RANKING_METRICS:
-        how = f"{name} is computed in each fold, and averaged"
+    metric = run.settings.primary
+    text = f"{metric_name(metric)} is computed over all folds together"
+    if metric in RANKING_METRICS:
+        text = f"{metric_name(metric)} is computed in each fold, and averaged"
     if any(cell.is_averaged for cell in cells):
-        how = "Values are means over runs"
-    shown = [cell for cell in cells if cell.is_model] or cells
-    with_interval = [cell for cell in shown if cell.has_interval(primary)]
-    if not with_interval:
-        return f"{how}."
-    # Tasks may have other films, and other films with positive clips.
-    films = f"{number_range([cell.n_films for cell in with_interval])} {run.units}"
-    text = (
-        f"{how}; in brackets: {100 * CONFIDENCE:g} % intervals over {films}, of"
-        f" {intervals_are_of(run, with_interval)}"
-    )
-    counts = [cell.film_counts(primary) for cell in with_interval]
-    known = films_with_value(counts, run.unit)
-    return f"{text}; {known}." if known else f"{text}."
+        text = "Values are means over runs"
+    with_interval = [cell for cell in cells if cell.has_interval(metric)]
+    if with_interval:
+        # Tasks may have other films, and other films with positive clips.
+        films = f"{number_range([cell.n_films for cell in with_interval])} {run.units}"
+        text += (
+            f"; in brackets: {100 * CONFIDENCE:g} % intervals over {films}, of"
+            f" {intervals_are_of(run, with_interval)}"
+        )
+        counts = [cell.film_counts(metric) for cell in with_interval]
+        known = films_with_value(counts, run.unit)
+        text += f"; {known}" if known else ""
+    return f"{text}."
 
 
 def _about_clips(cells: Sequence[Cell]) -> str:
     """Return the line on rows whose numbers are of other clips; "" where there are none."""
-    models = [cell for cell in cells if cell.is_model] or list(cells)
-    for tasks in dict.fromkeys(cell.tasks for cell in models):
-        if _have_other_clips([cell for cell in models if cell.tasks == tasks]):
-            return (
-                "Models of a row were tested on other clips, where each number has its clips: do"
-                " not compare these; the best guess is on the clips of the first model."
-            )
-    return ""
+    if not any(map(_have_other_clips, _by_tasks(cells).values())):
+        return ""
+    return (
+        "Models of a row were tested on other clips, where each number has its clips: do not"
+        " compare these; the best guess is on the clips of the first model."
+    )
 
 
-# ---- sentences beside the table ----
+def _choices(run: Run) -> list[str]:
+    """Return which stores training films chose, for each model on the chosen store."""
+    counts: dict[str, Counter[str]] = {}
+    for cell in run.cells:
+        if cell.store == CHOSEN:
+            of_model = counts.setdefault(label_of(cell.model), Counter())
+            of_model.update(fold["chosen"]["store"] for fold in run.folds_of(cell))
+    return [
+        f"{model}: the stores that training {run.units} chose in {of_model.total()} tests:"
+        f" {', '.join(f'{store} {n}' for store, n in of_model.most_common())}"
+        for model, of_model in counts.items()
+    ]
 
 
-def _stores_of_answer(run: Run, cells: Sequence[Cell]) -> list[str]:
-    """Return which store is better for the tasks and the model of the answer."""
+def _beside_answer(run: Run) -> list[str]:
+    """Return what is to be known of the guesses, the stores and the model of the answer."""
     asked = asked_cell(run)
     if asked is None:
-        return []
-    return compared_stores(run, [cell for cell in cells if cell.tasks == asked.tasks])
-
-
-def _choices(run: Run, cells: Sequence[Cell]) -> list[str]:
-    """Return which stores training films chose."""
-    counts: dict[str, Counter[str]] = {}
-    for cell in cells:
-        if cell.store == CHOSEN:
-            of_model = counts.setdefault(cell.model, Counter())
-            of_model.update(fold["chosen"]["store"] for fold in run.folds_of(cell))
-    lines = []
-    for model, of_model in counts.items():
-        named = [f"{store} {n}" for store, n in of_model.most_common()]
-        lines.append(
-            f"{label_of(model)}: the stores that training {run.units} chose in {of_model.total()} "
-            f"tests: {', '.join(named)}"
-        )
-    return lines
+        return [cannot_guess(run, run.cells)]
+    of_tasks = [cell for cell in run.cells if cell.pair == asked.pair]
+    return [
+        cannot_guess(run, run.cells),
+        *compared_stores(run, of_tasks),
+        *why_this_model(run),
+    ]

@@ -33,7 +33,6 @@ from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import IntArray
-from obygaze_models.evaluation.tables import CELL
 from obygaze_models.models.concepts import RATED
 from obygaze_models.models.registry import (
     CAV,
@@ -310,7 +309,7 @@ def fit_final(
     else:
         kind = protocol.models[name].kind
         task = protocol.train_tasks[0]
-        chosen = _most_chosen(run, name, protocol.models[name], task)
+        chosen = _most_chosen(run, protocol.models[name], task)
         settled = {**protocol.models[name].settings, **chosen}
         settings = for_task(kind, settled, task)
         rows, fitted = _fit_every_clip(store_run, Model(kind, settings), task)
@@ -384,12 +383,12 @@ def _fit_every_clip(run: StoreRun, model: Model, task: str) -> tuple[IntArray, F
     return rows, fit_perceptrons(model, [held], run.context(task), seed)[0]
 
 
-def _most_chosen(run: Run, named: str, model: Model, task: str) -> dict[str, Any]:
+def _most_chosen(run: Run, model: Model, task: str) -> dict[str, Any]:
     """Return the value that most folds chose, of each setting of which a model offers several."""
     chosen: list[Mapping[str, Any]] = []
-    for fit in run.about["fits"]:
-        if fit["model"] == named:
-            chosen += [fold["chosen"] for fold in fit["folds"]]
+    for cell in run.cells:
+        if cell.is_model:
+            chosen += [fold["chosen"] for fold in run.folds_of(cell)]
     most_chosen = {}
     for name, value in model.settings.items():
         offered = offered_values(value)
@@ -527,11 +526,9 @@ def _with_distances(run: Run, cell: Cell, tests: "pd.DataFrame") -> "pd.DataFram
     """Return tests of a linear machine with the distance of each clip from its boundary."""
     shift = {}
     length = {}
-    for fit in run.about["fits"]:
-        if tuple(fit[name] for name in CELL) == cell.name:
-            for fold in fit["folds"]:
-                shift[fold["fold"]] = fold["chosen"]["bias_shift"]
-                length[fold["fold"]] = fold["chosen"]["length"]
+    for fold in run.folds_of(cell):
+        shift[fold["fold"]] = fold["chosen"]["bias_shift"]
+        length[fold["fold"]] = fold["chosen"]["length"]
     fold_of_test = tests["fold"]
     distance = (tests["score"] + fold_of_test.map(shift)) / fold_of_test.map(length)
     return tests.assign(score=distance)

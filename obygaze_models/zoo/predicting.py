@@ -458,6 +458,29 @@ def features_for_model(
 ) -> Matrix | Segments:
     """Return the features of clips that a model reads, as `predict`."""
     wanted = model.info.features
+    array = array_to_read(model, store, workspace)
+    if wanted.rule:
+        segments = [clip for clip in clips or () if isinstance(clip, Clip)]
+        if not segments or len(segments) < len(clips or ()):
+            raise FixUsage(
+                "this model needs a manifest of segments: the features of a segment are those of"
+                f" its windows, by the rule {wanted.rule!r}",
+                hint="--manifest NAME (in Python, a manifest as `clips`)",
+            )
+        cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce, "of_films": of_films}
+        return store.segments(segments, array, **cut)
+    if clips is not None and not clips:
+        hint = "ids with commas between, or omit --clips"
+        raise FixUsage("--clips lists no clip", hint=hint)
+    ids = None if clips is None else _ids_in(store, clips)
+    return store.matrix(array, clips=ids, missing="drop")
+
+
+def array_to_read(
+    model: SavedModel, store: Store, workspace: PathLike | None = None
+) -> str:
+    """Return the array that a model reads; an error for features that it does not read."""
+    wanted = model.info.features
     here = Workspace.of(workspace)
     if not has_recipe(model, store):
         raise Mismatch(
@@ -475,21 +498,7 @@ def features_for_model(
             where=store.location,
             hint=other_store(model, store, here),
         )
-    if wanted.rule:
-        segments = [clip for clip in clips or () if isinstance(clip, Clip)]
-        if not segments or len(segments) < len(clips or ()):
-            raise FixUsage(
-                "this model needs a manifest of segments: the features of a segment are those of"
-                f" its windows, by the rule {wanted.rule!r}",
-                hint="--manifest NAME (in Python, a manifest as `clips`)",
-            )
-        cut: Any = {"rule": wanted.rule, "reduce": wanted.reduce, "of_films": of_films}
-        return store.segments(segments, array, **cut)
-    if clips is not None and not clips:
-        hint = "ids with commas between, or omit --clips"
-        raise FixUsage("--clips lists no clip", hint=hint)
-    ids = None if clips is None else _ids_in(store, clips)
-    return store.matrix(array, clips=ids, missing="drop")
+    return array
 
 
 def _ids_in(store: Store, listed: Sequence[str | Clip]) -> list[str]:

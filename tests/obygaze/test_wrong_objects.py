@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import pandas
 import pytest
 
 import obygaze as og
 from obygaze_features.core.errors import FixUsage
-
-pandas = pytest.importorskip("pandas")
 
 
 def test_a_data_frame_is_no_store_and_no_manifest() -> None:

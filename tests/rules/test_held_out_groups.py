@@ -139,27 +139,20 @@ def test_beside_a_run_of_films_all_is_within_films(tmp_path: Path) -> None:
             runs = [of_films, of_groups][order]
             values = expected[order]
             compared = compare_runs(runs)
-            (cell,) = [
-                cell
-                for cell in compared.cells
-                if cell.is_model and cell.name.startswith("ridge")
-            ]
-            for side, value in zip(cell.sides, values, strict=True):
-                assert side is not None
-                assert side.value == pytest.approx(value)
-                assert np.isnan(side.low)
-            second = cell.sides[1]
-            assert second is not None
-            assert second.difference == pytest.approx(values[1] - values[0])
-            assert second.difference_n_films == len(
-                set(of_groups.group_of_clip.values())
-            )
+            rows = compared.to_json()["cells"]
+            first, second = [row for row in rows if row["model"] == "ridge"]
+            assert [first["value"], second["value"]] == pytest.approx(values)
+            assert first["low"] is None and second["low"] is None
+            assert second["difference"] == pytest.approx(values[1] - values[0])
+            n_groups = of_groups.predictions["group"].nunique()
+            assert second["difference_n_films"] == n_groups
             (warning,) = compared.warnings
-            assert warning.startswith("held out are whole directors in ")
+            assert warning.startswith("Some of these runs hold out whole directors, ")
             assert "drawn over directors" in warning
         # Decisions are pooled, and have no test.
-        (warning,) = compare_runs([of_films, of_groups], "f1_binary").warnings
-        assert warning.endswith("may train on other clips of a tested director.")
+        rows = compare_runs([of_films, of_groups], "f1_binary").to_json()["cells"]
+        second = [row for row in rows if row["model"] == "ridge"][1]
+        assert second["difference"] is not None and second["difference_p"] is None
 
 
 def test_beside_a_run_that_divides_films_no_two_numbers_are_of_one_quantity(
@@ -171,7 +164,7 @@ def test_beside_a_run_that_divides_films_no_two_numbers_are_of_one_quantity(
     of_clips = run_of(tmp_path / "clips", manifest, *divided)
     of_groups = run_of(tmp_path / "groups", manifest, "splits.column=director")
     held_out, other_folds, divides = compare_runs([of_groups, of_clips]).warnings
-    assert held_out.startswith("held out are whole directors in ")
+    assert held_out.startswith("Some of these runs hold out whole directors, ")
     assert "neither values nor differences are of one quantity" in other_folds
     assert ": Up to " in divides
     assert "the same experiment with other films on both sides" in divides
@@ -191,10 +184,10 @@ def test_groups_are_compared_whatever_their_column_is_called(tmp_path: Path) -> 
     for row in rows_of(runs[0].results):
         if row["metric"] == "ap" and not row["film"] and not row["against_model"]:
             reported[row["model"]] = row["value"]
-    for cell in compared.cells:
-        for side in cell.sides:
-            assert side is not None
-            assert side.value == pytest.approx(reported[side.model])
+    rows = compared.to_json()["cells"]
+    assert len(rows) == 2 * len(reported)
+    for row in rows:
+        assert row["value"] == pytest.approx(reported[row["model"]])
 
 
 def ap_within_films(run: Run) -> float:

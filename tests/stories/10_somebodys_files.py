@@ -15,6 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 import numpy.typing as npt
+import pandas
 import pytest
 from support.cli import call_obygaze
 
@@ -196,7 +197,6 @@ def test_the_released_tree_of_pth(films: Workspace) -> None:
 
 
 def test_parquet_of_pandas(films: Workspace) -> None:
-    pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     X = vectors()
     table = pandas.DataFrame({"clip_id": CLIPS, "vector": list(X)})

@@ -13,6 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 import numpy.typing as npt
+import pandas
 import pytest
 import xarray
 import zarr
@@ -224,7 +225,6 @@ def test_h5py_and_parquet_read_an_export(ws: Workspace) -> None:
             for name, expected in values.items():
                 found = file[f"{ids[row]}/{name}"][()]
                 np.testing.assert_array_equal(found, expected[row])
-    pandas = pytest.importorskip("pandas")
     table = pandas.read_parquet(ws.path("films-parquet/data"))
     table = table.sort_values("clip_id")
     assert table["clip_id"].tolist() == [ids[row] for row in with_features]

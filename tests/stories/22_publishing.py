@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas
 import pytest
 from support.fake_hub import fake_hub
 
@@ -167,7 +168,6 @@ def test_a_croissant_file_alone_is_valid(ws: Workspace) -> None:
 
 
 def test_pandas_reads_the_published_and_the_exported_table(ws: Workspace) -> None:
-    pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
     ids, X, folder = publish(ws)
     check_table(pandas.read_parquet(folder / "features.parquet"), ids, X)
@@ -196,7 +196,6 @@ def test_datasets_loads_equal_values(ws: Workspace) -> None:
 
 
 def test_it_is_published_on_the_hub(ws: Workspace) -> None:
-    pandas = pytest.importorskip("pandas")
     pytest.importorskip("huggingface_hub")
     pytest.importorskip("pyarrow")
     ids, X = make_store(ws, f"--licence {LICENCE} --citation '{CITATION}'")

@@ -40,7 +40,6 @@ EXTRAS = (
         "av",
         "torchcodec",
         "numba",
-        "pandas",
         "xarray",
         "skops",
     ),

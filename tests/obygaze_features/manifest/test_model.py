@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from obygaze.films.mark_tables import Segment
 from obygaze.films.projection import ClipSpan, project
-from obygaze_features.core.errors import InstallExtra, NotFound, ObygazeError
+from obygaze_features.core.errors import NotFound, ObygazeError
 from obygaze_features.manifest.link import LinkReport
 from obygaze_features.manifest.model import Clip, Header, Manifest
 from obygaze_features.manifest.stats import compute_stats
@@ -111,12 +109,3 @@ def test_a_data_frame_has_typed_columns() -> None:
     assert str(frame["scene"].dtype) == str(frame["fold:k"].dtype) == "Int64"
     assert frame["end_s"].dtype == float and frame["end_s"].iloc[0] == 2.5
     assert len(MANIFEST.with_clips(()).to_frame()) == 0
-
-
-def test_without_pandas_the_error_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InstallExtra) as caught:
-        MANIFEST.to_frame()
-    assert caught.value.hint == 'pip install "obygaze[frames]"'

@@ -106,15 +106,14 @@ def test_a_comparison_and_the_page_say_how_many_films_have_a_value(
     compared = compare_runs(runs)
     assert "In AP, 3 of 12 films have a value." in compared.warnings
     (cell,) = [cell for cell in compared.cells if cell.is_model]
-    side = cell.sides[1]
-    assert side is not None
+    row = cell.differences[1]
     ours, theirs = (by_film(models(run)[0], "ap") for run in runs[::-1])
     apart = np.array([ours[film] - theirs[film] for film in ours])
     apart = apart[np.isfinite(apart)]
     inflation = 1 + N_FILMS / (N_FILMS - 1)
     half = stats.t.ppf(0.975, 2) * (inflation * apart.var(ddof=1) / 3) ** 0.5
     # Draws of twelve films hold three of them more or less often, which adds to the variance.
-    width = side.difference_high - side.difference_low
+    width = row["high"] - row["low"]
     assert 0.9 < width / (2 * half) < 1.6
     (page,) = write_report([runs[0].folder], formats=["html"])
     assert "3 of 12 films have a value" in page.read_text(encoding="utf-8")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shlex
 
 import pytest
@@ -117,6 +118,60 @@ def test_two_tasks_of_one_name_are_refused() -> None:
     with pytest.raises(FixUsage, match="two tasks have the name EN_S"):
         asked("stares", ["yes", "no"], "EN_S", "paper-table2:EN_S")
     assert list(asked("stares", ["yes", "no"], "EN_S", "honest:EN_S").tasks) == ["EN_S"]
+
+
+@pytest.mark.parametrize(
+    ("text", "unnamed"),
+    [
+        ("harsh=rating >= 2 and rating != 3", "rating >= 2 and rating != 3"),
+        ("harsh=rating>=2", "rating>=2"),
+        ("harsh = rating==3", "rating==3"),
+        ("harsh=rating=3", "rating=3"),
+        ("a.b-1=not rating in {1, 3}", "not rating in {1, 3}"),
+    ],
+)
+def test_a_short_name_stands_for_an_expression(text: str, unnamed: str) -> None:
+    cells = ["1", "2", "3", ""]
+    name = text.partition("=")[0].strip()
+    named = asked("rating", cells, text)
+    assert named.grid.test == (name,)
+    (task,) = asked("rating", cells, unnamed).tasks.values()
+    assert named.tasks == {name: task}
+
+
+def test_a_column_of_yes_and_no_gets_a_short_name() -> None:
+    cells = ["yes", "no", ""]
+    named = asked("does it stare", cells, "stares=does it stare").tasks
+    assert named["stares"].positive == '"does it stare" == yes'
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a name=rating>=2", "'a name' cannot be the name of a task"),
+        ("2nd=rating>=2", "'2nd' cannot be the name of a task"),
+        ("../up=rating>=2", "'../up' cannot be the name of a task"),
+        ("EN_S=rating>=2", "the name EN_S is taken: it is a task of the protocol"),
+        ("level=rating>=2", "the name level is taken: it is a column"),
+        ("rating=rating>=2", "the name rating is taken: it is a column"),
+        ("harsh=rating", "numbers from 1 to 3; which are positive?"),
+        ("harsh=ratng>=2", "ratng"),
+        # A column that was misspelt, and no name.
+        ("ratng=3", "unknown task or column 'ratng'; did you mean rating?"),
+        ("harsh=EN_S", "unknown task or column 'harsh'"),
+    ],
+)
+def test_a_short_name_that_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(FixUsage, match=re.escape(problem)):
+        asked("rating", ["1", "2", "3", ""], text)
+
+
+def test_a_short_name_is_of_one_task() -> None:
+    words = ["joy", "fear", "anger"]
+    with pytest.raises(FixUsage, match="expected one task, but the column mood has"):
+        asked("mood", words, "feeling=mood")
+    with pytest.raises(FixUsage, match="two tasks have the name feeling"):
+        asked("mood", words, "feeling=mood=joy", "feeling=mood=fear")
 
 
 def test_a_word_that_reads_as_two_expressions_is_a_word() -> None:

@@ -26,7 +26,6 @@ from support.run_tables import (
 from obygaze_features.core.errors import FixUsage, Mismatch
 from obygaze_features.manifest.io import write_manifest
 from obygaze_models.report.comparison import ComparedRuns, compare_runs
-from obygaze_models.report.tables import Heading
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.run import run_protocol
@@ -55,7 +54,7 @@ def rows_of_table(compared: ComparedRuns) -> list[tuple[Any, ...]]:
     """The rows of the table of values and differences that a text and a page show."""
     table = compared.tables()[-1]
     assert table.key == "compared"
-    return [row for row in table.rows if not isinstance(row, Heading)]
+    return table.cells
 
 
 def by_film(first: MadeCell, second: MadeCell) -> np.ndarray:
@@ -357,27 +356,20 @@ def test_settings_and_inputs_that_differ_are_listed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("trained", [[], ["ridge"], ["ridge", "pcbm-lr"]])
-@pytest.mark.parametrize("has_concepts", [False, True])
-def test_what_no_run_used_does_not_differ(
-    tmp_path: Path, trained: list[str], has_concepts: bool
+def test_models_that_no_run_trains_do_not_differ(
+    tmp_path: Path, trained: list[str]
 ) -> None:
     """A run of an own label has no bottlenecks, which a run of levels may have without use."""
     changes = [f"grid.models={json.dumps(trained)}"]
-    counts = {"clips": 9, "films": 3, "positive": 4}
-    concepts = [{"store": "x", "model": "pcbm-lr", "concept": "Look", **counts}]
-    tables = {"concepts.csv": concepts} if has_concepts else None
-    first = made_run(tmp_path / "a", [cell()], changes=changes, tables=tables)
+    first = made_run(tmp_path / "a", [cell()], changes=changes)
     other = made_run(tmp_path / "b", [cell()], changes=['grid.models=["ridge"]'])
     protocol = dict(other.about["protocol"])
     protocol["models"] = {"ridge": protocol["models"]["ridge"]}
-    protocol["report"] = {**protocol["report"], "concepts": False}
     other = replace(other, about={**other.about, "protocol": protocol})
     settings = compare_runs([first, other]).settings
-    listed = {name.removeprefix("protocol.") for name in settings}
-    used = {f"models.{name}" for name in trained or first.protocol["models"]}
-    used.remove("models.ridge")
-    assert {name for name in listed if name.startswith("models.")} == used
-    assert ("report.concepts" in listed) == has_concepts
+    used = {f"protocol.models.{name}" for name in trained or first.protocol["models"]}
+    used.remove("protocol.models.ridge")
+    assert {name for name in settings if name.startswith("protocol.models.")} == used
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from support.run_tables import (
     FILMS,
     MANIFEST,
@@ -37,7 +38,6 @@ from obygaze_models.report.figures import (
     figure_of_tree,
     figures_of_tasks,
 )
-from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.page import chapter_of, write_report
 from obygaze_models.report.sections import (
     Section,
@@ -45,8 +45,10 @@ from obygaze_models.report.sections import (
     sections_of,
     sentence_of_concepts,
 )
-from obygaze_models.report.tables import Heading, ResultTable
-from obygaze_models.runner.summary import answer, short
+from obygaze_models.report.tables import ResultTable
+from obygaze_models.runner.answer import answer, short
+from obygaze_models.runner.files import Run
+from obygaze_models.runner.labels import labels_since
 from obygaze_models.runner.text import result_text
 
 CLIPS = clips_of()
@@ -58,14 +60,14 @@ GUESS = MadeCell(
 
 
 def sections_by_key(run: Any) -> dict[str, Section]:
-    return {section.key: section for section in sections_of(ReportRun.of(run))}
+    return {section.key: section for section in sections_of(run, labels_since(run))}
 
 
 def rows_of(table: ResultTable) -> list[list[str]]:
     """The rows of a table as texts; a heading is one text."""
     rows = []
     for row in table.rows:
-        texts = [row.title] if isinstance(row, Heading) else list(map(str, row))
+        texts = [row] if isinstance(row, str) else list(map(str, row))
         rows.append(texts)
     return rows
 
@@ -152,7 +154,7 @@ def test_the_sentence_under_a_question_answers_it(
         f"{beginning}mlp minus ridge (EN_S) is AP {short(MLP.ap - RIDGE.ap)}{interval}; mlp is"
         f" higher in {above} of 8 films. On films it has not seen, mlp ranks clips (EN_S)"
     )
-    chapter = chapter_of(ReportRun.of(run))
+    chapter = chapter_of(run)
     assert chapter.asked == "Is an MLP better than ridge?"
     assert chapter.answers[0].startswith(expected)
     assert expected in result_text(run)
@@ -218,18 +220,18 @@ def test_a_question_that_a_run_does_not_answer_is_no_heading(tmp_path: Path) -> 
         [RIDGE, GUESS],
         changes=[f"report.questions={asked}", "report.contrast=[]"],
     )
-    chapter = chapter_of(ReportRun.of(run))
+    chapter = chapter_of(run)
     assert chapter.asked == "Is ridge better than a guess?"
     assert chapter.answers[0].startswith("On films it has not seen, ridge ranks clips")
 
 
 def test_leaked_clips_make_no_film_better(tmp_path: Path) -> None:
-    leaked = {"basis": "leaked"}
+    leaked = {"leaked": True, "seen": "clip"}
     n_filled = {}
     for name, facts in (("clean", {}), ("leaked", leaked)):
         cell = replace(RIDGE, facts=facts, leaked=len(facts))
-        run = ReportRun.of(made_run(tmp_path / name, [cell, GUESS]))
-        figure = figure_of_pair(run, (cell.train, cell.test)).markup(1)
+        run = made_run(tmp_path / name, [cell, GUESS])
+        figure = figure_of_pair(run, (cell.train, cell.test), {}).markup(1)
         assert ("not better, or leaked" in figure) == bool(facts)
         n_filled[name] = 0
         for style, dots in re.findall(r'(?s)style="([^"]*)">(\s*<use.*?)</g>', figure):
@@ -251,7 +253,7 @@ def test_brackets_of_baselines_alone_say_what_they_are_of(tmp_path: Path) -> Non
 
     cells: list[MadeCell] = []
     for test in ("EN_S", "HN_S"):
-        of_test = {"test": test, "facts": {"basis": "leaked"}}
+        of_test = {"test": test, "facts": {"leaked": True, "seen": "clip"}}
         cells += [Leaked("ridge", CLIPS, RIDGE.scores, **of_test)]
         cells += [replace(GUESS, test=test)]
     run = made_run(tmp_path / "run", cells)
@@ -325,7 +327,8 @@ def test_films_of_table_4_keep_the_order_and_the_names_of_the_paper(
     (table,) = sections_by_key(run)["paper"].tables
     first, second = (cell.ap_of(film) for film in films)
     assert table.title == (
-        "F1 weighted of each film, on films it has not seen: mlp (x), HN_S → ENHN_S"
+        "F1 weighted of each film, on clips of which some trained or chose (leaked): mlp (x), HN_S"
+        " → ENHN_S"
     )
     assert rows_of(table) == [
         ["As Good as It Gets", films[0], f"{first:.2f} (0.25)", "0.55 (0.09)"],
@@ -346,12 +349,19 @@ def test_a_learning_curve_has_a_column_for_each_number_of_films(tmp_path: Path) 
     assert list(table.headers) == ["model", "2 films", "4 films", "clips"]
     assert rows_of(table)[1] == ["ridge", "0.50", "0.62", str(len(CLIPS.ids))]
     # Values of fewer films are no values of the run.
-    assert ReportRun.of(run).all_cells[0].value("ap") == RIDGE.ap
+    assert run.cells[0].value("ap") == pytest.approx(RIDGE.ap)
 
 
 def concept_row(name: str, **values: Any) -> dict[str, Any]:
     row = {"store": "x", "model": "pcbm-lr", "train": "EN_S", "concept": name}
-    row |= {"clips": 100, "positive": 20, "ap": 0.6, "low": 0.4, "high": 0.8}
+    row |= {
+        "clips": 100,
+        "films": 8,
+        "positive": 20,
+        "ap": 0.6,
+        "low": 0.4,
+        "high": 0.8,
+    }
     return {**row, "auc": 0.7, "p_holm": 0.01, "weight": 0.5, **values}
 
 
@@ -379,7 +389,7 @@ def test_a_concept_that_was_not_tested_is_not_called_not_shown(tmp_path: Path) -
     untested = dict.fromkeys(("ap", "low", "high", "auc", "p_holm"), math.nan)
     rows = [concept_row("Look"), concept_row("Body", **untested)]
     run = made_run(tmp_path / "run", [RIDGE], tables={"concepts.csv": rows})
-    sentence = sentence_of_concepts(ReportRun.of(run))
+    sentence = sentence_of_concepts(run)
     assert sentence == (
         "In unseen films the features show 1 of 1 concept (Look); not tested, as too few films "
         "have them: Body."
@@ -393,9 +403,14 @@ def tree_rows(depth: int) -> list[dict[str, Any]]:
         node = {"node": 2 * number, "left": 2 * number + 1, "right": 2 * number + 2}
         node |= {"concept": f"concept {number}", "threshold": 0.5, "share": 0.5}
         rows.append({**node, "clips": 100 - number})
-        leaf = {"node": 2 * number + 1, "left": None, "right": None, "concept": ""}
+        leaf = {
+            "node": 2 * number + 1,
+            "left": math.nan,
+            "right": math.nan,
+            "concept": "",
+        }
         rows.append({**leaf, "threshold": math.nan, "clips": 1, "share": 0.0})
-    last = {"node": 2 * depth, "left": None, "right": None, "concept": ""}
+    last = {"node": 2 * depth, "left": math.nan, "right": math.nan, "concept": ""}
     rows.append({**last, "threshold": math.nan, "clips": 100 - depth, "share": 1.0})
     return sorted(rows, key=lambda row: row["node"])
 
@@ -432,8 +447,8 @@ def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> No
         factor(FILMS[0], "Look", 1.0),
         factor(FILMS[1], "Look", 50.0),
     ]
-    run = ReportRun.of(made_run(tmp_path / "run", [RIDGE]))
-    figure = figure_of_success(run, "ridge", rows, "all films")
+    run = made_run(tmp_path / "run", [RIDGE])
+    figure = figure_of_success(run, "ridge", rows)
     assert figure is not None
     dots = figure.markup(1).count("<title>")
     assert dots == 2, "a dot beyond the axis is in the table alone"
@@ -446,38 +461,80 @@ def test_factors_have_a_dot_for_all_films_and_one_for_each(tmp_path: Path) -> No
     assert "60 of 96 decisions are correct" in table.note
 
 
-def manifest_of(folder: Path) -> tuple[Manifest, dict[str, Any]]:
-    """A manifest of the tested clips, and what run.json says of it."""
+def manifest_of(folder: Path) -> dict[str, Any]:
+    """Write a manifest of the tested clips, and return what run.json says of it."""
     clips = []
     for number, clip_id in enumerate(CLIPS.ids):
         level = "S" if CLIPS.y[number] else "EN"
         start = 3661.0 + number
         film = CLIPS.films[number]
-        times = {"start_s": start, "end_s": start + 1}
-        clips.append(Clip(clip_id, film, level=level, **times))
-    manifest = Manifest("made-up", Header("made-up", {}), tuple(clips))
+        times = {"start_s": start, "end_s": start + 1.5}
+        own = {"light": f"light {number}", "shot": "close", "comment": f"say {number}"}
+        clips.append(Clip(clip_id, film, level=level, **times, extra=own))
+    columns = ("light", "shot", "comment")
+    header = Header("made-up", {})
+    manifest = Manifest("made-up", header, tuple(clips), columns=columns)
     path = folder / "made-up.toml"
     write_manifest(manifest, path)
     facts = {**MANIFEST, "path": str(path), "view": "raw"}
-    facts |= {"labels": labels_of(manifest)}
-    return manifest, facts
+    return facts | {"labels": labels_of(manifest)}
 
 
-def test_errors_are_listed_with_their_level_the_surest_first(tmp_path: Path) -> None:
-    _, about = manifest_of(tmp_path)
-    made = made_run(tmp_path / "run", [RIDGE], manifest=about)
-    section = sections_by_key(made)["errors"]
+def records_of(table: ResultTable) -> list[dict[str, str]]:
+    return [dict(zip(table.headers, row, strict=True)) for row in rows_of(table)]
+
+
+def test_errors_have_times_levels_and_comments_the_surest_first(tmp_path: Path) -> None:
+    made = made_run(tmp_path / "run", [RIDGE], manifest=manifest_of(tmp_path))
+    (table,) = sections_by_key(made)["errors"].tables
     wrong = (RIDGE.scores > 0) != CLIPS.y
     order = np.argsort(-np.abs(np.where(wrong, RIDGE.scores, 0)), kind="stable")
-    rows = rows_of(section.tables[0])
-    assert [row[1] for row in rows] == [CLIPS.ids[number] for number in order[:10]]
+    rows = records_of(table)
+    assert [row["clip_id"] for row in rows] == [CLIPS.ids[n] for n in order[:10]]
     first = int(order[0])
-    assert rows[0][2] == ("S" if CLIPS.y[first] else "EN")
-    assert rows[0][4] == ("missed" if CLIPS.y[first] else "false alarm")
-    assert rows[0][5] == f"{RIDGE.scores[first]:.2f}"
-    note = section.tables[0].note
-    assert f"10 of {wrong.sum()} wrong decisions" in note
-    assert note.endswith("obygaze view --run run")
+    seconds = 61 + first
+    minute, second = divmod(seconds, 60)
+    assert rows[0] == {
+        "film": CLIPS.films[first],
+        "clip_id": CLIPS.ids[first],
+        "start": f"1:{minute:02d}:{second:02d}.000",
+        "end": f"1:{(seconds + 1) // 60:02d}:{(seconds + 1) % 60:02d}.500",
+        "level": "S" if CLIPS.y[first] else "EN",
+        "comment": f"say {first}",
+        "error": "missed" if CLIPS.y[first] else "false alarm",
+        "score": f"{RIDGE.scores[first]:.2f}",
+    }
+    assert f"10 of {wrong.sum()} wrong decisions" in table.note
+    assert table.note.endswith("obygaze view --run run")
+
+
+@pytest.mark.parametrize("where", ["", 'light != "none" and level in {EN, S}'])
+def test_errors_have_the_own_columns_that_a_run_asks_for(
+    tmp_path: Path, where: str
+) -> None:
+    made = made_run(tmp_path / "run", [RIDGE], manifest=manifest_of(tmp_path))
+    made.protocol["data"]["where"] = where
+    (table,) = sections_by_key(made)["errors"].tables
+    own = {"light", "shot"}.intersection(table.headers)
+    assert own == ({"light"} if where else set())
+    for row in records_of(table) if where else ():
+        assert row["light"] == f"light {CLIPS.ids.index(row['clip_id'])}"
+
+
+@pytest.mark.parametrize("n_others", [3, 2])
+def test_a_line_says_that_most_errors_are_of_one_film(
+    tmp_path: Path, n_others: int
+) -> None:
+    """Of a film that a model does not understand, every row was a clip."""
+    scores = np.where(CLIPS.y, 1.0, -1.0)
+    of_film = np.flatnonzero(CLIPS.rows_of(FILMS[0]))[:3]
+    of_others = np.flatnonzero(~CLIPS.rows_of(FILMS[0]))[:n_others]
+    scores[[*of_film, *of_others]] *= -1
+    run = made_run(tmp_path / "run", [MadeCell("ridge", CLIPS, scores)])
+    expected = [
+        f"3 of 5 wrong decisions are of one film, {FILMS[0]}, which has 12 of 96 clips."
+    ]
+    assert sections_by_key(run)["errors"].sentences == expected * (n_others == 2)
 
 
 def test_the_clips_of_a_table_of_errors_can_be_chosen(tmp_path: Path) -> None:
@@ -494,16 +551,15 @@ def test_without_the_manifest_errors_have_no_level(
 ) -> None:
     made = made_run(tmp_path / "run", [RIDGE])
     (table,) = sections_by_key(made)["errors"].tables
-    assert table.headers == ("film", "clip_id", "error", "score")
+    assert [*table.headers] == ["film", "clip_id", "error", "score"]
     assert {row[2] for row in rows_of(table)} <= {"missed", "false alarm"}
     assert "Levels and concepts" not in table.note
 
 
 def test_of_probabilities_the_threshold_is_one_half(tmp_path: Path) -> None:
     odds = 1 / (1 + np.exp(-RIDGE.scores))
-    cell = MadeCell("ridge", CLIPS, odds)
-    brier = {**cell.results()[0], "metric": "brier", "value": 0.2}
-    made = made_run(tmp_path / "run", [cell], [brier])
+    cell = MadeCell("ridge", CLIPS, odds, facts={"is_probability": True})
+    made = made_run(tmp_path / "run", [cell])
     rows = rows_of(sections_by_key(made)["errors"].tables[0])
     wrong = (odds > 0.5) != CLIPS.y
     order = np.argsort(-np.abs(np.where(wrong, odds - 0.5, 0)), kind="stable")
@@ -517,7 +573,7 @@ def test_tasks_of_one_row_stand_beside_each_other(tmp_path: Path) -> None:
         for seed, name in enumerate(names)
     ]
     run = made_run(tmp_path / "run", cells, protocol="paper-fig3", changes=())
-    figures = list(figures_of_tasks(ReportRun.of(run)))
+    figures = list(figures_of_tasks(run, {}))
     assert [figure.title for figure in figures] == [
         "F1 binary side by side, cav",
         "AP side by side, cav",
@@ -530,7 +586,7 @@ def test_tasks_of_one_row_stand_beside_each_other(tmp_path: Path) -> None:
 def test_a_task_beside_that_of_the_answer_has_its_figure(tmp_path: Path) -> None:
     other = MadeCell("ridge", CLIPS, RIDGE.scores, train="HN_S", test="HN_S")
     run = made_run(tmp_path / "run", [RIDGE, other])
-    titles = [figure.title for figure in figures_of_tasks(ReportRun.of(run))]
+    titles = [figure.title for figure in figures_of_tasks(run, {})]
     assert titles == ["AP of each film, tested on HN_S"]
 
 
@@ -539,8 +595,8 @@ def test_an_interval_below_every_draw_is_explained(
     tmp_path: Path, is_perfect: bool
 ) -> None:
     cell = replace(RIDGE, scores=scores_for(CLIPS, 50.0 if is_perfect else 0.3, 1))
-    run = ReportRun.of(made_run(tmp_path / "run", [cell]))
-    caption = figure_of_pair(run, (cell.train, cell.test)).caption
+    run = made_run(tmp_path / "run", [cell])
+    caption = figure_of_pair(run, (cell.train, cell.test), {}).caption
     assert ("draws of films say too little" in caption) == is_perfect
 
 
@@ -552,14 +608,12 @@ def test_intervals_of_few_films_and_missing_ones_are_explained(tmp_path: Path) -
         8: MadeCell("ridge", CLIPS, scores_for(CLIPS, 0.3, 1)),
     }
     for n_films, cell in cells.items():
-        run = ReportRun.of(made_run(tmp_path / f"run-{n_films}", [cell]))
-        caption = figure_of_pair(run, (cell.train, cell.test)).caption
+        run = made_run(tmp_path / f"run-{n_films}", [cell])
+        caption = figure_of_pair(run, (cell.train, cell.test), {}).caption
         assert ("the interval is Student's" in caption) == (n_films == 5)
         assert "A large dot without a line" not in caption
         (of_run,) = run.cells
-        of_metric = dict(of_run.of_metric)
-        of_metric["ap"] = {**of_metric["ap"], "low": math.nan, "high": math.nan}
-        without = replace(of_run, of_metric=of_metric)
+        without = replace(of_run, intervals={})
         both = about_intervals(run, [of_run, without], "ap")
         assert both.endswith(
             "A large dot without a line has no interval: nothing says how sure it is."
@@ -568,20 +622,19 @@ def test_intervals_of_few_films_and_missing_ones_are_explained(tmp_path: Path) -
 
 
 def test_a_figure_promises_an_interval_only_where_it_draws_one(tmp_path: Path) -> None:
-    run = ReportRun.of(made_run(tmp_path / "run", [RIDGE]))
+    run = made_run(tmp_path / "run", [RIDGE])
     pair = (RIDGE.train, RIDGE.test)
-    assert "with its 95 % interval" in figure_of_pair(run, pair).caption
-    (cell,) = run.cells
-    for row in cell.of_metric.values():
-        row |= {"low": math.nan, "high": math.nan}
-    caption = figure_of_pair(run, pair).caption
+    assert "with its 95 % interval" in figure_of_pair(run, pair, {}).caption
+    without = run.results.assign(low=math.nan, high=math.nan)
+    known = {"predictions.csv": run.predictions, "results.csv": without}
+    caption = figure_of_pair(Run(run.folder, run.about, known), pair, {}).caption
     assert caption.startswith("A large dot is the value over all films; each small dot")
 
 
 def test_the_figure_of_the_answer_is_not_drawn_again(tmp_path: Path) -> None:
     cell = MadeCell("ridge", CLIPS, RIDGE.scores, train="HN_S", test="ENHN_S")
     run = made_run(tmp_path / "run", [cell])
-    assert list(figures_of_tasks(ReportRun.of(run))) == []
+    assert list(figures_of_tasks(run, {})) == []
 
 
 def test_how_it_was_made_has_inputs_versions_and_what_to_cite(tmp_path: Path) -> None:
@@ -613,7 +666,7 @@ def test_very_many_films_are_points_without_names(tmp_path: Path) -> None:
     clips = clips_of(films=films)
     cell = MadeCell("ridge", clips, scores_for(clips, 1.0, 1))
     made = made_run(tmp_path / "run", [cell])
-    figure = figure_of_pair(ReportRun.of(made), ("EN_S", "EN_S"))
+    figure = figure_of_pair(made, ("EN_S", "EN_S"), {})
     assert "film0007" not in figure.markup(1)
     assert figure.markup(1).count("<title>") == 1, "of the value over all films"
     assert figure.markup(1).count("<use") == 210 + 1 + 3, "and three of the legend"
@@ -635,25 +688,23 @@ def test_what_there_is_more_of_is_in_rows(tmp_path: Path, n_tasks: int) -> None:
 
 
 def test_a_film_with_the_lower_error_is_the_better_one(tmp_path: Path) -> None:
-    class WithErrors(MadeCell):
-        def results(self) -> list[dict[str, Any]]:
-            rows = super().results()
-            error = 0.1 if self.is_model else 0.3
-            for film in ("", *FILMS):
-                row = {**self.name, "film": film, "clips": 12, "films": 1}
-                # In the first film the model is worse.
-                value = 0.5 if self.is_model and film == FILMS[0] else error
-                rows.append({**row, "metric": "brier", "value": value})
-            return rows
+    def with_error(
+        of_films: Mapping[str, float], of_others: float
+    ) -> NDArray[np.float64]:
+        """Scores whose squared error is that of the film."""
+        errors = [of_films.get(film, of_others) ** 0.5 for film in CLIPS.films]
+        return np.where(CLIPS.y, 1 - np.array(errors), errors)
 
-    of_task = {"train": "Look", "test": "Look"}
+    facts = {"is_probability": True}
+    of_task = {"train": "Look", "test": "Look", "facts": facts}
+    # In the first film the model is worse.
     cells = [
-        WithErrors("cav", CLIPS, RIDGE.scores, **of_task),
-        WithErrors("neighbour", CLIPS, GUESS.scores, False, "", **of_task),
+        MadeCell("cav", CLIPS, with_error({FILMS[0]: 0.5}, 0.1), **of_task),
+        MadeCell("neighbour", CLIPS, with_error({}, 0.3), False, "", **of_task),
     ]
     changes = ["report.primary=brier"]
     run = made_run(tmp_path / "run", cells, protocol="paper-fig3", changes=changes)
-    figure, _ = figures_of_tasks(ReportRun.of(run))
+    figure, _ = figures_of_tasks(run, {})
     assert figure.title == "Brier side by side, cav"
     assert figure.markup(1).count(f"{FILMS[1]}: .10, guess .30") == 1
     n_dots = {}
@@ -737,15 +788,15 @@ def test_models_of_as_many_but_other_clips_are_said_to_be_of_other_clips(
     # Both models, and the guess, which is that of the first.
     assert row.count(f" on {n_clips}") == 3
     assert "Models of a row were tested on other clips" in result_text(run)
-    page = section_of_results(ReportRun.of(run))
+    page = section_of_results(run, {})
     beside = next(table for table in page.tables if table.key == "summary")
-    assert sum(isinstance(row, Heading) for row in beside.rows) == 2
+    assert sum(isinstance(row, str) for row in beside.rows) == 2
     of_films = next(table for table in page.tables if table.key == "films")
     common = (
         f"All values are of the {n_clips - 1} clips that each of them was tested on"
     )
     assert common in of_films.note
-    (figure,) = [figure_of_pair(ReportRun.of(run), ("EN_S", "EN_S"))]
+    (figure,) = [figure_of_pair(run, ("EN_S", "EN_S"), {})]
     assert figure.markup(1).count(f"{n_clips} clips") == 3
     # Models of the same clips need no such words.
     alike = made_run(tmp_path / "alike", cells[:2], stores={"a": STORE})
@@ -759,8 +810,8 @@ def test_a_guess_beside_two_training_tasks_says_which_one_it_learned_from(
     for train in ("EN_S", "HN_S"):
         cells.append(replace(RIDGE, train=train))
         cells.append(replace(GUESS, train=train))
-    run = ReportRun.of(made_run(tmp_path / "run", cells))
-    (figure,) = figures_of_tasks(run)
+    run = made_run(tmp_path / "run", cells)
+    (figure,) = figures_of_tasks(run, {})
     assert "without video, trained on EN_S" in figure.markup(1)
 
 
@@ -768,18 +819,18 @@ def test_a_table_of_groups_of_films_has_their_names_once(tmp_path: Path) -> None
     """Of a run whose groups are directors, it had each director as its id, too."""
     directors = ("Anne", "Björn")
     clips = clips_of(films=directors)
-    group_of_clip = dict(zip(clips.ids, clips.films, strict=True))
     cell = MadeCell("ridge", clips, scores_for(clips, 1.0, 1))
-    run = made_run(tmp_path / "run", [cell], group_of_clip=group_of_clip)
+    manifest = {**MANIFEST, "group_column": "director"}
+    run = made_run(tmp_path / "run", [cell], manifest=manifest)
     run.protocol["splits"]["column"] = "director"
-    tables = section_of_results(ReportRun.of(run)).tables
+    tables = section_of_results(run, {}).tables
     (of_films,) = [table for table in tables if table.key == "films"]
     assert of_films.headers[:2] == ["director", "clips"]
     assert [row[0] for row in rows_of(of_films)] == [*directors]
 
 
 def test_tables_without_rows_are_no_inputs(tmp_path: Path) -> None:
-    run = ReportRun.of(made_run(tmp_path / "run", [RIDGE], tables={"trees.csv": []}))
+    run = made_run(tmp_path / "run", [RIDGE], tables={"trees.csv": []})
     assert "trees.csv" in run.about["files"]
     tables = sections_by_key(run)["made"].tables
     (inputs,) = [table for table in tables if table.key == "inputs"]
@@ -800,7 +851,9 @@ def test_each_question_about_guessing_has_a_sentence_in_the_order_asked(
             {
                 "text": text.format(task=task),
                 "first": "ridge",
+                "first_store": "",
                 "second": "neighbour",
+                "second_store": "",
                 "train": task,
                 "test": task,
             }

@@ -8,7 +8,6 @@ import math
 
 from obygaze_models.report.page import render_template
 from obygaze_models.report.tables import (
-    Heading,
     NumberCell,
     PValueCell,
     ResultTable,
@@ -21,7 +20,7 @@ TABLE = ResultTable(
     "AP of 50 % & more",
     ("model", "AP", "clips", "p"),
     (
-        Heading("A → B"),
+        "A → B",
         ("ridge", NumberCell(0.123456, 0.1, 0.2), 12, PValueCell(0.0004)),
         ("[x]", NumberCell(0.5, sd=0.25), 3, PValueCell(math.nan)),
     ),
@@ -51,7 +50,7 @@ def test_an_end_below_zero_that_rounds_to_it_keeps_its_sign() -> None:
 
 def test_columns_of_one_name_are_all_in_the_csv() -> None:
     """A column of a person's own may be called as one of the table, such as `--task group`."""
-    rows = (Heading("A"), ("ridge", NumberCell(0.5, 0.25, 0.75), 3, NumberCell(0.125)))
+    rows = ("A", ("ridge", NumberCell(0.5, 0.25, 0.75), 3, NumberCell(0.125)))
     table = ResultTable("results", "AP", ("group", "AP", "group", "AP"), rows)
     lines = [*csv.reader(io.StringIO(table.as_csv().decode("utf-8")))]
     assert lines == [
@@ -114,6 +113,20 @@ def test_names_of_files_are_plain() -> None:
     assert latex_text("a_b") == r"a\_b"
 
 
+def test_quotes_in_latex_are_text_in_every_language() -> None:
+    """Babel reads `"a` as a letter with two dots in German, and as an error elsewhere."""
+    text = latex_text('Gewalt == "stark" & `x` #1 {50 %} ~^\\')
+    assert text == (
+        "Gewalt == ''stark'' \\& \\`{}x\\`{} \\#1 \\{50 \\%\\}"
+        r" \textasciitilde{}\textasciicircum{}\textbackslash{}"
+    )
+    title = 'level == "S"'
+    table = ResultTable("x", title, (title,), ((title,), title, (title,)), title)
+    written = render_template("table.tex", table=table)
+    assert '"' not in written
+    assert written.count("level == ''S''") == 6
+
+
 def test_rows_before_a_heading_have_none_and_a_heading_without_rows_is_kept() -> None:
-    table = ResultTable("x", "x", ("a",), (("1",), Heading("h"), ("2",), Heading("i")))
+    table = ResultTable("x", "x", ("a",), (("1",), "h", ("2",), "i"))
     assert list(table.blocks()) == [("", [("1",)]), ("h", [("2",)]), ("i", [])]

@@ -25,7 +25,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", trainable())
-def test_predicting_imports_neither_scikit_learn_nor_scipy(
+def test_predicting_imports_nothing_that_fits_and_no_pandas(
     workspace: Path, kind: str
 ) -> None:
     words = [
@@ -45,7 +45,7 @@ def test_predicting_imports_neither_scikit_learn_nor_scipy(
     program = (
         "import sys\nfrom obygaze import cli\n"
         f"code = cli.run_line({words!r})\n"
-        "print(code, {'sklearn', 'scipy', 'torch', 'skops'} & sys.modules.keys())\n"
+        "print(code, {'sklearn', 'scipy', 'pandas', 'torch', 'skops'} & sys.modules.keys())\n"
     )
     shown = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -1,0 +1,419 @@
+"""Drawn tables of tests: what a cell has of its rows is what plain loops over the rows have."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.run_tables import table_of
+from support.seeds import amount
+from support.tables import Row, a_table, rows_of
+from support.ties import ap_by_places
+
+from obygaze_models.evaluation.cells import cells_of
+from obygaze_models.evaluation.results import (
+    Settings,
+    chosen,
+    chosen_stores,
+    results,
+)
+from obygaze_models.evaluation.tables import (
+    CELL,
+    MOSTLY_WHOLE,
+    RUN_TABLES,
+    TESTS,
+    as_csv,
+    read_csv,
+)
+
+Folds = Mapping[tuple[str, int], Sequence[Row]]
+METRICS = ("ap", "auc", "f1_binary", "f1_weighted", "accuracy", "brier")
+
+
+@dataclass(frozen=True)
+class World:
+    """The rows of a table of tests, and whether folds test clips several times."""
+
+    rows: list[Row]
+    is_averaged: bool
+
+    @property
+    def tests(self) -> pd.DataFrame:
+        return a_table(self.rows)
+
+    @property
+    def settings(self) -> Settings:
+        averaged = [("T", "T"), ("U", "T")] if self.is_averaged else []
+        return Settings(replicates=20, averaged=averaged)
+
+
+def drawn(seed: int) -> World:
+    """Clips of films, of groups of films, or of none; models that skip folds, leak and tie."""
+    rng = np.random.default_rng(seed)
+    kind = rng.choice(["films", "groups", "none"], p=[0.6, 0.2, 0.2])
+    clips = []
+    for film in range(rng.integers(2, 7)):
+        for number in range(rng.integers(1, 8)):
+            clip: Row = {"clip_id": f"{film}-{number}", "y": int(rng.integers(0, 2))}
+            clip["movie_id"] = "" if kind == "none" else f"film{film}"
+            clip["group"] = f"g{film // 2}" if kind == "groups" else clip["movie_id"]
+            clips.append({**clip, "fold": film})
+    if rng.random() < 0.4:
+        for clip in clips:
+            clip["fold"] = int(rng.integers(0, 3))
+    is_averaged = bool(rng.random() < 0.3)
+    rows = []
+    for train, store, model in (
+        *(("T", "x", "ridge"), ("U", "x", "ridge"), ("T", "y", "ridge")),
+        *(("T", "x", "mlp"), ("T", "", "random"), ("T", "", "all_positive")),
+    ):
+        names = {"train": train, "store": store, "model": model}
+        rows += cell_rows(rng, clips, names, is_averaged=is_averaged)
+    for n_films in (1, 2, 4):
+        names = {"train": "T", "store": "x", "model": "ridge", "train_films": n_films}
+        rows += cell_rows(rng, clips, names, is_averaged=is_averaged)
+    return World(rows, is_averaged)
+
+
+def cell_rows(
+    rng: np.random.Generator, clips: list[Row], names: Row, *, is_averaged: bool
+) -> list[Row]:
+    """The rows of a cell. Decisions are drawn apart from scores."""
+    is_random = names["model"] == "random"
+    facts: Row = {
+        **names,
+        "is_model": names["store"] != "",
+        "is_trained": names["store"] != "",
+        "is_probability": not is_random and names["train"] == "T",
+    }
+    may_leak = rng.random() < 0.3
+    has_tuned, has_recalibrated = rng.random(2) < 0.5
+    word = str(rng.choice(["unseen", "film"]))
+    folds = sorted({clip["fold"] for clip in clips})
+    kept = [fold for fold in folds if rng.random() < 0.8] or folds
+    rows = []
+    for fold in kept:
+        for seed in range(2 if names["model"] == "mlp" else 1):
+            is_tuned = has_tuned and rng.random() < 0.8
+            is_recalibrated = has_recalibrated and rng.random() < 0.95
+            for clip in clips:
+                if clip["fold"] != fold and not (is_averaged and rng.random() < 0.7):
+                    continue
+                row = {**clip, **facts, "fold": f"fold {fold}", "seed": seed}
+                row["score"] = 0.0 if is_random else int(rng.integers(0, 5)) / 4
+                row["decision"] = 0.5 if is_random else float(rng.integers(0, 2))
+                row["seen"] = word if clip["movie_id"] else "unknown"
+                if may_leak and rng.random() < 0.1:
+                    row |= {"seen": "clip", "leaked": bool(rng.integers(0, 2))}
+                if is_tuned:
+                    row["tuned"] = float(rng.integers(0, 2))
+                if is_recalibrated:
+                    row["recalibrated"] = float(rng.random())
+                rows.append(row)
+    return rows
+
+
+# ---- plainly ----
+
+
+def by_fold(rows: Sequence[Row]) -> Folds:
+    folds = defaultdict(list)
+    for row in rows:
+        folds[row["fold"], row["seed"]].append(row)
+    return folds
+
+
+def plain_pairs(rows: Sequence[Row]) -> tuple[float, int]:
+    """The pairs of a positive and a negative clip that are in order, and all pairs."""
+    won = 0.0
+    n_pairs = 0
+    for one in rows:
+        for zero in rows:
+            if one["y"] and not zero["y"]:
+                n_pairs += 1
+                won += (one["score"] > zero["score"]) + (
+                    one["score"] == zero["score"]
+                ) / 2
+    return won, n_pairs
+
+
+def plain_metric(metric: str, rows: Sequence[Row]) -> float:
+    """The metric of some tests that are of one scale."""
+    n = len(rows)
+    if metric == "auc":
+        won, n_pairs = plain_pairs(rows)
+        return won / n_pairs if n_pairs else math.nan
+    if metric == "ap":
+        y = [row["y"] for row in rows]
+        return ap_by_places(y, [row["score"] for row in rows]) if any(y) else math.nan
+    if metric == "brier":
+        return sum((row["score"] - row["y"]) ** 2 for row in rows) / n
+    tp = sum(row["decision"] for row in rows if row["y"])
+    fp = sum(row["decision"] for row in rows if not row["y"])
+    n_positive = sum(row["y"] for row in rows)
+    fn = n_positive - tp
+    tn = n - n_positive - fp
+    if metric == "accuracy":
+        return (tp + tn) / n
+    ones = 2 * tp / (2 * tp + fp + fn) if tp + fp + fn else 0.0
+    if metric == "f1_binary":
+        return ones
+    zeros = 2 * tn / (2 * tn + fp + fn) if tn + fp + fn else 0.0
+    return (n_positive * ones + (n - n_positive) * zeros) / n
+
+
+def mean_of(values: Sequence[tuple[float, float]]) -> float:
+    """The mean of the values that are numbers, each with its weight."""
+    known = [(value, weight) for value, weight in values if math.isfinite(value)]
+    total = sum(weight for _, weight in known)
+    return sum(v * w for v, w in known) / total if known else math.nan
+
+
+def plain_value(
+    metric: str, folds: Folds, sizes: Mapping[tuple[str, int], int], *, averaged: bool
+) -> float:
+    """A metric of folds, or of what a film has of them: its share of a fold is a weight."""
+    shares = {key: len(rows) / sizes[key] for key, rows in folds.items()}
+    alone = {key: plain_metric(metric, rows) for key, rows in folds.items()}
+    if averaged:
+        return mean_of([(alone[key], shares[key]) for key in folds])
+    of_seeds = []
+    for seed in sorted({seed for _, seed in folds}):
+        keys = [key for key in folds if key[1] == seed]
+        if metric == "ap":
+            value = mean_of([(alone[key], shares[key]) for key in keys])
+        elif metric == "auc":
+            pairs = [plain_pairs(folds[key]) for key in keys]
+            n_all = sum(n / sizes[key] for key, (_, n) in zip(keys, pairs, strict=True))
+            won = sum(w / sizes[key] for key, (w, _) in zip(keys, pairs, strict=True))
+            value = won / n_all if n_all else math.nan
+        else:
+            value = plain_metric(metric, [row for key in keys for row in folds[key]])
+        of_seeds.append(value)
+    return float(np.mean(of_seeds))
+
+
+def plain_of_rows(metric: str, rows: Sequence[Row], *, averaged: bool) -> float:
+    folds = by_fold(rows)
+    sizes = {key: len(own) for key, own in folds.items()}
+    return plain_value(metric, folds, sizes, averaged=averaged)
+
+
+def plain_of_film(
+    metric: str, rows: Sequence[Row], film: str, *, averaged: bool
+) -> float:
+    inside = [row for row in rows if row["group"] == film]
+    if metric == "f1_binary" and not any(row["y"] for row in inside):
+        return math.nan
+    sizes = {key: len(own) for key, own in by_fold(rows).items()}
+    return plain_value(metric, by_fold(inside), sizes, averaged=averaged)
+
+
+def plain_basis(rows: Sequence[Row]) -> str:
+    if not rows[0]["is_trained"]:
+        return "unseen"
+    words = {row["seen"] for row in rows}
+    if any(row.get("leaked") for row in rows):
+        return "leaked"
+    if "unknown" in words:
+        return "film-unknown"
+    return "film-seen" if "film" in words else "unseen"
+
+
+# ---- compared with it ----
+
+WORLDS = range(amount(12, 400))
+
+
+def rows_by_cell(world: World) -> dict[Any, list[Row]]:
+    """The rows of each cell, and of each point of a learning curve."""
+    cells = defaultdict(list)
+    for row in rows_of(world.tests):
+        n_films = row["train_films"]
+        name = tuple(row[key] for key in CELL)
+        cells[name, n_films if n_films == n_films else None].append(row)
+    return cells
+
+
+@pytest.mark.parametrize("seed", WORLDS)
+def test_values_of_all_clips_and_of_films(seed: int) -> None:
+    world = drawn(seed)
+    found = rows_of(results(world.tests, world.settings), against_model="")
+    value_of = {}
+    for row in found:
+        if row["train_films"] != row["train_films"]:
+            name = tuple(row[key] for key in CELL)
+            value_of[name, row["metric"], row["film"]] = row
+    for (name, n_films), rows in rows_by_cell(world).items():
+        if n_films is not None:
+            continue
+        groups = {row["group"] for row in rows} - {""}
+        for metric in METRICS:
+            if metric == "brier" and not rows[0]["is_probability"]:
+                assert (name, metric, "") not in value_of
+                continue
+            row = value_of[name, metric, ""]
+            expected = plain_of_rows(metric, rows, averaged=world.is_averaged)
+            assert row["value"] == pytest.approx(expected, nan_ok=True), metric
+            assert row["clips"] == len({test["clip_id"] for test in rows})
+            assert row["films"] == len(groups)
+            assert row["fits"] == len(by_fold(rows))
+            for film in groups:
+                of_film = value_of[name, metric, film]
+                expected = plain_of_film(metric, rows, film, averaged=world.is_averaged)
+                assert of_film["value"] == pytest.approx(expected, nan_ok=True)
+                inside = {test["clip_id"] for test in rows if test["group"] == film}
+                assert of_film["clips"] == len(inside)
+        in_film = {key[2] for key in value_of if key[0] == name} - {""}
+        assert in_film == groups
+
+
+@pytest.mark.parametrize("seed", WORLDS)
+def test_values_at_chosen_thresholds_and_of_recalibrated_probabilities(
+    seed: int,
+) -> None:
+    world = drawn(seed)
+    averaged = world.is_averaged
+    rows_of_cells = rows_by_cell(world)
+    for cell in cells_of(world.tests, world.settings.averaged):
+        rows = rows_of_cells[cell.name, cell.train_films]
+        tuned = [row for row in rows if math.isfinite(row["tuned"])]
+        changed = []
+        for row in rows:
+            decision = row["tuned"] if math.isfinite(row["tuned"]) else row["decision"]
+            changed.append({**row, "decision": decision})
+        expected = {}
+        for metric in ("f1_binary", "f1_weighted") if tuned else ():
+            expected[metric] = plain_of_rows(metric, changed, averaged=averaged)
+        found = {name: value for name, value in cell.tuned().items() if name in METRICS}
+        assert found == pytest.approx(expected)
+        again = [{**row, "score": row["recalibrated"]} for row in rows]
+        error = {}
+        if all(math.isfinite(row["score"]) for row in again):
+            error["brier"] = plain_of_rows("brier", again, averaged=averaged)
+        assert cell.recalibrated() == pytest.approx(error)
+
+
+@pytest.mark.parametrize("seed", WORLDS)
+def test_what_models_had_seen(seed: int) -> None:
+    world = drawn(seed)
+    rows_of_cells = rows_by_cell(world)
+    for cell in cells_of(world.tests, world.settings.averaged):
+        rows = rows_of_cells[cell.name, cell.train_films]
+        seen = {row["clip_id"] for row in rows if row["seen"] == "clip"}
+        by_name = {row["clip_id"] for row in rows if row["leaked"]}
+        of_films = {row["clip_id"] for row in rows if row["seen"] == "film"}
+        assert cell.basis == plain_basis(rows)
+        assert (cell.leaked, cell.copies) == (len(seen), len(seen - by_name))
+        assert cell.same_film == len(of_films)
+
+
+@pytest.mark.parametrize("seed", WORLDS)
+def test_points_of_a_curve_are_of_the_clips_that_all_of_them_test(seed: int) -> None:
+    world = drawn(seed)
+    points = {
+        n_films: rows
+        for (_, n_films), rows in rows_by_cell(world).items()
+        if n_films is not None
+    }
+    tested = [{row["clip_id"] for row in rows} for rows in points.values()]
+    shared = set.intersection(*tested)
+    classes = {row["y"] for row in points[1] if row["clip_id"] in shared}
+    found = results(world.tests, world.settings)
+    found = found[found["train_films"].notna()]
+    assert found["train_films"].tolist() == [1, 2, 4]
+    for row in rows_of(found):
+        assert (row["metric"], row["clips"]) == ("ap", len(shared))
+        if len(classes) < 2:
+            assert math.isnan(row["value"])
+            continue
+        rows = points[row["train_films"]]
+        kept = [test for test in rows if test["clip_id"] in shared]
+        expected = plain_of_rows("ap", kept, averaged=world.is_averaged)
+        assert row["value"] == pytest.approx(expected)
+        assert row["basis"] == plain_basis(kept)
+
+
+@pytest.mark.parametrize("seed", WORLDS)
+def test_a_fit_takes_the_store_whose_training_clips_are_ranked_best(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    inner_ap: dict[tuple[str, int, str], float] = {}
+    rows = []
+    for fold in range(rng.integers(1, 5)):
+        for run in range(rng.integers(1, 3)):
+            for store in "abc"[: rng.integers(1, 4)]:
+                ap = float(rng.choice([0.25, 0.5, math.nan]))
+                inner_ap[str(fold), run, store] = ap
+                for number in range(3):
+                    clip: Row = {"clip_id": f"{fold}{number}", "movie_id": str(fold)}
+                    fit = {"fold": str(fold), "seed": run, "store": store}
+                    test = {**clip, **fit, "y": number % 2, "score": rng.random()}
+                    rows.append({**test, "inner_ap": ap, "is_trained": False})
+    expected = {}
+    for fold, run, store in inner_ap:
+        best = expected.get((fold, run))
+        ap = inner_ap[fold, run, store]
+        if math.isfinite(ap) and (best is None or ap > inner_ap[fold, run, best]):
+            expected[fold, run] = store
+    tests = a_table(rows)
+    best_stores = chosen_stores(tests)
+    stores = {fit[3:]: store for fit, (store, _) in best_stores.items()}
+    assert stores == expected
+    kept = rows_of(chosen(tests, best_stores, "chosen"))
+    theirs = [
+        row
+        for row in rows_of(tests)
+        if expected.get((row["fold"], row["seed"])) == row["store"]
+    ]
+    key = lambda row: (row["fold"], row["seed"], row["clip_id"])  # noqa: E731
+    for row, own in zip(sorted(kept, key=key), sorted(theirs, key=key), strict=True):
+        assert row == {**own, "store": "chosen", "is_trained": True} | {
+            "tuned": row["tuned"],
+            "recalibrated": row["recalibrated"],
+            "train_films": row["train_films"],
+        }
+
+
+# ---- the files ----
+
+
+@pytest.mark.parametrize("seed", WORLDS)
+def test_the_values_of_a_table_that_was_read_are_those_of_the_table(seed: int) -> None:
+    """To the bit: whoever has predictions.csv has all values of the run."""
+    world = drawn(seed)
+    again = read_csv(as_csv(world.tests), TESTS)
+    pd.testing.assert_frame_equal(again, world.tests, check_exact=True)
+    found, expected = (results(tests, world.settings) for tests in (again, world.tests))
+    pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    assert as_csv(found) == as_csv(expected)
+
+
+VALUES: dict[type, st.SearchStrategy[Any]] = {
+    str: st.text("aż, \n\r\"'=", max_size=4) | st.sampled_from(["nan", "1e5", "NA"]),
+    float: st.floats(),
+    bool: st.booleans(),
+    int: st.integers(-9, 10**12),
+}
+WHOLE = st.integers(-9, 10**12) | st.sampled_from([0.5, math.nan])
+
+
+@given(st.data())
+def test_every_table_is_read_as_it_was_written(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(RUN_TABLES)))
+    kinds = RUN_TABLES[name]
+    columns = {key: VALUES[kind] for key, kind in kinds.items()}
+    for key in MOSTLY_WHOLE:
+        if kinds.get(key) is float:
+            columns[key] = WHOLE
+    table = table_of(name, data.draw(st.lists(st.fixed_dictionaries(columns))))
+    again = read_csv(as_csv(table), kinds)
+    pd.testing.assert_frame_equal(again, table, check_exact=True)
+    assert as_csv(again) == as_csv(table)

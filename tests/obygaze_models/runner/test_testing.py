@@ -1,0 +1,410 @@
+"""A saved model on labels of one's own: values, what it has seen, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec import structs
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from support.cli import call_obygaze
+from support.stores import a_recipe, made_store
+
+import obygaze as og
+from obygaze_features.core.errors import AlreadyThere, FixInput, FixUsage, Mismatch
+from obygaze_features.manifest.clip_facts import ClipFacts
+from obygaze_features.manifest.io import write_manifest
+from obygaze_features.manifest.model import Clip, Header, Manifest
+from obygaze_features.store import Row, Store
+from obygaze_models.models.linear import LogisticProbe, RidgeProbe
+from obygaze_models.runner.files import Run, read_run
+from obygaze_models.zoo import (
+    FeatureSpec,
+    ModelInfo,
+    TrainingClips,
+    TrainingData,
+    load_model,
+    predict,
+    save_model,
+)
+
+FILMS = ("alba", "brug", "cirk", "dorp", "ebbe", "fado")
+PER_FILM = 12
+QUICK = ["report.replicates=50"]
+
+
+def some_clips(films: Sequence[str] = FILMS) -> list[Clip]:
+    """Clips of films, each of 2 s, with a level, and a mood that three in four have."""
+    draws = np.random.default_rng(7)
+    clips = []
+    for film in films:
+        for number in range(PER_FILM):
+            level = str(draws.choice(["EN", "HN", "S"]))
+            mood = str(draws.choice(["calm", "tense", "tense", ""]))
+            start_s = 2.0 * number
+            extra = {"mood": mood}
+            clips.append(
+                Clip(
+                    f"{film}-{number:02d}",
+                    film,
+                    start_s=start_s,
+                    end_s=start_s + 2,
+                    level=level,
+                    extra=extra,
+                )
+            )
+    return clips
+
+
+CLIPS = some_clips()
+MINE = Manifest("mine", Header("Mine"), tuple(CLIPS), ("mood",))
+X = np.random.default_rng(8).normal(size=(len(CLIPS), 4)).astype(np.float32)
+X[[clip.level == "S" for clip in CLIPS], 0] += 1.5
+# The model was trained on the clips of the first two films, but for two of the second.
+TRAINED = CLIPS[: 2 * PER_FILM - 2]
+
+
+def keep(
+    folder: Path,
+    estimator: Any = None,
+    clips: Sequence[Clip] | None = TRAINED,
+    name: str = "theirs",
+    **facts: Any,
+) -> None:
+    """Save a model that was trained on these clips."""
+    rows = slice(0, len(TRAINED))
+    y = np.array([clip.level == "S" for clip in TRAINED])
+    probe = LogisticProbe() if estimator is None else estimator
+    probe.fit(X[rows], y.astype(int))
+    films = sorted({clip.movie_id for clip in clips or TRAINED} - {""})
+    training = TrainingData(
+        "films", "0" * 64, "raw", len(TRAINED), len(films), tuple(films)
+    )
+    info = ModelInfo(
+        name=name,
+        kind="logistic",
+        task="EN_S",
+        classes=("negative", "positive"),
+        features=FeatureSpec("toy", "clip", "float32", 4, a_recipe().fingerprint),
+        training=training,
+    )
+    info = structs.replace(info, **facts)
+    kept = None if clips is None else TrainingClips(ClipFacts.of_clips(clips))
+    save_model(probe, info, folder / "models" / name, X[rows], clips=kept)
+
+
+def store_in(folder: Path, clips: Sequence[Clip] = CLIPS, **changes: Any) -> Store:
+    """Make the store `seen` of clips."""
+    rows = [Row(clip.clip_id, clip.movie_id) for clip in clips]
+    place = folder / "stores" / "seen"
+    return made_store(
+        place, rows, {"clip": X[: len(clips)]}, recipe=a_recipe(**changes)
+    )
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A workspace with the manifest `mine`, its store `seen`, and no model."""
+    write_manifest(MINE, tmp_path / "manifests" / "mine.toml")
+    store_in(tmp_path)
+    return tmp_path
+
+
+def run_on(here: Path, *, changes: Sequence[str] = QUICK, **options: Any) -> Run:
+    """Test the model `theirs`."""
+    options = {"manifest": "mine", "output": "t", **options}
+    run: Run = og.models.test(
+        "theirs", "seen", changes=changes, workspace=here, **options
+    )
+    return run
+
+
+def rows_of(run: Run, model: str = "theirs") -> Any:
+    """The rows of a model in the table of tests, by clip."""
+    tests = run.predictions
+    return tests[tests["model"] == model].set_index("clip_id")
+
+
+def value(run: Run, metric: str, model: str = "theirs") -> float:
+    """A value over all films."""
+    rows = run.results
+    is_asked = (rows["model"] == model) & (rows["metric"] == metric)
+    is_asked &= (rows["film"] == "") & (rows["against_model"] == "")
+    (found,) = rows[is_asked]["value"]
+    return float(found)
+
+
+@pytest.mark.parametrize("probe", [LogisticProbe, RidgeProbe])
+def test_values_are_those_of_scikit_learn_for_the_scores_of_predict(
+    here: Path, probe: type
+) -> None:
+    keep(here, probe())
+    run = run_on(here)
+    rows = rows_of(run)
+    theirs = predict("theirs", "seen", manifest="mine", workspace=here)
+    column = theirs.scores[:, -1]
+    of_predict = dict(zip(theirs.clip_ids, column.tolist(), strict=True))
+    assert rows["score"].to_dict() == {clip: of_predict[clip] for clip in rows.index}
+    decided = dict(zip(theirs.clip_ids, theirs.decisions, strict=True))
+    decision = [decided[clip] == "positive" for clip in rows.index]
+    assert rows["decision"].tolist() == decision
+    level = {clip.clip_id: clip.level for clip in CLIPS}
+    y = np.array([level[clip] == "S" for clip in rows.index])
+    assert rows["y"].tolist() == y.tolist()
+    expected = {
+        "ap": average_precision_score(y, rows["score"]),
+        "auc": roc_auc_score(y, rows["score"]),
+        "f1_binary": f1_score(y, decision),
+    }
+    assert len(set(rows["score"])) == len(rows)
+    for metric, number in expected.items():
+        assert value(run, metric) == pytest.approx(number, abs=1e-12)
+    assert set(rows["is_probability"]) == {probe is LogisticProbe}
+    # A guess ranks no clip above another.
+    assert value(run, "auc", "random") == value(run, "auc", "all_positive") == 0.5
+    assert value(run, "f1_binary", "all_positive") == f1_score(y, np.ones(len(y)))
+
+
+def test_clips_that_trained_are_left_out_and_their_films_are_said(here: Path) -> None:
+    keep(here)
+    run = run_on(here)
+    rows = rows_of(run)
+    of_task = [clip for clip in CLIPS if clip.level in ("EN", "S")]
+    trained = [clip.clip_id for clip in of_task if clip in TRAINED]
+    assert set(rows.index) == {clip.clip_id for clip in of_task} - set(trained)
+    is_of_brug = rows["movie_id"] == "brug"
+    assert 0 < is_of_brug.sum() <= 2
+    assert set(rows[is_of_brug]["seen"]) == {"film"}
+    assert set(rows[~is_of_brug]["seen"]) == {"unseen"}
+    assert set(rows["n_seen"]) == {len(TRAINED)}
+    assert not rows["leaked"].any()
+    sentence = (
+        f"{len(trained)} clips with a class in EN_S trained theirs, and are not tested."
+    )
+    assert run.about["remarks"]["trained"] == sentence
+    (cell,) = [cell for cell in run.cells if cell.is_model]
+    assert cell.basis == "film-seen"
+
+
+def test_only_unseen_films_are_one_fixed_test_set(here: Path) -> None:
+    keep(here)
+    run = run_on(here, changes=[*QUICK, "data.where=movie_id not in {alba, brug}"])
+    assert "trained" not in run.about["remarks"]
+    (cell,) = [cell for cell in run.cells if cell.is_model]
+    assert (cell.basis, cell.inflation) == ("unseen", 1)
+    assert cell.has_interval("ap")
+
+
+def test_a_model_without_films_has_perhaps_seen_them(here: Path) -> None:
+    keep(here, clips=[Clip(clip.clip_id, "") for clip in TRAINED])
+    run = run_on(here)
+    rows = rows_of(run)
+    assert set(rows["seen"]) == {"unknown"}
+    assert not set(rows.index) & {clip.clip_id for clip in TRAINED}
+    (cell,) = [cell for cell in run.cells if cell.is_model]
+    assert not cell.has_interval("ap")
+
+
+def test_a_run_of_a_test_is_read_as_any_other(here: Path) -> None:
+    keep(here, chosen={"C": 0.5})
+    run = run_on(here, output=None)
+    again = read_run(run.folder)
+    assert run.folder.name.startswith("models-test-seen-")
+    assert again.predictions.equals(run.predictions)
+    of_model, *of_guesses = again.about["fits"]
+    assert of_model["folds"][0] == {
+        "fold": "test",
+        "seed": 0,
+        "n_train": len(TRAINED),
+        "n_validation": 0,
+        "threshold": None,
+        "chosen": {"C": 0.5},
+    }
+    assert [fit["model"] for fit in of_guesses] == ["random", "all_positive"]
+    assert again.about["stores"]["seen"]["location"] == "stores/seen"
+    assert again.about["manifest"]["path"] == "manifests/mine.toml"
+    assert again.protocol["models"]["theirs"]["kind"] == "logistic"
+
+
+def test_a_label_of_ones_own(here: Path) -> None:
+    keep(here)
+    run = run_on(here, task="mood=tense")
+    rows = rows_of(run)
+    mood = {clip.clip_id: clip.extra["mood"] for clip in CLIPS}
+    assert rows["y"].to_dict() == {clip: mood[clip] == "tense" for clip in rows.index}
+    assert "" not in {mood[clip] for clip in rows.index}
+    assert set(rows["test"]) == set(rows["train"]) == {"mood=tense"}
+    remark = "theirs was trained for the task EN_S."
+    assert run.about["remarks"]["other task"] == remark
+
+
+def test_the_condition_on_the_training_clips_is_said_where_it_does_not_hold(
+    here: Path,
+) -> None:
+    keep(here, where="mood != calm")
+    remark = "theirs was trained for the task EN_S with mood != calm."
+    assert run_on(here).about["remarks"]["other task"] == remark
+    changes = [*QUICK, "data.where=mood != calm"]
+    remarks = run_on(here, changes=changes, output="same").about["remarks"]
+    assert "other task" not in remarks
+
+
+def test_the_same_test_is_repeated_and_that_of_another_model_is_not(here: Path) -> None:
+    keep(here)
+    first = run_on(here)
+    table = (first.folder / "predictions.csv").read_bytes()
+    assert (run_on(here).folder / "predictions.csv").read_bytes() == table
+    other = LogisticProbe(C=0.01)
+    other.fit(X[:20], np.arange(20) % 2)
+    saved = load_model("theirs", workspace=here)
+    save_model(other, saved.info, saved.folder, X[:20], clips=saved.clips, force=True)
+    with pytest.raises(AlreadyThere):
+        run_on(here)
+    run_on(here, force=True)
+
+
+def test_clips_without_features_are_named(here: Path) -> None:
+    keep(here)
+    store_in(here / "few", CLIPS[:-3])
+    run = run_on(here, output="few", changes=QUICK)
+    assert run.about["stores"]["seen"]["n_present"] == len(CLIPS)
+    run = og.models.test(
+        "theirs",
+        here / "few" / "stores" / "seen",
+        manifest="mine",
+        changes=QUICK,
+        workspace=here,
+    )
+    missing = run.about["stores"]["seen"]["missing"]
+    assert [*missing] == [clip.clip_id for clip in CLIPS[-3:]]
+    assert not set(missing) & set(rows_of(run).index)
+
+
+def test_a_segment_has_the_features_of_its_windows(here: Path) -> None:
+    n_windows = 2 * PER_FILM
+    windows = np.random.default_rng(9).normal(size=(len(FILMS) * n_windows, 4))
+    start_s = np.tile(np.arange(n_windows, dtype=np.float64), len(FILMS))
+    values: dict[str, Any] = {"start_s": start_s, "end_s": start_s + 1}
+    values["clip"] = windows.astype(np.float32)
+    rows = [Row(f"{film}:{n:02d}", film) for film in FILMS for n in range(n_windows)]
+    sampling = {"unit": "window", "grid": {"window": 16, "fps": 16}}
+    recipe = a_recipe(sampling=sampling)
+    store = made_store(here / "windows", rows, values, recipe=recipe)
+    spec = FeatureSpec("toy", "clip", "float32", 4, recipe.fingerprint)
+    spec = structs.replace(spec, rule="touch", reduce="mean")
+    keep(here, features=spec)
+    run = og.models.test(
+        "theirs", store, manifest="mine", changes=QUICK, workspace=here
+    )
+    # A clip of two seconds has two windows of one second.
+    means = values["clip"].reshape(len(CLIPS), 2, 4).mean(axis=1)
+    probe = load_model("theirs", workspace=here).estimator
+    expected = probe.predict_proba(means.astype(float))[:, 1]
+    of_clip = {clip.clip_id: score for clip, score in zip(CLIPS, expected, strict=True)}
+    found = rows_of(run)["score"].to_dict()
+    assert found == pytest.approx({clip: of_clip[clip] for clip in found})
+    assert run.protocol["data"]["segments"] == "mine"
+
+
+# ---- what is refused ----
+
+
+def test_every_clip_trained(here: Path) -> None:
+    keep(here, clips=CLIPS)
+    with pytest.raises(FixInput, match="there is nothing to test"):
+        run_on(here)
+
+
+def test_a_model_that_does_not_list_its_clips_is_tested_on_other_films(
+    here: Path,
+) -> None:
+    keep(here, clips=None)
+    rows = rows_of(run_on(here))
+    assert set(rows["movie_id"]) == set(FILMS[2:])
+    assert set(rows["seen"]) == {"unseen"}
+
+
+def test_features_of_another_recipe(here: Path) -> None:
+    keep(here)
+    store_in(here / "other", sampling={"rule": "uniform", "frames": 4})
+    with pytest.raises(Mismatch, match="theirs expects features of toy"):
+        og.models.test(
+            "theirs",
+            here / "other" / "stores" / "seen",
+            manifest="mine",
+            workspace=here,
+        )
+
+
+def test_clips_whose_films_are_not_stated(here: Path) -> None:
+    keep(here)
+    clips = [Clip(clip.clip_id, "", level=clip.level) for clip in CLIPS]
+    manifest = Manifest("bare", Header("Bare", films="none"), tuple(clips))
+    rows = [Row(clip.clip_id, "") for clip in CLIPS]
+    store = made_store(here / "bare", rows, {"clip": X}, recipe=a_recipe())
+    with pytest.raises(Mismatch, match="the films of 72 clips are not stated"):
+        og.models.test("theirs", store, manifest=manifest, workspace=here)
+
+
+def test_models_that_are_not_of_two_classes(here: Path) -> None:
+    levels = np.array([clip.level for clip in TRAINED])
+    three = LogisticRegression().fit(X[: len(TRAINED)].astype(float), levels)
+    saved = ModelInfo(
+        name="theirs",
+        kind="logistic",
+        task="levels",
+        classes=("EN", "HN", "S"),
+        features=FeatureSpec("toy", "clip", "float32", 4, a_recipe().fingerprint),
+        training=TrainingData("films", "0" * 64, "raw", 22, 2, ("alba", "brug")),
+    )
+    save_model(three, saved, here / "models" / "theirs", X[: len(TRAINED)])
+    with pytest.raises(FixUsage) as refused:
+        run_on(here)
+    assert refused.value.message == (
+        "a test needs a model of two classes, and theirs (logistic for levels) has EN, HN, S"
+    )
+
+
+def test_a_task_whose_positive_class_is_the_negative_one_of_the_model(
+    here: Path,
+) -> None:
+    keep(here, task="mood=tense", classes=("calm", "tense"))
+    assert len(rows_of(run_on(here, task="mood=tense")))
+    with pytest.raises(FixUsage, match="calls 'calm' positive"):
+        run_on(here, task="mood=calm", output="other")
+
+
+def test_a_task_that_the_manifest_does_not_have(here: Path) -> None:
+    keep(here, task="violent")
+    with pytest.raises(FixUsage) as refused:
+        run_on(here)
+    assert refused.value.message == "unknown task or column 'violent'"
+    assert str(refused.value.hint).startswith(
+        "theirs was trained for the task violent: --task asks for another one, one of EN_S"
+    )
+    assert len(rows_of(run_on(here, task="EN_S")))
+
+
+def test_words_that_have_no_meaning_here(here: Path) -> None:
+    keep(here)
+    with pytest.raises(FixUsage, match="where nothing is fitted"):
+        run_on(here, changes=["models.ridge.class_weight=balanced"])
+    with pytest.raises(FixUsage, match="a saved model reads one store"):
+        og.models.test("theirs", ["seen", "b=seen"], manifest="mine", workspace=here)
+    keep(here, name="random")
+    with pytest.raises(FixUsage, match="as a baseline"):
+        og.models.test("random", "seen", manifest="mine", workspace=here)
+
+
+def test_the_command_prints_the_run(here: Path) -> None:
+    keep(here)
+    words = ("models", "test", "theirs", "seen", "--manifest", "mine", "-o", "typed")
+    done = call_obygaze(*words, "--set", QUICK[0], cwd=here).ok()
+    assert "theirs ranks clips (EN_S) with AP" in done.stdout
+    assert "next: obygaze report runs/typed" in done.stderr
+    again = call_obygaze(*words, "--set", QUICK[0], "--json", cwd=here).ok().json()
+    assert again["run"] == str(Path("runs") / "typed")

@@ -1,0 +1,172 @@
+"""Story 41: I received a model, and want to know how well it does on my clips, by my labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
+
+from stories.films import features_of, labelled_clips
+from stories.workspace import Workspace
+
+QUICK = "--set report.replicates=100"
+
+Rows = list[dict[str, Any]]
+
+
+def import_lab(ws: Workspace, rows: Rows, X: npt.NDArray[np.float32]) -> None:
+    """Make the manifest `films` and the store `seen`; both labs compute features in one way."""
+    ws.write_table("films.csv", rows)
+    ws("manifest import csv films.csv -o films")
+    np.savez(ws.path("seen.npz"), clip_id=[row["clip_id"] for row in rows], clip=X)
+    ws(
+        "store import npz seen.npz --manifest films --backbone sight --fact frames=8 -o seen"
+    )
+
+
+@pytest.fixture
+def labs(ws: Workspace) -> tuple[Workspace, LogisticRegression]:
+    """The lab that received the model `theirs`, and the same model as scikit-learn fits it."""
+    maker = Workspace(ws.folder / "maker")
+    rows = labelled_clips(n_films=5, per_film=20, seed=1)
+    X = features_of(rows, level=1.5, width=6, seed=2)
+    import_lab(maker, rows, X)
+    maker(f"train logistic seen films --set model.C=0.5 {QUICK} --jobs 1 -o keeper")
+    maker(f"models push keeper {ws.folder / 'sent'}")
+    is_learned = np.array([row["level"] in ("EN", "S") for row in rows])
+    y = np.array([row["level"] == "S" for row in rows])
+    model = LogisticRegression(C=0.5, class_weight="balanced", tol=1e-9, max_iter=10**5)
+    model.fit(X[is_learned].astype(float), y[is_learned])
+
+    receiver = Workspace(ws.folder / "receiver")
+    draws = np.random.default_rng(3)
+    own = labelled_clips(n_films=8, per_film=15, seed=4)
+    for row in own:
+        row["clip_id"] = f"own-{row['clip_id']}"
+        row["movie_id"] = f"own-{row['movie_id']}"
+        is_violent = draws.random() < (0.7 if row["level"] == "S" else 0.2)
+        row["violent"] = "yes" if is_violent else "no"
+    import_lab(receiver, own, features_of(own, level=1.5, width=6, seed=5))
+    receiver(f"models pull {ws.folder / 'sent'} -o theirs")
+    return receiver, model
+
+
+def rows_of(ws: Workspace, run: str, model: str = "theirs") -> list[dict[str, str]]:
+    """The rows of a model in the table of tests of a run."""
+    rows = ws.read_table(f"runs/{run}/predictions.csv")
+    return [row for row in rows if row["model"] == model]
+
+
+def ap_of(rows: list[dict[str, str]]) -> float:
+    """The average precision that scikit-learn gives for rows of a table of tests."""
+    y = [int(row["y"]) for row in rows]
+    return float(average_precision_score(y, [float(row["score"]) for row in rows]))
+
+
+def value_of(ws: Workspace, run: str, model: str = "theirs") -> dict[str, str]:
+    """The row of the average precision of a model over all films."""
+    rows = ws.read_table(f"runs/{run}/results.csv")
+    of_model = [row for row in rows if row["model"] == model and not row["film"]]
+    (row,) = [
+        row for row in of_model if row["metric"] == "ap" and not row["against_model"]
+    ]
+    return row
+
+
+def test_the_score_on_my_films_is_that_of_the_model_by_my_labels(
+    labs: tuple[Workspace, LogisticRegression],
+) -> None:
+    ws, model = labs
+    answer = ws(f"models test theirs seen --manifest films {QUICK} -o tested")
+    rows = rows_of(ws, "tested")
+    features = np.load(ws.path("seen.npz"))
+    row_of = {clip: row for row, clip in enumerate(features["clip_id"].tolist())}
+    X = features["clip"][[row_of[row["clip_id"]] for row in rows]].astype(float)
+    scores = [float(row["score"]) for row in rows]
+    np.testing.assert_allclose(scores, model.predict_proba(X)[:, 1], atol=1e-4)
+    level = {row["clip_id"]: row["level"] for row in ws.read_table("films.csv")}
+    with_class = [clip for clip in level if level[clip] in ("EN", "S")]
+    assert [row["clip_id"] for row in rows] == with_class
+    assert all((row["y"] == "1") == (level[row["clip_id"]] == "S") for row in rows)
+    value = value_of(ws, "tested")
+    assert float(value["value"]) == pytest.approx(ap_of(rows), abs=1e-12)
+    assert value["basis"] == "unseen"
+    assert value["films"] == "8"
+    assert 0 < float(value["low"]) < float(value["value"]) < float(value["high"]) <= 1
+    shown = f"{ap_of(rows):.2f}".removeprefix("0")
+    assert f"theirs ranks clips (EN_S) with AP {shown} [" in answer.text
+    assert "On films it has not seen" in answer.text
+
+
+def test_a_report_and_a_comparison_with_my_own_model_follow(
+    labs: tuple[Workspace, LogisticRegression],
+) -> None:
+    ws, _ = labs
+    ws(f"models test theirs seen --manifest films --task violent {QUICK} -o tested")
+    models = """--set 'grid.models=["ridge"]'"""
+    ws(
+        f"run honest --manifest films --store seen --task violent {models} {QUICK} -o mine"
+    )
+    ws("report tested mine")
+    page = ws.read("runs/tested/report.html")
+    assert "How well does theirs rank clips that it was not trained on?" in page
+    assert "theirs was trained for the task EN_S." in page
+    answer = ws("compare tested mine -o compared.csv")
+    of_run = {
+        row["run"]: row
+        for row in ws.read_table("compared.csv")
+        if row["model"] in ("theirs", "ridge")
+    }
+    assert {row["test"] for row in of_run.values()} == {"violent"}
+    assert {row["n_clips"] for row in of_run.values()} == {"120"}
+    # The own run has a model for each film, which is a fold.
+    folds: dict[str, list[dict[str, str]]] = {}
+    for row in rows_of(ws, "mine", "ridge"):
+        folds.setdefault(row["fold"], []).append(row)
+    ours = float(of_run["mine"]["value"])
+    expected = np.mean([ap_of(rows) for rows in folds.values()])
+    assert ours == pytest.approx(expected, abs=1e-12)
+    theirs = float(of_run["tested"]["value"])
+    assert float(of_run["mine"]["difference"]) == pytest.approx(ours - theirs, abs=1e-9)
+    assert "theirs / ridge" in answer.text
+
+
+def test_the_clips_on_which_it_errs_are_in_the_report(
+    labs: tuple[Workspace, LogisticRegression],
+) -> None:
+    ws, _ = labs
+    ws(f"models test theirs seen --manifest films {QUICK} -o tested")
+    ws("report tested")
+    wrong = {
+        row["clip_id"]
+        for row in rows_of(ws, "tested")
+        if float(row["decision"]) != float(row["y"])
+    }
+    (table,) = Path(ws.path("runs/tested/tables")).glob("*errors*.csv")
+    named = {row["clip"] for row in ws.read_table(str(table))}
+    assert named
+    assert named <= wrong
+
+
+def test_clips_that_it_was_trained_on_are_no_test(
+    labs: tuple[Workspace, LogisticRegression],
+) -> None:
+    ws, _ = labs
+    maker = ws.folder.parent / "maker"
+    # The sender gives the clips and the features of the training, too.
+    ws(f"store pull {maker / 'stores' / 'seen'} -o sent-features")
+    ws(f"manifest import csv {maker / 'films.csv'} -o sent-films")
+    ws("models test theirs sent-features --manifest sent-films", code=1)
+    ws("store merge seen sent-features -o both")
+    ws("manifest merge films sent-films -o both")
+    answer = ws(f"models test theirs both --manifest both {QUICK} -o tested")
+    sent = ws.read_table(str(maker / "films.csv"))
+    n_trained = sum(row["level"] in ("EN", "S") for row in sent)
+    assert f"{n_trained} clips with a class in EN_S trained theirs" in answer.text
+    ids = {row["clip_id"] for row in rows_of(ws, "tested")}
+    assert all(clip.startswith("own-") for clip in ids)
