@@ -78,6 +78,8 @@ SAYS_WHICH = ("kind", "title", "text", "location")
 RECIPE = ("fingerprint", "array", "rule", "reduce")
 HASH_LETTERS = 12
 MOST_DRAWS = 1_000_000  # of films, as in a protocol
+BY_FOLD = ("fold", "seed")
+BY_FILM = (*BY_FOLD, "movie_id")
 NO_CELL = (
     "no cell is in two of these runs, so nothing is compared: cells are the same if their tasks"
     " are, and, where a run has several, the names of their models, and the recipes or the names of"
@@ -252,9 +254,12 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     warnings = [*_not_the_same_for_sure(names, runs)]
     units = [run.unit for run in runs if run.holds_out_groups]
     unit = units[0] if units else "film"
-    # Runs that hold out films and groups of films have other folds.
-    within_films = 0 < len(units) < len(runs)
     by_key = side_by_side(runs)
+    # Folds of one film, of groups of films, and of all films are one thing within films.
+    hold_out_other = 0 < len(units) < len(runs)
+    are_equal_within = not _have_other_folds(by_key, BY_FILM)
+    has_other_folds = are_equal_within and _have_other_folds(by_key, BY_FOLD)
+    within_films = hold_out_other or has_other_folds
     # A run.json that was edited may ask for any number.
     n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
     settings = Settings(ranking_metric(metric), replicates=n_draws)
@@ -274,7 +279,12 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     known = films_with_value(counts, unit)
     if known:
         warnings.append(f"In {metric_name(metric)}, {known}.")
-    if within_films:
+    if has_other_folds and not hold_out_other:
+        warnings.append(
+            "Some of these runs test several films in one fold, and others do not: AP and AUC are"
+            " those within films."
+        )
+    if hold_out_other:
         warnings.append(
             f"Some of these runs hold out whole {plural(unit)}, while others may train on other"
             f" clips of a tested {unit}: AP and AUC are those within films, and differences are"
@@ -481,6 +491,22 @@ def _facts_of_tested(run: Run) -> tuple[ClipFacts, bool]:
     return completed(tested, ClipFacts.of_clips(labels.manifest.clips)), False
 
 
+def _folds_of(cell: Cell, by: Sequence[str]) -> frozenset[Any]:
+    """Return the clips of each fold of a cell, or of each film of it."""
+    return frozenset(cell.rows.groupby([*by])["clip"].agg(frozenset))
+
+
+def _have_other_folds(
+    by_key: Mapping[Key, Mapping[int, Cell]], by: Sequence[str]
+) -> bool:
+    """Return whether some run tests the clips that all share in other folds than another."""
+    for cells in by_key.values():
+        shared = on_shared_clips([*cells.values()])
+        if len({_folds_of(cell, by) for cell in shared.cells}) > 1:
+            return True
+    return False
+
+
 def _other_tests(
     names: Sequence[str],
     by_key: Mapping[Key, Mapping[int, Cell]],
@@ -489,7 +515,7 @@ def _other_tests(
     within_films: bool,
 ) -> Iterator[str]:
     """Yield a warning for each run that tests other clips than the first, or has other folds."""
-    by = ["fold", "seed", "movie_id"] if within_films else ["fold", "seed"]
+    by = BY_FILM if within_films else BY_FOLD
     for number, name in enumerate(names[1:], start=1):
         n_cells = n_other_clips = n_other_folds = 0
         for cells in by_key.values():
@@ -497,9 +523,7 @@ def _other_tests(
                 continue
             pair = (cells[0], cells[number])
             shared = on_shared_clips(pair)
-            folds = set()
-            for cell in shared.cells:
-                folds.add(frozenset(cell.rows.groupby(by)["clip"].agg(frozenset)))
+            folds = {_folds_of(cell, by) for cell in shared.cells}
             n_cells += 1
             n_other_clips += any(cell.n_clips > shared.n_clips for cell in pair)
             n_other_folds += len(folds) > 1

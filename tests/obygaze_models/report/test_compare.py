@@ -303,11 +303,14 @@ def test_a_clip_that_has_other_times_in_the_other_run_is_refused(
 
 def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     first = cell(seed=1)
-    in_one_fold = [{**row, "fold": "all"} for row in first.predictions()]
+    # Each film is in two folds, where it is in one of the other run.
+    divided = []
+    for place, row in enumerate(first.predictions()):
+        divided.append({**row, "fold": ("even", "odd")[place % 2]})
     # With a clip less, too: differences are not of one quantity there either.
-    fewer = [row for row in in_one_fold if row["clip_id"] != CLIPS.ids[5]]
+    fewer = [row for row in divided if row["clip_id"] != CLIPS.ids[5]]
     runs = [made_run(tmp_path / "a", [first])]
-    for name, rows in {"b": in_one_fold, "c": fewer}.items():
+    for name, rows in {"b": divided, "c": fewer}.items():
         runs.append(
             made_run(tmp_path / name, [first], tables={"predictions.csv": rows})
         )
@@ -318,6 +321,27 @@ def test_runs_of_other_folds_are_warned_of(tmp_path: Path) -> None:
     clips, folds = compare_runs([runs[0], runs[2]]).warnings
     assert "c tests other clips than a" in clips
     assert "c tests clips of a in other folds in 1 of 1 cell" in folds
+
+
+def test_one_fold_of_all_films_and_a_fold_of_each_are_one_quantity_within_films(
+    tmp_path: Path,
+) -> None:
+    first = cell(seed=1)
+    in_one_fold = [{**row, "fold": "all"} for row in first.predictions()]
+    runs = [made_run(tmp_path / "a", [first])]
+    tables = {"predictions.csv": in_one_fold}
+    runs.append(made_run(tmp_path / "b", [first], tables=tables))
+    for pair in (runs, runs[::-1]):
+        compared = compare_runs(pair)
+        (warning,) = compared.warnings
+        assert warning == (
+            "Some of these runs test several films in one fold, and others do not: AP and AUC are"
+            " those within films."
+        )
+        # Both have the same scores of the same clips; `ap` is the mean over the films.
+        side = the_row(compared)
+        assert side["value"] == pytest.approx(first.ap, abs=1e-12)
+        assert side["difference"] == 0
 
 
 def test_f1_has_a_difference_without_an_interval(tmp_path: Path) -> None:
