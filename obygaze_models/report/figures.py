@@ -219,7 +219,8 @@ def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
             yield _figure_of_cells(run, key, title, rows, shown, titles)
     asked = asked_cell(run)
     for test, cells in grouped_by(models, lambda cell: cell.test).items():
-        is_on_first_screen = asked and {cell.pair for cell in cells} == {asked.pair}
+        pairs = {cell.pair for cell in cells}
+        is_on_first_screen = asked is not None and pairs == {asked.pair}
         if not task_of(run, test).row and not is_on_first_screen:
             title = f"{_of_each_film(run)}, tested on {test}"
             key = f"tested-on-{slug(test)}"

@@ -8,6 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -161,10 +162,10 @@ def section_of_results(run: Run, titles: Titles) -> Section:
 def _table_of_tasks(run: Run, metric: str) -> ResultTable:
     """Return the tasks by models; what there is more of is in rows."""
     models = models_of(run)
-    numbers: dict[str, dict[str, NumberCell]] = {}
+    numbers: dict[tuple[str, str], NumberCell] = {}
     names = dict.fromkeys(label(run, cell) for cell in models)
-    for pair, cells in grouped_by(run.cells, lambda cell: cell.pair).items():
-        of_task = numbers.setdefault(pair_name(*pair), {})
+    by_task = grouped_by(run.cells, lambda cell: pair_name(*cell.pair))
+    for task, cells in by_task.items():
         has_other_clips = not have_same_clips(cells)
         shown = {label(run, cell): cell for cell in cells}
         guess = best_guess(run, cells[0], metric) if cells[0].is_model else None
@@ -173,29 +174,27 @@ def _table_of_tasks(run: Run, metric: str) -> ResultTable:
             names[BEST_GUESS] = None
         for name, cell in shown.items():
             n_clips = cell.n_clips if has_other_clips else None
-            of_task[name] = _number(cell, metric, n_clips)
+            numbers[task, name] = _number(cell, metric, n_clips)
     for cell in run.cells:
         # Of other baselines, the best guess is enough.
         if not models or cell.model in CEILINGS:
             names[label(run, cell)] = None
-    if len(numbers) <= max(len(names), MOST_COLUMNS):
-        headers = ["model", *numbers]
-        rows = [(name, *(_of(of, name) for of in numbers.values())) for name in names]
-    else:
-        headers = ["task", *names]
-        rows = [
-            (task, *(_of(of, name) for name in names)) for task, of in numbers.items()
-        ]
-    all_numbers = [
-        number for of_task in numbers.values() for number in of_task.values()
-    ]
+    has_tasks_in_columns = len(by_task) <= max(len(names), MOST_COLUMNS)
+    first, others = (names, by_task) if has_tasks_in_columns else (by_task, names)
+    rows = []
+    for one in first:
+        of_row = []
+        for other in others:
+            key = (other, one) if has_tasks_in_columns else (one, other)
+            of_row.append(numbers.get(key, NO_NUMBER))
+        rows.append((one, *of_row))
     notes = []
-    if any(number.interval for number in all_numbers):
+    if any(number.interval for number in numbers.values()):
         notes.append(
             f"In brackets: {100 * CONFIDENCE:g} % intervals over {run.units}, of"
             f" {intervals_are_of(run, run.cells)}."
         )
-    if any(number.n_clips is not None for number in all_numbers):
+    if any(number.n_clips is not None for number in numbers.values()):
         notes.append(
             "Where models of a task were tested on other clips, each number has its clips;"
             " do not compare these numbers."
@@ -210,12 +209,10 @@ def _table_of_tasks(run: Run, metric: str) -> ResultTable:
         ]
     title = f"{metric_name(metric)}, models by tasks"
     is_main = metric == compared_metric(run)
-    key = "results" if is_main else f"results-{slug(metric)}"
-    return ResultTable(key, title, headers, rows, " ".join(filter(None, notes)))
-
-
-def _of(numbers: Mapping[str, NumberCell], name: str) -> NumberCell:
-    return numbers.get(name, NO_NUMBER)
+    key_of_table = "results" if is_main else f"results-{slug(metric)}"
+    headers = ["model" if has_tasks_in_columns else "task", *others]
+    note = " ".join(filter(None, notes))
+    return ResultTable(key_of_table, title, headers, rows, note)
 
 
 def _number(cell: Cell, metric: str, n_clips: int | None = None) -> NumberCell:
@@ -352,9 +349,10 @@ def section_of_questions(run: Run) -> Section:
             " differences of this table, which the protocol named before the run."
             " Other differences are in results.csv, with a p_all among those of their kind."
         )
-        shown = [
-            row for text, of_text in rows_of_text.items() for row in (text, *of_text)
-        ]
+        shown: list[Row | str] = []
+        for text, of_text in rows_of_text.items():
+            shown.append(text)
+            shown += of_text
         section.tables.append(result_table("questions", "Differences", shown, note))
     contrasts = []
     for row in run.differences:
@@ -484,7 +482,7 @@ def section_of_paper(run: Run, titles: Titles) -> Section:
     by_cell = grouped_by(of_films, lambda row: (row["cell"], row["metric"]))
     for of_cell in by_cell.values():
         section.tables.append(_table_of_paper_films(run, of_cell, titles))
-    if any(math.isfinite(row[name]) for row in rows for name in ("sd", "paper_sd")):
+    if any(math.isfinite(np.fmax(row["sd"], row["paper_sd"])) for row in rows):
         section.sentences.append(
             "In brackets: the standard deviation over runs or folds, as in the paper. Where runs "
             "share a test fold, it says how much training varies, not how certain the test is."
@@ -704,20 +702,25 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
     found = errors(cell, clips, columns)
     if not found:
         return section
-    titles = titles_of({row["film"] for row in found}, labels.manifest)
-    film, n_of_film = Counter(row["film"] for row in found).most_common(1)[0]
-    if run.has_films and len(found) < 2 * n_of_film and n_of_film > 1:
+    shown = found[:MOST_ERRORS]
+    titles = titles_of({row["film"] for row in shown}, labels.manifest)
+    film, n_of_film = Counter(row["film"] for row in shown).most_common(1)[0]
+    if run.has_films and len(shown) < 2 * n_of_film and n_of_film > 1:
         n_clips = int((cell.of_clips("movie_id") == film).sum())
         section.sentences.append(
-            f"{n_of_film} of {len(found)} wrong decisions are of one film,"
+            f"{n_of_film} of these {len(shown)} errors are of one film,"
             f" {titles.get(film, film)}, which has {n_clips} of {count(cell.n_clips, 'clip')}."
         )
     rows = []
-    for error in found[:MOST_ERRORS]:
+    for error in shown:
         rows.append({**error, "film": titles.get(error["film"], error["film"])})
-    # A column without a value says nothing.
-    filled = [name for name in rows[0] if any(row[name] for row in rows)]
-    shown = [{name: row[name] or DASH for name in filled} for row in rows]
+    for name in [*rows[0]]:
+        # A column without a value says nothing.
+        is_empty = not any(row[name] for row in rows)
+        for row in rows:
+            value = row.pop(name)
+            if not is_empty:
+                row[name] = value or DASH
     watch = shlex.join(["obygaze", "view", "--run", run.folder.name])
     note = (
         f"{len(rows)} of {count(len(found), 'wrong decision')}, the farthest from the threshold of"
@@ -727,7 +730,7 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
     if view:
         note = f"Levels and concepts are those of the {view}. {note}"
     title = f"Surest errors of {label(run, cell)}, {pair_name(*cell.pair)}"
-    section.tables.append(result_table("errors", title, shown, note))
+    section.tables.append(result_table("errors", title, rows, note))
     return section
 
 
@@ -766,7 +769,7 @@ def _columns_asked_for(run: Run, columns: Sequence[str]) -> list[str]:
     """Return the own columns of a manifest that the tasks of a run and `data.where` name."""
     expressions = [run.protocol["data"]["where"]]
     named = []
-    for name in dict.fromkeys(task for cell in run.cells for task in cell.pair):
+    for name in dict.fromkeys(chain.from_iterable(cell.pair for cell in run.cells)):
         task = task_of(run, name)
         named.append(task.column)
         expressions += (task.positive, task.negative)

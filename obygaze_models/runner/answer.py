@@ -408,7 +408,9 @@ def answer(run: Run) -> str:
     first = first_question(run)
     questions: list[Question] = []
     if first is not None:
-        questions = [first, *(of for of in questions_of(run) if _are_one(first, of))]
+        for question in questions_of(run):
+            if question is first or _are_one(first, question):
+                questions.append(question)
     tests = {question["test"] for question in questions} - {asked.test}
     metric = compared_metric(run)
     sentences = []
