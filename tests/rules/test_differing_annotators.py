@@ -32,7 +32,7 @@ from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.protocols.schema import Data, Task
 from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.store_run import store_runs
 
 HEADER = Header("made up", {"Look": "visual", "Body": "visual", "Voice": "audio"})
@@ -265,7 +265,7 @@ def test_a_run_and_a_data_set_say_that_annotators_differ(tmp_path: Path) -> None
     )
     run = run_on(tmp_path, quick("honest", *changes), manifest, {"x": store})
     said = "16 of 64 clips have no class in EN_S, because annotators differ on level."
-    texts = {warning.about: warning.text for warning in warnings_of(run)}
+    texts = {limit.name: limit.text for limit in limits_of(run)}
     assert texts["annotators differ"] == said
     assert "without label" not in texts
     asked = quick("honest", *changes, 'data.where="level != NS"')

@@ -54,7 +54,7 @@ from obygaze_models.report.tables import Heading
 from obygaze_models.runner import summary
 from obygaze_models.runner.about import fit_facts
 from obygaze_models.runner.files import Run, prediction_rows
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.summary import (
     BLIND,
     NOT_SHOWN,
@@ -345,7 +345,7 @@ def same(found: float, expected: float) -> bool:
 
 def check_texts(run: Run) -> None:
     """No text of a run says nan, neither in the terminal nor on the page."""
-    texts = [result_text(run), *(warning.text for warning in warnings_of(run))]
+    texts = [result_text(run), *(limit.text for limit in limits_of(run))]
     for section in sections_of(ReportRun.of(run)):
         texts += section.sentences
         for table in section.tables:

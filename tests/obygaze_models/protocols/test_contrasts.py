@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from obygaze_models.runner.summary import verdict
+from obygaze_models.runner.answer import verdict
 from sklearn.metrics import average_precision_score
 from support.cells import with_folds
 from support.experiments import films, planted, quick, run_on, store_of

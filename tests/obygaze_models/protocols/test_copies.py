@@ -11,7 +11,7 @@ from support.tables import baselines, models
 
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.runner.features import Features
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.text import result_text
 
 CHANGES = (
@@ -42,7 +42,7 @@ def test_copies_under_another_film_are_counted_and_warned_of(tmp_path: Path) -> 
     # Each clip but those that are not sure is tested once, by a model of its copy.
     assert cell.leaked == cell.copies == cell.n_clips > 0
     assert baselines(run)[0].leaked == 0
-    (said,) = [w.text for w in warnings_of(run) if w.about == "copies"]
+    (said,) = [limit.text for limit in limits_of(run) if limit.name == "copies"]
     assert f"{cell.n_clips} of the {cell.n_clips} test clips" in said
     assert said in result_text(run)
 

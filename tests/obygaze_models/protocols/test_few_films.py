@@ -14,7 +14,7 @@ from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.text import result_text
 from obygaze_models.runner.training import fit_final, training_protocol
@@ -102,7 +102,7 @@ def test_concept_vectors_take_no_task() -> None:
 
 def abouts(run: Run) -> dict[str, str]:
     """The warnings of a run, by what they are about."""
-    return {warning.about: warning.text for warning in warnings_of(run)}
+    return {limit.name: limit.text for limit in limits_of(run)}
 
 
 def test_a_blind_baseline_is_said_to_beat_the_models_of_which_store(

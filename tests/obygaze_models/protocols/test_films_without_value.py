@@ -17,7 +17,7 @@ from obygaze_models.evaluation.bootstrap import draw_weights
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.page import write_report
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.text import result_text
 
 pytestmark = pytest.mark.check("a run for each number of films")
@@ -65,7 +65,7 @@ def test_an_interval_is_of_the_films_that_have_a_value(
     assert cell.n_films == N_FILMS
     assert {cell.film_counts(name) for name in ("ap", "auc")} == {(n_films, N_FILMS)}
     (apart,) = differences(run)
-    about = {warning.about: warning.text for warning in warnings_of(run)}
+    about = {limit.name: limit.text for limit in limits_of(run)}
     text = result_text(run)
     known = f"{n_films} of 12 films have a value"
     if n_films < 3:

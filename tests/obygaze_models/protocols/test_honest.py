@@ -19,7 +19,7 @@ from support.tables import (
 
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.text import result_text
 
 MODELS = 'grid.models=["ridge", "mlp", "pcbm-lr"]'
@@ -57,7 +57,7 @@ def test_on_noise_every_honest_interval_covers_chance(on_noise: Run) -> None:
 
 def abouts(run: Run) -> list[str]:
     """What the warnings of a run are about."""
-    return [warning.about for warning in warnings_of(run)]
+    return [limit.name for limit in limits_of(run)]
 
 
 @pytest.mark.check("several runs")

@@ -8,7 +8,7 @@ from support.experiments import films, planted, quick, run_on, store_of
 from support.tables import models, rows_of
 
 from obygaze_features.core.console import digits_of
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.text import result_text
 
 
@@ -36,7 +36,7 @@ def test_an_interval_needs_clips_of_both_classes_films_and_draws_that_differ(
             tmp_path, quick("honest", *changes, replicates=200), clips, {"s": store}
         )
         (cell,) = models(run)
-        said = [w.text for w in warnings_of(run) if w.about == "no interval"]
+        said = [limit.text for limit in limits_of(run) if limit.name == "no interval"]
         if name == "enough":
             low, high = cell.ends("ap")
             assert low < high and not said

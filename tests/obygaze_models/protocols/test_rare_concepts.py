@@ -15,7 +15,7 @@ from obygaze_features.store import Store
 from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.store_run import store_runs
 from obygaze_models.runner.training import training_protocol
 
@@ -86,7 +86,7 @@ def test_a_run_says_it(tmp_path: Path, manifest: Manifest, store: Store) -> None
     run = run_on(
         tmp_path, quick("honest", ONLY, *FAST, replicates=5), manifest, {"s": store}
     )
-    (said,) = [w.text for w in warnings_of(run) if w.about == "rare concepts"]
+    (said,) = [limit.text for limit in limits_of(run) if limit.name == "rare concepts"]
     assert "Look (down to 1 clip, in 5 of 5 folds)" in said
     assert "Body (down to 1 clip, in 1 of 5 folds)" in said
 

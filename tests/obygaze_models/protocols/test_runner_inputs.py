@@ -58,7 +58,7 @@ from obygaze_models.protocols.tasks import with_tasks
 from obygaze_models.runner.features import NOT_FINITE, choose_array, read_store
 from obygaze_models.runner.files import RUN_FORMAT, read_run, write_run
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.run import run_protocol
 
 NOTHING = (
@@ -66,9 +66,7 @@ NOTHING = (
 )
 RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
 ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
-WITHOUT_ROWS = {
-    name: table_of(name, []) for name in ("predictions.csv", "results.csv")
-}
+WITHOUT_ROWS = {name: table_of(name, []) for name in ("predictions.csv", "results.csv")}
 
 CODE = "obygaze_models.protocols.paper_splits:code_splits"
 
@@ -94,7 +92,7 @@ class TestMissing:
         assert "no clip of that name" in listed[absent]
         tested = set(run.predictions["clip_id"])
         assert not tested & {failed, absent}
-        (said,) = [w.text for w in warnings_of(run) if "missing" in w.about]
+        (said,) = [limit.text for limit in limits_of(run) if "missing" in limit.name]
         assert said.startswith("2 of 120 clips have no features in x")
 
     def test_a_misspelt_id_gets_the_one_that_is_meant(
@@ -107,7 +105,7 @@ class TestMissing:
         clips[3] = replace(clips[3], clip_id=wrong)
         misspelt = manifest.with_clips(clips)
         run = run_on(tmp_path, quick("honest", *RIDGE), misspelt, {"x": store})
-        (said,) = [w.text for w in warnings_of(run) if "missing" in w.about]
+        (said,) = [limit.text for limit in limits_of(run) if "missing" in limit.name]
         assert said == (
             "1 of 120 clips have no features in x and are left out (1 missing: no clip of that"
             f" name in this store): {wrong} (did you mean {right!r}?)."
@@ -318,7 +316,9 @@ class TestFolds:
         for cell in [*models(run), *baselines(run)]:
             reasons = fit_of(run, cell)["skipped"]
             assert reasons == {"fold 0": "all clips to train on have one label: 0"}
-        (text,) = [w.text for w in warnings_of(run) if w.about == "skipped folds"]
+        (text,) = [
+            limit.text for limit in limits_of(run) if limit.name == "skipped folds"
+        ]
         assert text == (
             "1 fold left out: all clips to train on have one label: 0 (fold 0 with"
             " tt0000001)."
@@ -345,7 +345,7 @@ class TestFolds:
             protocol = quick("honest", *RIDGE, "data.view=raw")
             protocol = with_tasks(protocol, ["mood=joy"], manifest)
             run = run_on(tmp_path / f"r{number}", protocol, manifest, {"x": store})
-            said = {warning.about: warning.text for warning in warnings_of(run)}
+            said = {limit.name: limit.text for limit in limits_of(run)}
             untested = "no clip of this task is tested"
             assert said["skipped folds"] == (
                 f"2 folds left out: {untested} (fold {names.index(unlabelled)} with"

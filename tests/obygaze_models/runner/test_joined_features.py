@@ -33,7 +33,7 @@ from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.answer import gain_of
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.text import result_text
 
 MANIFEST = films(5, 30, seed=8)
@@ -226,7 +226,7 @@ def test_the_sentence_says_only_what_the_interval_says(
 
 def test_what_is_left_out_is_said_once(run: Run) -> None:
     levels = [clip.level for clip in MANIFEST.clips[:6] if clip.level in ("EN", "S")]
-    left_out = [w.text for w in warnings_of(run) if "left out" in w.text]
+    left_out = [limit.text for limit in limits_of(run) if "left out" in limit.text]
     reasons, shares = left_out
     assert reasons.startswith(
         "6 of 150 clips have no features in heard and are left out (6 failed: decode OSError"
@@ -250,7 +250,7 @@ def test_of_two_joins_each_part_says_what_it_lacks(tmp_path: Path) -> None:
     two = joined_stores(tmp_path / "two", MANIFEST, senses(), lacking)
     stores["joined"] = two["joined"]
     run = run_on(tmp_path, fusion(*ONLY_RIDGE), MANIFEST, stores)
-    texts = [warning.text for warning in warnings_of(run)]
+    texts = [limit.text for limit in limits_of(run)]
     left_out = [text for text in texts if "no features in" in text]
     # Two clips lack both; the joined stores lack what their parts lack.
     assert [text.split(" and are left out")[0] for text in left_out] == [

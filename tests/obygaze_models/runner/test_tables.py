@@ -30,7 +30,7 @@ from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.evaluation.sign_flips import max_t_p
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.text import result_text
 
@@ -390,5 +390,5 @@ def test_a_run_says_which_concepts_bottlenecks_do_without(tmp_path: Path) -> Non
     # Without the first film two clips have it, without another one four or more.
     expected = {"folds": 1, "of": 4, "least": 2}
     assert run.about["rare_concepts"]["s0"][rare] == expected
-    (warning,) = [w for w in warnings_of(run) if w.about == "rare concepts"]
-    assert "Look (down to 2 clips, in 1 of 4 folds)" in warning.text
+    (limit,) = [limit for limit in limits_of(run) if limit.name == "rare concepts"]
+    assert "Look (down to 2 clips, in 1 of 4 folds)" in limit.text

@@ -14,7 +14,7 @@ from support.tables import models, the_cell
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Recipe, Row, Store, open_store
 from obygaze_features.store.changing import join
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 
 ONE_PAIR = (
     *('grid.train=["EN_S"]', 'grid.test=["EN_S"]', "report.contrast=[]"),
@@ -51,8 +51,8 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     tested = set(cell.clip_ids)
     same = {manifest.clips[1].clip_id, manifest.clips[61].clip_id} & tested
     assert cell.copies == (2 if len(same) == 2 else 0)
-    texts = {warning.about: warning.text for warning in warnings_of(found)}
-    assert texts["without words in said"] == (
+    texts = {limit.name: limit.text for limit in limits_of(found)}
+    assert texts["without words"] == (
         f"{is_silent.sum()} of {len(manifest)} clips have no words in said, so they all have the"
         " same vector; they are not counted as copies of each other."
     )
@@ -60,7 +60,7 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     plain = store_of(tmp_path / "plain", manifest, X)
     found = run_on(tmp_path, protocol, manifest, {"said": plain})
     assert models(found)[0].copies > 10
-    assert "without words in said" not in {w.about for w in warnings_of(found)}
+    assert "without words" not in {limit.name for limit in limits_of(found)}
 
 
 def test_an_array_that_is_only_called_n_words_makes_no_clip_silent(
@@ -80,8 +80,8 @@ def test_an_array_that_is_only_called_n_words_makes_no_clip_silent(
     for name, each in (("own", store), ("plain", plain)):
         found = run_on(tmp_path / f"run-{name}", protocol, manifest, {name: each})
         copies.append(models(found)[0].copies)
-        about = {warning.about for warning in warnings_of(found)}
-        assert f"without words in {name}" not in about
+        about = {limit.name for limit in limits_of(found)}
+        assert "without words" not in about
     assert copies[0] == copies[1] > 10
 
 
