@@ -99,7 +99,7 @@ TEXTS = {
     " the same vector; they are not counted as copies of each other.",
 }
 
-Values = dict[str, Any]
+Values = Mapping[str, Any]
 Models = Sequence[Cell]
 
 
@@ -108,7 +108,7 @@ class Limit:
     """A fact that limits a run: its name, such as `leaks`, and the values of its text."""
 
     name: str
-    values: Mapping[str, Any]
+    values: Values
 
     @property
     def text(self) -> str:

@@ -4,13 +4,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from obygaze_features.core.console import MISSING, digits_of, table
+from obygaze_features.core.console import MISSING, table
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
-from obygaze_models.evaluation.tables import CELL, Row
+from obygaze_models.evaluation.tables import CELL, Row, rows_of
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import (
     answer,
@@ -25,6 +25,7 @@ from obygaze_models.runner.answer import (
     number_range,
     short,
     size_text,
+    value_text,
     view_text,
     why_this_model,
 )
@@ -157,11 +158,7 @@ def _column(cell: Cell, run: Run) -> str:
 
 def _value(cell: Cell, metric: str, printed: Mapping[tuple[str, ...], Row]) -> str:
     """Return a metric with its interval, and the value that a paper prints."""
-    text = short(cell.value(metric))
-    if cell.has_interval(metric):
-        low, high = cell.ends(metric)
-        digits = digits_of(low, high)
-        text += f" [{short(low, digits)}, {short(high, digits)}]"
+    text = value_text(cell, metric)
     if cell.name in printed:
         row = printed[cell.name]
         text += f", paper {short(row['paper'])}"
@@ -174,7 +171,7 @@ def _printed(run: Run) -> dict[tuple[str, ...], Row]:
     """Return the rows of results.csv with what a paper prints of each cell."""
     rows = run.results
     is_printed = (rows["metric"] == run.settings.primary) & rows["paper"].notna()
-    shown: list[Row] = rows[is_printed & (rows["film"] == "")].to_dict("records")
+    shown = rows_of(rows[is_printed & (rows["film"] == "")])
     return {tuple(row[name] for name in CELL): row for row in shown}
 
 
