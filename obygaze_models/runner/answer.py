@@ -33,17 +33,17 @@ from obygaze_models.evaluation.metrics import (
     RANKING_METRICS,
     goodness,
     metric_name,
-    ranking_metric,
 )
 from obygaze_models.evaluation.predictions import ROUNDING
 from obygaze_models.evaluation.results import BLIND, Question, as_asked, asks_for
-from obygaze_models.evaluation.tables import Row
+from obygaze_models.evaluation.tables import CELL, Row
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.files import Run
 
 # Baselines that guess from the training clips of the same film.
 OF_FILMS = ("film_prior", "neighbour")
 DIGITS = 12  # of values that are compared; further ones are the rounding of sums
+OF_TWO_CELLS = (*CELL, "against_train", "against_store", "against_model")
 MARGIN = 0.02  # a model that is better than a baseline by less than this is warned of
 MOST_ANSWERS = 3  # differences that answer the first question; a page has all
 # The families in which a difference has its p, for a sentence that names it.
@@ -136,7 +136,7 @@ def array_text(run: Run) -> str:
 
 def compared_metric(run: Run) -> str:
     """Return the metric that cells of a run are compared by: AP, or AUC."""
-    return ranking_metric(str(run.protocol["report"]["primary"]))
+    return run.settings.metric
 
 
 def joined_stores(run: Run) -> list[str]:
@@ -220,8 +220,7 @@ def intervals_are_of(run: Run, cells: Iterable[Cell]) -> str:
 
 def questions_of(run: Run) -> Sequence[Question]:
     """Return the differences that the protocol asks for."""
-    questions: Sequence[Question] = run.protocol["report"]["questions"]
-    return questions
+    return run.settings.questions
 
 
 def questions_of_models(run: Run) -> list[Question]:
@@ -279,9 +278,8 @@ def asked_cell(run: Run) -> Cell | None:
 
 
 def _is_asked(cell: Cell, question: Question, side: str) -> bool:
-    wanted = (side, f"{side}_store", "train", "test")
-    names = (cell.model, cell.store, cell.train, cell.test)
-    pairs = zip(wanted, names, strict=True)
+    keys = ("train", "test", f"{side}_store", side)
+    pairs = zip(keys, cell.name, strict=True)
     return all(question[key] in ("", name) for key, name in pairs)
 
 
@@ -290,23 +288,27 @@ def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
 
     A baseline that did not test all of these clips is left out.
     """
-    best = None
-    goodness_of_best = -math.inf
-    for other in run.cells:
-        is_blind = other.model in BLIND and not other.is_model
-        is_of_store = other.store in ("", cell.store)
-        if not is_blind or not is_of_store or other.pair != cell.pair:
-            continue
-        shared = on_shared_clips([cell, other])
-        if shared.problem or shared.n_clips < cell.n_clips:
-            continue
-        guess = shared.cells[1]
+    guesses = []
+    for guess in _on_clips_of(cell, run):
+        is_of_store = guess.store in ("", cell.store)
+        is_blind = guess.model in BLIND and not guess.is_model
+        if is_blind and is_of_store and math.isfinite(guess.value(metric)):
+            guesses.append(guess)
+
+    def rounded_goodness(guess: Cell) -> float:
         # Of baselines that differ by the rounding of sums, the first is taken.
-        rounded = round(goodness(metric, guess.value(metric)), DIGITS)
-        if rounded > goodness_of_best:
-            best = guess
-            goodness_of_best = rounded
-    return best
+        return round(goodness(metric, guess.value(metric)), DIGITS)
+
+    return max(guesses, key=rounded_goodness, default=None)
+
+
+def _on_clips_of(cell: Cell, run: Run) -> Iterator[Cell]:
+    """Yield the cells of the same tasks that tested all clips of a cell, on these clips."""
+    for other in run.cells:
+        if other.pair == cell.pair:
+            shared = on_shared_clips([cell, other])
+            if not shared.problem and shared.n_clips == cell.n_clips:
+                yield shared.cells[1]
 
 
 # ---- verdicts ----
@@ -314,11 +316,9 @@ def best_guess(run: Run, cell: Cell, metric: str) -> Cell | None:
 
 def difference_row(run: Run, first: Cell, second: Cell) -> Row | None:
     """Return the row with the difference of two cells of one test task; None without one."""
-    against = (second.train, second.store, second.model)
+    wanted = [*first.name, second.train, second.store, second.model]
     for row in run.differences:
-        name = (row["train"], row["test"], row["store"], row["model"])
-        other = (row["against_train"], row["against_store"], row["against_model"])
-        if name == first.name and other == against:
+        if [row[column] for column in OF_TWO_CELLS] == wanted:
             return row
     return None
 
@@ -718,12 +718,10 @@ def why_this_model(run: Run) -> list[str]:
         return []
     metric = compared_metric(run)
     best = asked
-    for cell in run.cells:
-        if not cell.is_model or cell.pair != asked.pair or cell.basis == LEAKED:
-            continue
-        shared = on_shared_clips([asked, cell])
-        if not shared.problem and shared.n_clips == asked.n_clips:
-            best = max(best, shared.cells[1], key=lambda cell: cell.value(metric))
+    for cell in _on_clips_of(asked, run):
+        is_higher = cell.value(metric) > best.value(metric)
+        if cell.is_model and cell.basis != LEAKED and is_higher:
+            best = cell
     if best is asked:
         return []
     place = "in its first question" if questions_of(run) else "first"

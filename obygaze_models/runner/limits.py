@@ -60,7 +60,7 @@ ON_BOTH_SIDES = ("leaks", "copies", "films on both sides")
 PROTECTS_NUMBERS = (
     *ON_BOTH_SIDES,
     *("clips as films", "few films", "no interval"),
-    *("folds of several films", "several stores"),
+    *("folds of several films", "several stores", "left out", "annotators differ"),
 )
 
 TEXTS = {
@@ -304,32 +304,28 @@ def _several_stores(run: Run, models: Models) -> Iterator[Values]:
 def _skipped_folds(run: Run, models: Models) -> Iterator[Values]:
     """Yield the folds that were left out: their films, and the stores if these are not all."""
     fits = run.about["fits"]
-    stores_of: dict[str, dict[tuple[str, str], set[str]]] = {}
+    stores_of: dict[tuple[str, str, str], set[str]] = {}
     for facts in fits:
         for fold, reason in facts["skipped"].items():
-            of_reason = stores_of.setdefault(reason, {})
-            of_reason.setdefault((facts["test"], fold), set()).add(facts["store"])
+            skipped = (reason, facts["test"], fold)
+            stores_of.setdefault(skipped, set()).add(facts["store"])
     if not stores_of:
         return
     films = _films_of_folds(run)
     every_store = {facts["store"] for facts in fits} - {""}
-    folds = set()
+    names_of: dict[str, dict[str, None]] = {}
+    for (reason, test, fold), stores in stores_of.items():
+        name = fold
+        if (test, fold) in films:
+            name += f" with {few(sorted(films[test, fold]), MOST_NAMES)}"
+        if "" not in stores and stores < every_store:
+            name += f" on {listed(sorted(stores))}"
+        names_of.setdefault(reason, {})[name] = None
     reasons = []
-    for reason, of_reason in sorted(stores_of.items()):
-        names = []
-        for (test, fold), stores in of_reason.items():
-            folds.add(fold)
-            name = fold
-            if (test, fold) in films:
-                name += f" with {few(sorted(films[test, fold]), MOST_NAMES)}"
-            if "" not in stores and stores < every_store:
-                name += f" on {listed(sorted(stores))}"
-            names.append(name)
-        reasons.append(f"{reason} ({few([*dict.fromkeys(names)], MOST_NAMES)})")
-    yield {
-        "folds": count(len(folds), "fold"),
-        "reasons": "; ".join(reasons[:MOST_NAMES]),
-    }
+    for reason, names in sorted(names_of.items())[:MOST_NAMES]:
+        reasons.append(f"{reason} ({few([*names], MOST_NAMES)})")
+    n_folds = len({fold for _, _, fold in stores_of})
+    yield {"folds": count(n_folds, "fold"), "reasons": "; ".join(reasons)}
 
 
 def _films_of_folds(run: Run) -> dict[tuple[str, str], set[str]]:
@@ -392,16 +388,16 @@ def _rare_concepts(run: Run, models: Models) -> Iterator[Values]:
     Stores that lack other clips have other numbers.
     """
     by_store = run.about["rare_concepts"]
-    texts: dict[str, str] = {}
+    texts: dict[str, None] = {}
     for store, concepts in by_store.items():
         for name, facts in concepts.items():
             are_equal = all(of.get(name) == facts for of in by_store.values())
-            key = name if are_equal else f"{name} on {store}"
+            where = "" if are_equal else f" on {store}"
             clips = count(facts["least"], "clip")
             folds = f"in {facts['folds']} of {facts['of']} folds"
-            texts[key] = f"{key} (down to {clips}, {folds})"
+            texts[f"{name}{where} (down to {clips}, {folds})"] = None
     if texts:
-        yield {"concepts": few([*texts.values()])}
+        yield {"concepts": few([*texts])}
 
 
 def stores_lacking_clips(run: Run) -> dict[str, Mapping[str, Any]]:
@@ -424,20 +420,20 @@ def stores_lacking_clips(run: Run) -> dict[str, Mapping[str, Any]]:
 def _missing_features(run: Run, models: Models) -> Iterator[Values]:
     """Yield how many clips have no features in each store, with the most frequent reasons."""
     for store, facts in stores_lacking_clips(run).items():
-        n_clips: Counter[str] = Counter()
-        clips = []
-        for clip, text in facts["missing"].items():
-            reason, is_like, other = text.partition(MEANT)
-            n_clips[reason] += 1
-            clips.append(f"{clip}{is_like}{other}")
-        reasons = [f"{n} {reason}" for reason, n in n_clips.most_common(MOST_NAMES)]
-        n_others = len(clips) - sum(n for _, n in n_clips.most_common(MOST_NAMES))
+        missing = facts["missing"]
+        reasons = [reason.partition(MEANT) for reason in missing.values()]
+        n_clips = Counter(reason for reason, _, _ in reasons).most_common()
+        counts = [f"{n} {reason}" for reason, n in n_clips[:MOST_NAMES]]
+        n_others = sum(n for _, n in n_clips[MOST_NAMES:])
         if n_others:
-            reasons.append(f"{n_others} for other reasons")
+            counts.append(f"{n_others} for other reasons")
+        clips = []
+        for clip, (_, is_like, other) in zip(missing, reasons, strict=True):
+            clips.append(f"{clip}{is_like}{other}")
         yield {
-            "n_missing": len(clips),
+            "n_missing": len(missing),
             "store": store,
-            "reasons": ", ".join(reasons),
+            "reasons": ", ".join(counts),
             "clips": few(clips, SHOWN_MISSING),
         }
 

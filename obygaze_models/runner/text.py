@@ -32,26 +32,26 @@ from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.files import Run
 from obygaze_models.runner.limits import PROTECTS_NUMBERS, limits_of
 
-MOST_REMARKS = 3  # beside what protects a number; a report has all
+MOST_OTHERS = 3  # lines beside what protects a number; a report has all
 
 
 def result_text(run: Run) -> str:
     """Return the output of `obygaze run`."""
     shown = [cell for cell in run.cells if cell.is_model] or run.cells
-    question = [_title(run), _clips(run), _tasks(run), answer(run)]
+    above = [_title(run), _clips(run), _tasks(run), answer(run), *further_answers(run)]
     below = [_about_values(run, shown), _about_clips(shown), *_choices(run)]
-    remarks = []
+    others = _about_stores(run)
     for limit in limits_of(run):
-        lines = below if limit.name in PROTECTS_NUMBERS else remarks
+        lines = below if limit.name in PROTECTS_NUMBERS else others
         lines.append(f"! {limit.text}")
-    remarks += filter(None, _beside_answer(run))
-    below += remarks[:MOST_REMARKS]
-    n_more = len(remarks) - MOST_REMARKS
+    others += filter(None, (cannot_guess(run, run.cells), *why_this_model(run)))
+    below += others[:MOST_OTHERS]
+    n_more = len(others) - MOST_OTHERS
     if n_more > 0:
         below.append(f"{n_more} more in the report")
     files = ", ".join(run.tables_with_rows)
     lines = [
-        *_safe([*question, *further_answers(run)]),
+        *_safe(above),
         _task_table(run, shown),
         *_safe(below),
         f"{run.folder}: {files}  ({run.about['seconds']:.1f} s)",
@@ -227,14 +227,9 @@ def _choices(run: Run) -> list[str]:
     ]
 
 
-def _beside_answer(run: Run) -> list[str]:
-    """Return what is to be known of the guesses, the stores and the model of the answer."""
+def _about_stores(run: Run) -> list[str]:
+    """Return which store is better for the tasks and the model of the answer."""
     asked = asked_cell(run)
     if asked is None:
-        return [cannot_guess(run, run.cells)]
-    of_tasks = [cell for cell in run.cells if cell.pair == asked.pair]
-    return [
-        cannot_guess(run, run.cells),
-        *compared_stores(run, of_tasks),
-        *why_this_model(run),
-    ]
+        return []
+    return compared_stores(run, [cell for cell in run.cells if cell.pair == asked.pair])
