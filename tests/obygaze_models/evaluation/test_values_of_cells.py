@@ -115,7 +115,8 @@ def test_how_much_the_variance_grows_where_clips_train_and_test() -> None:
     assert of_known_films.basis == FILM_SEEN
     assert of_known_films.inflation == pytest.approx(1 + 3 / 9)
     assert cell_of(with_facts(SEED_0, seen="film")).inflation == 5  # 1 + 2 k / (k - 1)
-    assert cell_of(with_facts(SEED_0, seen="unknown")).inflation == math.inf
+    without_films = with_facts(SEED_0, seen="unknown", group="")
+    assert cell_of(without_films).inflation == math.inf
 
 
 def test_a_cell_with_leaked_clips_has_no_interval() -> None:
