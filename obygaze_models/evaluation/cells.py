@@ -82,6 +82,7 @@ class Cell:
         is_averaged: Whether values are means over fits; else they are pooled over folds.
         own_metrics: Metrics of own code.
         intervals: The interval of each metric that has one, where they are known.
+        given: Values of metrics of own code, where that is not to be run.
     """
 
     rows: pd.DataFrame
@@ -89,6 +90,7 @@ class Cell:
     is_averaged: bool = False
     own_metrics: Sequence[str] = ()
     intervals: Mapping[str, Interval] = field(default_factory=dict)
+    given: Mapping[str, float] = field(default_factory=dict)
 
     # ---- what it is called, and what is known of it ----
 
@@ -334,13 +336,13 @@ class Cell:
         if len(clips) == len(self.clips):
             return self
         rows = self.rows[np.isin(self._clip, clips)]
-        return replace(self, rows=rows, intervals={})
+        return replace(self, rows=rows, intervals={}, given={})
 
     def within_films(self) -> Cell:
         """Return the cell with a fold for each film of each of its folds."""
         rows = self.rows.sort_values("movie_id", kind="stable")
         fold = rows["fold"] + " " + rows["movie_id"]
-        return replace(self, rows=rows.assign(fold=fold), intervals={})
+        return replace(self, rows=rows.assign(fold=fold), intervals={}, given={})
 
     def in_random_order(self) -> Cell:
         """Return a baseline: one score for all of its clips, and half a decision for each."""
@@ -408,7 +410,7 @@ class Cell:
 
     def value(self, metric: str) -> float:
         """Return a metric over all films; NaN if it has none."""
-        return self.values.get(metric, math.nan)
+        return self.values.get(metric, self.given.get(metric, math.nan))
 
     def _values(
         self,

@@ -77,6 +77,7 @@ ALL_OF = {"models": "models", "train": "tasks", "test": "tasks"}
 SAYS_WHICH = ("kind", "title", "text", "location")
 RECIPE = ("fingerprint", "array", "rule", "reduce")
 HASH_LETTERS = 12
+MOST_DRAWS = 1_000_000  # of films, as in a protocol
 NO_CELL = (
     "no cell is in two of these runs, so nothing is compared: cells are the same if their tasks"
     " are, and, where a run has several, the names of their models, and the recipes or the names of"
@@ -254,7 +255,9 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     # Runs that hold out films and groups of films have other folds.
     within_films = 0 < len(units) < len(runs)
     by_key = side_by_side(runs)
-    settings = Settings(ranking_metric(metric), replicates=runs[0].settings.replicates)
+    # A run.json that was edited may ask for any number.
+    n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
+    settings = Settings(ranking_metric(metric), replicates=n_draws)
     draws = draws_of(chain(*(cells.values() for cells in by_key.values())), settings)
     compared = []
     differences: list[Difference] = []
@@ -374,7 +377,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
     """Return each cell in the runs that have it, by the number of the run.
 
-    A clip has one number, film and group in all of them. Where no run has several stores, the names
+    A clip has one number and one group in all of them. Where no run has several stores, the names
     of stores do not matter. Where no run has several models, neither do the names of models.
     """
     tests = _tests_of(runs)
@@ -397,28 +400,25 @@ def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
 
 
 def _tests_of(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return the tests of runs in one table, in which a clip has one film and one group.
+    """Return the tests of runs in one table, in which a clip has one group.
 
-    Its film is that of the first run that states it, its group that of a run that holds out groups.
+    It is that of a run that holds out groups, else its film. What is of unknown films stays so.
     """
     import pandas as pd
 
     tests = pd.concat([run.predictions for run in runs], keys=range(len(runs)))
-    films = tests[tests["movie_id"] != ""]
-    film_of = dict(zip(films["clip_id"], films["movie_id"], strict=True))
     of_groups = [number for number, run in enumerate(runs) if run.holds_out_groups]
     groups = tests.loc[of_groups].drop_duplicates(["clip_id", "group"])
-    group_of = dict(zip(groups["clip_id"], groups["group"], strict=True))
-    if len(group_of) < len(groups):
-        clip_id = groups["clip_id"][groups["clip_id"].duplicated()].iloc[0]
+    is_other = groups["clip_id"].duplicated()
+    if is_other.any():
         raise FixInput(
-            f"the clip {clip_id!r} is of other groups in two runs: differences are drawn over one"
-            " kind of group",
+            f"the clip {groups['clip_id'][is_other].iloc[0]!r} is of other groups in two runs:"
+            " differences are drawn over one kind of group",
             hint="each run alone, or beside one that holds out films",
         )
-    group_of = {**film_of, **group_of}
-    tests["movie_id"] = [film_of.get(clip_id, "") for clip_id in tests["clip_id"]]
-    tests["group"] = [group_of.get(clip_id, "") for clip_id in tests["clip_id"]]
+    group_of = dict(zip(groups["clip_id"], groups["group"], strict=True))
+    whole = zip(tests["clip_id"], tests["group"], strict=True)
+    tests["group"] = [own and group_of.get(clip_id, own) for clip_id, own in whole]
     return tests
 
 

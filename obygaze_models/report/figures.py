@@ -209,14 +209,8 @@ def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
     The pair of tasks on the first screen has its figure there.
     """
     metric = compared_metric(run)
-    by_test = grouped_by(models_of(run), lambda cell: cell.test)
-    together: list[Cell] = []
-    alone: dict[str, list[Cell]] = {}
-    for test, cells in by_test.items():
-        if task_of(run, test).row:
-            together += cells
-        else:
-            alone[test] = cells
+    models = models_of(run)
+    together = [cell for cell in models if task_of(run, cell.test).row]
     for name, cells in grouped_by(together, lambda cell: label(run, cell)).items():
         rows = _rows_side_by_side(run, cells)
         for shown in dict.fromkeys((run.settings.primary, metric)):
@@ -224,8 +218,10 @@ def figures_of_tasks(run: Run, titles: Titles) -> Iterator[Figure]:
             key = f"side-by-side-{slug(shown, name)}"
             yield _figure_of_cells(run, key, title, rows, shown, titles)
     asked = asked_cell(run)
-    for test, cells in alone.items():
-        if asked is None or {cell.pair for cell in cells} != {asked.pair}:
+    for test, cells in grouped_by(models, lambda cell: cell.test).items():
+        pairs = {cell.pair for cell in cells}
+        is_on_first_screen = asked is not None and pairs == {asked.pair}
+        if not task_of(run, test).row and not is_on_first_screen:
             title = f"{_of_each_film(run)}, tested on {test}"
             key = f"tested-on-{slug(test)}"
             rows = _rows_of(run, cells)
@@ -240,32 +236,33 @@ def _of_each_film(run: Run) -> str:
 def _rows_side_by_side(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
     """Return the series of each row that tasks name, below its heading."""
     rows: list[CellRow] = []
-    names_train = len({cell.train for cell in cells}) > 1
+    trained_on = _trained_on(cells, ", trained on {}")
     by_row = grouped_by(cells, lambda cell: task_of(run, cell.test).row)
     for row, of_row in by_row.items():
         rows.append(row)
         for cell in of_row:
             series = task_of(run, cell.test).series or cell.test
-            if names_train:
-                series = f"{series}, trained on {cell.train}"
-            rows.append((series, cell))
+            rows.append((series + trained_on.format(cell.train), cell))
     return rows
 
 
 def _rows_of(run: Run, cells: Sequence[Cell]) -> list[CellRow]:
     """Return the rows of a test task: models below their training task, then the best guess."""
-    rows: list[CellRow] = []
-    by_train = grouped_by(cells, lambda cell: cell.train)
-    for train, of_train in by_train.items():
-        if len(by_train) > 1:
-            rows.append(f"trained on {train}")
-        rows += [(label(run, cell), cell) for cell in of_train]
     guess = best_guess(run, cells[0], compared_metric(run))
+    trained_on = _trained_on(cells, "trained on {}")
+    rows: list[CellRow] = []
+    for train, of_train in grouped_by(cells, lambda cell: cell.train).items():
+        rows.append(trained_on.format(train))
+        rows += [(label(run, cell), cell) for cell in of_train]
     if guess is not None:
-        if len(by_train) > 1:
-            rows.append(f"without video, trained on {guess.train}")
+        rows.append(trained_on and f"without video, {trained_on.format(guess.train)}")
         rows.append((f"best guess ({label(run, guess)})", guess))
-    return rows
+    return [row for row in rows if row]
+
+
+def _trained_on(cells: Sequence[Cell], text: str) -> str:
+    """Return a text for a training task; "" where all cells have the same one."""
+    return text if len({cell.train for cell in cells}) > 1 else ""
 
 
 def _figure_of_cells(
@@ -462,16 +459,16 @@ def figure_of_success(run: Run, name: str, rows: Sequence[Row]) -> Figure | None
     if not of_all:
         return None
     half = max(2.0, *(1.5 * abs(row["log_odds"]) for row in of_all))
-    dots: dict[str, list[Dot]] = {row["factor"]: [] for row in of_all}
-    for row in known:
-        odds = row["log_odds"]
-        if row["film"] != ALL_FILMS and abs(odds) <= half and row["factor"] in dots:
-            dots[row["factor"]].append(Dot(odds, f"{row['film']}: {short(odds)}"))
     shown = []
     for row in of_all:
+        dots = []
+        for other in known:
+            is_of_film = other["film"] != ALL_FILMS and other["factor"] == row["factor"]
+            if is_of_film and abs(other["log_odds"]) <= half:
+                about = f"{other['film']}: {short(other['log_odds'])}"
+                dots.append(Dot(other["log_odds"], about))
         ends = (row["low"], row["high"])
-        factor = row["factor"]
-        shown.append(FigureRow(factor, row["log_odds"], ends, dots[factor]))
+        shown.append(FigureRow(row["factor"], row["log_odds"], ends, dots))
     legend: dict[str, Look] = {f"all {run.units}": ("model", DOT, {})}
     if run.has_groups:
         legend[f"a {run.unit}"] = ("guess", FILM_DOT, FILM)

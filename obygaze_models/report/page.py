@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,12 +114,14 @@ class Chapter:
     def figures(self) -> list[Figure]:
         """All figures."""
         figures = [] if self.figure is None else [self.figure]
-        return figures + [of for section in self.sections for of in section.figures]
+        for section in self.sections:
+            figures += section.figures
+        return figures
 
     @property
     def tables(self) -> list[ResultTable]:
         """All tables."""
-        return [table for section in self.sections for table in section.tables]
+        return [*chain.from_iterable(section.tables for section in self.sections)]
 
     @property
     def words(self) -> list[tuple[str, str]]:

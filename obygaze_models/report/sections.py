@@ -8,6 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -29,7 +30,7 @@ from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import AP, metric_name
 from obygaze_models.evaluation.results import asks_for
-from obygaze_models.evaluation.tables import CELL, Row, rows_of
+from obygaze_models.evaluation.tables import Row, rows_of
 from obygaze_models.report.figures import (
     Figure,
     Titles,
@@ -57,7 +58,6 @@ from obygaze_models.report.lookup import (
 from obygaze_models.report.tables import (
     DASH,
     NO_NUMBER,
-    Cells,
     NumberCell,
     PValueCell,
     ResultTable,
@@ -89,6 +89,7 @@ from obygaze_models.runner.limits import stores_lacking_clips
 
 BEST_GUESS = "best guess"
 MOST_ERRORS = 10
+ERROR_COLUMNS = ("film", "start", "end", "error", "score")
 MOST_MISSING = 50
 MOST_COLUMNS = 6
 MOST_FILMS = 100  # in a table; results.csv has all
@@ -160,31 +161,33 @@ def section_of_results(run: Run, titles: Titles) -> Section:
 
 def _table_of_tasks(run: Run, metric: str) -> ResultTable:
     """Return the tasks by models; what there is more of is in rows."""
-    by_pair = grouped_by(run.cells, lambda cell: cell.pair)
+    models = models_of(run)
     numbers: dict[tuple[str, str], NumberCell] = {}
-    for pair, cells in by_pair.items():
-        guess = best_guess(run, cells[0], metric) if cells[0].is_model else None
-        shown = [(label(run, cell), cell) for cell in cells]
-        if guess is not None:
-            shown.append((BEST_GUESS, guess))
+    names = dict.fromkeys(label(run, cell) for cell in models)
+    by_task = grouped_by(run.cells, lambda cell: pair_name(*cell.pair))
+    for task, cells in by_task.items():
         has_other_clips = not have_same_clips(cells)
-        for name, cell in shown:
+        shown = {label(run, cell): cell for cell in cells}
+        guess = best_guess(run, cells[0], metric) if cells[0].is_model else None
+        if guess is not None:
+            shown[BEST_GUESS] = guess
+            names[BEST_GUESS] = None
+        for name, cell in shown.items():
             n_clips = cell.n_clips if has_other_clips else None
-            number = _number(cell, metric, n_clips)
-            numbers[pair_name(*pair), name] = number
-    tasks = [pair_name(*pair) for pair in by_pair]
-    names = _names_of_columns(run, numbers)
-    if len(tasks) <= max(len(names), MOST_COLUMNS):
-        headers = ["model", *tasks]
-        keys = [[(task, name) for task in tasks] for name in names]
-        firsts = names
-    else:
-        headers = ["task", *names]
-        keys = [[(task, name) for name in names] for task in tasks]
-        firsts = tasks
-    rows: list[Cells | str] = []
-    for first, of_row in zip(firsts, keys, strict=True):
-        rows.append((first, *(numbers.get(key, NO_NUMBER) for key in of_row)))
+            numbers[task, name] = _number(cell, metric, n_clips)
+    for cell in run.cells:
+        # Of other baselines, the best guess is enough.
+        if not models or cell.model in CEILINGS:
+            names[label(run, cell)] = None
+    has_tasks_in_columns = len(by_task) <= max(len(names), MOST_COLUMNS)
+    first, others = (names, by_task) if has_tasks_in_columns else (by_task, names)
+    rows = []
+    for one in first:
+        of_row = []
+        for other in others:
+            key = (other, one) if has_tasks_in_columns else (one, other)
+            of_row.append(numbers.get(key, NO_NUMBER))
+        rows.append((one, *of_row))
     notes = []
     if any(number.interval for number in numbers.values()):
         notes.append(
@@ -196,7 +199,7 @@ def _table_of_tasks(run: Run, metric: str) -> ResultTable:
             "Where models of a task were tested on other clips, each number has its clips;"
             " do not compare these numbers."
         )
-    if any(train != test for train, test in by_pair):
+    if any(cell.train != cell.test for cell in run.cells):
         notes.append("A → B: trained on the task A, tested on B.")
     if BEST_GUESS in names:
         notes += [
@@ -206,21 +209,10 @@ def _table_of_tasks(run: Run, metric: str) -> ResultTable:
         ]
     title = f"{metric_name(metric)}, models by tasks"
     is_main = metric == compared_metric(run)
-    key = "results" if is_main else f"results-{slug(metric)}"
-    return ResultTable(key, title, headers, rows, " ".join(filter(None, notes)))
-
-
-def _names_of_columns(
-    run: Run, numbers: Mapping[tuple[str, str], NumberCell]
-) -> list[str]:
-    """Return the models, the best guess, and what reads labels of the test; else each baseline."""
-    models = models_of(run)
-    names = [label(run, cell) for cell in models]
-    names += [name for _, name in numbers if name == BEST_GUESS]
-    for cell in run.cells:
-        if not cell.is_model and (cell.model in CEILINGS or not models):
-            names.append(label(run, cell))
-    return [*dict.fromkeys(names)]
+    key_of_table = "results" if is_main else f"results-{slug(metric)}"
+    headers = ["model" if has_tasks_in_columns else "task", *others]
+    note = " ".join(filter(None, notes))
+    return ResultTable(key_of_table, title, headers, rows, note)
 
 
 def _number(cell: Cell, metric: str, n_clips: int | None = None) -> NumberCell:
@@ -231,29 +223,30 @@ def _table_beside_guess(run: Run) -> ResultTable:
     """Return each model beside the best guess, below the heading of its tasks."""
     metric = compared_metric(run)
     name = metric_name(metric)
+    of_guess = f"{name} of the guess"
     models = models_of(run)
     rows: list[Row | str] = []
     by_test = grouped_by(models, lambda cell: (cell.pair, cell.clips.tobytes()))
     for cells in by_test.values():
         rows.append(_heading_of_test(run, cells[0]))
         for cell in cells:
-            row: Row = {"model": label(run, cell)}
-            for shown in shown_metrics(run):
-                row[metric_name(shown)] = _number(cell, shown)
             guess = best_guess(run, cell, metric)
-            beside: Cells = (DASH, NO_NUMBER, NO_NUMBER, DASH, DASH)
+            row = None if guess is None else difference_to_guess(run, cell, guess)
+            shown = {
+                "model": label(run, cell),
+                **{metric_name(of): _number(cell, of) for of in shown_metrics(run)},
+                BEST_GUESS: DASH if guess is None else label(run, guess),
+                of_guess: NO_NUMBER,
+                "difference": NumberCell.of(row),
+                "better?": verdict(row),
+                _compared_units(run): DASH,
+                "leaked": leaked_of(cell),
+            }
             if guess is not None:
-                difference = difference_to_guess(run, cell, guess)
-                beside = (
-                    label(run, guess),
-                    NumberCell(guess.value(metric)),
-                    NumberCell.of(difference),
-                    verdict(difference),
-                    films_above(cell, guess, metric).text(),
-                )
-            headers = (BEST_GUESS, f"{name} of the guess", "difference", "better?")
-            row |= zip((*headers, _compared_units(run)), beside, strict=True)
-            rows.append({**row, "leaked": leaked_of(cell)})
+                shown[of_guess] = NumberCell(guess.value(metric))
+                above = films_above(cell, guess, metric).text()
+                shown[_compared_units(run)] = above
+            rows.append(shown)
     better = (
         "Better: yes, if the interval of the difference is above 0 and its p among all differences "
         "of a model and a guess (p_guesses in results.csv) is below .05; not certain, if only the "
@@ -284,13 +277,12 @@ def _tables_of_stores(run: Run) -> Iterator[ResultTable]:
 
     Those that the protocol asks for have a table of their own.
     """
+    questions = questions_of(run)
     rows = []
     for row in run.differences:
-        of_first = (row["train"], row["model"])
-        is_of_one_model = of_first == (row["against_train"], row["against_model"])
-        is_compared = row["metric"] == compared_metric(run)
-        is_asked = any(asks_for(question, row) for question in questions_of(run))
-        if is_of_one_model and is_compared and not is_asked:
+        of_second = (row["against_train"], row["against_model"], compared_metric(run))
+        is_of_stores = (row["train"], row["model"], row["metric"]) == of_second
+        if is_of_stores and not any(asks_for(asked, row) for asked in questions):
             rows.append(_difference(run, row))
     note = (
         "Difference: first minus second, on the clips that both were tested on."
@@ -320,20 +312,16 @@ def _table_of_films(run: Run, asked: Cell, titles: Titles) -> ResultTable:
     if has_other_clips:
         n_clips = count(shown[0].n_clips, "clip")
         dash += f" All values are of the {n_clips} that each of them was tested on."
-    columns = {label(run, cell): cell.value_of_films(metric) for cell in shown}
-    films, n_clips_of_films = np.unique(shown[0].groups, return_counts=True)
+    values_of_cells = [cell.value_of_films(metric) for cell in shown]
+    # A group of films, such as a director, has a name and no id.
+    ids = [] if run.holds_out_groups else ["id"]
     rows = []
-    for film, n in zip(films.tolist(), n_clips_of_films.tolist(), strict=True):
-        # A group of films, such as a director, has a name and no id.
-        row: Row = {run.unit: titles.get(film, film)}
-        if not run.holds_out_groups:
-            row["id"] = film
-        row["clips"] = n
-        for name, values in columns.items():
-            row[name] = NumberCell(values.get(film, math.nan))
-        rows.append(row)
+    for film, n in zip(*np.unique(shown[0].groups, return_counts=True), strict=True):
+        values = [NumberCell(of.get(film, math.nan)) for of in values_of_cells]
+        rows.append((titles.get(film, film), *(film for _ in ids), int(n), *values))
+    headers = [run.unit, *ids, "clips", *(label(run, cell) for cell in shown)]
     title = f"{metric_name(metric)} of each {run.unit}, {pair_name(*asked.pair)}"
-    return result_table("films", title, rows, dash, folded=True)
+    return ResultTable("films", title, headers, rows, dash, folded=True)
 
 
 # ---- what was asked for ----
@@ -361,9 +349,10 @@ def section_of_questions(run: Run) -> Section:
             " differences of this table, which the protocol named before the run."
             " Other differences are in results.csv, with a p_all among those of their kind."
         )
-        shown = [
-            row for text, of_text in rows_of_text.items() for row in (text, *of_text)
-        ]
+        shown: list[Row | str] = []
+        for text, of_text in rows_of_text.items():
+            shown.append(text)
+            shown += of_text
         section.tables.append(result_table("questions", "Differences", shown, note))
     contrasts = []
     for row in run.differences:
@@ -404,16 +393,21 @@ def _difference(run: Run, row: Row) -> Row:
     }
 
 
+def _name_of(row: Row) -> tuple[str, str, str, str]:
+    """Return the name of the cell of a row."""
+    return row["train"], row["test"], row["store"], row["model"]
+
+
 def _films_above(run: Run, row: Row) -> str:
     """Return in how many films the first is above the second, on the clips that both tested."""
-    first = tuple(row[name] for name in CELL)
-    sides = ("against_train", "test", "against_store", "against_model")
-    second = tuple(row[name] for name in sides)
+    against = {name: row[f"against_{name}"] for name in ("train", "store", "model")}
     by_name = {cell.name: cell for cell in run.cells}
-    shared = on_shared_clips([by_name[first], by_name[second]])
+    sides = [by_name[_name_of(of_side)] for of_side in (row, {**row, **against})]
+    shared = on_shared_clips(sides)
     if shared.problem:
         return DASH
-    return films_above(*shared.cells, row["metric"]).text()
+    ours, theirs = shared.cells
+    return films_above(ours, theirs, row["metric"]).text()
 
 
 def _sentences_of_contrasts(run: Run, contrasts: Sequence[Row]) -> Iterator[str]:
@@ -444,16 +438,18 @@ def _table_of_contrasts(run: Run, contrasts: Sequence[Row]) -> ResultTable:
     for test, of_test in grouped_by(contrasts, lambda row: row["test"]).items():
         rows.append(f"tested on {test}")
         for row in of_test:
-            shown = {
-                "model": label_on(run, row["model"], row["store"]),
-                "metric": metric_name(row["metric"]),
-                "difference": NumberCell.of(row),
-                "p": PValueCell(row["p"]),
-                _compared_units(run): _films_above(run, row),
-                "clips": row["clips"],
-                "leaked": row["leaked"],
-            }
-            rows.append(shown)
+            shown = _difference(run, row)
+            rows.append(
+                {
+                    "model": shown["first"],
+                    "metric": shown["metric"],
+                    "difference": shown["difference"],
+                    "p": PValueCell(row["p"]),
+                    _compared_units(run): shown[_compared_units(run)],
+                    "clips": row["clips"],
+                    "leaked": row["leaked"],
+                }
+            )
     about_p = (
         f"The column {run.units}: those in which the difference is above 0. p: sign-flip test over"
         f" {run.units}."
@@ -475,21 +471,18 @@ def _table_of_contrasts(run: Run, contrasts: Sequence[Row]) -> ResultTable:
 def section_of_paper(run: Run, titles: Titles) -> Section:
     """Return our values beside those that a paper prints, by cell and by film."""
     section = Section("paper", "Beside the paper")
+    by_name = {cell.name: cell for cell in run.cells}
     rows = rows_of(run.results[run.results["paper"].notna()])
+    for row in rows:
+        row["cell"] = by_name[_name_of(row)]
     of_cells = [row for row in rows if not row["film"]]
-    of_films = [row for row in rows if row["film"]]
     for metric, of_metric in grouped_by(of_cells, lambda row: row["metric"]).items():
-        section.tables.append(_table_of_paper(run, metric, of_metric))
-    by_cell = grouped_by(
-        of_films, lambda row: (*(row[name] for name in CELL), row["metric"])
-    )
-    for cell in models_of(run):
-        for metric in dict.fromkeys(row["metric"] for row in of_films):
-            of_cell = by_cell.get((*cell.name, metric))
-            if of_cell:
-                table = _table_of_paper_films(run, cell, metric, of_cell, titles)
-                section.tables.append(table)
-    if any(math.isfinite(row[name]) for row in rows for name in ("sd", "paper_sd")):
+        section.tables.append(_table_of_paper(metric, of_metric))
+    of_films = [row for row in rows if row["film"] and row["cell"].is_model]
+    by_cell = grouped_by(of_films, lambda row: (row["cell"], row["metric"]))
+    for of_cell in by_cell.values():
+        section.tables.append(_table_of_paper_films(run, of_cell, titles))
+    if any(math.isfinite(np.fmax(row["sd"], row["paper_sd"])) for row in rows):
         section.sentences.append(
             "In brackets: the standard deviation over runs or folds, as in the paper. Where runs "
             "share a test fold, it says how much training varies, not how certain the test is."
@@ -497,60 +490,54 @@ def section_of_paper(run: Run, titles: Titles) -> Section:
     return section
 
 
-def _table_of_paper(run: Run, metric: str, rows: Sequence[Row]) -> ResultTable:
-    by_name = {cell.name: cell for cell in run.cells}
-    name = metric_name(metric)
-    shown: dict[str, list[Row]] = {}
-    once = set()
+def _table_of_paper(metric: str, rows: Sequence[Row]) -> ResultTable:
+    shown: dict[tuple[str, ...], Row] = {}
     for row in rows:
-        cell = by_name[tuple(row[column] for column in CELL)]
-        train = cell.train if cell.is_trained else DASH
+        cell = row["cell"]
         # What is not trained is the same for each training task.
-        if (train, cell.test, cell.model, cell.store) in once:
-            continue
-        once.add((train, cell.test, cell.model, cell.store))
-        sd = row["sd"] if cell.is_model else math.nan
-        of_cell = {
-            "trained on": train,
-            "tested on": cell.test,
-            f"{name}, this run": NumberCell(row["value"], sd=sd),
-            f"{name}, paper": NumberCell(row["paper"], sd=row["paper_sd"]),
-            "leaked": leaked_of(cell),
-        }
-        shown.setdefault(_name_with_store(cell), []).append(of_cell)
-    title = f"{name} of this run and of the paper"
-    with_headings = [row for text, of_text in shown.items() for row in (text, *of_text)]
+        train = cell.train if cell.is_trained else DASH
+        of_cell = {"trained on": train, "tested on": cell.test}
+        of_cell |= _beside_paper(row if cell.is_model else {**row, "sd": math.nan})
+        of_cell["leaked"] = leaked_of(cell)
+        shown.setdefault((_name_with_store(cell), train, cell.test), of_cell)
+    with_headings: list[Row | str] = []
+    for name, names in grouped_by(shown, lambda of: of[0]).items():
+        with_headings += [name, *(shown[of] for of in names)]
+    title = f"{metric_name(metric)} of this run and of the paper"
     return result_table(f"paper-{metric}", title, with_headings)
+
+
+def _beside_paper(row: Row) -> Row:
+    name = metric_name(row["metric"])
+    return {
+        f"{name}, this run": NumberCell(row["value"], sd=row["sd"]),
+        f"{name}, paper": NumberCell(row["paper"], sd=row["paper_sd"]),
+    }
 
 
 def _name_with_store(cell: Cell) -> str:
     return f"{cell.model} ({cell.store})" if cell.store else cell.model
 
 
-def _table_of_paper_films(
-    run: Run, cell: Cell, metric: str, rows: Sequence[Row], titles: Titles
-) -> ResultTable:
+def _table_of_paper_films(run: Run, rows: Sequence[Row], titles: Titles) -> ResultTable:
     """Return a row for each film, as in Table 4 of the paper."""
+    cell = rows[0]["cell"]
     names = {value["film"]: value["source"] for value in run.protocol["paper"]}
-    order = list(names)
-    name = metric_name(metric)
-    ours, theirs = f"{name}, this run", f"{name}, paper"
+    order = [*names]
     shown = []
     for row in sorted(rows, key=lambda row: order.index(row["film"])):
         film = row["film"]
-        of_film = {"film": names[film] or titles.get(film, film), "id": film}
-        of_film |= {ours: NumberCell(row["value"], sd=row["sd"])}
-        of_film |= {theirs: NumberCell(row["paper"], sd=row["paper_sd"])}
-        shown.append(of_film)
+        name = names[film] or titles.get(film, film)
+        shown.append({"film": name, "id": film, **_beside_paper(row)})
     known = [row for row in rows if math.isfinite(row["value"])]
     if known:
-        mean = {"film": "mean of these films", "id": ""}
-        mean |= {ours: NumberCell(fmean(row["value"] for row in known))}
-        mean |= {theirs: NumberCell(fmean(row["paper"] for row in known))}
-        shown.append(mean)
+        mean = {**known[0], "sd": math.nan, "paper_sd": math.nan}
+        for name in ("value", "paper"):
+            mean[name] = fmean(row[name] for row in known)
+        shown.append({"film": "mean of these films", "id": "", **_beside_paper(mean)})
     title = (
-        f"{name} of each film, on {tested_on(cell.basis, run.units)}: {_name_with_store(cell)}, "
-        f"{pair_name(*cell.pair)}"
+        f"{metric_name(rows[0]['metric'])} of each film, on"
+        f" {tested_on(cell.basis, run.units)}: {_name_with_store(cell)}, {pair_name(*cell.pair)}"
     )
     note = f"Leaked clips: {leaked_of(cell)} of {cell.n_clips}."
     key = f"paper-films-{slug(cell.model, cell.store)}"
@@ -568,17 +555,17 @@ def section_of_learning(run: Run) -> Section:
         return section
     numbers = sorted({row["train_films"] for row in points})
     rows: list[Row | str] = []
-    by_pair = grouped_by(points, lambda row: (row["train"], row["test"]))
-    for pair, of_pair in by_pair.items():
-        rows.append(pair_name(*pair))
-        by_model = grouped_by(of_pair, lambda row: (row["model"], row["store"]))
-        for (model, store), of_model in by_model.items():
-            values = {row["train_films"]: row["value"] for row in of_model}
-            curve: Row = {"model": label_on(run, model, store)}
-            for number in numbers:
-                value = values.get(number, math.nan)
-                curve[count(number, run.unit)] = NumberCell(value)
-            rows.append({**curve, "clips": of_model[0]["clips"]})
+    by_cell = grouped_by(points, _name_of)
+    for (train, test, store, model), of_cell in by_cell.items():
+        heading = pair_name(train, test)
+        if heading not in rows:
+            rows.append(heading)
+        values = {row["train_films"]: row["value"] for row in of_cell}
+        curve: Row = {"model": label_on(run, model, store)}
+        for number in numbers:
+            value = values.get(number, math.nan)
+            curve[count(number, run.unit)] = NumberCell(value)
+        rows.append({**curve, "clips": of_cell[0]["clips"]})
     title = f"{metric_name(run.settings.primary)} by the number of training {run.units}"
     note = (
         "The last column counts what all fits of a row were tested on, with each number of training"
@@ -669,9 +656,8 @@ def sentence_of_concepts(run: Run) -> str:
 def section_of_success(run: Run) -> Section:
     """Return the regression of correct decisions on the properties of a clip."""
     section = Section("success", "What makes a clip easy")
-    by_cell = run.table("success.csv").groupby([*CELL], sort=False)
-    for (train, test, store, model), of_cell in by_cell:
-        factors = rows_of(of_cell)
+    by_cell = grouped_by(rows_of(run.table("success.csv")), _name_of)
+    for (train, test, store, model), factors in by_cell.items():
         of_all = [row for row in factors if row["film"] == ALL_FILMS]
         if not of_all:
             continue
@@ -683,7 +669,7 @@ def section_of_success(run: Run) -> Section:
         for row in of_all:
             shown = {
                 "property": row["factor"] or DASH,
-                "clips": row["clips"] if row["clips"] == row["clips"] else 0,
+                "clips": 0 if math.isnan(row["clips"]) else row["clips"],
                 "log odds": NumberCell(row["log_odds"], row["low"], row["high"]),
                 "p": PValueCell(row["p"]),
                 "note": row["note"],
@@ -716,8 +702,8 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
     found = errors(cell, clips, columns)
     if not found:
         return section
-    titles = titles_of({row["movie_id"] for row in found}, labels.manifest)
-    film, n_of_film = Counter(row["movie_id"] for row in found).most_common(1)[0]
+    titles = titles_of({row["film"] for row in found}, labels.manifest)
+    film, n_of_film = Counter(row["film"] for row in found).most_common(1)[0]
     if run.has_films and len(found) < 2 * n_of_film and n_of_film > 1:
         n_clips = int((cell.of_clips("movie_id") == film).sum())
         section.sentences.append(
@@ -726,11 +712,14 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
         )
     rows = []
     for error in found[:MOST_ERRORS]:
-        movie_id = error.pop("movie_id")
-        rows.append({"film": titles.get(movie_id, movie_id), **error})
-    # A column without a value says nothing.
-    filled = [name for name in rows[0] if any(row[name] for row in rows)]
-    shown = [{name: row[name] or DASH for name in filled} for row in rows]
+        rows.append({**error, "film": titles.get(error["film"], error["film"])})
+    for name in [*rows[0]]:
+        # A column without a value says nothing.
+        is_empty = not any(row[name] for row in rows)
+        for row in rows:
+            value = row.pop(name)
+            if not is_empty:
+                row[name] = value or DASH
     watch = shlex.join(["obygaze", "view", "--run", run.folder.name])
     note = (
         f"{len(rows)} of {count(len(found), 'wrong decision')}, the farthest from the threshold of"
@@ -740,7 +729,7 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
     if view:
         note = f"Levels and concepts are those of the {view}. {note}"
     title = f"Surest errors of {label(run, cell)}, {pair_name(*cell.pair)}"
-    section.tables.append(result_table("errors", title, shown, note))
+    section.tables.append(result_table("errors", title, rows, note))
     return section
 
 
@@ -763,11 +752,13 @@ def errors(
             continue
         clip_id = cell.clip_ids[number]
         clip = clips.get(clip_id, Clip(clip_id, films[number]))
-        row: Row = {"movie_id": films[number], "clip_id": clip_id}
+        row: Row = {"film": films[number], "clip_id": clip_id}
         row |= {"start": clock_or_none(clip.start_s), "end": clock_or_none(clip.end_s)}
         row |= {"level": clip.level, "concepts": ", ".join(clip.concepts)}
         for name in (*columns, "comment"):
-            row[name] = clip.extra.get(name, "")
+            # A person may call a column as one of this table.
+            header = f"{name} (manifest)" if name in ERROR_COLUMNS else name
+            row[header] = clip.extra.get(name, "")
         row["error"] = "missed" if cell.y[number] else "false alarm"
         found.append({**row, "score": NumberCell(float(cell.mean_scores[number]))})
     return found
@@ -777,7 +768,7 @@ def _columns_asked_for(run: Run, columns: Sequence[str]) -> list[str]:
     """Return the own columns of a manifest that the tasks of a run and `data.where` name."""
     expressions = [run.protocol["data"]["where"]]
     named = []
-    for name in dict.fromkeys(task for cell in run.cells for task in cell.pair):
+    for name in dict.fromkeys(chain.from_iterable(cell.pair for cell in run.cells)):
         task = task_of(run, name)
         named.append(task.column)
         expressions += (task.positive, task.negative)
@@ -845,14 +836,15 @@ def _inputs(run: Run) -> Iterator[tuple[str, str, str]]:
         array = f"array {facts['array']}, {facts['width']} wide"
         content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
         yield "store", content, facts["seal"]
-    for path, sha256 in about["texts"].items():
-        yield "texts", path, sha256
-    for name in run.tables_with_rows:
-        yield "table", name, about["files"][name]
-    for name, version in about["versions"].items():
-        yield "version", name, version
+    of_kind = {
+        "texts": about["texts"],
+        "table": {name: about["files"][name] for name in run.tables_with_rows},
+        "version": about["versions"],
+    }
     for kind, packages in about["parts"].items():
-        for name, package in packages.items():
-            yield f"own code ({kind})", name, package
+        of_kind[f"own code ({kind})"] = packages
+    for kind, values in of_kind.items():
+        for name, value in values.items():
+            yield kind, name, value
     yield "seed", "fits", str(run.settings.seed)
     yield "created", about["created"], about["created_by"]

@@ -135,10 +135,11 @@ class ResultTable:
     @property
     def numeric(self) -> list[bool]:
         """Whether each column has numbers only."""
-        return [
-            all(isinstance(row[number], NUMERIC) for row in self.cells)
-            for number in range(len(self.headers))
-        ]
+        are_numeric = [True] * len(self.headers)
+        for row in self.cells:
+            for number, cell in enumerate(row):
+                are_numeric[number] &= isinstance(cell, NUMERIC)
+        return are_numeric
 
     def as_text(self) -> str:
         """Return the rows without their headings for a terminal."""
@@ -148,7 +149,9 @@ class ResultTable:
         """Return the numbers in full; intervals, deviations and headings have own columns."""
         names = []
         columns: list[list[Any]] = []
-        headings = [title for title, rows in self.blocks() for _ in rows]
+        headings: list[str] = []
+        for title, of_heading in self.blocks():
+            headings += [title] * len(of_heading)
         if any(headings):
             names.append("group")
             columns.append(headings)
@@ -187,8 +190,8 @@ def _parts_of(cell: Any) -> list[Any]:
     parts = [cell.value if isinstance(cell, PValueCell) else cell, *[None] * 4]
     if isinstance(cell, NumberCell):
         parts = [*astuple(cell)]
-    is_known = [part not in (None, DASH) and part == part for part in parts]
-    return [part if known else "" for part, known in zip(parts, is_known, strict=True)]
+    # Only NaN is another value than itself.
+    return ["" if part in (None, DASH) or part != part else part for part in parts]
 
 
 def cell_parts(cell: Any) -> tuple[str, str]:

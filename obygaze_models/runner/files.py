@@ -8,6 +8,7 @@ written last, so it marks a finished run.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -60,6 +61,8 @@ from obygaze_models.protocols.schedule import unit_of
 if TYPE_CHECKING:
     import pandas as pd
 
+# Training task, test task, store and model.
+CellName = tuple[str, str, str, str]
 RUN_FORMAT = "obygaze-run/3"
 RUN_FILE = "run.json"
 RUN_AGAIN = "the same obygaze run again, with --force"
@@ -195,19 +198,30 @@ class Run:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """Its models, then its baselines, with their intervals; no points of learning curves."""
+        """Its models, then its baselines, with their intervals; no points of learning curves.
+
+        Metrics of own code have the values of results.csv: nothing that a run names is run.
+        """
         rows = self.results
-        has_interval = (rows["film"] == "") & (rows["against_model"] == "")
-        has_interval &= rows["train_films"].isna() & rows["low"].notna()
-        ends: dict[tuple[str, ...], dict[str, Interval]] = {}
-        for row in rows[has_interval].to_dict("records"):
+        of_cells = (rows["film"] == "") & (rows["against_model"] == "")
+        of_cells &= rows["train_films"].isna()
+        own_metrics = self.settings.own_metrics
+        intervals: dict[CellName, dict[str, Interval]] = {}
+        given: dict[CellName, dict[str, float]] = {}
+        for row in rows[of_cells].to_dict("records"):
             name = (row["train"], row["test"], row["store"], row["model"])
-            interval = Interval(row["low"], row["high"])
-            ends.setdefault(name, {})[row["metric"]] = interval
+            if math.isfinite(row["low"]):
+                interval = Interval(row["low"], row["high"])
+                intervals.setdefault(name, {})[row["metric"]] = interval
+            if row["metric"] in own_metrics:
+                given.setdefault(name, {})[row["metric"]] = row["value"]
         tests = self.predictions[self.predictions["train_films"].isna()]
-        settings = self.settings
-        cells = cells_of(tests, settings.averaged, settings.own_metrics)
-        return [replace(cell, intervals=ends.get(cell.name, {})) for cell in cells]
+        cells = []
+        for cell in cells_of(tests, self.settings.averaged):
+            of_cell = intervals.get(cell.name, {})
+            own = given.get(cell.name, {})
+            cells.append(replace(cell, intervals=of_cell, given=own))
+        return cells
 
     @cached_property
     def differences(self) -> list[Row]:

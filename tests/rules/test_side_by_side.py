@@ -17,56 +17,41 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from obygaze_models.runner.results import (
-    Draws,
-    Evaluation,
-    add_p_of_all,
-    cell_results,
-    comparable,
-    difference,
-    learning_rows,
-)
-from obygaze_models.runner.scores import Cell, ScoredFold
 from support.experiments import films, planted, quick, run_on, run_one_pair, store_of
 from support.run_tables import STORE, made_run
 from support.seeds import amount
+from support.tables import Row, a_table, curve, models, rows_of
 from support.ties import ap_by_places
 
 from obygaze.films.decisions import models_of, scores_of
 from obygaze_features.core.console import count
 from obygaze_features.core.parts import trust
-from obygaze_features.manifest.model import Clip
-from obygaze_models.evaluation.leakage import Leak
-from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.protocols.schema import Protocol, ReportSettings
+from obygaze_models.evaluation.results import BLIND, Settings, results
+from obygaze_models.evaluation.tables import CELL
 from obygaze_models.report.comparison import compare_runs
-from obygaze_models.report.lookup import ReportRun, pair_name
+from obygaze_models.report.lookup import label, pair_name
 from obygaze_models.report.page import chapter_of
-from obygaze_models.report.sections import BEST_GUESS, sections_of, surest_errors
-from obygaze_models.report.tables import Heading
-from obygaze_models.runner import summary
-from obygaze_models.runner.about import fit_facts
-from obygaze_models.runner.files import Run, prediction_rows
-from obygaze_models.runner.limits import limits_of
-from obygaze_models.runner.summary import (
-    BLIND,
+from obygaze_models.report.sections import BEST_GUESS, errors, sections_of
+from obygaze_models.runner.answer import (
     NOT_SHOWN,
     UNKNOWN,
     answer,
-    cells_of,
+    asked_cell,
+    best_guess,
     difference_to_guess,
     verdict,
 )
+from obygaze_models.runner.files import Run
+from obygaze_models.runner.labels import labels_since
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.text import result_text
 
-NO_LEAK = Leak("", 0, 0, 0, 0, 0, 0, ())
 SENTENCE = re.compile(
     r"ranks clips \(([^)]*)\) with AP (\S+?)(?: \[[^]]*\])?"
     r"(?:; guessing without video has (\S+?) \([a-z_]+\))?"
@@ -85,24 +70,13 @@ Folds = dict[str, dict[str, tuple[str, bool, float]]]
 
 
 def folds_of(run: Run) -> dict[Name, Folds]:
-    """The predictions of each cell; a random order is a constant on the clips of another one."""
+    """The predictions of each cell."""
     cells: dict[Name, Folds] = defaultdict(lambda: defaultdict(dict))
-    for row in rows_of(run.predictions):
+    tests = run.predictions
+    for row in rows_of(tests[tests["train_films"].isna()]):
         name = (row["train"], row["test"], row["store"], row["model"])
         of_clip = (row["movie_id"], bool(row["y"]), row["score"])
         cells[name][row["fold"]][row["clip_id"]] = of_clip
-    for facts in run.about["fits"]:
-        if facts["model"] != "random":
-            continue
-        others = [
-            folds
-            for (train, test, store, _), folds in cells.items()
-            if (train, test) == (facts["train"], facts["test"])
-            and facts["store"] in ("", store)
-        ]
-        most = max(others, key=lambda folds: len(clips_of(folds)))
-        name = (facts["train"], facts["test"], facts["store"], "random")
-        cells[name] = with_one_score(most)
     return dict(cells)
 
 
@@ -156,7 +130,7 @@ def ap_by_film(folds: Folds, clips: set[str]) -> dict[str, float]:
     return found
 
 
-def best_guess(cells: Mapping[Name, Folds], name: Name) -> tuple[float, list[Name]]:
+def plain_guess(cells: Mapping[Name, Folds], name: Name) -> tuple[float, list[Name]]:
     """The highest value of a baseline on all clips of a model, and who has it."""
     clips = set(clips_of(cells[name]))
     values = {}
@@ -207,8 +181,8 @@ def check_differences(run: Run, cells: Mapping[Name, Folds]) -> None:
         assert row["value"] == pytest.approx(expected, abs=1e-9)
         if not math.isnan(row["low"]):
             assert row["low"] - 1e-9 <= expected <= row["high"] + 1e-9
-    for cell in cells_of(run):
-        for other in cells_of(run):
+    for cell in run.cells:
+        for other in run.cells:
             is_guess = cell.is_model and not other.is_model
             if is_guess and other.name[:2] == cell.name[:2] and other.store == "":
                 has_row = (cell.name, other.name) in rows
@@ -220,11 +194,10 @@ def check_sentence(
 ) -> None:
     text = answer(run)
     assert not NAN.search(text)
-    report = ReportRun.of(run)
-    asked = report.main
+    asked = asked_cell(run)
     assert asked is not None
     folds = cells[asked.name]
-    limits = " ".join(chapter_of(report).limits)
+    limits = " ".join(chapter_of(run).limits)
     at_random = re.search(r"Clips in random order have AP (\S+) ", limits)
     clips = set(clips_of(folds))
     value = ap_of(folds, clips)
@@ -241,7 +214,7 @@ def check_sentence(
     assert found[1] == asked.tasks
     assert asked.train in found[1]
     assert is_printed(found[2], value)
-    guess, who = best_guess(cells, asked.name)
+    guess, who = plain_guess(cells, asked.name)
     assert (found[3] is None) == math.isnan(guess)
     assert found[3] is None or is_printed(found[3], guess)
     if not math.isnan(guess) and has_whole_films:
@@ -257,21 +230,20 @@ def check_summary(
     run: Run, cells: Mapping[Name, Folds], *, has_whole_films: bool
 ) -> None:
     """The table of each model beside its guess, whose headings say how many clips."""
-    report = ReportRun.of(run)
     tables = [
         table
-        for section in sections_of(report)
+        for section in sections_of(run, labels_since(run))
         for table in section.tables
         if table.key == "summary"
     ]
     (table,) = tables
     at = list(table.headers).index(BEST_GUESS)
-    by_key: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
-    for cell in report.cells:
-        by_key[cell.train, cell.test, cell.tested].append(cell)
+    by_key: dict[Any, list[Any]] = defaultdict(list)
+    for cell in models(run):
+        by_key[cell.pair, tuple(cell.clip_ids)].append(cell)
     in_order = [cell for of_key in by_key.values() for cell in of_key]
-    rows = [row for row in table.rows if not isinstance(row, Heading)]
-    headings = [row.title for row in table.rows if isinstance(row, Heading)]
+    rows = table.cells
+    headings = [row for row in table.rows if isinstance(row, str)]
     assert len(headings) == len(by_key)
     for heading, cells_of_key in zip(headings, by_key.values(), strict=True):
         n_clips = cells_of_key[0].n_clips
@@ -284,7 +256,7 @@ def check_summary(
         clips = set(clips_of(cells[cell.name]))
         assert cell.n_clips == len(clips)
         assert same(row[1].value, ap_of(cells[cell.name], clips))
-        guess, who = best_guess(cells, cell.name)
+        guess, who = plain_guess(cells, cell.name)
         assert same(row[at + 1].value, guess)
         if math.isnan(guess):
             continue
@@ -301,9 +273,8 @@ def check_summary(
 
 def check_stores(run: Run, cells: Mapping[Name, Folds]) -> None:
     """The table of each model on two stores, on the clips that both tested."""
-    report = ReportRun.of(run)
     expected = {}
-    for first, second in combinations(report.cells, 2):
+    for first, second in combinations(models(run), 2):
         of_first = (first.train, first.test, first.model)
         if of_first != (second.train, second.test, second.model):
             continue
@@ -312,16 +283,15 @@ def check_stores(run: Run, cells: Mapping[Name, Folds]) -> None:
         shared = shared_of([ours, theirs])
         if shared:
             task = pair_name(first.train, first.test)
-            names = (task, report.label(first), report.label(second))
+            names = (task, label(run, first), label(run, second))
             value = ap_of(ours, shared) - ap_of(theirs, shared)
             expected[names] = (value, len(shared))
     found = {}
-    for section in sections_of(report):
+    for section in sections_of(run, labels_since(run)):
         for table in section.tables:
             if table.key == "stores":
                 at = list(table.headers).index("clips")
-                for row in table.rows:
-                    assert not isinstance(row, Heading)
+                for row in table.cells:
                     found[row[:3]] = (row[4].value, row[at])
     assert found.keys() == expected.keys()
     for names, of_row in found.items():
@@ -346,13 +316,12 @@ def same(found: float, expected: float) -> bool:
 def check_texts(run: Run) -> None:
     """No text of a run says nan, neither in the terminal nor on the page."""
     texts = [result_text(run), *(limit.text for limit in limits_of(run))]
-    for section in sections_of(ReportRun.of(run)):
+    for section in sections_of(run, labels_since(run)):
         texts += section.sentences
         for table in section.tables:
             texts += [table.title, table.note]
             for row in table.rows:
-                cells = [row.title] if isinstance(row, Heading) else row
-                texts += map(str, cells)
+                texts += map(str, [row] if isinstance(row, str) else row)
     for text in texts:
         assert not NAN.search(text), text
 
@@ -368,10 +337,13 @@ class World:
     films: np.ndarray
     y: np.ndarray
 
-    def evaluation(self) -> Evaluation:
-        report = ReportSettings(primary="ap", replicates=40)
-        protocol = Protocol("made-up", report=report)
-        return Evaluation(protocol, self.films, {}, {})
+
+class Made(NamedTuple):
+    """The rows of a cell, and the folds that it leaves out."""
+
+    name: Name
+    rows: list[Row]
+    skipped: Mapping[str, str]
 
 
 @st.composite
@@ -410,10 +382,14 @@ def cells(
     *,
     is_model: bool,
     never_skips: bool = False,
-) -> Cell:
+) -> Made:
     """A cell with tied scores, which may leave out folds, but not all."""
-    tested = []
+    tests: list[Row] = []
     skipped = {}
+    train, test, store, model = names
+    of_cell: Row = {"train": train, "task": test, "test": test, "store": store}
+    of_cell |= {"model": model, "is_model": is_model, "n_seen": 30}
+    of_cell |= {"is_trained": model != "random", "is_probability": model != "random"}
     kept = draw(st.lists(st.booleans(), min_size=len(folds), max_size=len(folds)))
     if not any(kept) or never_skips:
         kept = [True] * len(folds)
@@ -427,44 +403,31 @@ def cells(
             min_size=len(rows),
             max_size=len(rows),
         )
-        scores = np.array(draw(levels)) / 4 + 0.1
-        predictions = Predictions.of(world.y[rows], scores)
-        fold = ScoredFold(f"fold{number}", 0, rows, predictions, 30, 0, NO_LEAK)
-        tested.append(fold)
-    train, test, store, model = names
-    share = 0.5 if model == "random" else None
-    return Cell(train, test, model, store, is_model, tested, skipped, share=share)
+        for clip, level in zip(rows.tolist(), draw(levels), strict=True):
+            row: Row = {"clip_id": world.ids[clip], "movie_id": str(world.films[clip])}
+            row |= {**of_cell, "fold": f"fold{number}", "y": int(world.y[clip])}
+            row["score"] = level / 4 + 0.1
+            if model == "random":
+                row |= {"score": 0.0, "decision": 0.5}
+            tests.append(row)
+    return Made(names, tests, skipped)
 
 
-def run_of_cells(folder: Path, world: World, made: Sequence[Cell]) -> Run:
+def run_of_cells(folder: Path, made: Sequence[Made]) -> Run:
     """A run of these cells."""
-    evaluation = world.evaluation()
-    results: list[Any] = []
+    tests = a_table([row for cell in made for row in cell.rows])
+    values = results(tests, Settings(replicates=40))
+    fits = []
     for cell in made:
-        results += cell_results(cell, evaluation)
-    by_tasks: dict[Any, list[Cell]] = defaultdict(list)
-    for cell in made:
-        by_tasks[cell.train, cell.test].append(cell)
-    differences = []
-    for of_tasks in by_tasks.values():
-        draws = Draws(evaluation)
-        for first, second in comparable(of_tasks):
-            differences.append(difference(first, second, draws))
-    results += add_p_of_all(differences, ())
-    table = SimpleNamespace(
-        clips=[Clip(c, f) for c, f in zip(world.ids, world.films.tolist(), strict=True)]
-    )
-    predictions: Any = list(prediction_rows(made, table))  # type: ignore[arg-type]
-    fits = [dict(fit_facts(cell, world.films)) for cell in made]
-    stores = {cell.store: STORE for cell in made if cell.store}
-    return made_run(
-        folder,
-        [],
-        results,
-        fits=fits,
-        stores=stores,
-        tables={"predictions.csv": predictions},
-    )
+        folds = []
+        for name in dict.fromkeys(row["fold"] for row in cell.rows):
+            fold = {"fold": name, "seed": 0, "n_train": 30, "n_validation": 0}
+            folds.append({**fold, "threshold": None, "chosen": {}})
+        facts = {"skipped": cell.skipped, "skipped_films": {}, "folds": folds}
+        fits.append({**dict(zip(CELL, cell.name, strict=True)), **facts})
+    tables = {"predictions.csv": rows_of(tests), "results.csv": rows_of(values)}
+    stores = {cell.name[2]: STORE for cell in made if cell.name[2]}
+    return made_run(folder, [], fits=fits, stores=stores, tables=tables)
 
 
 @contextmanager
@@ -479,7 +442,7 @@ def new_folder() -> Iterator[Path]:
 @st.composite
 def runs_of_one_world(
     draw: st.DrawFn, world: World, *, by_film: bool, stores: Sequence[str] = ("x",)
-) -> list[Cell]:
+) -> list[Made]:
     """The cells of a run with several models, training sets, stores and baselines."""
     folds = draw(splits(world, by_film=by_film))
     made = []
@@ -507,7 +470,7 @@ def check_a_random_run(data: st.DataObject) -> None:
     stores = data.draw(st.sampled_from([("x",), ("x", "y")]))
     made = data.draw(runs_of_one_world(world, by_film=by_film, stores=stores))
     with new_folder() as folder:
-        run = run_of_cells(folder / "run", world, made)
+        run = run_of_cells(folder / "run", made)
         check_run(run, has_whole_films=by_film)
 
 
@@ -544,7 +507,7 @@ def check_random_comparisons(data: st.DataObject) -> None:
             made.append(
                 data.draw(cells(own, folds, name, is_model=False, never_skips=True))
             )
-            runs.append(run_of_cells(folder / f"run{number}", own, made))
+            runs.append(run_of_cells(folder / f"run{number}", made))
         compared = compare_runs(runs)
         text = "\n".join((str(compared), *compared.warnings))
         assert not NAN.search(text), text
@@ -580,47 +543,31 @@ def test_runs_are_compared_on_the_clips_that_all_tested(data: st.DataObject) -> 
 
 def test_baselines_do_not_hide_that_no_model_is_compared(tmp_path: Path) -> None:
     """And shared clips of one class give no sentence."""
-    y = np.array([True, True, False, False])
-    world = World(("a-1", "a-2", "b-1", "b-2"), np.array(["a", "a", "b", "b"]), y)
+    classes = {"a-1": 1, "a-2": 1, "b-1": 0, "b-2": 0}
+
+    def cell(model: str, *clips: str) -> Made:
+        store = "" if model == "prevalence" else "x"
+        rows = []
+        for clip in clips:
+            row: Row = {"clip_id": clip, "movie_id": clip[0], "y": classes[clip]}
+            row |= {"task": "EN_S", "train": "EN_S", "test": "EN_S", "store": store}
+            row |= {"model": model, "is_model": bool(store), "fold": "f", "score": 0.5}
+            rows.append(row)
+        return Made(("EN_S", "EN_S", store, model), rows, {})
+
     runs = []
-    for name, model, rows in (("one", "ridge", [0, 1, 2]), ("two", "mlp", [0, 1, 3])):
-        made = []
-        for who, is_model in ((model, True), ("prevalence", False)):
-            scores = np.full(len(rows), 0.5)
-            fold = ScoredFold(
-                "f",
-                0,
-                np.array(rows),
-                Predictions.of(y[rows], scores),
-                9,
-                0,
-                NO_LEAK,
-            )
-            store = "x" if is_model else ""
-            made.append(Cell("EN_S", "EN_S", who, store, is_model, [fold]))
-        made.append(
-            Cell("EN_S", "EN_S", f"{model}-2", "x", True, made[0].tested, share=None)
-        )
-        runs.append(run_of_cells(tmp_path / name, world, made))
+    for name, model, last in (("one", "ridge", "b-1"), ("two", "mlp", "b-2")):
+        names = (model, "prevalence", f"{model}-2")
+        made = [cell(one, "a-1", "a-2", last) for one in names]
+        runs.append(run_of_cells(tmp_path / name, made))
     compared = compare_runs(runs)
     assert any("no cell is in two of these runs" in w for w in compared.warnings)
     assert len(compared.tables()[-1].rows) == 0
     # The same model: the clips that both tested are all positive.
     twice = []
-    for number, run in enumerate(runs):
-        fits = [{**f, "model": "ridge"} for f in run.about["fits"][:1]]
-        rows = []
-        for row in rows_of(run.predictions):
-            if row["model"] in ("ridge", "mlp"):
-                rows.append({**row, "model": "ridge", "decision": 0})
-        values = []
-        for row in rows_of(run.results):
-            if row["model"] in ("ridge", "mlp") and not row["against_model"]:
-                values.append({**row, "model": "ridge"})
-        tables = {"predictions.csv": rows}
-        twice.append(
-            made_run(tmp_path / f"t{number}", [], values, fits=fits, tables=tables)
-        )
+    for number, last in enumerate(("b-1", "b-2")):
+        made = [cell("ridge", "a-1", "a-2", last)]
+        twice.append(run_of_cells(tmp_path / f"t{number}", made))
     text = "\n".join((str(compare_runs(twice)), *compare_runs(twice).warnings))
     assert "the 2 clips that all of them tested are all positive" in text
     assert not NAN.search(text)
@@ -637,18 +584,16 @@ def test_points_of_a_learning_curve_are_of_the_same_clips(data: st.DataObject) -
     points = {}
     for n_films in (1, 2, 4):
         points[n_films] = data.draw(cells(world, folds, NAME, is_model=True))
-    rows = learning_rows(points, world.evaluation())
+    tests = []
     plain: list[Folds] = []
-    for cell in points.values():
-        of_cell: Folds = {}
-        for t in cell.tested:
-            of_cell[t.fold] = {
-                world.ids[row]: (str(world.films[row]), bool(world.y[row]), score)
-                for row, score in zip(
-                    t.rows.tolist(), t.predictions.score.tolist(), strict=True
-                )
-            }
+    for n_films, cell in points.items():
+        of_cell: Folds = defaultdict(dict)
+        for row in cell.rows:
+            tests.append({**row, "train_films": n_films})
+            of_clip = (row["movie_id"], bool(row["y"]), row["score"])
+            of_cell[row["fold"]][row["clip_id"]] = of_clip
         plain.append(of_cell)
+    rows = rows_of(results(a_table(tests), Settings()))
     shared = shared_of(plain)
     assert [row["train_films"] for row in rows] == [1, 2, 4]
     for row, of_cell in zip(rows, plain, strict=True):
@@ -686,9 +631,8 @@ def test_real_runs_with_skipped_folds_and_stores_that_lack_clips(
     run = run_on(tmp_path, quick("honest", *changes), manifest, stores)
     check_run(run)
     curves: dict[Any, set[int]] = defaultdict(set)
-    for row in rows_of(run.results):
-        if row["train_films"] is not None:
-            curves[row["train"], row["store"], row["model"]].add(row["clips"])
+    for row in curve(run):
+        curves[row["train"], row["store"], row["model"]].add(row["clips"])
     assert curves and all(len(n_clips) == 1 for n_clips in curves.values())
 
 
@@ -722,17 +666,13 @@ def test_what_several_fits_decide_of_a_clip_is_one_decision(tmp_path: Path) -> N
         if is_positive != bool(rows[0]["y"]):
             wrong.add(clip_id)
     assert n_of_another_majority
-    report = ReportRun.of(run)
     (cell,) = models_of(run)
-    assert {clip_id for clip_id, *_ in surest_errors(report, cell)} == wrong
-    scores = scores_of(run, cell)
+    assert {error["clip_id"] for error in errors(cell, {})} == wrong
+    scores = scores_of(cell)
     assert {name for name, score in scores.items() if not score["correct"]} == wrong
     n_right = len(rows_of_clip) - len(wrong)
-    assert {
-        row["successes"]
-        for row in run.table("success.csv")
-        if row["film"] == "all films"
-    } == {n_right}
+    success = rows_of(run.table("success.csv"), film="all films")
+    assert {row["successes"] for row in success} == {n_right}
 
 
 def test_each_store_has_a_guess_of_its_own_clips(tmp_path: Path) -> None:
@@ -747,20 +687,11 @@ def test_each_store_has_a_guess_of_its_own_clips(tmp_path: Path) -> None:
     changes = ('grid.models=["ridge"]', 'grid.train=["EN_S"]', 'grid.test=["EN_S"]')
     run = run_on(tmp_path, quick("honest", *changes), manifest, stores)
     check_run(run)
-    cells = cells_of(run)
-    guesses = {}
-    for cell in cells:
-        if cell.is_model:
-            guesses[cell.store] = summary.best_guess(run, cell, cells, "ap")
-    for store, guess in guesses.items():
-        assert guess is not None and guess.store == store
-        (row,) = [
-            row
-            for row in run.shown_results
-            if (row["store"], row["against_store"]) == (store, store)
-            and (row["model"], row["against_model"]) == ("ridge", guess.model)
-        ]
-        assert row["clips"] == guess.n_clips
+    for cell in models(run):
+        guess = best_guess(run, cell, "ap")
+        assert guess is not None and guess.store == cell.store
+        row = difference_to_guess(run, cell, guess)
+        assert row is not None and row["clips"] == guess.n_clips
 
 
 # ---- noise ----
@@ -795,11 +726,10 @@ def test_a_constant_and_a_stump_on_noise_are_neither_better_nor_worse_than_guess
         store = store_of(tmp_path / f"store-{seed}", manifest, noise)
         protocol = quick("honest", *ON_NOISE, replicates=300)
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        report = ReportRun.of(run)
-        for cell in report.cells:
-            guess = report.guess_of(cell, "ap")
+        for cell in models(run):
+            guess = best_guess(run, cell, "ap")
             assert guess is not None
-            row = difference_to_guess(report.shown_results, cell, guess)
+            row = difference_to_guess(run, cell, guess)
             n_called[cell.model] += verdict(row) not in (NOT_SHOWN, UNKNOWN)
     assert n_called["constant"] <= most
     assert n_called["pcbm-dt"] <= most

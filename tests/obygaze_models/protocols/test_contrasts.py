@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from obygaze_models.runner.answer import verdict
 from sklearn.metrics import average_precision_score
 from support.cells import with_folds
 from support.experiments import films, planted, quick, run_on, store_of
@@ -15,9 +14,9 @@ from support.tables import by_film, contrasts, differences, rows_of, the_cell
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.protocols.reading import load_protocol
-from obygaze_models.report.lookup import ReportRun
 from obygaze_models.report.sections import section_of_questions
 from obygaze_models.report.tables import DASH
+from obygaze_models.runner.answer import verdict
 from obygaze_models.runner.files import Run
 
 SHORT = ("models.mlp.max_epochs=6", "report.concepts=false", "grid.baselines=[]")
@@ -124,7 +123,7 @@ def test_where_a_model_starts_at_random_there_is_none(tmp_path: Path) -> None:
     for row in contrasts(run):
         assert np.isfinite(row["value"])
         assert np.isnan(row["low"]) and np.isnan(row["p"])
-    section = section_of_questions(ReportRun.of(run))
+    section = section_of_questions(run)
     assert section.sentences[-1].startswith("These differences have no interval and no")
     (table,) = (table for table in section.tables if table.key == "contrast")
     for _, rows in table.blocks():
@@ -204,7 +203,7 @@ def test_leaked_clips_leave_no_interval_no_p_and_no_place_in_a_family(
     p_small = max(p_large, np.mean(t[:, small] >= observed[small]))
     assert clean[large]["p_guesses"] == pytest.approx(p_large)
     assert clean[small]["p_guesses"] == pytest.approx(p_small)
-    section = section_of_questions(ReportRun.of(run))
+    section = section_of_questions(run)
     assert "test clips trained or chose (leaked)" in section.sentences[0]
 
 

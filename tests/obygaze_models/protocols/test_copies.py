@@ -42,7 +42,7 @@ def test_copies_under_another_film_are_counted_and_warned_of(tmp_path: Path) -> 
     # Each clip but those that are not sure is tested once, by a model of its copy.
     assert cell.leaked == cell.copies == cell.n_clips > 0
     assert baselines(run)[0].leaked == 0
-    (said,) = [limit.text for limit in limits_of(run) if limit.name == "copies"]
+    (said,) = [w.text for w in limits_of(run) if w.name == "copies"]
     assert f"{cell.n_clips} of the {cell.n_clips} test clips" in said
     assert said in result_text(run)
 

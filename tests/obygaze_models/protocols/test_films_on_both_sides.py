@@ -65,7 +65,7 @@ def test_clips_of_each_film_on_both_sides_are_named_and_their_interval_says_what
     for row in differences(run):
         assert row["basis"] == "film-seen"
         assert row["low"] < row["value"] < row["high"] and 0 < row["p"] <= 1
-    (said,) = [limit.text for limit in limits_of(run) if limit.name == BOTH_SIDES]
+    (said,) = [w.text for w in limits_of(run) if w.name == BOTH_SIDES]
     assert f"{n_clips} of the {n_clips} test clips of EN_S" in said
     assert "the column part divides films" in said
     text = result_text(run)
@@ -84,7 +84,7 @@ def test_films_of_clips_without_scene_or_time_are_named_too(tmp_path: Path) -> N
     run = run_on(tmp_path, quick("honest", *CHANGES), manifest, {"s": store})
     (cell,) = models(run)
     assert cell.same_film == cell.n_clips > 30
-    assert [limit for limit in limits_of(run) if limit.name == BOTH_SIDES]
+    assert [w for w in limits_of(run) if w.name == BOTH_SIDES]
 
 
 def test_whole_films_in_the_test_part_have_their_interval(tmp_path: Path) -> None:
@@ -92,5 +92,5 @@ def test_whole_films_in_the_test_part_have_their_interval(tmp_path: Path) -> Non
     (cell,) = models(run)
     assert cell.same_film == 0
     assert cell.has_interval("ap")
-    assert not [limit for limit in limits_of(run) if limit.name == BOTH_SIDES]
+    assert not [w for w in limits_of(run) if w.name == BOTH_SIDES]
     assert "have no interval" not in result_text(run)

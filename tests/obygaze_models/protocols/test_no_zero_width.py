@@ -36,7 +36,7 @@ def test_an_interval_needs_clips_of_both_classes_films_and_draws_that_differ(
             tmp_path, quick("honest", *changes, replicates=200), clips, {"s": store}
         )
         (cell,) = models(run)
-        said = [limit.text for limit in limits_of(run) if limit.name == "no interval"]
+        said = [w.text for w in limits_of(run) if w.name == "no interval"]
         if name == "enough":
             low, high = cell.ends("ap")
             assert low < high and not said

@@ -86,7 +86,7 @@ def test_a_run_says_it(tmp_path: Path, manifest: Manifest, store: Store) -> None
     run = run_on(
         tmp_path, quick("honest", ONLY, *FAST, replicates=5), manifest, {"s": store}
     )
-    (said,) = [limit.text for limit in limits_of(run) if limit.name == "rare concepts"]
+    (said,) = [w.text for w in limits_of(run) if w.name == "rare concepts"]
     assert "Look (down to 1 clip, in 5 of 5 folds)" in said
     assert "Body (down to 1 clip, in 1 of 5 folds)" in said
 

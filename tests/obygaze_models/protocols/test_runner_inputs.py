@@ -66,7 +66,9 @@ NOTHING = (
 )
 RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
 ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
-WITHOUT_ROWS = {name: table_of(name, []) for name in ("predictions.csv", "results.csv")}
+WITHOUT_ROWS = {
+    name: table_of(name, []) for name in ("predictions.csv", "results.csv")
+}
 
 CODE = "obygaze_models.protocols.paper_splits:code_splits"
 
@@ -92,7 +94,7 @@ class TestMissing:
         assert "no clip of that name" in listed[absent]
         tested = set(run.predictions["clip_id"])
         assert not tested & {failed, absent}
-        (said,) = [limit.text for limit in limits_of(run) if "missing" in limit.name]
+        (said,) = [w.text for w in limits_of(run) if "missing" in w.name]
         assert said.startswith("2 of 120 clips have no features in x")
 
     def test_a_misspelt_id_gets_the_one_that_is_meant(
@@ -105,7 +107,7 @@ class TestMissing:
         clips[3] = replace(clips[3], clip_id=wrong)
         misspelt = manifest.with_clips(clips)
         run = run_on(tmp_path, quick("honest", *RIDGE), misspelt, {"x": store})
-        (said,) = [limit.text for limit in limits_of(run) if "missing" in limit.name]
+        (said,) = [w.text for w in limits_of(run) if "missing" in w.name]
         assert said == (
             "1 of 120 clips have no features in x and are left out (1 missing: no clip of that"
             f" name in this store): {wrong} (did you mean {right!r}?)."
@@ -316,9 +318,7 @@ class TestFolds:
         for cell in [*models(run), *baselines(run)]:
             reasons = fit_of(run, cell)["skipped"]
             assert reasons == {"fold 0": "all clips to train on have one label: 0"}
-        (text,) = [
-            limit.text for limit in limits_of(run) if limit.name == "skipped folds"
-        ]
+        (text,) = [w.text for w in limits_of(run) if w.name == "skipped folds"]
         assert text == (
             "1 fold left out: all clips to train on have one label: 0 (fold 0 with"
             " tt0000001)."

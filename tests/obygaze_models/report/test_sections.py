@@ -41,6 +41,7 @@ from obygaze_models.report.figures import (
 from obygaze_models.report.page import chapter_of, write_report
 from obygaze_models.report.sections import (
     Section,
+    errors,
     section_of_results,
     sections_of,
     sentence_of_concepts,
@@ -535,6 +536,22 @@ def test_a_line_says_that_most_errors_are_of_one_film(
         f"3 of 5 wrong decisions are of one film, {FILMS[0]}, which has 12 of 96 clips."
     ]
     assert sections_by_key(run)["errors"].sentences == expected * (n_others == 2)
+
+
+def test_errors_of_a_cell_keep_a_column_that_is_called_as_one_of_theirs(
+    tmp_path: Path,
+) -> None:
+    (cell,) = made_run(tmp_path / "run", [RIDGE]).cells
+    clips = {}
+    for number, clip_id in enumerate(CLIPS.ids):
+        own = {"score": f"own {number}"}
+        clips[clip_id] = Clip(clip_id, CLIPS.films[number], extra=own)
+    found = errors(cell, clips, ["score"])
+    assert len(found) == ((RIDGE.scores > 0) != CLIPS.y).sum()
+    for row in found:
+        number = CLIPS.ids.index(row["clip_id"])
+        assert row["score (manifest)"] == f"own {number}"
+        assert row["score"].value == pytest.approx(RIDGE.scores[number])
 
 
 def test_the_clips_of_a_table_of_errors_can_be_chosen(tmp_path: Path) -> None:

@@ -226,7 +226,7 @@ def test_the_sentence_says_only_what_the_interval_says(
 
 def test_what_is_left_out_is_said_once(run: Run) -> None:
     levels = [clip.level for clip in MANIFEST.clips[:6] if clip.level in ("EN", "S")]
-    left_out = [limit.text for limit in limits_of(run) if "left out" in limit.text]
+    left_out = [w.text for w in limits_of(run) if "left out" in w.text]
     reasons, shares = left_out
     assert reasons.startswith(
         "6 of 150 clips have no features in heard and are left out (6 failed: decode OSError"

@@ -10,17 +10,20 @@ import pytest
 from support.experiments import ONE_PAIR, films, planted, store_of, write_workspace
 
 from obygaze_features.manifest.io import write_manifest
-from obygaze_models.report.lookup import ReportRun
+from obygaze_models.report.page import chapter_of
 from obygaze_models.runner.experiments import run
 from obygaze_models.runner.files import read_run
+from obygaze_models.runner.labels import labels_since
 
 QUICK = (*ONE_PAIR, 'grid.models=["ridge"]', "report.replicates=2")
 
 
 def found(place: Path) -> tuple[int, list[str]]:
-    """How many clips the report of a run finds, and the stores that it finds changed."""
-    report = ReportRun.of(read_run(place))
-    return len(report.clips), report.changed_stores
+    """How many clips the report of a run finds, and what it says of changed stores."""
+    run = read_run(place)
+    manifest = labels_since(run).manifest
+    assert manifest is not None
+    return len(manifest), [*chapter_of(run).changed]
 
 
 def test_the_clips_of_a_run_are_found_from_every_folder(
@@ -49,7 +52,8 @@ def test_the_clips_of_a_run_are_found_from_every_folder(
     monkeypatch.chdir(tmp_path)
     shutil.rmtree("moved/stores/sig")
     store_of(Path("moved/stores/sig"), manifest, 2 * X)
-    assert found(Path("moved/runs/first")) == (24, ["sig"])
+    n_clips, (changed,) = found(Path("moved/runs/first"))
+    assert n_clips == 24 and changed.startswith("The store sig was changed")
 
 
 def test_what_is_outside_of_the_workspace_has_its_whole_path(

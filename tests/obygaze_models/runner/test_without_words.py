@@ -60,7 +60,7 @@ def test_silent_clips_are_counted_and_are_no_copies(tmp_path: Path) -> None:
     plain = store_of(tmp_path / "plain", manifest, X)
     found = run_on(tmp_path, protocol, manifest, {"said": plain})
     assert models(found)[0].copies > 10
-    assert "without words" not in {limit.name for limit in limits_of(found)}
+    assert "without words" not in {w.name for w in limits_of(found)}
 
 
 def test_an_array_that_is_only_called_n_words_makes_no_clip_silent(
