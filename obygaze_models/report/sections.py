@@ -702,16 +702,17 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
     found = errors(cell, clips, columns)
     if not found:
         return section
-    titles = titles_of({row["film"] for row in found}, labels.manifest)
-    film, n_of_film = Counter(row["film"] for row in found).most_common(1)[0]
-    if run.has_films and len(found) < 2 * n_of_film and n_of_film > 1:
+    shown = found[:MOST_ERRORS]
+    titles = titles_of({row["film"] for row in shown}, labels.manifest)
+    film, n_of_film = Counter(row["film"] for row in shown).most_common(1)[0]
+    if run.has_films and len(shown) < 2 * n_of_film and n_of_film > 1:
         n_clips = int((cell.of_clips("movie_id") == film).sum())
         section.sentences.append(
-            f"{n_of_film} of {len(found)} wrong decisions are of one film,"
+            f"{n_of_film} of these {len(shown)} errors are of one film,"
             f" {titles.get(film, film)}, which has {n_clips} of {count(cell.n_clips, 'clip')}."
         )
     rows = []
-    for error in found[:MOST_ERRORS]:
+    for error in shown:
         rows.append({**error, "film": titles.get(error["film"], error["film"])})
     for name in [*rows[0]]:
         # A column without a value says nothing.

@@ -533,7 +533,7 @@ def test_a_line_says_that_most_errors_are_of_one_film(
     scores[[*of_film, *of_others]] *= -1
     run = made_run(tmp_path / "run", [MadeCell("ridge", CLIPS, scores)])
     expected = [
-        f"3 of 5 wrong decisions are of one film, {FILMS[0]}, which has 12 of 96 clips."
+        f"3 of these 5 errors are of one film, {FILMS[0]}, which has 12 of 96 clips."
     ]
     assert sections_by_key(run)["errors"].sentences == expected * (n_others == 2)
 
