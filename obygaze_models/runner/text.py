@@ -10,7 +10,7 @@ from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
-from obygaze_models.evaluation.tables import CELL, Row, rows_of
+from obygaze_models.evaluation.tables import Row, rows_of
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import (
     answer,
@@ -41,11 +41,12 @@ def result_text(run: Run) -> str:
     shown = [cell for cell in run.cells if cell.is_model] or run.cells
     above = [_title(run), _clips(run), _tasks(run), answer(run), *further_answers(run)]
     below = [_about_values(run, shown), _about_clips(shown), *_choices(run)]
-    others = _about_stores(run)
+    others: list[str] = []
     for limit in limits_of(run):
         lines = below if limit.name in PROTECTS_NUMBERS else others
         lines.append(f"! {limit.text}")
-    others += filter(None, (cannot_guess(run, run.cells), *why_this_model(run)))
+    others += [*_about_stores(run), cannot_guess(run, run.cells), *why_this_model(run)]
+    others = [line for line in others if line]
     below += others[:MOST_OTHERS]
     n_more = len(others) - MOST_OTHERS
     if n_more > 0:
@@ -171,8 +172,10 @@ def _printed(run: Run) -> dict[tuple[str, ...], Row]:
     """Return the rows of results.csv with what a paper prints of each cell."""
     rows = run.results
     is_printed = (rows["metric"] == run.settings.primary) & rows["paper"].notna()
-    shown = rows_of(rows[is_printed & (rows["film"] == "")])
-    return {tuple(row[name] for name in CELL): row for row in shown}
+    printed: dict[tuple[str, ...], Row] = {}
+    for row in rows_of(rows[is_printed & (rows["film"] == "")]):
+        printed[row["train"], row["test"], row["store"], row["model"]] = row
+    return printed
 
 
 # ---- what the values are ----
@@ -217,11 +220,14 @@ def _choices(run: Run) -> list[str]:
         if cell.store == CHOSEN:
             of_model = counts.setdefault(label_of(cell.model), Counter())
             of_model.update(fold["chosen"]["store"] for fold in run.folds_of(cell))
-    return [
-        f"{model}: the stores that training {run.units} chose in {of_model.total()} tests:"
-        f" {', '.join(f'{store} {n}' for store, n in of_model.most_common())}"
-        for model, of_model in counts.items()
-    ]
+    lines = []
+    for model, of_model in counts.items():
+        stores = [f"{store} {n}" for store, n in of_model.most_common()]
+        lines.append(
+            f"{model}: the stores that training {run.units} chose in {of_model.total()} tests:"
+            f" {', '.join(stores)}"
+        )
+    return lines
 
 
 def _about_stores(run: Run) -> list[str]:
