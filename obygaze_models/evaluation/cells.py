@@ -517,9 +517,16 @@ class Cell:
         """Return a metric within each film that has a value; nothing without films."""
         if metric not in self.metrics or not self.n_films:
             return {}
-        names, values = self.by_film([metric])
-        of_films = zip(names, values[metric].tolist(), strict=True)
-        return {name: value for name, value in of_films if math.isfinite(value)}
+        if metric not in self._known_of_films:
+            names, values = self.by_film([metric])
+            of_films = zip(names, values[metric].tolist(), strict=True)
+            known = {name: value for name, value in of_films if math.isfinite(value)}
+            self._known_of_films[metric] = known
+        return self._known_of_films[metric]
+
+    @cached_property
+    def _known_of_films(self) -> dict[str, dict[str, float]]:
+        return {}
 
     def _within_units(
         self, codes: IntArray, metrics: Sequence[str]

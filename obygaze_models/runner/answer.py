@@ -13,6 +13,7 @@ from typing import NamedTuple
 from obygaze_features.core.console import (
     MISSING,
     count,
+    digits_of,
     few,
     listed,
     plural,
@@ -168,21 +169,21 @@ def short(value: float, digits: int = 2) -> str:
 
 
 def value_text(cell: Cell, metric: str) -> str:
-    """Return the value of a metric for a sentence, with its interval if it has one."""
-    return _with_ends(cell.value(metric), cell.ends(metric))
+    """Return the value of a metric, with its interval if it has one."""
+    return _with_ends(cell.value(metric), *cell.ends(metric))
 
 
 def difference_text(row: Row) -> str:
     """Return a difference with its interval, such as `AP .03 [.01, .05]`."""
-    value = _with_ends(row["value"], (row["low"], row["high"]))
+    value = _with_ends(row["value"], row["low"], row["high"])
     return f"{metric_name(row['metric'])} {value}"
 
 
-def _with_ends(value: float, ends: tuple[float, float]) -> str:
-    if math.isnan(sum(ends)):
+def _with_ends(value: float, low: float, high: float) -> str:
+    if math.isnan(low + high):
         return short(value)
-    low, high = map(short, ends)
-    return f"{short(value)} [{low}, {high}]"
+    digits = digits_of(low, high)
+    return f"{short(value)} [{short(low, digits)}, {short(high, digits)}]"
 
 
 def number_range(numbers: Sequence[int]) -> int | str:
@@ -413,7 +414,7 @@ def answer(run: Run) -> str:
                 questions.append(question)
     tests = {question["test"] for question in questions} - {asked.test}
     metric = compared_metric(run)
-    sentences = []
+    sentences: list[str] = []
     if first is not None and not is_about_guessing(first):
         sentences += _sentences_on_models(run, asked, questions)
     sentences.append(sentence_of(run, asked))
@@ -506,6 +507,30 @@ def _films_above_guess(run: Run, cell: Cell, guess: Cell) -> str:
     return f"; better in {films.text(of_films)}"
 
 
+class Compared(NamedTuple):
+    """A difference that was asked for: its row, its cells, and what these are called."""
+
+    row: Row
+    first: Cell
+    second: Cell
+    model: str
+    other: str
+    where: str
+
+
+def _compared(run: Run, row: Row) -> Compared:
+    by_name = {cell.name: cell for cell in run.cells}
+    tasks = (row["train"], row["test"])
+    first = by_name[(*tasks, row["store"], row["model"])]
+    second = by_name[(*tasks, row["against_store"], row["against_model"])]
+    if first.store == second.store:
+        where = cell_label(first, run)
+        names = (label_of(first.model), label_of(second.model), where)
+    else:
+        names = (model_name(run, first), model_name(run, second), first.tasks)
+    return Compared(row, first, second, *names)
+
+
 def _sentences_on_models(
     run: Run, asked: Cell, questions: Sequence[Question]
 ) -> Iterator[str]:
@@ -513,62 +538,45 @@ def _sentences_on_models(
 
     The gain of joined features has a sentence of its own.
     """
-    gain = gain_of(run)
-    by_name = {cell.name: cell for cell in run.cells}
-    sides: dict[str, None] = {}
-    found: dict[str, list[str]] = {BETTER: [], WORSE: []}
-    sentences: list[str] = []
-    n_of_asked = 0
-    rows = []
+    compared = []
     for question in questions:
-        rows += differences_for(run, question)
-    for row in rows:
-        tasks = (row["train"], row["test"])
-        first = by_name[(*tasks, row["store"], row["model"])]
-        second = by_name[(*tasks, row["against_store"], row["against_model"])]
-        names = _names_of_sides(run, first, second)
-        sides["{} minus {}".format(*names)] = None
-        found.setdefault(verdict(row), []).append(names.where)
-        if asked in (first, second) and len(sentences) < MOST_ANSWERS:
-            n_of_asked += 1
-            if gain is None or {first.store, second.store} != gain.stores:
-                sentences.append(_sentence_on_models(run, first, second, row))
-    if n_of_asked < len(rows):
-        n_better = len(found[BETTER])
-        better = f" ({few(found[BETTER])})" if found[BETTER] else ""
-        worse = f" ({few(found[WORSE])})" if found[WORSE] else ""
+        compared += [_compared(run, row) for row in differences_for(run, question)]
+    gain = gain_of(run)
+    of_gain: list[Compared] = []
+    of_asked: list[Compared] = []
+    for each in compared:
+        if asked in (each.first, each.second):
+            stores = {each.first.store, each.second.store}
+            is_gain = gain is not None and stores == gain.stores
+            (of_gain if is_gain else of_asked).append(each)
+    shown = of_asked[:MOST_ANSWERS]
+    if len(compared) > len(of_gain) + len(shown):
+        sides = dict.fromkeys(f"{each.model} minus {each.other}" for each in compared)
+        better = [each.where for each in compared if verdict(each.row) == BETTER]
+        worse = [each.where for each in compared if verdict(each.row) == WORSE]
         yield (
-            f"Of the {len(rows)} differences that the question asks for"
-            f" ({few([*sides], MOST_ANSWERS)}), {n_better}"
-            f" {'shows' if n_better == 1 else 'show'} that the first is better{better}, and"
-            f" {len(found[WORSE])} that it is worse{worse}; all are in the table Differences of"
-            " the report."
+            f"Of the {len(compared)} differences that the question asks for"
+            f" ({few([*sides], MOST_ANSWERS)}), {len(better)}"
+            f" {'shows' if len(better) == 1 else 'show'} that the first is"
+            f" better{_in_brackets(better)}, and {len(worse)} that it is"
+            f" worse{_in_brackets(worse)}; all are in the table Differences of the report."
         )
-    yield from sentences
+    for each in shown:
+        yield _sentence_on_models(run, each)
 
 
-class Sides(NamedTuple):
-    """The names of two cells that are compared, and of what they have in common."""
-
-    first: str
-    second: str
-    where: str
+def _in_brackets(names: Sequence[str]) -> str:
+    return f" ({few(names)})" if names else ""
 
 
-def _names_of_sides(run: Run, first: Cell, second: Cell) -> Sides:
-    if first.store == second.store:
-        where = cell_label(first, run)
-        return Sides(label_of(first.model), label_of(second.model), where)
-    return Sides(model_name(run, first), model_name(run, second), first.tasks)
-
-
-def _sentence_on_models(run: Run, first: Cell, second: Cell, row: Row) -> str:
+def _sentence_on_models(run: Run, compared: Compared) -> str:
     """Return whether the first of two models is better, with their difference."""
-    model, other, where = _names_of_sides(run, first, second)
+    row, first, second, model, other, where = compared
     text = f"{model} minus {other} ({where}) is {difference_text(row)}"
     shared = on_shared_clips([first, second])
     if not shared.problem:
-        films = films_above(*shared.cells, row["metric"])
+        ours, theirs = shared.cells
+        films = films_above(ours, theirs, row["metric"])
         if films.n_films:
             of_films = films.text(count(films.n_films, run.unit))
             text += f"; {model} is higher in {of_films}"

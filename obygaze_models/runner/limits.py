@@ -56,11 +56,12 @@ MOST_NAMES = 3  # of cells, reasons or folds in a text
 
 # Test clips are on the side of training too: values are too high.
 ON_BOTH_SIDES = ("leaks", "copies", "films on both sides")
-# Without these, a reader takes a value or an interval for more than it is.
+# Without these, a reader takes a value or its interval for more than it is, or of other clips.
 PROTECTS_NUMBERS = (
     *ON_BOTH_SIDES,
-    *("clips as films", "few films", "no interval"),
-    *("folds of several films", "several stores", "left out", "annotators differ"),
+    *("clips as films", "few films", "no interval", "folds of several films"),
+    *("several stores", "skipped folds", "missing features"),
+    *("left out", "without label", "annotators differ"),
 )
 
 TEXTS = {
@@ -99,7 +100,7 @@ TEXTS = {
     " the same vector; they are not counted as copies of each other.",
 }
 
-Values = dict[str, Any]
+Values = Mapping[str, Any]
 Models = Sequence[Cell]
 
 
@@ -108,7 +109,7 @@ class Limit:
     """A fact that limits a run: its name, such as `leaks`, and the values of its text."""
 
     name: str
-    values: Mapping[str, Any]
+    values: Values
 
     @property
     def text(self) -> str:

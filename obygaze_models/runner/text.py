@@ -4,13 +4,13 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from obygaze_features.core.console import MISSING, digits_of, table
+from obygaze_features.core.console import MISSING, table
 from obygaze_features.core.outside import safe_text
 from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
-from obygaze_models.evaluation.tables import CELL, Row
+from obygaze_models.evaluation.tables import Row, rows_of
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import (
     answer,
@@ -25,6 +25,7 @@ from obygaze_models.runner.answer import (
     number_range,
     short,
     size_text,
+    value_text,
     view_text,
     why_this_model,
 )
@@ -40,11 +41,12 @@ def result_text(run: Run) -> str:
     shown = [cell for cell in run.cells if cell.is_model] or run.cells
     above = [_title(run), _clips(run), _tasks(run), answer(run), *further_answers(run)]
     below = [_about_values(run, shown), _about_clips(shown), *_choices(run)]
-    others = _about_stores(run)
+    others: list[str] = []
     for limit in limits_of(run):
         lines = below if limit.name in PROTECTS_NUMBERS else others
         lines.append(f"! {limit.text}")
-    others += filter(None, (cannot_guess(run, run.cells), *why_this_model(run)))
+    others += [*_about_stores(run), cannot_guess(run, run.cells), *why_this_model(run)]
+    others = [line for line in others if line]
     below += others[:MOST_OTHERS]
     n_more = len(others) - MOST_OTHERS
     if n_more > 0:
@@ -157,11 +159,7 @@ def _column(cell: Cell, run: Run) -> str:
 
 def _value(cell: Cell, metric: str, printed: Mapping[tuple[str, ...], Row]) -> str:
     """Return a metric with its interval, and the value that a paper prints."""
-    text = short(cell.value(metric))
-    if cell.has_interval(metric):
-        low, high = cell.ends(metric)
-        digits = digits_of(low, high)
-        text += f" [{short(low, digits)}, {short(high, digits)}]"
+    text = value_text(cell, metric)
     if cell.name in printed:
         row = printed[cell.name]
         text += f", paper {short(row['paper'])}"
@@ -174,8 +172,10 @@ def _printed(run: Run) -> dict[tuple[str, ...], Row]:
     """Return the rows of results.csv with what a paper prints of each cell."""
     rows = run.results
     is_printed = (rows["metric"] == run.settings.primary) & rows["paper"].notna()
-    shown: list[Row] = rows[is_printed & (rows["film"] == "")].to_dict("records")
-    return {tuple(row[name] for name in CELL): row for row in shown}
+    printed: dict[tuple[str, ...], Row] = {}
+    for row in rows_of(rows[is_printed & (rows["film"] == "")]):
+        printed[row["train"], row["test"], row["store"], row["model"]] = row
+    return printed
 
 
 # ---- what the values are ----
@@ -220,11 +220,14 @@ def _choices(run: Run) -> list[str]:
         if cell.store == CHOSEN:
             of_model = counts.setdefault(label_of(cell.model), Counter())
             of_model.update(fold["chosen"]["store"] for fold in run.folds_of(cell))
-    return [
-        f"{model}: the stores that training {run.units} chose in {of_model.total()} tests:"
-        f" {', '.join(f'{store} {n}' for store, n in of_model.most_common())}"
-        for model, of_model in counts.items()
-    ]
+    lines = []
+    for model, of_model in counts.items():
+        stores = [f"{store} {n}" for store, n in of_model.most_common()]
+        lines.append(
+            f"{model}: the stores that training {run.units} chose in {of_model.total()} tests:"
+            f" {', '.join(stores)}"
+        )
+    return lines
 
 
 def _about_stores(run: Run) -> list[str]:

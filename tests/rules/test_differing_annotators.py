@@ -163,8 +163,9 @@ def test_a_disputed_clip_finds_no_concept_vector(tmp_path: Path) -> None:
     for have_concept in (True, False):
         manifest = with_disputes(FILMS, have_concept=have_concept)
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        rows = [row["score"] for row in rows_of(run.predictions) if row["model"] == "pcbm-lr"]
-        found.append((rows, run.table("concepts.csv")))
+        tests = rows_of(run.predictions, model="pcbm-lr")
+        scores = [row["score"] for row in tests]
+        found.append((scores, rows_of(run.table("concepts.csv"))))
         inputs = gather(protocol, manifest, "made-up", {"x": store})
         (of_store,) = store_runs(inputs)
         targets = of_store.vectors.targets("absent")
@@ -186,9 +187,10 @@ def test_a_disputed_concept_is_neither_present_nor_absent_in_a_run(
     for have_concept in (True, False):
         manifest = with_disputes(FILMS, have_concept=have_concept)
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        scores = [row["score"] for row in rows_of(run.predictions) if row["model"] == "oracle"]
+        tests = rows_of(run.predictions, model="oracle")
+        scores = [row["score"] for row in tests]
         tested = set(run.predictions["clip_id"])
-        success = run.table("success.csv")
+        success = rows_of(run.table("success.csv"))
         assert not tested.isdisjoint(FILMS.clip_ids[::3])
         (n_clips,) = {row["all_clips"] for row in success if row["film"] == "all films"}
         assert n_clips == len(tested.difference(FILMS.clip_ids[::3]))

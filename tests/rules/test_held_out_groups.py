@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from support.experiments import VISUAL, films, planted, quick, run_on, store_of
 from support.seeds import SEED, amount
@@ -93,9 +94,13 @@ def test_groups_have_the_numbers_of_films(tmp_path: Path, way: str) -> None:
             run.about["files"]["results.csv"] == expected.about["files"]["results.csv"]
         )
         films_of_clips = {clip.clip_id: clip.movie_id for clip in manifest}
-        for row, of_films in zip(run.predictions, expected.predictions, strict=True):
-            assert row["movie_id"] == films_of_clips[row["clip_id"]]
-            assert {**row, "movie_id": ""} == {**of_films, "movie_id": ""}
+        tests = run.predictions
+        assert tests["movie_id"].tolist() == [
+            films_of_clips[clip_id] for clip_id in tests["clip_id"]
+        ]
+        pd.testing.assert_frame_equal(
+            tests.assign(movie_id=""), expected.predictions.assign(movie_id="")
+        )
         for found, theirs in zip(
             run.about["fits"], expected.about["fits"], strict=True
         ):
@@ -110,7 +115,7 @@ def test_no_group_is_called_a_film(tmp_path: Path) -> None:
         names[clip.clip_id] = clip.extra["director"].replace("0", "tt0467406")
     manifest = manifest.with_column("director", names)
     run = run_of(tmp_path, manifest, "splits.column=director")
-    n_groups = len(set(run.group_of_clip.values()))
+    n_groups = run.predictions["group"].nunique()
     text = result_text(run).replace(str(run.folder), "")
     assert "On directors it has not seen" in text or "on directors it has" in text
     assert f"intervals over {n_groups} directors" in text
@@ -181,9 +186,8 @@ def test_groups_are_compared_whatever_their_column_is_called(tmp_path: Path) -> 
     compared = compare_runs(runs)
     assert compared.warnings == []
     reported = {}
-    for row in rows_of(runs[0].results):
-        if row["metric"] == "ap" and not row["film"] and not row["against_model"]:
-            reported[row["model"]] = row["value"]
+    for row in rows_of(runs[0].results, metric="ap", film="", against_model=""):
+        reported[row["model"]] = row["value"]
     rows = compared.to_json()["cells"]
     assert len(rows) == 2 * len(reported)
     for row in rows:
@@ -193,9 +197,8 @@ def test_groups_are_compared_whatever_their_column_is_called(tmp_path: Path) -> 
 def ap_within_films(run: Run) -> float:
     """The mean over films, each within the folds of the run."""
     rows = defaultdict(list)
-    for row in rows_of(run.predictions):
-        if row["model"] == "ridge":
-            rows[row["fold"], row["movie_id"]].append((bool(row["y"]), row["score"]))
+    for row in rows_of(run.predictions, model="ridge"):
+        rows[row["fold"], row["movie_id"]].append((bool(row["y"]), row["score"]))
     found = []
     for of_film in rows.values():
         y, scores = zip(*of_film, strict=True)

@@ -25,8 +25,8 @@ BASELINE = {"prevalence"}
 OTHERS = {
     f"{MODELS}models/baselines.py": BASELINE,
     f"{MODELS}models/registry.py": BASELINE,
-    f"{MODELS}runner/summary.py": BASELINE,
-    f"{MODELS}runner/tables.py": COLUMNS_OF_CONCEPTS,
+    f"{MODELS}evaluation/results.py": BASELINE,
+    f"{MODELS}evaluation/tables.py": COLUMNS_OF_CONCEPTS,
     f"{MODELS}runner/concepts.py": COLUMNS_OF_CONCEPTS,
     f"{MODELS}report/sections.py": COLUMNS_OF_CONCEPTS,
 }

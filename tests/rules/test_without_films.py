@@ -70,13 +70,13 @@ def test_splits_by_film_are_refused(tmp_path: Path, changes: tuple[str, ...]) ->
 def test_folds_of_clips_have_no_interval_and_speak_of_clips(tmp_path: Path) -> None:
     manifest = without_films(films(8, 14, seed=3))
     run = run_of(tmp_path, manifest, *OF_CLIPS)
-    trained = [facts for facts in run.about["fits"] if facts["is_trained"]]
-    assert {facts["basis"] for facts in trained} == {"film-unknown"}
+    trained = [cell for cell in run.cells if cell.is_trained]
+    assert {cell.basis for cell in trained} == {"film-unknown"}
     for row in rows_of(run.results):
         assert row["film"] == "" and not row["films"]
         assert all(math.isnan(row[name]) for name in ("low", "high", "p", "p_all"))
     n_positive = sum(clip.level == "S" for clip in manifest)
-    assert {facts["positive"] for facts in trained} == {n_positive}
+    assert {cell.n_positive for cell in trained} == {n_positive}
     text = result_text(run).replace(str(run.folder), "")
     assert f"\n{len(manifest)} clips (" in text
     assert "On clips it has not seen, ridge ranks clips (EN_S) with AP" in text
@@ -134,7 +134,7 @@ def test_a_model_of_every_clip_leaves_out_clips_inside(tmp_path: Path) -> None:
     manifest = without_films(films(8, 14, seed=3))
     bottleneck = ('grid.models=["pcbm-lr"]', "report.concepts=true")
     run = run_of(tmp_path, manifest, *OF_CLIPS, *bottleneck)
-    rows = run.table("concepts.csv")
-    assert rows and all(math.isnan(row["ap"]) and math.isnan(row["p"]) for row in rows)
-    assert any(math.isfinite(row["weight"]) for row in rows)
-    assert {row["films"] for row in rows} == {0}
+    concepts = run.table("concepts.csv")
+    assert len(concepts) and concepts[["ap", "p"]].isna().all(axis=None)
+    assert concepts["weight"].notna().any()
+    assert set(concepts["films"]) == {0}

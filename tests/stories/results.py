@@ -18,7 +18,7 @@ def results_of(ws: Workspace, run: str) -> list[Row]:
 
     A metric is a column, as `ap`, and the ends of its interval are two, as `ap_low` and `ap_high`.
     """
-    table = og.read_run(run, workspace=ws.folder).to_frame()
+    table = og.read_run(run, workspace=ws.folder).results
     is_value = (table["film"] == "") & (table["against_model"] == "")
     is_value &= table["train_films"].isna()
     found: dict[tuple[str, ...], Row] = {}

@@ -647,7 +647,7 @@ def _read_run(files: Tree, folder: Path) -> None:
     place = written(files, folder)
     run = read_run(place)
     errors = [
-        _error_of(run.to_frame),
+        _error_of(lambda: run.results),
         _error_of(lambda: run.predictions),
         _error_of(lambda: write_report([place])),
         _error_of(lambda: compare_runs([run, run])),

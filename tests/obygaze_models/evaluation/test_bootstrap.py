@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
 from support.published import split_file
 
@@ -16,6 +17,7 @@ from obygaze_models.evaluation.bootstrap import (
     estimate,
     groups_behind,
     interval_of,
+    not_narrower_than_clips,
     ratio_interval,
     resample,
     reuse_inflation,
@@ -720,3 +722,18 @@ def test_a_metric_that_may_be_negative_is_widened_as_it_is(
     half = stats.t.ppf(0.975, k - 1) * draws.std() * (inflation * k / (k - 1)) ** 0.5
     expected = np.median(draws) + half * np.array([-1, 1])
     np.testing.assert_allclose([found.low, found.high], expected, atol=0.02)
+
+
+def test_a_bound_of_ap_counts_positive_clips() -> None:
+    """AP .992 of random scores with 99 % of positives had an interval from .745 to 1."""
+    interval = Interval(0.99, 0.994)
+    by_positives = not_narrower_than_clips(interval, 0.992, 1000)
+    wilson = binomtest(992, 1000).proportion_ci(0.95, method="wilson")
+    assert by_positives.low == pytest.approx(wilson.low)
+    assert by_positives.high == pytest.approx(wilson.high)
+    by_negatives = not_narrower_than_clips(interval, 0.992, 10)
+    assert by_negatives.low < 0.75
+    assert not_narrower_than_clips(interval, 0.9, 10) == interval
+    y = np.arange(100) > 0
+    assert RANKING_METRICS["ap"].n_behind(y) == 99
+    assert RANKING_METRICS["auc"].n_behind(y) == 1

@@ -225,9 +225,9 @@ def plain_basis(rows: Sequence[Row]) -> str:
     words = {row["seen"] for row in rows}
     if any(row.get("leaked") for row in rows):
         return "leaked"
-    if "unknown" in words:
+    if any(row["group"] == "" for row in rows):
         return "film-unknown"
-    return "film-seen" if "film" in words else "unseen"
+    return "film-seen" if "film" in words or words == {"clip"} else "unseen"
 
 
 # ---- compared with it ----

@@ -1,4 +1,4 @@
-"""The tables of a run: their columns, what is in them, and what is computed with them."""
+"""The files of a run: their columns, what is in them, and that they are read as they were."""
 
 from __future__ import annotations
 
@@ -6,31 +6,25 @@ import csv
 import io
 import math
 import shlex
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from obygaze_models.runner.rows import RUN_TABLES, read_rows, table_bytes
-from obygaze_models.runner.scores import Cell, ScoredFold
-from obygaze_models.runner.tables import Run, read_folder, read_run
-from scipy.stats import binomtest
 from sklearn.metrics import average_precision_score
 from support.experiments import TOLERANCES, films, planted, quick, store_of
+from support.tables import Row, rows_of
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.evaluation.bootstrap import Interval, not_narrower_than_clips
-from obygaze_models.evaluation.leakage import Leak
-from obygaze_models.evaluation.metrics import RANKING_METRICS
-from obygaze_models.evaluation.predictions import Predictions
-from obygaze_models.evaluation.sign_flips import max_t_p
+from obygaze_models.evaluation.tables import RUN_TABLES
 from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.runner.files import Run, read_folder, read_run
 from obygaze_models.runner.inputs import gather
-from obygaze_models.runner.limits import warnings_of
+from obygaze_models.runner.limits import limits_of
 from obygaze_models.runner.run import run_protocol
 from obygaze_models.runner.text import result_text
 
@@ -64,14 +58,12 @@ def run_on(
     return run_protocol(inputs, folder / "run", n_jobs=1)
 
 
-def rows_of(run: Run, **wanted: Any) -> list[dict[str, Any]]:
-    """The rows of results.csv with these values; without others, values over all films."""
-    wanted = {"film": "", "against_model": "", "train_films": None, **wanted}
-    return [
-        row
-        for row in run.results
-        if all(row[name] == value for name, value in wanted.items())
-    ]
+def values_of(run: Run, **wanted: Any) -> list[Row]:
+    """The rows of results.csv with these values; by default of cells over all films."""
+    rows = rows_of(run.results, **{"film": "", "against_model": "", **wanted})
+    if "train_films" in wanted:
+        return rows
+    return [row for row in rows if math.isnan(row["train_films"])]
 
 
 @pytest.fixture(scope="module")
@@ -100,15 +92,14 @@ def test_the_next_command_finds_a_run_outside_of_the_workspace(run: Run) -> None
 
 def test_a_value_is_that_of_the_predictions(run: Run) -> None:
     """The average precision of each film, by scikit-learn."""
-    by_film: dict[str, list[dict[str, Any]]] = {}
-    for row in run.predictions:
-        if row["model"] == "ridge":
-            by_film.setdefault(row["movie_id"], []).append(row)
+    by_film: dict[str, list[Row]] = {}
+    for row in rows_of(run.predictions, model="ridge"):
+        by_film.setdefault(row["movie_id"], []).append(row)
     assert len(by_film) == 7
     values = {
         row["film"]: row["value"]
         for film in by_film
-        for row in rows_of(run, model="ridge", metric="ap", film=film)
+        for row in values_of(run, model="ridge", metric="ap", film=film)
     }
     precisions = []
     for film, rows in by_film.items():
@@ -116,7 +107,7 @@ def test_a_value_is_that_of_the_predictions(run: Run) -> None:
         expected = average_precision_score(y, [row["score"] for row in rows])
         assert values[film] == pytest.approx(expected)
         precisions.append(expected)
-    (over_all,) = rows_of(run, model="ridge", metric="ap")
+    (over_all,) = values_of(run, model="ridge", metric="ap")
     # Each film is a fold: AP is averaged over folds.
     assert over_all["value"] == pytest.approx(np.mean(precisions))
     assert over_all["sd"] == pytest.approx(np.std(precisions, ddof=1))
@@ -125,17 +116,17 @@ def test_a_value_is_that_of_the_predictions(run: Run) -> None:
 
 
 def test_a_decision_metric_of_a_model_has_no_interval(run: Run) -> None:
-    (trained,) = rows_of(run, model="ridge", metric="f1_binary")
-    (untrained,) = rows_of(run, model="all_positive", metric="f1_binary")
+    (trained,) = values_of(run, model="ridge", metric="f1_binary")
+    (untrained,) = values_of(run, model="all_positive", metric="f1_binary")
     assert math.isnan(trained["low"]) and untrained["low"] < untrained["high"]
 
 
 def test_differences_name_the_second_side(run: Run) -> None:
-    differences = [row for row in run.results if row["against_model"]]
+    differences = run.differences
     pairs = {(row["model"], row["against_model"]) for row in differences}
     assert ("ridge", "mlp") in pairs and ("ridge", "random") in pairs
     assert not {model for model, _ in pairs}.intersection({"random", "oracle"})
-    value = {row["model"]: row["value"] for row in rows_of(run, metric="ap")}
+    value = {row["model"]: row["value"] for row in values_of(run, metric="ap")}
     for row in differences:
         assert row["metric"] == "ap" and row["against_train"] == row["train"]
         expected = value[row["model"]] - value[row["against_model"]]
@@ -157,7 +148,7 @@ def test_baselines_are_not_compared_with_each_other(tmp_path: Path) -> None:
     changes = (*ONE_PAIR, 'grid.models=["ridge"]', "report.replicates=20")
     inputs = gather(load_protocol("honest", changes), manifest, "made-up", stores)
     run = run_protocol(inputs, tmp_path / "run", n_jobs=1)
-    differences = [row for row in run.results if row["against_model"]]
+    differences = run.differences
     assert {row["store"] for row in differences} == {"whole", "part"}
     assert {row["model"] for row in differences} == {"ridge"}
     # The line of the task says what both stores test.
@@ -169,62 +160,24 @@ def test_baselines_are_not_compared_with_each_other(tmp_path: Path) -> None:
     assert text.index("EN_S: easy negatives against sure") == text.index("EN_S")
     assert "AP is computed in each fold, and averaged; in brackets: 95 %" in text
     assert "F1" not in text and "AUC" not in text
-    n_clips = [row["clips"] for row in rows_of(run, model="ridge", metric="ap")]
+    n_clips = [row["clips"] for row in values_of(run, model="ridge", metric="ap")]
     assert n_clips[1] == n_clips[0] - 1
     assert line.split()[1:4] == [str(n_clips[1]), "to", str(n_clips[0])]
 
 
-@pytest.mark.parametrize(
-    "name", ["a,b", 'a"b', "a\nb", "a\rb", "", " a ", "nan", "1e5"]
-)
-def test_names_are_read_as_they_were_written(name: str) -> None:
-    row = {
-        "film": name,
-        "model": name,
-        "value": math.nan,
-        "clips": None,
-        "low": math.inf,
-    }
-    data = table_bytes("results.csv", [row])
-    (again,) = read_rows("results.csv", data)
-    assert (again["film"], again["model"]) == (name, name)
-    assert math.isnan(again["value"])
-    assert again["clips"] is None
-    assert again["low"] == math.inf
-
-
-def test_p_of_all_is_that_of_the_films(run: Run) -> None:
-    """The two differences that `honest` asks for are one family."""
-    asked = [("ridge", "random"), ("ridge", "pcbm-lr")]
-    names = sorted({row["film"] for row in run.results if row["film"]})
-
-    def by_film(model: str) -> list[float]:
-        return [
-            rows_of(run, model=model, metric="ap", film=film)[0]["value"]
-            for film in names
-        ]
-
-    D = np.array([np.subtract(by_film(a), by_film(b)) for a, b in asked]).T
-    factor = 1 + 7 / 6
-    expected = max_t_p(D, [factor, factor])
-    for (model, other), p in zip(asked, expected, strict=True):
-        (row,) = rows_of(run, model=model, against_model=other)
-        assert row["p_all"] == pytest.approx(p)
-
-
 def test_a_run_is_read_back(run: Run) -> None:
     again = read_folder(run.folder)
-    assert again.predictions == run.predictions and again.table("trees.csv") == []
-    assert [row["metric"] for row in again.results] == [
-        row["metric"] for row in run.results
-    ]
-    assert again.protocol["name"] == "honest"
-    frame = again.to_frame()
-    assert list(frame.columns) == list(RUN_TABLES["results.csv"]) and len(frame) == len(
-        run.results
-    )
-    facts = again.about["fits"][0]
-    assert {"epochs", "alpha"}.intersection(facts["folds"][0]["chosen"])
+    assert again.known == {}
+    for name in ("predictions.csv", "results.csv"):
+        pd.testing.assert_frame_equal(
+            again.table(name), run.table(name), check_exact=True
+        )
+    assert not len(again.table("trees.csv")) and again.protocol["name"] == "honest"
+    for cell, of_run in zip(again.cells, run.cells, strict=True):
+        assert (cell.name, cell.values) == (of_run.name, of_run.values)
+        assert cell.intervals == of_run.intervals
+    chosen = again.folds_of(again.cells[0])[0]["chosen"]
+    assert {"epochs", "alpha"}.intersection(chosen)
 
 
 def test_a_learning_curve_has_a_row_for_each_number_of_films(tmp_path: Path) -> None:
@@ -236,11 +189,11 @@ def test_a_learning_curve_has_a_row_for_each_number_of_films(tmp_path: Path) -> 
         "report.learning_films=[2, 6]",
     )
     for model in ("ridge", "pcbm-lr"):
-        (whole,) = rows_of(run, model=model, metric="ap")
-        (all_films,) = rows_of(run, model=model, train_films=6)
+        (whole,) = values_of(run, model=model, metric="ap")
+        (all_films,) = values_of(run, model=model, train_films=6)
         # Six films train in each fold, of which the validation film is one.
         assert all_films["value"] == pytest.approx(whole["value"])
-        assert len(rows_of(run, model=model, train_films=2)) == 1
+        assert len(values_of(run, model=model, train_films=2)) == 1
     with pytest.raises(FixUsage, match=r"counts films here: .* more than 6, got 7"):
         run_on(tmp_path / "more", *ONE_PAIR, "report.learning_films=[7]")
 
@@ -250,14 +203,14 @@ def test_concepts_and_trees_are_tables(tmp_path: Path) -> None:
     changes = (*ONE_PAIR[:3], 'grid.models=["pcbm-lr", "pcbm-dt"]')
     vectors = ("models.pcbm-lr.tolerance=1.0", "models.pcbm-dt.tolerance=1.0")
     run = run_on(tmp_path, *changes, *vectors, manifest=manifest, stores=(2.0,))
-    concepts = run.table("concepts.csv")
+    concepts = rows_of(run.table("concepts.csv"))
     linear = [row for row in concepts if row["model"] == "pcbm-lr"]
     assert len(linear) == 8 == len({row["concept"] for row in linear})
     for row in linear:
         assert row["ap"] > row["positive"] / row["clips"]
         assert row["weight"] != 0 and row["p_holm"] >= row["p"]
     assert all(math.isnan(row["weight"]) for row in concepts if row not in linear)
-    nodes = run.table("trees.csv")
+    nodes = rows_of(run.table("trees.csv"))
     assert {row["model"] for row in nodes} == {"pcbm-dt"}
     root = nodes[0]
     n_clips = sum(clip.level in ("EN", "S") for clip in manifest)
@@ -280,7 +233,7 @@ def test_concepts_are_tabled_beside_any_other_model(tmp_path: Path) -> None:
         'grid.models=["nb", "pcbm-lr"]',
         "models.pcbm-lr.tolerance={by_task={EN_S=1.0, other=0.1}}",
     )
-    concepts = run.table("concepts.csv")
+    concepts = rows_of(run.table("concepts.csv"))
     assert {row["model"] for row in concepts} == {"pcbm-lr"}
     # The tolerance of the training task.
     assert {row["tolerance"] for row in concepts} == {1.0}
@@ -290,15 +243,11 @@ def test_success_is_a_table(tmp_path: Path) -> None:
     run = run_on(
         tmp_path, *ONE_PAIR, 'grid.models=["ridge"]', "report.error_analysis=true"
     )
-    rows = run.table("success.csv")
-    whole = [row for row in rows if row["film"] == "all films"]
+    whole = rows_of(run.table("success.csv"), film="all films")
     assert {"level EN", "level S"} <= {row["factor"] for row in whole}
     (ridge,) = {row["successes"] for row in whole}
-    correct = [
-        row["y"] == row["decision"]
-        for row in run.predictions
-        if row["model"] == "ridge"
-    ]
+    tests = rows_of(run.predictions, model="ridge")
+    correct = [row["y"] == row["decision"] for row in tests]
     assert ridge == sum(correct) and whole[0]["all_clips"] == len(correct)
 
 
@@ -321,46 +270,6 @@ def test_a_class_without_scores_is_refused_before_it_trains(tmp_path: Path) -> N
             f"models.mine.kind={code}:Plain",
             'grid.models=["mine"]',
         )
-
-
-def test_a_bound_of_ap_counts_positive_clips() -> None:
-    """AP .992 of random scores with 99 % of positives had an interval from .745 to 1."""
-    interval = Interval(0.99, 0.994)
-    by_positives = not_narrower_than_clips(interval, 0.992, 1000)
-    wilson = binomtest(992, 1000).proportion_ci(0.95, method="wilson")
-    assert by_positives.low == pytest.approx(wilson.low)
-    assert by_positives.high == pytest.approx(wilson.high)
-    by_negatives = not_narrower_than_clips(interval, 0.992, 10)
-    assert by_negatives.low < 0.75
-    assert not_narrower_than_clips(interval, 0.9, 10) == interval
-    y = np.arange(100) > 0
-    assert RANKING_METRICS["ap"].n_behind(y) == 99
-    assert RANKING_METRICS["auc"].n_behind(y) == 1
-
-
-def leak() -> Leak:
-    return Leak("", 0, 0, 0, 0, 0, 0, ())
-
-
-def test_resampling_of_many_clips_takes_bounded_memory() -> None:
-    """A thousand draws of 20,000 clips took a gigabyte."""
-    rng = np.random.default_rng(0)
-    n = 20_000
-    y = rng.random(n) < 0.3
-    predictions = Predictions.of(y, rng.normal(size=n) + y)
-    test = ScoredFold("fixed", 0, np.arange(n), predictions, n, 0, leak())
-    cell = Cell("a", "a", "m", "s", True, [test])
-    films = np.repeat(np.arange(12), -(-n // 12))[:n]
-    weights = np.random.default_rng(1).multinomial(12, [1 / 12] * 12, size=1000)
-    statistics = cell.statistics(films, RANKING_METRICS)
-    tracemalloc.start()
-    values = statistics(weights.astype(np.float64))
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert values["ap"].shape == (1000,)
-    assert most < 250_000_000
-    few = statistics(weights[:3].astype(np.float64))
-    assert np.array_equal(few["ap"], values["ap"][:3])
 
 
 def test_an_empty_cell_of_a_table_is_no_number(run: Run) -> None:
@@ -390,5 +299,5 @@ def test_a_run_says_which_concepts_bottlenecks_do_without(tmp_path: Path) -> Non
     # Without the first film two clips have it, without another one four or more.
     expected = {"folds": 1, "of": 4, "least": 2}
     assert run.about["rare_concepts"]["s0"][rare] == expected
-    (warning,) = [w for w in warnings_of(run) if w.about == "rare concepts"]
+    (warning,) = [w for w in limits_of(run) if w.name == "rare concepts"]
     assert "Look (down to 2 clips, in 1 of 4 folds)" in warning.text

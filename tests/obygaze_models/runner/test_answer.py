@@ -1,0 +1,724 @@
+"""The sentences on a run: its answer, what limits it, and the text of both for a terminal."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.run_tables import MANIFEST, STORE, table_of
+
+from obygaze_features.core.console import MISSING
+from obygaze_models.evaluation.tables import Row
+from obygaze_models.models.registry import UNTRAINED
+from obygaze_models.protocols.reading import load_protocol
+from obygaze_models.runner import text
+from obygaze_models.runner.answer import (
+    answer,
+    cannot_guess,
+    films_above,
+    short,
+    verdict,
+    why_this_model,
+)
+from obygaze_models.runner.files import RUN_FORMAT, Run, write_run
+from obygaze_models.runner.limits import (
+    PROTECTS_NUMBERS,
+    limits_of,
+    many_fits,
+    stores_lacking_clips,
+)
+
+TASKS = {"task": "EN_S", "train": "EN_S", "test": "EN_S"}
+MODELS = ("ridge", "mlp")
+# The classes of a film from its highest score to its lowest, and their average precision.
+PERFECT = "1100"  # 1
+SOME = "1001"  # (1/1 + 2/4) / 2 = .75
+REVERSED = "0011"  # (1/3 + 2/4) / 2 = .42
+# 10 films that are perfect, and two reversed: .90.
+GOOD = (*[PERFECT] * 10, REVERSED, REVERSED)
+GUESS = (SOME,) * 12
+
+
+def cell(model: str, films: Sequence[str], **columns: Any) -> list[Row]:
+    """The tests of a model or baseline: a fold for each film, with its classes in order.
+
+    Each film has its positive clips first, whatever the order of the scores.
+    """
+    store = "s" if model in MODELS else ""
+    of_cell = {**TASKS, "store": store, "model": model, "seed": 0, "n_seen": 100}
+    of_cell |= {"is_model": model in MODELS, "is_trained": model not in UNTRAINED}
+    of_cell |= {"seen": "unseen", "leaked": False, "is_probability": False}
+    rows = []
+    for number, classes in enumerate(films):
+        film = f"film-{number:02d}"
+        clips = {"1": 0, "0": classes.count("1")}
+        for rank, of_clip in enumerate(classes):
+            row = {**of_cell, "fold": film, "movie_id": film, "group": film}
+            row |= {"clip_id": f"{film}-{clips[of_clip]}", "y": int(of_clip)}
+            clips[of_clip] += 1
+            rows.append({**row, "score": -float(rank), "decision": 0.0, **columns})
+    return rows
+
+
+def ends(
+    ap: tuple[float, float] = (0.63, 0.98),
+    auc: tuple[float, float] = (0.7, 0.9),
+    **names: Any,
+) -> list[Row]:
+    """The rows of results.csv with the intervals of a cell, by default of ridge."""
+    of_cell = {**TASKS, "store": "s", "model": "ridge", "value": 0.7, **names}
+    return [
+        {**of_cell, "metric": metric, "low": low, "high": high}
+        for metric, (low, high) in (("ap", ap), ("auc", auc))
+    ]
+
+
+def difference(low: float, high: float, p_all: float, **names: Any) -> Row:
+    """The difference of ridge and the baseline neighbour."""
+    row = {**TASKS, "store": "s", "model": "ridge", "metric": "ap", "value": 0.1}
+    row |= {"low": low, "high": high, "basis": "unseen"}
+    # Its p among what the protocol asks for is another one.
+    row |= {"p_guesses": p_all, "p_all": 0.03, "against_train": "EN_S"}
+    return {**row, "against_model": "neighbour", **names}
+
+
+def fit(skipped: Mapping[str, str], store: str = "s", model: str = "ridge") -> Row:
+    """What run.json says of the fits of a cell."""
+    names = {"train": "EN_S", "test": "EN_S", "store": store, "model": model}
+    return {**names, "skipped": skipped, "skipped_films": {}, "folds": []}
+
+
+def run_of(
+    folder: Path,
+    tests: Sequence[Row],
+    results: Sequence[Row] = (),
+    *changes: str,
+    manifest: Mapping[str, Any] | None = None,
+    **about: Any,
+) -> Run:
+    """A run that was written with these rows."""
+    asked = ("report.questions=[]", "report.contrast=[]", *changes)
+    n_clips = len({row["clip_id"] for row in tests})
+    n_films = len({row["movie_id"] for row in tests})
+    counts = {"n_clips": n_clips, "n_films": n_films, "positive_films": {"EN_S": 12}}
+    whole = {
+        "format": RUN_FORMAT,
+        "identity": "x",
+        "protocol": load_protocol("honest", asked).to_json(),
+        "stores": {"s": STORE},
+        "averaged": [],
+        "sizes": {},
+        "remarks": {},
+        "rare_concepts": {},
+        "fits": [],
+        "seconds": 1.0,
+        "manifest": {**MANIFEST, **counts, **(manifest or {})},
+        **about,
+    }
+    tables = {"predictions.csv": tests, "results.csv": results}
+    return write_run(
+        folder / "run", whole, {name: table_of(name, tables[name]) for name in tables}
+    )
+
+
+def limits(run: Run) -> dict[str, str]:
+    return {limit.name: limit.text for limit in limits_of(run)}
+
+
+# ---- the answer ----
+
+
+def test_the_answer_is_one_sentence_with_the_best_guess(tmp_path: Path) -> None:
+    tests = [
+        *cell("ridge", GOOD),
+        *cell("random", (REVERSED,) * 12),
+        *cell("neighbour", GUESS),
+    ]
+    run = run_of(tmp_path, tests, ends())
+    assert answer(run) == (
+        "On films it has not seen, ridge ranks clips (EN_S) with AP .90 [.63, .98]; "
+        "guessing without video has .75 (neighbour); better in 10 of 12 films."
+    )
+    assert limits_of(run) == []
+
+
+def test_guesses_from_clips_of_the_film_say_where_they_have_none(
+    tmp_path: Path,
+) -> None:
+    """In `honest` their values are those of the share of positives, and nothing said so."""
+    names = ("ridge", "film_prior", "neighbour", "random")
+    tests = [row for name in names for row in cell(name, GUESS)]
+    run = run_of(tmp_path / "new", tests)
+    assert cannot_guess(run, run.cells).startswith(
+        "film_prior and neighbour cannot guess here: no clip of a tested film trained"
+    )
+    tests = [row for name in names for row in cell(name, GUESS, seen="film")]
+    run = run_of(tmp_path / "seen", tests)
+    assert cannot_guess(run, run.cells) == ""
+    run = run_of(tmp_path / "ridge", cell("ridge", GUESS))
+    assert cannot_guess(run, run.cells) == ""
+
+
+def test_folds_of_clips_answer_for_films_that_trained(tmp_path: Path) -> None:
+    tests = cell("ridge", GOOD, seen="film")
+    changes = ("splits.kind=kfold", "splits.folds=5")
+    run = run_of(tmp_path, tests, ends(), *changes)
+    assert answer(run) == (
+        "On further clips of films that trained, ridge ranks clips (EN_S) with AP .90"
+        " [.63, .98]."
+    )
+    assert limits(run) == {
+        "films on both sides": "Up to 48 of the 48 test clips of EN_S are of films that train"
+        " or validate too: values and intervals are of the same experiment with other films on"
+        " both sides, in training and in testing; nothing is said of films that did not train."
+    }
+
+
+@pytest.mark.parametrize(
+    ("facts", "basis", "where", "why"),
+    [
+        (
+            {"seen": "clip", "leaked": True},
+            "leaked",
+            "On clips of which some trained or chose (leaked), ridge ranks clips",
+            "test clips trained or chose (leaked)",
+        ),
+        (
+            {"group": "", "movie_id": ""},
+            "film-unknown",
+            "On clips it has not seen, ridge ranks clips",
+            "the manifest has no films, so that clips of one film may be on both sides of a split",
+        ),
+    ],
+)
+def test_what_has_no_interval_says_why_and_is_not_better(
+    tmp_path: Path, facts: Row, basis: str, where: str, why: str
+) -> None:
+    tests = [*cell("ridge", GOOD, **facts), *cell("neighbour", GUESS, **facts)]
+    row = difference(math.nan, math.nan, math.nan, basis=basis)
+    n_films = 12 if basis == "leaked" else 0
+    run = run_of(tmp_path, tests, [row], manifest={"n_films": n_films})
+    assert answer(run).startswith(where)
+    assert why in limits(run)["no interval"]
+    assert verdict(row) == ("leaked" if basis == "leaked" else "–")
+    assert "guessing without video has .75 (neighbour)." in answer(run)
+
+
+def test_a_guess_that_leaked_is_no_measure_of_a_model(tmp_path: Path) -> None:
+    """What learns from no clip cannot leak, while the baseline beside it has seen the answers."""
+    for seen, is_measure in (("unseen", True), ("clip", False)):
+        guess = cell("neighbour", GUESS, seen=seen, leaked=not is_measure)
+        row = difference(math.nan, math.nan, math.nan)
+        row["basis"] = "unseen" if is_measure else "leaked"
+        tests = [*cell("ridge", (REVERSED,) * 12), *guess]
+        run = run_of(tmp_path / seen, tests, [row])
+        assert ("guessing" in limits(run)) == is_measure
+        assert ("better in" in answer(run)) == is_measure
+        assert "guessing without video has .75 (neighbour)" in answer(run)
+
+
+def question(first: str, second: str, **names: str) -> str:
+    sides = {"first": first, "second": second, **names}
+    fields = ", ".join(f'{key}="{name}"' for key, name in sides.items())
+    return f"report.questions=[{{{fields}}}]"
+
+
+@pytest.mark.parametrize("sides", [("mlp", "ridge"), ("neighbour", "mlp")])
+def test_the_answer_is_about_the_model_of_either_side_of_a_question(
+    tmp_path: Path, sides: tuple[str, str]
+) -> None:
+    tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
+    run = run_of(tmp_path, tests, [], question(*sides))
+    assert "mlp ranks clips (EN_S) with AP .75" in answer(run)
+
+
+def test_rows_of_differences_and_curves_are_in_no_cell(tmp_path: Path) -> None:
+    curve = cell("ridge", GUESS, train_films=3.0)
+    results = [*ends(), difference(0.1, 0.2, 0.01, metric="auc")]
+    run = run_of(tmp_path, [*cell("ridge", GOOD), *curve], results)
+    (found,) = run.cells
+    assert found.value("ap") == pytest.approx((10 + 2 * (1 / 3 + 2 / 4) / 2) / 12)
+    assert found.ends("auc") == (0.7, 0.9)
+
+
+@pytest.mark.parametrize("is_leaked", [False, True])
+def test_a_better_model_than_that_of_the_answer_is_named_with_the_reason(
+    tmp_path: Path, is_leaked: bool
+) -> None:
+    seen = {"seen": "clip" if is_leaked else "unseen", "leaked": is_leaked}
+    tests = [*cell("ridge", GUESS), *cell("mlp", GOOD, **seen)]
+    said = why_this_model(run_of(tmp_path / "a", tests))
+    # A value that is too high by its leaks is no better one.
+    assert (
+        said == []
+        if is_leaked
+        else [
+            "The answer is about ridge, which the protocol names first, whatever the results are. "
+            "mlp has AP .90; the highest of several values is partly luck."
+        ]
+    )
+    tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
+    assert why_this_model(run_of(tmp_path / "b", tests)) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0.714, ".71"),
+        (-0.05, "-.05"),
+        (0.999, "1.00"),
+        (10.0, "10.00"),
+        (-20.5, "-20.50"),
+        (-0.001, "-.00"),
+        (-0.0, ".00"),
+    ],
+)
+def test_only_a_leading_zero_is_left_out(value: float, expected: str) -> None:
+    assert short(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p_all", "expected"),
+    [
+        (0.1, 0.3, 0.01, "yes"),
+        (0.1, 0.3, 0.2, "not certain"),
+        (0.1, 0.3, math.nan, "not certain"),
+        (-0.1, 0.3, 0.01, "not shown"),
+        (0.0, 0.3, 0.01, "not shown"),
+        (-0.3, 0.0, 0.01, "not shown"),
+        (-0.3, -0.1, 0.01, "no, worse"),
+        (-0.3, -0.1, 0.2, "no, perhaps worse"),
+        (math.nan, math.nan, 0.01, "–"),
+    ],
+)
+def test_a_verdict_needs_an_interval_and_a_p_among_all(
+    low: float, high: float, p_all: float, expected: str
+) -> None:
+    assert verdict({"low": low, "high": high, "p_all": p_all}) == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "beginning", "end"),
+    [
+        (
+            difference(0.1, 0.3, 0.01),
+            "On films it has not seen, ridge ranks",
+            "better in 10 of 12 films.",
+        ),
+        (
+            difference(-0.1, 0.3, 0.4),
+            "This run does not show that ridge is better than guessing: on films it has not seen",
+            "over films, [-.10, .30], holds 0.",
+        ),
+        (
+            difference(0.1, 0.3, 0.4),
+            "ridge may be better than guessing, or better by",
+            # Without this reason, the sentence contradicts itself.
+            "[.10, .30], is above 0, but its p among the differences of a model and a guess is"
+            " .400.",
+        ),
+        (
+            difference(0.1, 0.3, math.nan),
+            "ridge may be better than guessing, or better by",
+            "is above 0, but it has no p among the differences of a model and a guess.",
+        ),
+        (
+            difference(-0.3, -0.1, 0.01),
+            "ridge is worse than guessing: on films",
+            "over films, [-.30, -.10], is below 0.",
+        ),
+    ],
+)
+def test_the_answer_says_first_what_is_not_shown(
+    tmp_path: Path, row: Row, beginning: str, end: str
+) -> None:
+    tests = [*cell("ridge", GOOD), *cell("neighbour", GUESS)]
+    said = answer(run_of(tmp_path, tests, [*ends(), row]))
+    assert said.startswith(beginning)
+    assert said.count(". ") == 0
+    assert said.endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p_all", "beginning"),
+    [
+        (0.1, 0.2, 0.01, "ridge is better than mlp: ridge minus mlp (EN_S) is AP .10 "),
+        (-0.1, 0.2, 0.5, "This run does not show that ridge is better than mlp: ridge"),
+        (-0.2, -0.1, 0.01, "ridge is worse than mlp: ridge minus mlp (EN_S) is AP .10"),
+    ],
+)
+def test_a_question_about_two_models_is_answered_first(
+    tmp_path: Path, low: float, high: float, p_all: float, beginning: str
+) -> None:
+    tests = [*cell("ridge", GOOD), *cell("mlp", GUESS)]
+    row = difference(low, high, math.nan, against_model="mlp", against_store="s")
+    row["p_all"] = p_all
+    run = run_of(tmp_path, tests, [*ends(), row], question("ridge", "mlp"))
+    assert answer(run).startswith(beginning)
+    assert f"[{short(low)}, {short(high)}]; ridge is higher in 10 of 12 films. On" in (
+        answer(run)
+    )
+
+
+FILMS = st.sampled_from((PERFECT, SOME, REVERSED))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.none() | st.tuples(FILMS, FILMS), min_size=1, max_size=9),
+)
+def test_a_count_of_films_says_how_many_are_equal(
+    pairs: list[tuple[str, str] | None],
+) -> None:
+    """ "Higher in 1 of 9 films" was said of 1 higher, 3 equal and 5 lower."""
+    known = [pair for pair in pairs if pair is not None]
+    ours, theirs = ([pair[side] if pair else "00" for pair in pairs] for side in (0, 1))
+    with TemporaryDirectory() as folder:
+        run = run_of(Path(folder), [*cell("ridge", ours), *cell("mlp", theirs)])
+        first, second = run.cells
+    found = films_above(first, second, "ap")
+    other_way = films_above(second, first, "ap")
+    n_equal = sum(ours == theirs for ours, theirs in known)
+    assert found.n_above + other_way.n_above + n_equal == found.n_films == len(known)
+    assert found.n_equal == n_equal
+    equal = f" (equal in {n_equal})" if n_equal else ""
+    shown = f"{found.n_above} of {len(known)}{equal}" if known else MISSING
+    assert found.text() == shown
+
+
+@pytest.mark.parametrize("films", [("0000", "000"), ("1111", "111")])
+def test_a_model_whose_folds_have_one_class_each_ranks_nothing(
+    tmp_path: Path, films: tuple[str, ...]
+) -> None:
+    """The AP of a fold of positive clips is 1 in each order."""
+    assert answer(run_of(tmp_path, cell("ridge", films))) == (
+        "ridge ranks no clips (EN_S): no fold tests clips of both classes."
+    )
+
+
+# ---- limits ----
+
+
+@pytest.mark.parametrize(
+    ("n_films", "n_in_all", "said"),
+    [
+        (0, 1, "1 film of EN_S has"),
+        (1, 2, "2 films of EN_S have"),
+        (0, 3, "no tested film of EN_S has"),
+        (1, 3, "1 tested film of EN_S has"),
+        (2, 3, "2 tested films of EN_S have"),
+    ],
+)
+def test_films_with_positive_clips_are_counted_before_folds_are_left_out(
+    tmp_path: Path, n_films: int, n_in_all: int, said: str
+) -> None:
+    """The film of the only positive clip is of the fold that could not be trained."""
+    films = [*[PERFECT] * n_films, *["0000"] * (5 - n_films)]
+    manifest = {"positive_films": {"EN_S": n_in_all}}
+    skipped = fit({"fold-2": "the training clips hold one class only: 0"})
+    run = run_of(tmp_path, cell("ridge", films), manifest=manifest, fits=[skipped])
+    assert limits(run)["no interval"] == (
+        f"1 of 1 cells have no interval: {said} positive clips, and 3 are needed."
+    )
+
+
+@pytest.mark.parametrize(
+    ("films", "reason"),
+    [
+        (["1" * 9 + "0" * 9], "all test clips of EN_S are of one film"),
+        (
+            ["1000"] * 4,
+            "EN_S tests 4 positive clips and 12 negative clips, and 5 of each",
+        ),
+        ([PERFECT] * 9, "the values do not differ from film to film"),
+    ],
+)
+def test_a_missing_interval_has_a_reason(
+    tmp_path: Path, films: list[str], reason: str
+) -> None:
+    assert reason in limits(run_of(tmp_path, cell("ridge", films)))["no interval"]
+
+
+def test_leaks_and_copies_are_told_apart(tmp_path: Path) -> None:
+    tests = cell("ridge", GOOD)
+    for number, row in enumerate(tests[:10]):
+        row |= {"seen": "clip", "leaked": number < 7}
+    found = limits(run_of(tmp_path, tests, ends()))
+    assert "7 of the 48 test clips of EN_S" in found["leaks"]
+    assert "3 of the 48 test clips of EN_S (s)" in found["copies"]
+
+
+def test_a_model_that_guesses_may_rank_by_chance(tmp_path: Path) -> None:
+    tests = [*cell("ridge", GUESS[:5]), *cell("neighbour", GUESS[:5])]
+    found = limits(run_of(tmp_path, tests, ends(auc=(0.42, 0.6))))
+    assert set(found) == {"guessing", "chance", "few films"}
+    assert "neighbour has AP .75, ridge .75" in found["guessing"]
+    assert found["chance"] == (
+        "In 1 of 1 cells the interval of AUC does not lie above one half: by AUC, these may be no"
+        " better than chance: ridge (EN_S)."
+    )
+    assert found["few films"] == (
+        "In 1 of 1 cells tested films are few (5); these may be alike or differ by chance, and say"
+        " little about other films."
+    )
+
+
+def test_a_model_that_ranks_the_wrong_way_is_below_one_half(tmp_path: Path) -> None:
+    run = run_of(tmp_path, cell("ridge", GOOD), ends(auc=(0.2, 0.4)))
+    said = limits(run)["chance"]
+    assert said.startswith("In 1 of 1 cells the interval of AUC does not lie above one")
+
+
+@pytest.mark.parametrize("p_all", [0.01, 0.2])
+def test_a_metric_that_says_more_than_auc_is_named_where_it_does(
+    tmp_path: Path, p_all: float
+) -> None:
+    tests = [*cell("ridge", GOOD), *cell("neighbour", GUESS)]
+    results = [*ends(auc=(0.42, 0.6)), difference(0.1, 0.2, p_all)]
+    said = limits(run_of(tmp_path, tests, results))["chance"]
+    more = " By AP, these of them are shown to be better than guessing: ridge (EN_S)."
+    assert said.endswith(more) == (p_all < 0.05)
+
+
+def test_intervals_over_different_numbers_of_films_are_not_over_the_least(
+    tmp_path: Path,
+) -> None:
+    tests = [*cell("ridge", GOOD[:3]), *cell("ridge", GOOD[:5], store="t")]
+    run = run_of(tmp_path, tests, stores={"s": STORE, "t": STORE})
+    said = limits(run)["few films"]
+    assert said.startswith("In 2 of 2 cells tested films are few (3 to 5);")
+
+
+def test_few_films_are_said_without_an_interval_too(tmp_path: Path) -> None:
+    said = limits(run_of(tmp_path, cell("ridge", GOOD[:2])))["few films"]
+    assert said.startswith("In 1 of 1 cells tested films are few (2);")
+
+
+@pytest.mark.parametrize(("primary", "is_warned"), [("ap", False), ("auc", True)])
+def test_few_films_are_those_of_the_metric_that_is_compared(
+    tmp_path: Path, primary: str, is_warned: bool
+) -> None:
+    """All clips of nine films are positive: these have an AP, and no AUC."""
+    tests = cell("ridge", [*["1111"] * 9, *[SOME] * 3])
+    run = run_of(tmp_path, tests, ends(), f"report.primary={primary}")
+    said = limits(run).get("few films", "")
+    assert ("In 1 of 1 cells 3 of 12 films have a value;" in said) == is_warned
+    assert bool(said) == is_warned
+
+
+def test_other_limits_are_said(tmp_path: Path) -> None:
+    missing = {"a-1": "decode_error", "a-2": "decode_error"}
+    run = run_of(
+        tmp_path,
+        cell("ridge", GOOD, seen="film"),
+        ends(),
+        *("splits.kind=fixed", "splits.column=part", 'splits.test=["x"]'),
+        rare_concepts={"s": {"Look": {"folds": 2, "of": 12, "least": 1}}},
+        stores={"s": {**STORE, "missing": missing}},
+        remarks={"annotators differ": "3 of {48} clips have no class in T."},
+        fits=[fit({"fold 3": "no clip is left to train on"})],
+    )
+    found = limits(run)
+    assert "48 of the 48 test clips" in found["films on both sides"]
+    assert "the column part divides films" in found["films on both sides"]
+    assert "Look (down to 1 clip, in 2 of 12 folds)" in found["rare concepts"]
+    assert found["skipped folds"] == (
+        "1 fold left out: no clip is left to train on (fold 3)."
+    )
+    assert found["missing features"] == (
+        "2 of 48 clips have no features in s and are left out (2 decode_error): a-1, a-2."
+    )
+    assert found["annotators differ"] == "3 of {48} clips have no class in T."
+
+
+def test_folds_that_are_left_out_are_named_with_their_films_and_stores(
+    tmp_path: Path,
+) -> None:
+    """The sentence was "1 fold left out: no clip of this task is tested in it"."""
+    untested = "no clip is tested"
+    of_sound = {"fold 2": untested, "fold 4": untested, "fold 5": "one label"}
+    fits = [
+        fit({"fold 4": untested}, "image"),
+        fit(of_sound, "sound"),
+        fit({}, "", "random"),
+    ]
+    # On images, the second fold is tested.
+    tests = cell("ridge", ["1"], store="image", fold="fold 2", group="alba")
+    found = limits(run_of(tmp_path / "a", tests, fits=fits))
+    assert found["skipped folds"] == (
+        "3 folds left out: no clip is tested (fold 4, fold 2 with alba on sound);"
+        " one label (fold 5 on sound)."
+    )
+    found = limits(run_of(tmp_path / "b", tests, fits=fits[2:]))
+    assert "skipped folds" not in found
+
+
+def test_many_fits_are_warned_of_where_each_film_is_left_out() -> None:
+    nested = {"kind": "nested", "folds": 0, "column": ""}
+    of_directors = many_fits({**nested, "column": "director"}, 301)
+    assert of_directors is not None and "one director at a time" in of_directors.text
+    of_films = many_fits(nested, 1301)
+    assert of_films is not None and "fitted 1,301 times" in of_films.text
+    assert many_fits(nested, 300) is None
+    assert many_fits({**nested, "folds": 400}, 400) is None
+    assert many_fits({**nested, "kind": "fixed"}, 400) is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    folds=st.lists(st.integers(0, 4), min_size=2, max_size=6),
+    kind=st.sampled_from(("nested", "kfold", "fixed", "published", "own.py:folds")),
+    is_divided=st.booleans(),
+)
+def test_folds_of_several_films_are_said_where_a_person_made_them(
+    folds: list[int], kind: str, is_divided: bool
+) -> None:
+    """Folds were of directors, and intervals and p were over films without a word."""
+    tests = cell(
+        "ridge", [PERFECT] * len(folds), seen="film" if is_divided else "unseen"
+    )
+    for row in tests:
+        row["fold"] = f"fold {folds[int(row['group'][-2:])]}"
+    with TemporaryDirectory() as folder:
+        run = run_of(Path(folder), tests, ends())
+        protocol = run.protocol | {"splits": {**run.protocol["splits"], "kind": kind}}
+        run = Run(run.folder, {**run.about, "protocol": protocol}, run.known)
+        found = limits(run).get("folds of several films", "")
+    is_of_person = kind in ("published", "own.py:folds") and not is_divided
+    most = max(map(folds.count, folds))
+    assert bool(found) == (is_of_person and most > 1)
+    if found:
+        assert found.startswith(f"Folds hold up to {most} films, and intervals and p")
+        assert "--set splits.column=director" in found
+
+
+def test_a_rare_concept_has_the_numbers_of_each_store(tmp_path: Path) -> None:
+    look = {"folds": 1, "of": 4, "least": 2}
+    body = {"folds": 4, "of": 4, "least": 0}
+    rare = {
+        "a": {"Look": look, "Body": body},
+        "b": {"Look": {**look, "least": 1}, "Body": body},
+    }
+    run = run_of(tmp_path, cell("ridge", GOOD), rare_concepts=rare)
+    assert limits(run)["rare concepts"].endswith(
+        ": Look on a (down to 2 clips, in 1 of 4 folds), Body (down to 0 clips, in 4 of 4 folds),"
+        " Look on b (down to 1 clip, in 1 of 4 folds)."
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sets(st.sampled_from("abcdef")), min_size=1, max_size=4))
+def test_what_a_store_lacks_is_its_own_number_whatever_others_lack(
+    lacking: list[set[str]],
+) -> None:
+    """It said 7 of max, which lacked 8, and nothing of a third store."""
+    of_all = set().union(*lacking)
+    stores = {}
+    for number, own in enumerate(lacking):
+        stores[f"s{number}"] = {"missing": dict.fromkeys(sorted(own), "failed")}
+    stores["joined"] = {"missing": dict.fromkeys(of_all, "failed"), "parts": [*stores]}
+    found = {}
+    for name, facts in stores_lacking_clips(Run(Path(), {"stores": stores})).items():
+        found[name] = set(facts["missing"])
+    assert found == {f"s{n}": own for n, own in enumerate(lacking) if own}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(st.integers(0, 60), st.sampled_from("abcdef"), min_size=1))
+def test_the_reasons_in_a_line_add_up_to_the_clips_without_features(
+    reason_of_clip: dict[int, str],
+) -> None:
+    missing = {f"c{clip}": reason for clip, reason in reason_of_clip.items()}
+    with TemporaryDirectory() as folder:
+        stores = {"s": {**STORE, "missing": missing}}
+        run = run_of(Path(folder), cell("ridge", GOOD), stores=stores)
+        said = limits(run)["missing features"]
+    counts: Counter[str] = Counter()
+    for part in said.partition("(")[2].partition(")")[0].split(", "):
+        n_clips, _, reason = part.partition(" ")
+        counts[reason] += int(n_clips)
+    assert said.startswith(f"{len(missing)} of 48 clips")
+    assert counts.total() == len(missing)
+    n_of = Counter(reason_of_clip.values())
+    for reason, n_clips in counts.items():
+        assert reason == "for other reasons" or n_of[reason] == n_clips
+
+
+# ---- the text for a terminal ----
+
+
+def test_brackets_are_explained_where_a_shown_number_has_some(tmp_path: Path) -> None:
+    """A baseline with an interval is not in the table of the models."""
+    tests = [*cell("ridge", GOOD), *cell("random", GUESS)]
+    of_random = ends(store="", model="random")
+    run = run_of(tmp_path / "without", tests, of_random)
+    assert "in brackets" not in text.result_text(run)
+    run = run_of(tmp_path / "with", tests, [*ends(), *of_random])
+    assert "in brackets" in text.result_text(run)
+
+
+def test_the_films_of_brackets_are_those_of_all_tasks(tmp_path: Path) -> None:
+    """Of one task, each film has positive clips, of the other one, five of eight have some."""
+    other = {"train": "HN_S", "test": "HN_S", "task": "HN_S"}
+    first = cell("ridge", GOOD)
+    second = cell("ridge", [*GUESS[:5], *["0000"] * 3], **other)
+    results = [*ends(), *ends(**other)]
+    said = text.result_text(run_of(tmp_path / "both", [*first, *second], results))
+    assert (
+        "intervals over 8 to 12 films, of other films of the same kind, each tested unseen; 5 to 12"
+        " of 8 to 12 films have a value.\n"
+    ) in said
+    said = text.result_text(run_of(tmp_path / "first", first, results))
+    assert (
+        "intervals over 12 films, of other films of the same kind, each tested unseen.\n"
+    ) in said
+
+
+def test_brackets_are_over_the_films_of_each_number(tmp_path: Path) -> None:
+    """The line said 8 films, of which one store had 4."""
+    tests = [*cell("ridge", GOOD[:8]), *cell("ridge", GOOD[:4], store="t")]
+    results = [*ends(), *ends(store="t")]
+    stores = {"s": STORE, "t": STORE}
+    said = text.result_text(run_of(tmp_path / "both", tests, results, stores=stores))
+    assert "in brackets: 95 % intervals over 4 to 8 films, of other films" in said
+    said = text.result_text(run_of(tmp_path / "one", tests[:32], results))
+    assert "in brackets: 95 % intervals over 8 films, of other films" in said
+
+
+@pytest.mark.parametrize("n_remarks", [0, 2, 3, 4, 9])
+def test_all_that_protects_a_number_is_shown_and_three_other_lines(
+    tmp_path: Path, n_remarks: int
+) -> None:
+    remarks = {f"r{number}": f"Remark {number}." for number in range(n_remarks)}
+    tests = cell("ridge", GOOD[:4], seen="film")
+    run = run_of(tmp_path, tests, remarks=remarks)
+    lines = text.result_text(run).splitlines()
+    protecting = [limit for limit in limits_of(run) if limit.name in PROTECTS_NUMBERS]
+    assert [limit.name for limit in protecting] == [
+        "films on both sides",
+        "few films",
+        "no interval",
+    ]
+    shown = [f"! {limit.text}" for limit in protecting]
+    shown += [f"! {remark}" for remark in remarks.values()][:3]
+    assert [line for line in lines if line.startswith("!")] == shown
+    more = [line for line in lines if "more in the report" in line]
+    n_more = n_remarks - 3
+    assert more == ([f"{n_more} more in the report"] if n_more > 0 else [])
+
+
+def test_tables_without_rows_are_not_listed(tmp_path: Path) -> None:
+    tables = {"predictions.csv": [], "results.csv": ends(), "trees.csv": []}
+    run = write_run(
+        tmp_path / "run",
+        {"format": RUN_FORMAT, "identity": "x"},
+        {name: table_of(name, rows) for name, rows in tables.items()},
+    )
+    assert run.tables_with_rows == ["results.csv"]
