@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from obygaze_models.runner.answer import compared_metric, ranks_nothing, value_text
 
 from obygaze.films.predictions import PredictionTable, score_column
 from obygaze_features.core.console import count
@@ -20,6 +19,7 @@ from obygaze_models.evaluation.basis import FILM_SEEN, FILM_UNKNOWN, UNSEEN
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import metric_name
 from obygaze_models.models.common import as_float32
+from obygaze_models.runner.answer import compared_metric, ranks_nothing, value_text
 from obygaze_models.runner.files import Run
 from obygaze_models.zoo.predicting import features_for_model
 from obygaze_models.zoo.saving import SavedModel

@@ -66,9 +66,7 @@ NOTHING = (
 )
 RIDGE = ('grid.models=["ridge"]', 'grid.baselines=["prevalence"]')
 ONE_PAIR = ('grid.train=["EN_S"]', 'grid.test=["EN_S"]')
-WITHOUT_ROWS = {
-    name: table_of(name, []) for name in ("predictions.csv", "results.csv")
-}
+WITHOUT_ROWS = {name: table_of(name, []) for name in ("predictions.csv", "results.csv")}
 
 CODE = "obygaze_models.protocols.paper_splits:code_splits"
 

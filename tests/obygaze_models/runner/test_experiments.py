@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from obygaze_models.runner.rows import RUN_TABLES
 from support.cli import call_obygaze
 from support.experiments import films, planted, store_of, write_workspace
 
@@ -24,7 +25,6 @@ from obygaze_models.runner.experiments import (
     require_each_once,
     run,
 )
-from obygaze_models.runner.rows import RUN_TABLES
 
 QUICK = ("--set", "report.replicates=40", "--set", 'grid.models=["ridge", "mlp"]')
 # For tests that are not of the numbers.
