@@ -14,7 +14,6 @@ from obygaze_models.runner.files import Run
 from support.run_tables import table_of
 
 
-
 def rows_of(table: pd.DataFrame, **wanted: Any) -> list[Row]:
     """The rows of a table, all or those with these values."""
     for name, value in wanted.items():
