@@ -262,7 +262,8 @@ def test_a_number_with_a_comma_is_read_as_it_was_meant_or_named(
 
 # Tables that obygaze writes and reads itself: of runs, of models, of stores.
 OWN = {
-    "obygaze_models/runner/rows.py",
+    "obygaze_models/evaluation/tables.py",
+    "obygaze_models/runner/files.py",
     "obygaze_models/zoo/info.py",
     "obygaze_features/store/decoding.py",
 }

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from obygaze_models.runner.rows import RUN_TABLES
 from support.cli import call_obygaze
 from support.experiments import films, planted, store_of, write_workspace
 
@@ -19,6 +18,7 @@ import obygaze as og
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.manifest.io import read_manifest, write_manifest
 from obygaze_features.store import open_store
+from obygaze_models.evaluation.tables import RUN_TABLES
 from obygaze_models.runner.experiments import (
     named_store,
     open_stores,

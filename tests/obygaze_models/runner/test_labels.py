@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from obygaze_models.runner.tables import Run
 from support.experiments import (
     films,
     planted,
@@ -21,6 +20,7 @@ import obygaze as og
 from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.protocols.schema import Protocol
+from obygaze_models.runner.files import Run
 from obygaze_models.runner.labels import labels_since
 
 
