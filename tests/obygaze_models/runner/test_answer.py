@@ -588,7 +588,7 @@ def test_folds_of_several_films_are_said_where_a_person_made_them(
         row["fold"] = f"fold {folds[int(row['group'][-2:])]}"
     with TemporaryDirectory() as folder:
         run = run_of(Path(folder), tests, ends())
-        protocol = run.protocol | {"splits": {**run.protocol["splits"], "kind": kind}}
+        protocol = {**run.protocol, "splits": {**run.protocol["splits"], "kind": kind}}
         run = Run(run.folder, {**run.about, "protocol": protocol}, run.known)
         found = limits(run).get("folds of several films", "")
     is_of_person = kind in ("published", "own.py:folds") and not is_divided
@@ -620,7 +620,7 @@ def test_what_a_store_lacks_is_its_own_number_whatever_others_lack(
 ) -> None:
     """It said 7 of max, which lacked 8, and nothing of a third store."""
     of_all = set().union(*lacking)
-    stores = {}
+    stores: dict[str, Any] = {}
     for number, own in enumerate(lacking):
         stores[f"s{number}"] = {"missing": dict.fromkeys(sorted(own), "failed")}
     stores["joined"] = {"missing": dict.fromkeys(of_all, "failed"), "parts": [*stores]}
@@ -642,8 +642,8 @@ def test_the_reasons_in_a_line_add_up_to_the_clips_without_features(
         said = limits(run)["missing features"]
     counts: Counter[str] = Counter()
     for part in said.partition("(")[2].partition(")")[0].split(", "):
-        n_clips, _, reason = part.partition(" ")
-        counts[reason] += int(n_clips)
+        number, _, reason = part.partition(" ")
+        counts[reason] += int(number)
     assert said.startswith(f"{len(missing)} of 48 clips")
     assert counts.total() == len(missing)
     n_of = Counter(reason_of_clip.values())
@@ -666,7 +666,7 @@ def test_brackets_are_explained_where_a_shown_number_has_some(tmp_path: Path) ->
 
 def test_the_films_of_brackets_are_those_of_all_tasks(tmp_path: Path) -> None:
     """Of one task, each film has positive clips, of the other one, five of eight have some."""
-    other = {"train": "HN_S", "test": "HN_S", "task": "HN_S"}
+    other: dict[str, Any] = {"train": "HN_S", "test": "HN_S", "task": "HN_S"}
     first = cell("ridge", GOOD)
     second = cell("ridge", [*GUESS[:5], *["0000"] * 3], **other)
     results = [*ends(), *ends(**other)]
