@@ -45,8 +45,13 @@ from obygaze_models.evaluation.results import (
     row_of_difference,
 )
 from obygaze_models.evaluation.tables import Row
-from obygaze_models.report.lookup import explaining, pair_name
-from obygaze_models.report.tables import NumberCell, PValueCell, ResultTable
+from obygaze_models.report.lookup import explaining, models_of, pair_name
+from obygaze_models.report.tables import (
+    DifferenceCell,
+    NumberCell,
+    PValueCell,
+    ResultTable,
+)
 from obygaze_models.runner.answer import (
     films_with_value,
     questions_of_models,
@@ -138,7 +143,11 @@ class ComparedRuns(Listing):
     def table(self) -> Columns:
         """Return a row for each cell and run, with the difference to the first run."""
         rows = self._rows()
-        return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+        columns: dict[str, list[Any]] = {}
+        for row in rows:
+            for name, value in row.items():
+                columns.setdefault(name, []).append(value)
+        return columns
 
     def _rows(self) -> list[Row]:
         rows = []
@@ -182,16 +191,15 @@ class ComparedRuns(Listing):
     def _shown_rows(self) -> Iterator[tuple[Any, ...]]:
         for cell in self.cells:
             for number, row in cell.differences.items():
-                both = (cell.rows[0], cell.rows[number], row)
                 yield (
-                    *(
-                        cell.tasks,
-                        cell.name,
-                        self.runs[number],
-                        row["clips"],
-                        row["films"],
-                    ),
-                    *map(NumberCell.of, both),
+                    cell.tasks,
+                    cell.name,
+                    self.runs[number],
+                    row["clips"],
+                    row["films"],
+                    NumberCell.of(cell.rows[0]),
+                    NumberCell.of(cell.rows[number]),
+                    DifferenceCell.of(row),
                     PValueCell(row["p_all"]),
                     "the same" if row["value"] == 0 else verdict(row),
                 )
@@ -199,28 +207,30 @@ class ComparedRuns(Listing):
     def _note(self) -> str:
         """Return what the numbers of the table are of, and the models that have no difference."""
         first = self.runs[0]
-        note = (
-            "The numbers of a line are on the clips that all runs with this model tested with the"
-            " same class. p (all) is corrected for all differences of the comparison; the last"
-            f" column says whether the run is better than {first}. obygaze compare -o FILE.csv"
-            " writes the baselines too."
-        )
+        sentences = []
+        if any(cell.differences for cell in self.cells):
+            sentences.append(
+                "The numbers of a line are on the clips that all runs with this model tested with"
+                " the same class. p (all) is corrected for all differences of the comparison; the"
+                f" last column says whether the run is better than {first}. obygaze compare -o"
+                " FILE.csv writes the baselines too."
+            )
         bases = []
         others = []
         for cell in self.cells:
             if cell.is_model and not cell.differences:
                 runs = listed([self.runs[number] for number in cell.rows])
-                others.append(f"{cell.name}, {cell.tasks} ({runs})")
+                others.append(f"{cell.name} for {cell.tasks} ({runs})")
             for row in cell.differences.values():
                 if math.isfinite(row["low"]):
                     bases.append(row["basis"])
         if bases:
             units = plural(self.unit)
             of_intervals = interval_is_of(weakest(bases), units)
-            note += f" In brackets: intervals over {units}, of {of_intervals}."
+            sentences.append(f"In brackets: intervals over {units}, of {of_intervals}.")
         if others:
-            note += f" Without a difference to {first}: {few(others)}."
-        return note
+            sentences.append(f"Without a difference to {first}: {few(others)}.")
+        return " ".join(sentences)
 
 
 # ---- values and differences ----
@@ -357,7 +367,7 @@ def _compared_cell(
         if shared.problem:
             rows[number] |= dict.fromkeys(("value", "low", "high"), math.nan)
         elif number > 0 and 0 in cells and cell.is_model:
-            if metric not in first.values or metric not in cell.values:
+            if math.isnan(cell.value(metric) - first.value(metric)):
                 continue
             differences[number] = {**NOTHING, **row_of_difference(cell, first, metric)}
             # At a threshold, another training could call many other clips positive.
@@ -393,7 +403,7 @@ def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
     tests = _tests_of(runs)
     ids, tests["clip"] = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
     by_store = any(len(run.about["stores"]) > 1 for run in runs)
-    models_of_runs = [{c.model for c in run.cells if c.is_model} for run in runs]
+    models_of_runs = [{cell.model for cell in models_of(run)} for run in runs]
     by_model = any(len(models) != 1 for models in models_of_runs)
     by_key: dict[Key, dict[int, Cell]] = {}
     for number, run in enumerate(runs):

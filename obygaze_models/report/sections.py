@@ -58,6 +58,7 @@ from obygaze_models.report.lookup import (
 from obygaze_models.report.tables import (
     DASH,
     NO_NUMBER,
+    DifferenceCell,
     NumberCell,
     PValueCell,
     ResultTable,
@@ -202,16 +203,15 @@ def _table_of_tasks(run: Run, metric: str) -> ResultTable:
     if any(cell.train != cell.test for cell in run.cells):
         notes.append("A → B: trained on the task A, tested on B.")
     if BEST_GUESS in names:
-        notes += [
+        notes.append(
             "Best guess: the best baseline without video, picked by its result on the test clips,"
-            " so that it has an advantage. All baselines are in results.csv.",
-            cannot_guess(run, run.cells),
-        ]
+            " so that it has an advantage. All baselines are in results.csv."
+        )
     title = f"{metric_name(metric)}, models by tasks"
     is_main = metric == compared_metric(run)
     key_of_table = "results" if is_main else f"results-{slug(metric)}"
     headers = ["model" if has_tasks_in_columns else "task", *others]
-    note = " ".join(filter(None, notes))
+    note = " ".join(notes)
     return ResultTable(key_of_table, title, headers, rows, note)
 
 
@@ -237,7 +237,7 @@ def _table_beside_guess(run: Run) -> ResultTable:
                 **{metric_name(of): _number(cell, of) for of in shown_metrics(run)},
                 BEST_GUESS: DASH if guess is None else label(run, guess),
                 of_guess: NO_NUMBER,
-                "difference": NumberCell.of(row),
+                "difference": DifferenceCell.of(row),
                 "better?": verdict(row),
                 _compared_units(run): DASH,
                 "leaked": leaked_of(cell),
@@ -256,10 +256,10 @@ def _table_beside_guess(run: Run) -> ResultTable:
     )
     if not run.has_groups:
         better = NO_FILMS_COMPARED
-    note = f"{better} Leaked: test clips that also trained or chose."
+    note = f"{better} Leaked: test clips that also trained or chose. {cannot_guess(run, run.cells)}"
     title = "Each model beside the best guess without video"
     is_folded = len(models) > MOST_OPEN_ROWS
-    return result_table("summary", title, rows, note, folded=is_folded)
+    return result_table("summary", title, rows, note.rstrip(), folded=is_folded)
 
 
 def _heading_of_test(run: Run, cell: Cell) -> str:
@@ -385,7 +385,7 @@ def _difference(run: Run, row: Row) -> Row:
         "first": label_on(run, row["model"], row["store"]),
         "second": label_on(run, row["against_model"], row["against_store"]),
         "metric": metric_name(row["metric"]),
-        "difference": NumberCell.of(row),
+        "difference": DifferenceCell.of(row),
         "p (all)": PValueCell(row["p_all"]),
         "clips": row["clips"],
         _compared_units(run): _films_above(run, row),
@@ -837,6 +837,10 @@ def _inputs(run: Run) -> Iterator[tuple[str, str, str]]:
         array = f"array {facts['array']}, {facts['width']} wide"
         content = f"{name}={facts['location']}: {facts['backbone']}, {array}"
         yield "store", content, facts["seal"]
+    for name, model in run.protocol["models"].items():
+        # Of a saved model that is tested.
+        if "sha256" in model.get("settings", {}):
+            yield "model", name, model["settings"]["sha256"]
     of_kind = {
         "texts": about["texts"],
         "table": {name: about["files"][name] for name in run.tables_with_rows},

@@ -69,7 +69,12 @@ class NumberCell:
             spread = f" ({self.sd:.2f})"
         if self.n_clips is not None:
             spread += f" on {count(self.n_clips, 'clip')}"
-        return f"{self.value:z.2f}{spread}"
+        return f"{self.value:z.{self.digits}f}{spread}"
+
+    @property
+    def digits(self) -> int:
+        """How many decimals the number has."""
+        return 2
 
     @property
     def interval(self) -> str:
@@ -82,6 +87,15 @@ class NumberCell:
     def __str__(self) -> str:
         """Return the number and its interval in one line."""
         return f"{self.short} {self.interval}".rstrip()
+
+
+class DifferenceCell(NumberCell):
+    """A difference in a cell, with the decimals that tell it from 0."""
+
+    @property
+    def digits(self) -> int:
+        """How many decimals the number has."""
+        return digits_of(0.0, abs(self.value)) if self.value else 2
 
 
 @dataclass(frozen=True)
@@ -142,7 +156,9 @@ class ResultTable:
         return are_numeric
 
     def as_text(self) -> str:
-        """Return the rows without their headings for a terminal."""
+        """Return the rows without their headings for a terminal; "" without rows."""
+        if not self.cells:
+            return ""
         return table(self.headers, [[*map(str, row)] for row in self.cells])
 
     def as_csv(self) -> bytes:

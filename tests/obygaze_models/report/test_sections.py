@@ -678,6 +678,27 @@ def test_how_it_was_made_has_inputs_versions_and_what_to_cite(tmp_path: Path) ->
     )
 
 
+def test_a_saved_model_that_is_tested_is_an_input(tmp_path: Path) -> None:
+    settings = {"task": "EN_S", "sha256": "3" * 64}
+    models = {"ridge": {"kind": "ridge", "settings": settings}}
+    run = made_run(tmp_path / "run", [RIDGE])
+    protocol = {**run.protocol, "models": models}
+    run = replace(run, about={**run.about, "protocol": protocol})
+    inputs = sections_by_key(run)["made"].tables[-1]
+    assert ["model", "ridge", "3" * 64] in rows_of(inputs)
+
+
+def test_a_page_of_one_task_says_which_guesses_cannot_guess(tmp_path: Path) -> None:
+    """The terminal counts this sentence among those that are in the report."""
+    run = made_run(tmp_path / "run", [RIDGE, GUESS])
+    (table,) = [
+        table
+        for table in sections_by_key(run)["results"].tables
+        if table.key == "summary"
+    ]
+    assert "neighbour cannot guess here" in table.note
+
+
 def test_very_many_films_are_points_without_names(tmp_path: Path) -> None:
     films = [f"film{number:04d}" for number in range(210)]
     clips = clips_of(films=films)

@@ -8,6 +8,7 @@ import math
 
 from obygaze_models.report.page import render_template
 from obygaze_models.report.tables import (
+    DifferenceCell,
     NumberCell,
     PValueCell,
     ResultTable,
@@ -40,6 +41,14 @@ def test_numbers_show_their_interval_and_missing_ones_a_dash() -> None:
         "0.040",
         "1.000",
     ]
+
+
+def test_a_difference_that_is_not_0_does_not_look_like_it() -> None:
+    assert str(DifferenceCell(-0.0014, -0.02, 0.01)) == "-0.001 [-0.02, 0.01]"
+    assert str(DifferenceCell(0.00006)) == "0.0001"
+    assert str(DifferenceCell(0.25)) == "0.25"
+    assert str(DifferenceCell(0.0)) == "0.00"
+    assert str(DifferenceCell(math.nan)) == "–"
 
 
 def test_an_end_below_zero_that_rounds_to_it_keeps_its_sign() -> None:
