@@ -280,7 +280,9 @@ def _remarks(
     if n_trained:
         clips = count(n_trained, "clip")
         has = f"{clips} with a class in {task}"
-        remarks["trained"] = f"{has} trained {info.name}, and are not tested."
+        # A model that does not list its clips may have learned from any of its films.
+        trained = "trained" if model.clips is not None else "may have trained"
+        remarks["trained"] = f"{has} {trained} {info.name}, and are not tested."
     if task != info.task or info.where not in ("", inputs.protocol.data.where):
         asked = f"{info.task}{info.with_where}"
         remarks["other task"] = f"{info.name} was trained for the task {asked}."

@@ -41,11 +41,12 @@ def result_text(run: Run) -> str:
     shown = [cell for cell in run.cells if cell.is_model] or run.cells
     above = [_title(run), _clips(run), _tasks(run), answer(run), *further_answers(run)]
     below = [_about_values(run, shown), _about_clips(shown), *_choices(run)]
+    below += _about_stores(run)
     others: list[str] = []
     for limit in limits_of(run):
         lines = below if limit.name in PROTECTS_NUMBERS else others
         lines.append(f"! {limit.text}")
-    others += [*_about_stores(run), cannot_guess(run, run.cells), *why_this_model(run)]
+    others += [cannot_guess(run, run.cells), *why_this_model(run)]
     others = [line for line in others if line]
     below += others[:MOST_OTHERS]
     n_more = len(others) - MOST_OTHERS

@@ -758,13 +758,15 @@ def test_the_difference_of_two_stores_is_a_sentence_and_a_table(tmp_path: Path) 
     other = MadeCell("ridge", CLIPS, scores_for(CLIPS, 0.5, 4), store="noise")
     row = difference_row(RIDGE, other, 0.1, 0.4, 0.012)
     stores = {"x": STORE, "noise": STORE}
-    run = made_run(tmp_path / "run", [RIDGE, other], [row], stores=stores)
+    made: dict[str, Any] = {"stores": stores}
+    made["remarks"] = {f"r{number}": f"Remark {number}." for number in range(9)}
+    run = made_run(tmp_path / "run", [RIDGE, other], [row], **made)
     (sentence,) = sections_by_key(run)["results"].sentences
     value = f"AP {RIDGE.ap - other.ap:.2f} [.10, .40]".replace(" 0.", " .")
     names = "ridge (x) minus ridge (noise)"
     assert f"{names} is {value} on {row['clips']} clips" in sentence
     assert sentence.endswith("(which is better: x).")
-    # The terminal says it too.
+    # The terminal says it too, as it answers something, however much limits the run.
     assert sentence in result_text(run)
     # A paper takes it from the file of the table.
     write_report([run.folder], formats=["csv", "latex"])

@@ -325,9 +325,15 @@ def test_a_model_that_does_not_list_its_clips_is_tested_on_other_films(
     here: Path,
 ) -> None:
     keep(here, clips=None)
-    rows = rows_of(run_on(here))
+    run = run_on(here)
+    rows = rows_of(run)
     assert set(rows["movie_id"]) == set(FILMS[2:])
     assert set(rows["seen"]) == {"unseen"}
+    # Nobody knows which clips of its films these were.
+    assert (
+        " may have trained theirs, and are not tested."
+        in run.about["remarks"]["trained"]
+    )
 
 
 def test_features_of_another_recipe(here: Path) -> None:
