@@ -194,7 +194,7 @@ def test_folds_of_clips_answer_for_films_that_trained(tmp_path: Path) -> None:
             {"group": "", "movie_id": ""},
             "film-unknown",
             "On clips it has not seen, ridge ranks clips",
-            "the manifest has no films, so that clips of one film may be on both sides of a split",
+            "films are not known, so that clips of one film may be on both sides of a split",
         ),
     ],
 )
