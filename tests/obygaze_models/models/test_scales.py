@@ -118,5 +118,5 @@ def test_a_run_says_what_to_do_and_doing_it_gives_the_same_scores(
     scores = []
     for store in (small, large):
         run = run_on(tmp_path, protocol, manifest, {"x": store})
-        scores.append([row["score"] for row in run.table("predictions.csv")])
+        scores.append(run.predictions["score"].tolist())
     np.testing.assert_allclose(scores[1], scores[0], rtol=1e-9, atol=1e-9)

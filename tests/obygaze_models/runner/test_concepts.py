@@ -113,7 +113,7 @@ def test_trees_are_whole(inputs: Inputs, tables: tuple[Rows, Rows]) -> None:
     assert nodes[0]["share"] == pytest.approx((labels == 1).sum() / (labels >= 0).sum())
     n_inner = 0
     for row in nodes.values():
-        if row["left"] is None:
+        if "left" not in row:
             continue
         n_inner += 1
         children = [nodes[row["left"]], nodes[row["right"]]]

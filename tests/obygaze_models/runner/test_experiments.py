@@ -246,7 +246,7 @@ def test_the_hint_selects_the_clips_of_both_expressions(here: Path) -> None:
         if (clip.level == "S" or clip.scene > 20) and clip.scene != 23:
             expected.add(clip.clip_id)
     assert found.about["manifest"]["n_clips"] == len(expected)
-    assert {row["clip_id"] for row in found.predictions} <= expected
+    assert set(found.predictions["clip_id"]) <= expected
 
 
 class TestTrain:
