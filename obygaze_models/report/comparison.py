@@ -403,8 +403,10 @@ def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
     tests = _tests_of(runs)
     ids, tests["clip"] = np.unique(tests["clip_id"].to_numpy(), return_inverse=True)
     by_store = any(len(run.about["stores"]) > 1 for run in runs)
-    models_of_runs = [{cell.model for cell in models_of(run)} for run in runs]
-    by_model = any(len(models) != 1 for models in models_of_runs)
+    by_model = False
+    for run in runs:
+        models = {cell.model for cell in models_of(run)}
+        by_model = by_model or len(models) != 1
     by_key: dict[Key, dict[int, Cell]] = {}
     for number, run in enumerate(runs):
         rows: Any = tests.loc[number]

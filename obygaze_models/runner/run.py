@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -220,7 +220,8 @@ def _made(watch: Watch, label: str, n_jobs: int, jobs: Jobs) -> Iterator[Any]:
 
 def _table(cells: Iterable[CellTests]) -> "pd.DataFrame":
     """Return the table of the tests of some cells."""
-    return table_of_tests([one.test for cell in cells for one in cell.tests])
+    tests = chain.from_iterable(cell.tests for cell in cells)
+    return table_of_tests([one.test for one in tests])
 
 
 def _joined(tables: Sequence["pd.DataFrame"]) -> "pd.DataFrame":
@@ -516,7 +517,8 @@ def tests_of_models(
             progress.advance(len(of_fold))
     cells = _cells(run, run.protocol.model_names, outcomes, may_fail=may_fail)
     # The clips of concept vectors are known only now.
-    run.check_leaks([one.leak for cell in cells for one in cell.tests])
+    tests_of_cells = chain.from_iterable(cell.tests for cell in cells)
+    run.check_leaks([one.leak for one in tests_of_cells])
     return cells
 
 
