@@ -33,7 +33,7 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Header, Manifest
 from obygaze_features.manifest.vocabulary import concepts
 from obygaze_models.evaluation.metrics import RANKING_METRICS
-from obygaze_models.evaluation.tables import rows_of
+from obygaze_models.evaluation.tables import rows_as_dicts
 from obygaze_models.protocols.clips import clip_table, task_labels
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner.features import Features
@@ -166,7 +166,7 @@ def draw(design: str, world: World, signal: float, rng: np.random.Generator) -> 
 def _decisions(run: Run, is_null: bool) -> Iterator[tuple[str, bool]]:
     """What a run says of a null that is true: every p that it gives, and its intervals."""
     p_of_all = []
-    for row in rows_of(run.results):
+    for row in rows_as_dicts(run.results):
         # Two models can differ; one model on two stores does not, and on noise no order of clips
         # is better than a random one.
         is_same = row["against_store"] and row["against_model"] == row["model"]
@@ -187,12 +187,12 @@ def _decisions(run: Run, is_null: bool) -> Iterator[tuple[str, bool]]:
 
 def _estimates(run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """What has an interval, with a name; what has the same name estimates the same truth."""
-    concepts = rows_of(run.table("concepts.csv"))
+    concepts = rows_as_dicts(run.table("concepts.csv"))
     for concept in concepts:
         yield f"ap, {concept['concept']}", {**concept, "value": concept["ap"]}
     if concepts:
         return
-    for row in rows_of(run.results):
+    for row in rows_as_dicts(run.results):
         is_value = not row["film"] and not row["against_model"]
         is_value = is_value and row["model"] != RANDOM
         if is_value and row["metric"] in RANKING_METRICS:

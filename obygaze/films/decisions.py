@@ -35,7 +35,7 @@ TRAINING_TEXTS = {
 Score = dict[str, Any]
 
 
-def models_of(run: Run) -> list[Cell]:
+def models_to_show(run: Run) -> list[Cell]:
     """Return the cells of models: those with most clips first, else as the protocol has them.
 
     The order says nothing of how good they are: the test must not choose which one is shown.
@@ -52,7 +52,7 @@ def named_cell(run: Run) -> int | None:
 
     None if it names none.
     """
-    cells = models_of(run)
+    cells = models_to_show(run)
     if len(cells) == 1:
         return 0
     questions = run.protocol["report"]["questions"]
@@ -87,7 +87,7 @@ def run_facts(run: Run) -> dict[str, Any]:
     return {
         "name": f"run {run.folder.name}",
         "models": "models that were not trained on the clip",
-        "cells": [_cell_text(run, cell) for cell in models_of(run)],
+        "cells": [_cell_text(run, cell) for cell in models_to_show(run)],
         "named": named_cell(run),
     }
 
@@ -98,7 +98,7 @@ def cell_facts(run: Run, number: int, units: str = "clips") -> dict[str, Any]:
     The axis of scores is 0 to 1 for probabilities and symmetric for margins; in its middle the
     decision changes. `units` is what the clips of the manifest are called.
     """
-    cell = models_of(run)[number]
+    cell = models_to_show(run)[number]
     scores = scores_of(cell)
     return {
         "text": f"{_ranking_text(run, cell, units)} {_decisions_text(run, scores, units)}",

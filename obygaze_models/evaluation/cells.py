@@ -57,13 +57,13 @@ from obygaze_models.evaluation.tables import (
     CELL,
     CLIP_WAS_SEEN,
     FILM_WAS_SEEN,
-    NO_FILMS,
+    NOT_KNOWN,
+    Pair,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Pair = tuple[str, str]
 TUNED = [metric.name for metric in METRICS.values() if metric.is_tuned]
 NO_INTERVAL = Interval(math.nan, math.nan)
 
@@ -237,7 +237,7 @@ class Cell:
             return LEAKED
         seen = self.rows["seen"]
         # Of a received model, the films of the training may be unknown, and not those of the test.
-        if (self.rows["group"] == "").any() or (seen == NO_FILMS).any():
+        if (self.rows["group"] == "").any() or (seen == NOT_KNOWN).any():
             return FILM_UNKNOWN
         # Of a cell of copies alone, nobody can say that anything of it is new.
         is_seen = (seen == FILM_WAS_SEEN).any() or (seen == CLIP_WAS_SEEN).all()
@@ -350,7 +350,7 @@ class Cell:
         """Return a baseline: one score for all of its clips, and half a decision for each."""
         random = {"score": 0.0, "decision": 0.5, "is_probability": False}
         random |= {"is_model": False, "is_trained": False}
-        return replace(self, rows=self.rows.assign(**random), intervals={})
+        return replace(self, rows=self.rows.assign(**random), intervals={}, given={})
 
     # ---- values ----
 

@@ -27,13 +27,7 @@ from obygaze_models.evaluation.bootstrap import (
     resample,
     share_variance,
 )
-from obygaze_models.evaluation.cells import (
-    NO_INTERVAL,
-    Cell,
-    Pair,
-    cells_of,
-    on_shared_clips,
-)
+from obygaze_models.evaluation.cells import NO_INTERVAL, Cell, cells_of, on_shared_clips
 from obygaze_models.evaluation.metrics import (
     AP,
     PREVALENCE,
@@ -45,9 +39,10 @@ from obygaze_models.evaluation.predictions import FloatArray, difference_of
 from obygaze_models.evaluation.sign_flips import max_t_p, sign_flip_p
 from obygaze_models.evaluation.tables import (
     RESULTS,
-    Columns,
-    Row,
-    columns_of,
+    ColumnArrays,
+    Pair,
+    RunRow,
+    columns_of_rows,
     table_of_columns,
 )
 
@@ -62,7 +57,7 @@ GUESSES = "guesses"  # the family of differences of a model and a guess without 
 TUNED = "_tuned"
 RECALIBRATED = "_recalibrated"
 
-Question = Mapping[str, str]
+AskedQuestion = Mapping[str, str]
 # What computes jobs, here or in several processes.
 Jobs = Sequence[Callable[[], Any]]
 
@@ -73,7 +68,7 @@ def one_by_one(jobs: Jobs) -> Iterable[Any]:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """What values depend on beside the tests: settings of the protocol, and facts of its clips.
 
     Attributes:
@@ -97,7 +92,7 @@ class Settings:
     replicates: int = 2000
     seed: int = 0
     compares: bool = True
-    questions: Sequence[Question] = ()
+    questions: Sequence[AskedQuestion] = ()
     contrast: Sequence[str] = ()
     starting_at_random: Sequence[str] = ()
     averaged: Sequence[Pair] = ()
@@ -112,7 +107,7 @@ class Settings:
 
 
 def results(
-    tests: pd.DataFrame, settings: Settings, each: Callable[[Jobs], Any] = one_by_one
+    tests: pd.DataFrame, settings: RunSettings, each: Callable[[Jobs], Any] = one_by_one
 ) -> pd.DataFrame:
     """Return all values of a table of tests: of cells, differences, contrasts and curves.
 
@@ -143,7 +138,7 @@ def results(
     rows += chain(*made)
     points = [cell for cell in cells if cell.train_films is not None]
     rows += _learning_rows(points, settings)
-    return table_of_columns([*of_cells, columns_of(rows, RESULTS)], RESULTS)
+    return table_of_columns([*of_cells, columns_of_rows(rows, RESULTS)], RESULTS)
 
 
 def _by_pair(cells: Iterable[Cell]) -> dict[Pair, list[Cell]]:
@@ -156,7 +151,7 @@ def _by_pair(cells: Iterable[Cell]) -> dict[Pair, list[Cell]]:
 # ---- cells ----
 
 
-def facts_of(cell: Cell) -> Row:
+def facts_of_cell(cell: Cell) -> RunRow:
     """Return what all rows of a cell over all films have in common."""
     return {
         "task": cell.test,
@@ -172,11 +167,11 @@ def facts_of(cell: Cell) -> Row:
     }
 
 
-def _rows_of_cell(cell: Cell, settings: Settings) -> Columns:
+def _rows_of_cell(cell: Cell, settings: RunSettings) -> ColumnArrays:
     """Return the rows of a cell: each metric over all films, then those within each film."""
     intervals = intervals_of(cell, settings)
-    of_cell = facts_of(cell)
-    rows: list[Row] = []
+    of_cell = facts_of_cell(cell)
+    rows: list[RunRow] = []
     for metric, value in cell.values.items():
         interval = intervals.get(metric, NO_INTERVAL)
         of_metric = {"metric": metric, "value": value, "sd": cell.sd(metric)}
@@ -204,13 +199,13 @@ def _rows_of_cell(cell: Cell, settings: Settings) -> Columns:
     printed = _printed_of(cell, settings)
     for row in rows:
         row |= printed.get((row["film"], row["metric"]), {})
-    return columns_of(rows, RESULTS)
+    return columns_of_rows(rows, RESULTS)
 
 
-def _printed_of(cell: Cell, settings: Settings) -> dict[tuple[str, str], Row]:
+def _printed_of(cell: Cell, settings: RunSettings) -> dict[tuple[str, str], RunRow]:
     """Return the first value that a paper prints, of each film and metric of a cell."""
     backbone = settings.backbones.get(cell.store)
-    found: dict[tuple[str, str], Row] = {}
+    found: dict[tuple[str, str], RunRow] = {}
     for printed in settings.paper:
         if _is_about(printed, cell, backbone):
             sd = printed["sd"] if printed["sd"] >= 0 else math.nan
@@ -244,7 +239,7 @@ def is_backbone(backbone: str, pattern: str) -> bool:
     return fnmatch(backbone.casefold().removesuffix(imported), pattern.casefold())
 
 
-def intervals_of(cell: Cell, settings: Settings) -> dict[str, Interval]:
+def intervals_of(cell: Cell, settings: RunSettings) -> dict[str, Interval]:
     """Return the intervals over films of AP and AUC; of what is not trained, of every metric.
 
     At a threshold, a model of other training films could call many other clips positive.
@@ -280,7 +275,7 @@ def _has_enough(cell: Cell) -> bool:
     return n_fewer >= LEAST_CLIPS and films.number >= LEAST_GROUPS
 
 
-def _label_inflation(cell: Cell, settings: Settings) -> float:
+def _label_inflation(cell: Cell, settings: RunSettings) -> float:
     """Return the factor of the variance that comes from the share of positives.
 
     A stratified test set has the share of all clips of the task. With other films that share
@@ -309,7 +304,7 @@ class Difference:
     the number of films behind both values.
     """
 
-    row: Row
+    row: RunRow
     by_film: FloatArray
     inflation: float
     n_films: int
@@ -318,7 +313,7 @@ class Difference:
 class Draws:
     """The values of cells if films are drawn, the same films for all; each is computed once."""
 
-    def __init__(self, settings: Settings, films: NDArray[np.str_]) -> None:
+    def __init__(self, settings: RunSettings, films: NDArray[np.str_]) -> None:
         self.settings = settings
         self.films = films
         self.metric = settings.metric
@@ -342,7 +337,7 @@ class Draws:
         return drawn, by_film, n_films
 
 
-def draws_of(cells: Iterable[Cell], settings: Settings) -> Draws:
+def draws_of(cells: Iterable[Cell], settings: RunSettings) -> Draws:
     """Return the draws for differences of some cells."""
     films = np.unique(np.concatenate([cell.groups for cell in cells]))
     return Draws(settings, films)
@@ -402,11 +397,11 @@ def difference(
     return Difference(row, by_film, inflation, n_films)
 
 
-def row_of_difference(first: Cell, second: Cell, metric: str) -> Row:
+def row_of_difference(first: Cell, second: Cell, metric: str) -> RunRow:
     """Return the row of a difference, without interval and p."""
     leaked = np.union1d(first.leaked_clips, second.leaked_clips)
     return {
-        **facts_of(first),
+        **facts_of_cell(first),
         "metric": metric,
         "value": float(difference_of(first.values[metric], second.values[metric])),
         "against_train": second.train,
@@ -454,8 +449,8 @@ def as_sure_as(p: float, interval: Interval) -> Interval:
 
 
 def add_p_of_all(
-    differences: Sequence[Difference], questions: Sequence[Question]
-) -> list[Row]:
+    differences: Sequence[Difference], questions: Sequence[AskedQuestion]
+) -> list[RunRow]:
     """Return the rows of differences, each with its p among all of its family.
 
     A family is what one table of a report shows: the differences that the questions of the protocol
@@ -482,7 +477,7 @@ def add_p_of_all(
     return [item.row for item in differences]
 
 
-def _kind_of_difference(row: Row) -> str:
+def _kind_of_difference(row: RunRow) -> str:
     if row["against_model"] in BLIND:
         return GUESSES
     return "stores" if row["against_model"] == row["model"] else "models"
@@ -506,7 +501,7 @@ def p_of_family(family: Sequence[Difference]) -> list[float]:
     return p_values
 
 
-def asks_for(question: Question, row: Row) -> bool:
+def asks_for(question: AskedQuestion, row: RunRow) -> bool:
     """Return whether a question asks for a difference, of either sign; an empty name is any."""
     for name in ("train", "test"):
         if question[name] not in ("", row[name]):
@@ -514,7 +509,7 @@ def asks_for(question: Question, row: Row) -> bool:
     return _has_sides(question, row) or _has_sides(question, _with_sides_exchanged(row))
 
 
-def as_asked(question: Question, row: Row) -> Row:
+def as_asked(question: AskedQuestion, row: RunRow) -> RunRow:
     """Return a difference for which a question asks, with its sides in its order."""
     if _has_sides(question, row):
         return row
@@ -523,7 +518,7 @@ def as_asked(question: Question, row: Row) -> Row:
     return exchanged
 
 
-def _with_sides_exchanged(row: Row) -> Row:
+def _with_sides_exchanged(row: RunRow) -> RunRow:
     """Return a difference of two models of one training task, each in the other's place."""
     return {
         **row,
@@ -534,7 +529,7 @@ def _with_sides_exchanged(row: Row) -> Row:
     }
 
 
-def _has_sides(question: Question, row: Row) -> bool:
+def _has_sides(question: AskedQuestion, row: RunRow) -> bool:
     sides = {
         "first": row["model"],
         "first_store": row["store"],
@@ -548,7 +543,7 @@ def _has_sides(question: Question, row: Row) -> bool:
 
 
 def _contrasts(
-    cells: Sequence[Cell], settings: Settings
+    cells: Sequence[Cell], settings: RunSettings
 ) -> Iterator[tuple[Cell, Cell]]:
     """Yield the same models trained on the two tasks of `report.contrast`, on common clips."""
     if not settings.contrast:
@@ -566,7 +561,7 @@ def _contrasts(
             yield ours, theirs
 
 
-def _contrast_rows(first: Cell, second: Cell, settings: Settings) -> list[Row]:
+def _contrast_rows(first: Cell, second: Cell, settings: RunSettings) -> list[RunRow]:
     """Return the difference of a model that was trained on one task and on another.
 
     Where all runs share one test set, as in Table 2, a difference of AP or AUC has an interval over
@@ -588,7 +583,7 @@ def _contrast_rows(first: Cell, second: Cell, settings: Settings) -> list[Row]:
     return [row_of_difference(first, second, primary), row]
 
 
-def _learning_rows(points: Sequence[Cell], settings: Settings) -> Iterator[Row]:
+def _learning_rows(points: Sequence[Cell], settings: RunSettings) -> Iterator[RunRow]:
     """Yield the primary metric of learning curves, each on the clips that all its points tested.
 
     Where these are too few, the points have no value.
@@ -603,10 +598,10 @@ def _learning_rows(points: Sequence[Cell], settings: Settings) -> Iterator[Row]:
             if metric not in cell.metrics:
                 continue
             if shared.problem:
-                row = {**facts_of(cell), "clips": shared.n_clips, "films": 0}
+                row = {**facts_of_cell(cell), "clips": shared.n_clips, "films": 0}
                 row["value"] = math.nan
             else:
-                row = facts_of(shared.cells[number])
+                row = facts_of_cell(shared.cells[number])
                 row["value"] = shared.cells[number].values[metric]
             yield {**row, "metric": metric, "train_films": cell.train_films}
 

@@ -8,6 +8,7 @@ the stores that training films choose, and the points of a learning curve are ro
 
 from __future__ import annotations
 
+import csv
 import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,7 +75,7 @@ RESULTS: dict[str, type] = {
     "paper": float,
     "paper_sd": float,
 }
-CONCEPTS: dict[str, type] = {
+CONCEPT_COLUMNS: dict[str, type] = {
     "store": str,
     "model": str,
     "train": str,
@@ -127,7 +128,7 @@ SUCCESS: dict[str, type] = {
 RUN_TABLES = {
     "predictions.csv": TESTS,
     "results.csv": RESULTS,
-    "concepts.csv": CONCEPTS,
+    "concepts.csv": CONCEPT_COLUMNS,
     "trees.csv": TREES,
     "success.csv": SUCCESS,
 }
@@ -142,10 +143,11 @@ CELL = ("train", "test", "store", "model")
 NOTHING_SEEN = "unseen"
 FILM_WAS_SEEN = "film"
 CLIP_WAS_SEEN = "clip"  # the clip itself, or one with exactly its features
-NO_FILMS = "unknown"  # without films, nobody knows
+NOT_KNOWN = "unknown"  # without films, nobody knows
 
-Row = dict[str, Any]
-Columns = Mapping[str, Sequence[Any] | NDArray[Any]]
+RunRow = dict[str, Any]
+Pair = tuple[str, str]  # a training and a test task
+ColumnArrays = Mapping[str, Sequence[Any] | NDArray[Any]]
 
 
 class Test(NamedTuple):
@@ -186,7 +188,9 @@ def table_of_tests(tests: Sequence[Test]) -> pd.DataFrame:
     return table_of_columns([columns], TESTS)
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, type]) -> Columns:
+def columns_of_rows(
+    rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, type]
+) -> ColumnArrays:
     """Return the columns of a table from its rows; what a row does not have is missing."""
     columns = {}
     for name, kind in kinds.items():
@@ -195,7 +199,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, type]) -> 
 
 
 def table_of_columns(
-    blocks: Sequence[Columns], kinds: Mapping[str, type]
+    blocks: Sequence[ColumnArrays], kinds: Mapping[str, type]
 ) -> pd.DataFrame:
     """Return a table of blocks of columns, one below the other."""
     import pandas as pd
@@ -217,7 +221,7 @@ def _nothing(kind: type) -> Any:
     return "" if kind is str else np.nan
 
 
-def rows_of(table: pd.DataFrame) -> list[Row]:
+def rows_as_dicts(table: pd.DataFrame) -> list[RunRow]:
     """Return the rows of a table; numbers that are mostly whole are whole where they are."""
     rows: Any = table.to_dict("records")
     for row in rows:
@@ -237,7 +241,13 @@ def as_csv(table: pd.DataFrame) -> bytes:
         elif name in MOSTLY_WHOLE and shown[name].dtype == float:
             texts = {value: f"{value:.15g}" for value in shown[name].dropna().unique()}
             shown[name] = shown[name].map(texts)
-    return bytes(shown.to_csv(index=False, lineterminator="\n").encode("utf-8"))
+    text = shown.to_csv(index=False, lineterminator="\n")
+    if "\r" in text:
+        # Other readers take it for the end of a row where it is not quoted.
+        text = shown.to_csv(
+            index=False, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC
+        )
+    return bytes(text.encode("utf-8"))
 
 
 def read_csv(data: bytes, kinds: Mapping[str, type]) -> pd.DataFrame:

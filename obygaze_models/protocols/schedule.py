@@ -34,7 +34,6 @@ from obygaze_models.protocols.schema import Protocol, Splits
 from obygaze_models.protocols.splits import Split, film_pairs, rotated
 
 Labels = Mapping[str, LabelArray]
-Pair = tuple[str, str]  # a training and a test task
 # One in five films (or clips) validates where only the test clips are given.
 VALIDATION_SHARE = 5
 MOST_SPLITS = 100_000

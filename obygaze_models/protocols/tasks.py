@@ -199,7 +199,8 @@ def asked_tasks(
         return of_column
     named = NAMED.fullmatch(text)
     unknown = named[1] if named else text
-    if named and (named[2] in labels.columns or not _is_of_words(named[2])):
+    is_task = named and (named[2] in labels.columns or not _is_of_words(named[2]))
+    if named and is_task and unknown != DIFFERS:
         name, asked = named.groups()
         _check_name(name, protocol, labels)
         of_name = labels.tasks_of(asked) or labels.task_of_expression(asked)

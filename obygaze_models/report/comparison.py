@@ -38,13 +38,13 @@ from obygaze_models.evaluation.metrics import (
 from obygaze_models.evaluation.results import (
     Difference,
     Draws,
-    Settings,
+    RunSettings,
     difference,
     draws_of,
     p_of_family,
     row_of_difference,
 )
-from obygaze_models.evaluation.tables import Row
+from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.report.lookup import explaining, models_of, pair_name
 from obygaze_models.report.tables import (
     DifferenceCell,
@@ -73,7 +73,7 @@ OF_DIFFERENCE = {
     "difference_n_clips": "clips",
     "difference_n_films": "films",
 }
-NOTHING: Row = dict.fromkeys(OF_DIFFERENCE.values(), math.nan)
+NOTHING: RunRow = dict.fromkeys(OF_DIFFERENCE.values(), math.nan)
 # What two runs of one experiment share, or what follows from the rest.
 COMPARED = ("protocol", "manifest", "texts", "versions", "parts")
 # The lists of a grid that mean all where they are empty.
@@ -111,8 +111,8 @@ class ComparedCell:
     name: str
     tasks: str
     is_model: bool
-    rows: Mapping[int, Row]
-    differences: Mapping[int, Row]
+    rows: Mapping[int, RunRow]
+    differences: Mapping[int, RunRow]
     problem: str = ""
 
 
@@ -149,7 +149,7 @@ class ComparedRuns(Listing):
                 columns.setdefault(name, []).append(value)
         return columns
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[RunRow]:
         rows = []
         for cell in self.cells:
             for number, row in cell.rows.items():
@@ -264,7 +264,7 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     warnings = [*_not_the_same_for_sure(names, runs)]
     units = [run.unit for run in runs if run.holds_out_groups]
     unit = units[0] if units else "film"
-    by_key = side_by_side(runs)
+    by_key = cells_side_by_side(runs)
     # Folds of one film, of groups of films, and of all films are one thing within films.
     hold_out_other = 0 < len(units) < len(runs)
     are_equal_within = not _have_other_folds(by_key, BY_FILM)
@@ -272,7 +272,7 @@ def _compared(runs: Sequence[Run], metric: str) -> ComparedRuns:
     within_films = hold_out_other or has_other_folds
     # A run.json that was edited may ask for any number.
     n_draws = min(runs[0].settings.replicates, MOST_DRAWS)
-    settings = Settings(ranking_metric(metric), replicates=n_draws)
+    settings = RunSettings(ranking_metric(metric), replicates=n_draws)
     draws = draws_of(chain(*(cells.values() for cells in by_key.values())), settings)
     compared = []
     differences: list[Difference] = []
@@ -347,8 +347,8 @@ def _compared_cell(
     wholes = shared.cells or of_runs
     compared = [cell.within_films() for cell in wholes] if within_films else wholes
     first = compared[0]
-    rows: dict[int, Row] = {}
-    differences: dict[int, Row] = {}
+    rows: dict[int, RunRow] = {}
+    differences: dict[int, RunRow] = {}
     for number, cell, whole in zip(cells, compared, wholes, strict=True):
         low, high = cell.ends(metric)
         rows[number] = {
@@ -394,7 +394,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
     return [str(run.folder) for run in runs]
 
 
-def side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
+def cells_side_by_side(runs: Sequence[Run]) -> dict[Key, dict[int, Cell]]:
     """Return each cell in the runs that have it, by the number of the run.
 
     A clip has one number and one group in all of them. Where no run has several stores, the names

@@ -33,10 +33,10 @@ from obygaze_models.evaluation.bootstrap import (
     FEW_GROUPS,
     NEARLY_PERFECT,
 )
-from obygaze_models.evaluation.cells import Cell, Pair
+from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.metrics import RANKING_METRICS, goodness, metric_name
-from obygaze_models.evaluation.tables import Row
+from obygaze_models.evaluation.tables import Pair, RunRow
 from obygaze_models.report.lookup import (
     chance,
     grouped_by,
@@ -366,7 +366,7 @@ def about_intervals(run: Run, cells: Sequence[Cell], metric: str) -> str:
 # ---- concepts ----
 
 
-def figure_of_tree(name: str, nodes: Sequence[Row]) -> Figure:
+def figure_of_tree(name: str, nodes: Sequence[RunRow]) -> Figure:
     """Return a decision tree from left to right; "no" is above "yes" (Figure 5 of the paper).
 
     Args:
@@ -405,7 +405,7 @@ def figure_of_tree(name: str, nodes: Sequence[Row]) -> Figure:
 
 
 def _places(
-    nodes: Mapping[int, Row], node: int, depth: int, lines: Iterator[int]
+    nodes: Mapping[int, RunRow], node: int, depth: int, lines: Iterator[int]
 ) -> dict[int, tuple[int, float]]:
     """Return depth and line of each node: leaves in lines, others amid their branches."""
     branches = [nodes[node][side] for side in ("left", "right")]
@@ -417,7 +417,7 @@ def _places(
     return {node: (depth, fmean(below[branch][1] for branch in branches)), **below}
 
 
-def _draw_node(axes: Any, row: Row, x: float, y: float, *, is_open: bool) -> None:
+def _draw_node(axes: Any, row: RunRow, x: float, y: float, *, is_open: bool) -> None:
     """Draw a node: the question that it asks, and the share of positive clips."""
     from matplotlib.patches import FancyBboxPatch
 
@@ -446,7 +446,7 @@ def _draw_node(axes: Any, row: Row, x: float, y: float, *, is_open: bool) -> Non
 # ---- success ----
 
 
-def figure_of_success(run: Run, name: str, rows: Sequence[Row]) -> Figure | None:
+def figure_of_success(run: Run, name: str, rows: Sequence[RunRow]) -> Figure | None:
     """Return the log odds of success by the properties of a clip (Figure 6 of the paper).
 
     Args:

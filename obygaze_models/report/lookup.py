@@ -10,8 +10,9 @@ from obygaze_features.core.parts import label_of
 from obygaze_features.core.workspace import PathLike
 from obygaze_features.manifest.listing import titles_of
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.evaluation.cells import Cell, Pair
+from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import RANKING_METRICS
+from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import asked_cell, compared_metric
 from obygaze_models.runner.features import CHOSEN

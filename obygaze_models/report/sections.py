@@ -30,7 +30,7 @@ from obygaze_models.evaluation.error_analysis import ALL_FILMS
 from obygaze_models.evaluation.group_tests import ALPHA
 from obygaze_models.evaluation.metrics import AP, metric_name
 from obygaze_models.evaluation.results import asks_for
-from obygaze_models.evaluation.tables import Row, rows_of
+from obygaze_models.evaluation.tables import RunRow, rows_as_dicts
 from obygaze_models.report.figures import (
     Figure,
     Titles,
@@ -225,7 +225,7 @@ def _table_beside_guess(run: Run) -> ResultTable:
     name = metric_name(metric)
     of_guess = f"{name} of the guess"
     models = models_of(run)
-    rows: list[Row | str] = []
+    rows: list[RunRow | str] = []
     by_test = grouped_by(models, lambda cell: (cell.pair, cell.clips.tobytes()))
     for cells in by_test.values():
         rows.append(_heading_of_test(run, cells[0]))
@@ -331,7 +331,7 @@ def section_of_questions(run: Run) -> Section:
     """Return the differences that the protocol asks for: its questions, and two training tasks."""
     section = Section("questions", "What the protocol asks")
     is_of_unseen_films = run.has_groups and not knows_films(run)
-    rows_of_text: dict[str, list[Row]] = {}
+    rows_of_text: dict[str, list[RunRow]] = {}
     for question in questions_of_models(run):
         rows = [_difference(run, row) for row in differences_for(run, question)]
         text = question["text"] or "a question without a text"
@@ -349,7 +349,7 @@ def section_of_questions(run: Run) -> Section:
             " differences of this table, which the protocol named before the run."
             " Other differences are in results.csv, with a p_all among those of their kind."
         )
-        shown: list[Row | str] = []
+        shown: list[RunRow | str] = []
         for text, of_text in rows_of_text.items():
             shown.append(text)
             shown += of_text
@@ -378,7 +378,7 @@ def _about_intervals(run: Run) -> str:
     )
 
 
-def _difference(run: Run, row: Row) -> Row:
+def _difference(run: Run, row: RunRow) -> RunRow:
     """Return a difference as a row of a table."""
     return {
         "task": pair_name(row["train"], row["test"]),
@@ -393,12 +393,12 @@ def _difference(run: Run, row: Row) -> Row:
     }
 
 
-def _name_of(row: Row) -> tuple[str, str, str, str]:
+def _name_of(row: RunRow) -> tuple[str, str, str, str]:
     """Return the name of the cell of a row."""
     return row["train"], row["test"], row["store"], row["model"]
 
 
-def _films_above(run: Run, row: Row) -> str:
+def _films_above(run: Run, row: RunRow) -> str:
     """Return in how many films the first is above the second, on the clips that both tested."""
     against = {name: row[f"against_{name}"] for name in ("train", "store", "model")}
     by_name = {cell.name: cell for cell in run.cells}
@@ -410,7 +410,7 @@ def _films_above(run: Run, row: Row) -> str:
     return films_above(ours, theirs, row["metric"]).text()
 
 
-def _sentences_of_contrasts(run: Run, contrasts: Sequence[Row]) -> Iterator[str]:
+def _sentences_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> Iterator[str]:
     first, second = run.settings.contrast
     rows = [row for row in contrasts if row["basis"] != LEAKED]
     n_leaked = len(contrasts) - len(rows)
@@ -432,9 +432,9 @@ def _sentences_of_contrasts(run: Run, contrasts: Sequence[Row]) -> Iterator[str]
         yield f"These differences have no interval and no p{count_them}."
 
 
-def _table_of_contrasts(run: Run, contrasts: Sequence[Row]) -> ResultTable:
+def _table_of_contrasts(run: Run, contrasts: Sequence[RunRow]) -> ResultTable:
     first, second = run.settings.contrast
-    rows: list[Row | str] = []
+    rows: list[RunRow | str] = []
     for test, of_test in grouped_by(contrasts, lambda row: row["test"]).items():
         rows.append(f"tested on {test}")
         for row in of_test:
@@ -472,7 +472,7 @@ def section_of_paper(run: Run, titles: Titles) -> Section:
     """Return our values beside those that a paper prints, by cell and by film."""
     section = Section("paper", "Beside the paper")
     by_name = {cell.name: cell for cell in run.cells}
-    rows = rows_of(run.results[run.results["paper"].notna()])
+    rows = rows_as_dicts(run.results[run.results["paper"].notna()])
     for row in rows:
         row["cell"] = by_name[_name_of(row)]
     of_cells = [row for row in rows if not row["film"]]
@@ -490,8 +490,8 @@ def section_of_paper(run: Run, titles: Titles) -> Section:
     return section
 
 
-def _table_of_paper(metric: str, rows: Sequence[Row]) -> ResultTable:
-    shown: dict[tuple[str, ...], Row] = {}
+def _table_of_paper(metric: str, rows: Sequence[RunRow]) -> ResultTable:
+    shown: dict[tuple[str, ...], RunRow] = {}
     for row in rows:
         cell = row["cell"]
         # What is not trained is the same for each training task.
@@ -500,14 +500,14 @@ def _table_of_paper(metric: str, rows: Sequence[Row]) -> ResultTable:
         of_cell |= _beside_paper(row if cell.is_model else {**row, "sd": math.nan})
         of_cell["leaked"] = leaked_of(cell)
         shown.setdefault((_name_with_store(cell), train, cell.test), of_cell)
-    with_headings: list[Row | str] = []
+    with_headings: list[RunRow | str] = []
     for name, names in grouped_by(shown, lambda of: of[0]).items():
         with_headings += [name, *(shown[of] for of in names)]
     title = f"{metric_name(metric)} of this run and of the paper"
     return result_table(f"paper-{metric}", title, with_headings)
 
 
-def _beside_paper(row: Row) -> Row:
+def _beside_paper(row: RunRow) -> RunRow:
     name = metric_name(row["metric"])
     return {
         f"{name}, this run": NumberCell(row["value"], sd=row["sd"]),
@@ -519,7 +519,9 @@ def _name_with_store(cell: Cell) -> str:
     return f"{cell.model} ({cell.store})" if cell.store else cell.model
 
 
-def _table_of_paper_films(run: Run, rows: Sequence[Row], titles: Titles) -> ResultTable:
+def _table_of_paper_films(
+    run: Run, rows: Sequence[RunRow], titles: Titles
+) -> ResultTable:
     """Return a row for each film, as in Table 4 of the paper."""
     cell = rows[0]["cell"]
     names = {value["film"]: value["source"] for value in run.protocol["paper"]}
@@ -550,18 +552,18 @@ def _table_of_paper_films(run: Run, rows: Sequence[Row], titles: Titles) -> Resu
 def section_of_learning(run: Run) -> Section:
     """Return the primary metric by the number of training films."""
     section = Section("learning", f"More training {run.units}")
-    points = rows_of(run.results[run.results["train_films"].notna()])
+    points = rows_as_dicts(run.results[run.results["train_films"].notna()])
     if not points:
         return section
     numbers = sorted({row["train_films"] for row in points})
-    rows: list[Row | str] = []
+    rows: list[RunRow | str] = []
     by_cell = grouped_by(points, _name_of)
     for (train, test, store, model), of_cell in by_cell.items():
         heading = pair_name(train, test)
         if heading not in rows:
             rows.append(heading)
         values = {row["train_films"]: row["value"] for row in of_cell}
-        curve: Row = {"model": label_on(run, model, store)}
+        curve: RunRow = {"model": label_on(run, model, store)}
         for number in numbers:
             value = values.get(number, math.nan)
             curve[count(number, run.unit)] = NumberCell(value)
@@ -593,12 +595,12 @@ def section_of_concepts(run: Run) -> Section:
     )
     trees = run.table("trees.csv").groupby(OF_MODEL, sort=False)
     for (store, model, train), nodes in trees:
-        tree = figure_of_tree(f"{model} ({store}), {train}", rows_of(nodes))
+        tree = figure_of_tree(f"{model} ({store}), {train}", rows_as_dicts(nodes))
         section.figures.append(tree)
-    rows: list[Row | str] = []
+    rows: list[RunRow | str] = []
     for (store, model, train), of_model in concepts.groupby(OF_MODEL, sort=False):
         rows.append(f"{model} ({store}), {train}")
-        for row in rows_of(of_model):
+        for row in rows_as_dicts(of_model):
             share = row["positive"] / row["clips"] if row["clips"] else math.nan
             shown = {
                 "concept": row["concept"],
@@ -620,7 +622,7 @@ def section_of_concepts(run: Run) -> Section:
             f" time. A dash instead of AP: without some {run.unit}, too few clips have the concept"
             " or lack it."
         )
-    counted = rows_of(concepts[concepts["films_with_value"].notna()])
+    counted = rows_as_dicts(concepts[concepts["films_with_value"].notna()])
     counts = [(row["films_with_value"], row["films"]) for row in counted]
     known = films_with_value(counts, run.unit)
     if known:
@@ -656,7 +658,7 @@ def sentence_of_concepts(run: Run) -> str:
 def section_of_success(run: Run) -> Section:
     """Return the regression of correct decisions on the properties of a clip."""
     section = Section("success", "What makes a clip easy")
-    by_cell = grouped_by(rows_of(run.table("success.csv")), _name_of)
+    by_cell = grouped_by(rows_as_dicts(run.table("success.csv")), _name_of)
     for (train, test, store, model), factors in by_cell.items():
         of_all = [row for row in factors if row["film"] == ALL_FILMS]
         if not of_all:
@@ -736,7 +738,7 @@ def section_of_errors(run: Run, labels: RunLabels) -> Section:
 
 def errors(
     cell: Cell, clips: Mapping[str, Clip], columns: Sequence[str] = ()
-) -> list[Row]:
+) -> list[RunRow]:
     """Return the wrong decisions of a cell, by the mean scores of clips, the surest first.
 
     Args:
@@ -753,7 +755,7 @@ def errors(
             continue
         clip_id = cell.clip_ids[number]
         clip = clips.get(clip_id, Clip(clip_id, films[number]))
-        row: Row = {"film": films[number], "clip_id": clip_id}
+        row: RunRow = {"film": films[number], "clip_id": clip_id}
         row |= {"start": clock_or_none(clip.start_s), "end": clock_or_none(clip.end_s)}
         row |= {"level": clip.level, "concepts": ", ".join(clip.concepts)}
         for name in (*columns, "comment"):

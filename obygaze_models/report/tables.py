@@ -10,7 +10,7 @@ from obygaze_features.core.console import count, digits_of, signed, table
 from obygaze_features.core.files import csv_for_people
 from obygaze_features.core.outside import safe_text
 from obygaze_features.manifest.model import ascii_id
-from obygaze_models.evaluation.tables import Row
+from obygaze_models.evaluation.tables import RunRow
 
 _LATEX = str.maketrans(
     {
@@ -53,7 +53,7 @@ class NumberCell:
     n_clips: int | None = None
 
     @classmethod
-    def of(cls, row: Row | None) -> "NumberCell":
+    def of(cls, row: RunRow | None) -> "NumberCell":
         """Return the value of a row of results.csv, with its interval."""
         if row is None:
             return NO_NUMBER

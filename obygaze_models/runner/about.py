@@ -12,16 +12,17 @@ from obygaze_features.core.machine import this_machine
 from obygaze_features.manifest.io import manifest_sha256
 from obygaze_features.manifest.own import packages_that_read
 from obygaze_models.evaluation.cells import number_of_groups
+from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models.registry import solver_of
 from obygaze_models.protocols.clips import labels_sha256
-from obygaze_models.protocols.schedule import Pair, split_kind
+from obygaze_models.protocols.schedule import split_kind
 from obygaze_models.runner.concepts import rare_concepts
 from obygaze_models.runner.files import RUN_FORMAT, stated_place
 from obygaze_models.runner.heldout import repeats_clips
 from obygaze_models.runner.inputs import Inputs, used_parts
 from obygaze_models.runner.store_run import StoreRun
 
-PACKAGES = ("numpy", "scipy", "scikit-learn")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas")
 
 
 def about_run(

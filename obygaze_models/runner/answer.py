@@ -36,8 +36,8 @@ from obygaze_models.evaluation.metrics import (
     metric_name,
 )
 from obygaze_models.evaluation.predictions import ROUNDING
-from obygaze_models.evaluation.results import BLIND, Question, as_asked, asks_for
-from obygaze_models.evaluation.tables import CELL, Row
+from obygaze_models.evaluation.results import BLIND, AskedQuestion, as_asked, asks_for
+from obygaze_models.evaluation.tables import CELL, RunRow
 from obygaze_models.runner.features import CHOSEN
 from obygaze_models.runner.files import Run
 
@@ -59,7 +59,7 @@ WORSE = "no, worse"
 UNKNOWN = "–"
 
 
-class Words(NamedTuple):
+class DifferenceWords(NamedTuple):
     """The words for a verdict: a beginning, where the interval is, and which of two is better."""
 
     beginning: str
@@ -68,33 +68,35 @@ class Words(NamedTuple):
 
 
 WORDS = {
-    BETTER: Words(
+    BETTER: DifferenceWords(
         "{first} is better than {second}",
         "is above 0",
         "which is better: {first}",
     ),
-    PERHAPS_BETTER: Words(
+    PERHAPS_BETTER: DifferenceWords(
         "{first} may be better than {second}, or better by chance",
         "is above 0",
         "which is better: perhaps {first}",
     ),
-    NOT_SHOWN: Words(
+    NOT_SHOWN: DifferenceWords(
         "This run does not show that {first} is better than {second}",
         "holds 0",
         "this run does not show which is better",
     ),
-    PERHAPS_WORSE: Words(
+    PERHAPS_WORSE: DifferenceWords(
         "{first} may be worse than {second}",
         "is below 0",
         "which is better: perhaps {second}",
     ),
-    WORSE: Words(
+    WORSE: DifferenceWords(
         "{first} is worse than {second}",
         "is below 0",
         "which is better: {second}",
     ),
-    LEAKED: Words("", "", "nothing says which is better, as test clips leaked"),
-    UNKNOWN: Words("", "", "which is better was not tested"),
+    LEAKED: DifferenceWords(
+        "", "", "nothing says which is better, as test clips leaked"
+    ),
+    UNKNOWN: DifferenceWords("", "", "which is better was not tested"),
 }
 
 
@@ -173,7 +175,7 @@ def value_text(cell: Cell, metric: str) -> str:
     return _with_ends(cell.value(metric), *cell.ends(metric))
 
 
-def difference_text(row: Row) -> str:
+def difference_text(row: RunRow) -> str:
     """Return a difference with its interval, such as `AP .03 [.01, .05]`."""
     value = _with_ends(row["value"], row["low"], row["high"])
     return f"{metric_name(row['metric'])} {value}"
@@ -219,12 +221,12 @@ def intervals_are_of(run: Run, cells: Iterable[Cell]) -> str:
 # ---- what is asked ----
 
 
-def questions_of(run: Run) -> Sequence[Question]:
+def questions_of(run: Run) -> Sequence[AskedQuestion]:
     """Return the differences that the protocol asks for."""
     return run.settings.questions
 
 
-def questions_of_models(run: Run) -> list[Question]:
+def questions_of_models(run: Run) -> list[AskedQuestion]:
     """Return the questions of the protocol, but those about models that the run does not train."""
     models = run.protocol["models"]
     left_out = models.keys() - {*(run.protocol["grid"]["models"] or models)}
@@ -235,12 +237,12 @@ def questions_of_models(run: Run) -> list[Question]:
     ]
 
 
-def is_about_guessing(question: Question) -> bool:
+def is_about_guessing(question: AskedQuestion) -> bool:
     """Return whether a question compares a model with a baseline that sees no video."""
     return question["first"] in BLIND or question["second"] in BLIND
 
 
-def differences_for(run: Run, question: Question) -> list[Row]:
+def differences_for(run: Run, question: AskedQuestion) -> list[RunRow]:
     """Return the differences that a question asks for, with their sides in its order."""
     return [
         as_asked(question, row)
@@ -249,7 +251,7 @@ def differences_for(run: Run, question: Question) -> list[Row]:
     ]
 
 
-def first_question(run: Run) -> Question | None:
+def first_question(run: Run) -> AskedQuestion | None:
     """Return the first question of the protocol that this run answers; None without one.
 
     A page has its text as heading, and the answer is its answer. One about a baseline without video
@@ -278,7 +280,7 @@ def asked_cell(run: Run) -> Cell | None:
     return models[0] if models else None
 
 
-def _is_asked(cell: Cell, question: Question, side: str) -> bool:
+def _is_asked(cell: Cell, question: AskedQuestion, side: str) -> bool:
     keys = ("train", "test", f"{side}_store", side)
     pairs = zip(keys, cell.name, strict=True)
     return all(question[key] in ("", name) for key, name in pairs)
@@ -315,7 +317,7 @@ def _on_clips_of(cell: Cell, run: Run) -> Iterator[Cell]:
 # ---- verdicts ----
 
 
-def difference_row(run: Run, first: Cell, second: Cell) -> Row | None:
+def difference_row(run: Run, first: Cell, second: Cell) -> RunRow | None:
     """Return the row with the difference of two cells of one test task; None without one."""
     wanted = [*first.name, second.train, second.store, second.model]
     for row in run.differences:
@@ -324,13 +326,13 @@ def difference_row(run: Run, first: Cell, second: Cell) -> Row | None:
     return None
 
 
-def difference_to_guess(run: Run, model: Cell, guess: Cell) -> Row | None:
+def difference_to_guess(run: Run, model: Cell, guess: Cell) -> RunRow | None:
     """Return the difference of a model and a guess; its `p_all` is among all of this family."""
     row = difference_row(run, model, guess)
     return None if row is None else {**row, "p_all": row["p_guesses"]}
 
 
-def verdict(row: Row | None) -> str:
+def verdict(row: RunRow | None) -> str:
     """Return whether the first side of a difference is better, as far as a run can tell.
 
     A difference whose interval is on one side of 0 can be chance among many: where its p among all
@@ -349,12 +351,7 @@ def verdict(row: Row | None) -> str:
     return NOT_SHOWN
 
 
-def in_sentence(found: str) -> str:
-    """Return a verdict as a sentence has it, where a table has a dash."""
-    return "not tested" if found == UNKNOWN else found
-
-
-def _why_not_certain(row: Row, family: str) -> str:
+def _why_not_certain(row: RunRow, family: str) -> str:
     """Return why a difference may be chance though its interval is on one side of 0, else ""."""
     if verdict(row) not in (PERHAPS_BETTER, PERHAPS_WORSE):
         return ""
@@ -407,7 +404,7 @@ def answer(run: Run) -> str:
     if asked is None:
         return ""
     first = first_question(run)
-    questions: list[Question] = []
+    questions: list[AskedQuestion] = []
     if first is not None:
         for question in questions_of(run):
             if question is first or _are_one(first, question):
@@ -448,7 +445,7 @@ def further_answers(run: Run) -> Iterator[str]:
             yield sentence_of(run, cell)
 
 
-def _are_one(first: Question, other: Question) -> bool:
+def _are_one(first: AskedQuestion, other: AskedQuestion) -> bool:
     """Return whether two questions are one; those without a text, as of tasks, are not."""
     return first["text"] == other["text"] != ""
 
@@ -510,7 +507,7 @@ def _films_above_guess(run: Run, cell: Cell, guess: Cell) -> str:
 class Compared(NamedTuple):
     """A difference that was asked for: its row, its cells, and what these are called."""
 
-    row: Row
+    row: RunRow
     first: Cell
     second: Cell
     model: str
@@ -518,7 +515,7 @@ class Compared(NamedTuple):
     where: str
 
 
-def _compared(run: Run, row: Row) -> Compared:
+def _compared(run: Run, row: RunRow) -> Compared:
     by_name = {cell.name: cell for cell in run.cells}
     tasks = (row["train"], row["test"])
     first = by_name[(*tasks, row["store"], row["model"])]
@@ -532,7 +529,7 @@ def _compared(run: Run, row: Row) -> Compared:
 
 
 def _sentences_on_models(
-    run: Run, asked: Cell, questions: Sequence[Question]
+    run: Run, asked: Cell, questions: Sequence[AskedQuestion]
 ) -> Iterator[str]:
     """Yield how many differences questions ask for, and those of the asked cell.
 
@@ -605,7 +602,7 @@ class Gain:
     joined: Cell
     chosen: Cell
     parts: Sequence[Cell]
-    row: Row
+    row: RunRow
     units: str
     chosen_stores: Sequence[str]
 

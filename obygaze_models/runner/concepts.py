@@ -18,7 +18,7 @@ from obygaze_features.core.files import canonical_json
 from obygaze_models.evaluation.cells import number_of_groups
 from obygaze_models.evaluation.metrics import AP, AUC
 from obygaze_models.evaluation.predictions import IntArray
-from obygaze_models.evaluation.tables import Row
+from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import BANK, TEXTS, find_kind
 from obygaze_models.protocols.kinds import candidates, for_task
@@ -35,14 +35,14 @@ from obygaze_models.runner.store_run import StoreRun
 MOST_PARTS = 12
 
 
-def concept_tables(run: StoreRun) -> tuple[list[Row], list[Row]]:
+def concept_tables(run: StoreRun) -> tuple[list[RunRow], list[RunRow]]:
     """Return the rows of concepts.csv and of trees.csv for the bottlenecks on one store."""
     protocol = run.protocol
-    concepts: list[Row] = []
-    trees: list[Row] = []
+    concepts: list[RunRow] = []
+    trees: list[RunRow] = []
     if not protocol.report.concepts or not run.table.concept_names:
         return concepts, trees
-    qualities: dict[bytes, dict[str, Row]] = {}
+    qualities: dict[bytes, dict[str, RunRow]] = {}
     for name, model in run.models.items():
         if not find_kind(model.kind).head:
             continue
@@ -144,14 +144,14 @@ def _weights(bottleneck: Any) -> dict[str, float]:
     return dict(zip(names, bottleneck.head_.coef_.tolist(), strict=True))
 
 
-def _nodes(bottleneck: Any) -> Iterator[Row]:
+def _nodes(bottleneck: Any) -> Iterator[RunRow]:
     """Yield the nodes of a tree; a row goes left where its margin is at most the threshold."""
     if bottleneck is None or not hasattr(bottleneck.head_, "left_"):
         return
     tree = bottleneck.head_
     names = [str(name) for name in bottleneck.bank_.concepts_]
     for node, left in enumerate(tree.left_.tolist()):
-        row: Row = {"node": node}
+        row: RunRow = {"node": node}
         is_leaf = left < 0
         if not is_leaf:
             row["left"] = left
@@ -163,7 +163,7 @@ def _nodes(bottleneck: Any) -> Iterator[Row]:
         yield row
 
 
-def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, Row]:
+def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
     """Return how well each concept vector ranks clips of films that it was not found on.
 
     A concept whose vector was not found without every film has its numbers of clips alone.
@@ -208,7 +208,7 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, Row]:
             place = run.table.concept_names.index(name)
             targets[:, column] = of_concepts[:, place]
     known = []
-    qualities: dict[str, Row] = {}
+    qualities: dict[str, RunRow] = {}
     for column, name in enumerate(names):
         is_target = targets[:, column] >= 0
         n_clips = int(is_target.sum())

@@ -46,14 +46,14 @@ from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_models.evaluation.bootstrap import Interval
 from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.evaluation.metrics import METRICS
-from obygaze_models.evaluation.results import Settings
+from obygaze_models.evaluation.results import RunSettings
 from obygaze_models.evaluation.tables import (
     CELL,
     RUN_TABLES,
-    Row,
+    RunRow,
     as_csv,
     read_csv,
-    rows_of,
+    rows_as_dicts,
 )
 from obygaze_models.models.registry import PERCEPTRON
 from obygaze_models.protocols.schedule import unit_of
@@ -68,7 +68,7 @@ RUN_FILE = "run.json"
 RUN_AGAIN = "the same obygaze run again, with --force"
 
 
-def settings_of(about: Mapping[str, Any]) -> Settings:
+def settings_of(about: Mapping[str, Any]) -> RunSettings:
     """Return what the values of a run depend on beside its tests, from run.json."""
     protocol = about["protocol"]
     report = protocol["report"]
@@ -81,7 +81,7 @@ def settings_of(about: Mapping[str, Any]) -> Settings:
     for name, facts in about["stores"].items():
         if "parts" not in facts:
             backbones[name] = str(facts["backbone"])
-    return Settings(
+    return RunSettings(
         primary=report["primary"],
         own_metrics=[name for name in dict.fromkeys(named) if name not in METRICS],
         replicates=report["replicates"],
@@ -131,7 +131,7 @@ class Run:
         of_all = self.results[self.results["film"] == ""]
         return {
             "run": str(self.folder),
-            "results": json_values(rows_of(of_all)),
+            "results": json_values(rows_as_dicts(of_all)),
             "seconds": self.about["seconds"],
         }
 
@@ -192,7 +192,7 @@ class Run:
         return dict(zip(clips["clip_id"], clips["movie_id"], strict=True))
 
     @cached_property
-    def settings(self) -> Settings:
+    def settings(self) -> RunSettings:
         """What its values depend on beside the tests."""
         return settings_of(self.about)
 
@@ -224,9 +224,9 @@ class Run:
         return cells
 
     @cached_property
-    def differences(self) -> list[Row]:
+    def differences(self) -> list[RunRow]:
         """The rows of differences of two cells, over all films."""
-        return rows_of(self.results[self.results["against_model"] != ""])
+        return rows_as_dicts(self.results[self.results["against_model"] != ""])
 
     def folds_of(self, cell: Cell) -> Sequence[Mapping[str, Any]]:
         """Return what run.json says of the fits of a cell."""

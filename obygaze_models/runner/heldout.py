@@ -20,9 +20,14 @@ from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_models.evaluation.predictions import BoolArray
-from obygaze_models.evaluation.tables import FILM_WAS_SEEN, NO_FILMS, NOTHING_SEEN
+from obygaze_models.evaluation.tables import (
+    FILM_WAS_SEEN,
+    NOT_KNOWN,
+    NOTHING_SEEN,
+    Pair,
+)
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.schedule import Labels, Pair, split_kind, splits_of_task
+from obygaze_models.protocols.schedule import Labels, split_kind, splits_of_task
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.protocols.splits import NO_ROWS, MadeWhenAsked, Split
 
@@ -262,7 +267,7 @@ def seen_of(held: HeldOut, groups: IntArray) -> NDArray[np.str_]:
     is_learned = np.zeros(int(groups.max(initial=0)) + 1, dtype=np.bool_)
     is_learned[groups[learn]] = True
     seen = np.where(is_learned[groups[held.test]], FILM_WAS_SEEN, NOTHING_SEEN)
-    return np.where(held.films[held.test] == "", NO_FILMS, seen)
+    return np.where(held.films[held.test] == "", NOT_KNOWN, seen)
 
 
 def with_few_films(

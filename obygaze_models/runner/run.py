@@ -31,12 +31,13 @@ from obygaze_models.evaluation.predictions import (
 from obygaze_models.evaluation.results import Jobs, chosen, chosen_stores, results
 from obygaze_models.evaluation.tables import (
     CLIP_WAS_SEEN,
-    CONCEPTS,
+    CONCEPT_COLUMNS,
     SUCCESS,
     TREES,
-    Row,
+    Pair,
+    RunRow,
     Test,
-    columns_of,
+    columns_of_rows,
     table_of_columns,
     table_of_tests,
 )
@@ -47,7 +48,6 @@ from obygaze_models.protocols.schedule import (
     NOT_TESTED,
     OF_FOLDS,
     WITHOUT_FEATURES,
-    Pair,
     unit_of,
 )
 from obygaze_models.protocols.schema import Model
@@ -185,8 +185,8 @@ def run_protocol(
         about = about_run(inputs, folder, stores, fits)
         settings = settings_of(about)
         found = results(tests, settings, partial(_made, watch, "values", n_jobs))
-        concepts: list[Row] = []
-        trees: list[Row] = []
+        concepts: list[RunRow] = []
+        trees: list[RunRow] = []
         with_features = [store for store in stores if store.features is not None]
         if protocol.report.concepts:
             jobs = [partial(concept_tables, store) for store in with_features]
@@ -196,13 +196,15 @@ def run_protocol(
     files = {"predictions.csv": tests, "results.csv": found}
     if protocol.report.concepts:
         files["concepts.csv"] = table_of_columns(
-            [columns_of(concepts, CONCEPTS)], CONCEPTS
+            [columns_of_rows(concepts, CONCEPT_COLUMNS)], CONCEPT_COLUMNS
         )
-        files["trees.csv"] = table_of_columns([columns_of(trees, TREES)], TREES)
+        files["trees.csv"] = table_of_columns([columns_of_rows(trees, TREES)], TREES)
     if protocol.report.error_analysis:
         cells = cells_of(tests[tests["is_model"] & tests["train_films"].isna()])
         rows = [*_success(cells, inputs.table)]
-        files["success.csv"] = table_of_columns([columns_of(rows, SUCCESS)], SUCCESS)
+        files["success.csv"] = table_of_columns(
+            [columns_of_rows(rows, SUCCESS)], SUCCESS
+        )
     about["seconds"] = round(time.perf_counter() - started, 3)
     return write_run(folder, about, files, force=force)
 
@@ -362,7 +364,7 @@ def _learning(store: StoreRun, n_jobs: int) -> Iterator[CellTests]:
                 yield replace(cell, tests=tests)
 
 
-def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[Row]:
+def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
     """Yield the rows of success.csv: decisions regressed on levels and concepts of the clips."""
     from obygaze_models.evaluation.error_analysis import (
         LEVEL_FACTORS,
@@ -396,7 +398,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[Row]:
         for result in results:
             if not result.film:
                 continue
-            row: Row = {
+            row: RunRow = {
                 "task": cell.test,
                 "train": cell.train,
                 "test": cell.test,
@@ -412,7 +414,7 @@ def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[Row]:
             if not is_levelled or not result.factors:
                 yield {**row, "factor": "intercept", "log_odds": result.intercept}
             for item in result.factors:
-                of_factor: Row = {**row, "factor": item.name, "clips": item.n}
+                of_factor: RunRow = {**row, "factor": item.name, "clips": item.n}
                 of_factor["log_odds"] = item.log_odds
                 if has_groups and has_interval(cell.basis):
                     of_factor |= {"se": item.se, "low": item.low, "high": item.high}
@@ -585,7 +587,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
         learned_from = replace(held, train=NO_ROWS, validation=NO_ROWS)
     starts_at_random = run.models[name].kind == PERCEPTRON
     limit = tune_threshold(fitted.inner.y, fitted.inner.scores)
-    facts: Row = {
+    facts: RunRow = {
         "seed": run.protocol.fit.seed + repeat if starts_at_random else 0,
         "is_model": True,
         "is_trained": kind.is_trained,
@@ -610,7 +612,7 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
 def _tested(
     run: StoreRun,
     place: tuple[str, Pair, int],
-    facts: Row,
+    facts: RunRow,
     scores: FloatArray,
     decision: BoolArray | FloatArray,
     leak: Leak,
@@ -721,7 +723,7 @@ def _test_baseline(
         "is_probability": name != RANDOM,
     }
     leak = run.leak(pair, held, NO_ROWS, with_copies=False)
-    about: Row = {"threshold": None, "chosen": {}}
+    about: RunRow = {"threshold": None, "chosen": {}}
     place = (name, pair, number)
     return _tested(run, place, facts, scores, decision, leak, about=about)
 

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import Leak, check_leaks, leak_of
 from obygaze_models.evaluation.predictions import IntArray
+from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models.registry import PERCEPTRON
 from obygaze_models.models.sentences import Sentences
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
-from obygaze_models.protocols.schedule import Labels, Pair
+from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Model, Protocol
 from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.concept_vectors import ConceptVectors

@@ -22,9 +22,9 @@ from obygaze_models.evaluation.predictions import as_scores
 from obygaze_models.evaluation.results import results
 from obygaze_models.evaluation.tables import (
     FILM_WAS_SEEN,
-    NO_FILMS,
+    NOT_KNOWN,
     NOTHING_SEEN,
-    Row,
+    RunRow,
     Test,
     table_of_tests,
 )
@@ -53,7 +53,7 @@ CHANGES = (
     *("data.where", "data.view"),
     *("report.primary", "report.metrics", "report.replicates"),
 )
-SEEN = {UNSEEN: NOTHING_SEEN, FILM_SEEN: FILM_WAS_SEEN, FILM_UNKNOWN: NO_FILMS}
+SEEN = {UNSEEN: NOTHING_SEEN, FILM_SEEN: FILM_WAS_SEEN, FILM_UNKNOWN: NOT_KNOWN}
 
 
 def inputs_of_test(
@@ -235,7 +235,7 @@ def _tests(
             hint="clips of other films, with features of the same recipe",
         )
     rows = rows[is_tested]
-    facts: Row = {"task": task, "train": task, "test": task, "fold": FOLD, "seed": 0}
+    facts: RunRow = {"task": task, "train": task, "test": task, "fold": FOLD, "seed": 0}
     # A model that does not say how many clips trained has seen one of each of its films.
     n_seen = max(info.training.n_clips, len(info.training.films))
     facts["n_seen"] = n_seen

@@ -10,7 +10,7 @@ from obygaze_features.core.parts import label_of
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import RANKING_METRICS, metric_name
-from obygaze_models.evaluation.tables import Row, rows_of
+from obygaze_models.evaluation.tables import RunRow, rows_as_dicts
 from obygaze_models.protocols.schema import Task
 from obygaze_models.runner.answer import (
     answer,
@@ -158,7 +158,7 @@ def _column(cell: Cell, run: Run) -> str:
     return name
 
 
-def _value(cell: Cell, metric: str, printed: Mapping[tuple[str, ...], Row]) -> str:
+def _value(cell: Cell, metric: str, printed: Mapping[tuple[str, ...], RunRow]) -> str:
     """Return a metric with its interval, and the value that a paper prints."""
     text = value_text(cell, metric)
     if cell.name in printed:
@@ -169,12 +169,12 @@ def _value(cell: Cell, metric: str, printed: Mapping[tuple[str, ...], Row]) -> s
     return text
 
 
-def _printed(run: Run) -> dict[tuple[str, ...], Row]:
+def _printed(run: Run) -> dict[tuple[str, ...], RunRow]:
     """Return the rows of results.csv with what a paper prints of each cell."""
     rows = run.results
     is_printed = (rows["metric"] == run.settings.primary) & rows["paper"].notna()
-    printed: dict[tuple[str, ...], Row] = {}
-    for row in rows_of(rows[is_printed & (rows["film"] == "")]):
+    printed: dict[tuple[str, ...], RunRow] = {}
+    for row in rows_as_dicts(rows[is_printed & (rows["film"] == "")]):
         printed[row["train"], row["test"], row["store"], row["model"]] = row
     return printed
 

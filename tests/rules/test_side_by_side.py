@@ -26,13 +26,13 @@ from hypothesis import strategies as st
 from support.experiments import films, planted, quick, run_on, run_one_pair, store_of
 from support.run_tables import STORE, made_run
 from support.seeds import amount
-from support.tables import Row, a_table, curve, models, rows_of
+from support.tables import RunRow, a_table, curve, models, rows_of
 from support.ties import ap_by_places
 
-from obygaze.films.decisions import models_of, scores_of
+from obygaze.films.decisions import models_to_show, scores_of
 from obygaze_features.core.console import count
 from obygaze_features.core.parts import trust
-from obygaze_models.evaluation.results import BLIND, Settings, results
+from obygaze_models.evaluation.results import BLIND, RunSettings, results
 from obygaze_models.evaluation.tables import CELL
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.lookup import label, pair_name
@@ -357,7 +357,7 @@ class Made(NamedTuple):
     """The rows of a cell, and the folds that it leaves out."""
 
     name: Name
-    rows: list[Row]
+    rows: list[RunRow]
     skipped: Mapping[str, str]
 
 
@@ -399,10 +399,10 @@ def cells(
     never_skips: bool = False,
 ) -> Made:
     """A cell with tied scores, which may leave out folds, but not all."""
-    tests: list[Row] = []
+    tests: list[RunRow] = []
     skipped = {}
     train, test, store, model = names
-    of_cell: Row = {"train": train, "task": test, "test": test, "store": store}
+    of_cell: RunRow = {"train": train, "task": test, "test": test, "store": store}
     of_cell |= {"model": model, "is_model": is_model, "n_seen": 30}
     of_cell |= {"is_trained": model != "random", "is_probability": model != "random"}
     kept = draw(st.lists(st.booleans(), min_size=len(folds), max_size=len(folds)))
@@ -419,7 +419,10 @@ def cells(
             max_size=len(rows),
         )
         for clip, level in zip(rows.tolist(), draw(levels), strict=True):
-            row: Row = {"clip_id": world.ids[clip], "movie_id": str(world.films[clip])}
+            row: RunRow = {
+                "clip_id": world.ids[clip],
+                "movie_id": str(world.films[clip]),
+            }
             row |= {**of_cell, "fold": f"fold{number}", "y": int(world.y[clip])}
             row["score"] = level / 4 + 0.1
             if model == "random":
@@ -431,7 +434,7 @@ def cells(
 def run_of_cells(folder: Path, made: Sequence[Made]) -> Run:
     """A run of these cells."""
     tests = a_table([row for cell in made for row in cell.rows])
-    values = results(tests, Settings(replicates=40))
+    values = results(tests, RunSettings(replicates=40))
     fits = []
     for cell in made:
         folds = []
@@ -575,7 +578,7 @@ def test_baselines_do_not_hide_that_no_model_is_compared(tmp_path: Path) -> None
         store = "" if model == "prevalence" else "x"
         rows = []
         for clip in clips:
-            row: Row = {"clip_id": clip, "movie_id": clip[0], "y": classes[clip]}
+            row: RunRow = {"clip_id": clip, "movie_id": clip[0], "y": classes[clip]}
             row |= {"task": "EN_S", "train": "EN_S", "test": "EN_S", "store": store}
             row |= {"model": model, "is_model": bool(store), "fold": "f", "score": 0.5}
             rows.append(row)
@@ -619,7 +622,7 @@ def test_points_of_a_learning_curve_are_of_the_same_clips(data: st.DataObject) -
             of_clip = (row["movie_id"], bool(row["y"]), row["score"])
             of_cell[row["fold"]][row["clip_id"]] = of_clip
         plain.append(of_cell)
-    rows = rows_of(results(a_table(tests), Settings()))
+    rows = rows_of(results(a_table(tests), RunSettings()))
     shared = shared_of(plain)
     assert [row["train_films"] for row in rows] == [1, 2, 4]
     for row, of_cell in zip(rows, plain, strict=True):
@@ -692,7 +695,7 @@ def test_what_several_fits_decide_of_a_clip_is_one_decision(tmp_path: Path) -> N
         if is_positive != bool(rows[0]["y"]):
             wrong.add(clip_id)
     assert n_of_another_majority
-    (cell,) = models_of(run)
+    (cell,) = models_to_show(run)
     assert {error["clip_id"] for error in errors(cell, {})} == wrong
     scores = scores_of(cell)
     assert {name for name, score in scores.items() if not score["correct"]} == wrong

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import PERCEPTRON
-from obygaze_models.protocols.schedule import Pair
 from obygaze_models.runner.fitting import (
     FitContext,
     Fitted,

@@ -15,7 +15,11 @@ from sklearn.metrics import roc_auc_score
 
 from obygaze_features.core.files import document_sha256
 from obygaze_features.manifest.model import Manifest
-from obygaze_models.evaluation.tables import RUN_TABLES, columns_of, table_of_columns
+from obygaze_models.evaluation.tables import (
+    RUN_TABLES,
+    columns_of_rows,
+    table_of_columns,
+)
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.clips import clip_table, labels_sha256
 from obygaze_models.protocols.reading import load_protocol
@@ -267,7 +271,7 @@ def made_run(
 def table_of(name: str, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """A table of a run, such as results.csv, of its rows; what a row does not have is missing."""
     kinds = RUN_TABLES[name]
-    return table_of_columns([columns_of(rows, kinds)], kinds)
+    return table_of_columns([columns_of_rows(rows, kinds)], kinds)
 
 
 def write_run_json(folder: Path, about: Mapping[str, Any]) -> None:

@@ -9,16 +9,16 @@ import pandas as pd
 
 from obygaze_models.evaluation import tables
 from obygaze_models.evaluation.cells import Cell, cells_of
-from obygaze_models.evaluation.tables import CELL, Row
+from obygaze_models.evaluation.tables import CELL, RunRow
 from obygaze_models.runner.files import Run
 from support.run_tables import table_of
 
 
-def rows_of(table: pd.DataFrame, **wanted: Any) -> list[Row]:
+def rows_of(table: pd.DataFrame, **wanted: Any) -> list[RunRow]:
     """The rows of a table, all or those with these values."""
     for name, value in wanted.items():
         table = table[table[name] == value]
-    return tables.rows_of(table)
+    return tables.rows_as_dicts(table)
 
 
 # What a row of a table of tests has if nothing else is said: a test of an unseen film.
@@ -29,7 +29,7 @@ A_TEST = {
 }
 
 
-def a_table(rows: Iterable[Row]) -> pd.DataFrame:
+def a_table(rows: Iterable[RunRow]) -> pd.DataFrame:
     """A table of tests; rows have `clip_id`, `movie_id`, `y`, `score`, and what they say else."""
     whole = []
     for row in rows:
@@ -39,7 +39,7 @@ def a_table(rows: Iterable[Row]) -> pd.DataFrame:
     return table_of("predictions.csv", whole)
 
 
-def cell_of(rows: Iterable[Row], *, is_averaged: bool = False) -> Cell:
+def cell_of(rows: Iterable[RunRow], *, is_averaged: bool = False) -> Cell:
     """The only cell of these rows (`a_table`), whose tasks are T."""
     (cell,) = cells_of(a_table(rows), [("T", "T")] if is_averaged else [])
     return cell
@@ -69,12 +69,12 @@ def _cells(run: Run, **wanted: Any) -> list[Cell]:
     ]
 
 
-def names_of(cell: Cell) -> Row:
+def names_of(cell: Cell) -> RunRow:
     """The names of a cell, as the columns of a table have them."""
     return dict(zip(CELL, cell.name, strict=True))
 
 
-def fit_of(run: Run, cell: Cell) -> Row:
+def fit_of(run: Run, cell: Cell) -> RunRow:
     """What run.json says of the fits of a cell."""
     (facts,) = (
         facts
@@ -84,7 +84,7 @@ def fit_of(run: Run, cell: Cell) -> Row:
     return dict(facts)
 
 
-def result_of(run: Run, cell: Cell, metric: str, film: str = "") -> Row:
+def result_of(run: Run, cell: Cell, metric: str, film: str = "") -> RunRow:
     """The row of results.csv with a value of a cell."""
     names = {**names_of(cell), "metric": metric, "film": film, "against_model": ""}
     (row,) = (
@@ -99,13 +99,13 @@ def by_film(cell: Cell, metric: str) -> dict[str, float]:
     return dict(zip(films, values[metric].tolist(), strict=True))
 
 
-def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, Row]:
+def of_films(run: Run, metric: str, **wanted: Any) -> dict[str, RunRow]:
     """The rows of results.csv within films."""
     rows = rows_of(run.results, metric=metric, against_model="", **wanted)
     return {row["film"]: row for row in rows if row["film"]}
 
 
-def differences(run: Run, **wanted: Any) -> list[Row]:
+def differences(run: Run, **wanted: Any) -> list[RunRow]:
     """The rows of differences of two models, or of a model on two stores."""
     rows = rows_of(run.results, **wanted)
     return [
@@ -115,7 +115,7 @@ def differences(run: Run, **wanted: Any) -> list[Row]:
     ]
 
 
-def contrasts(run: Run, **wanted: Any) -> list[Row]:
+def contrasts(run: Run, **wanted: Any) -> list[RunRow]:
     """The rows of differences of a model that was trained on two tasks."""
     rows = rows_of(run.results, **wanted)
     return [
@@ -125,12 +125,12 @@ def contrasts(run: Run, **wanted: Any) -> list[Row]:
     ]
 
 
-def curve(run: Run) -> list[Row]:
+def curve(run: Run) -> list[RunRow]:
     """The rows of learning curves."""
     return rows_of(run.results[run.results["train_films"].notna()])
 
 
-def predictions_of(run: Run, cell: Cell) -> list[Row]:
+def predictions_of(run: Run, cell: Cell) -> list[RunRow]:
     """The predictions of a cell."""
     tests = run.predictions
     return rows_of(tests[tests["train_films"].isna()], **names_of(cell))

@@ -281,12 +281,12 @@ def _refuse_other_clips(run: Run, manifest: Manifest) -> None:
 
 def _store_of(run: Run, workspace: Workspace) -> Store | None:
     """Return the store of a run's first cell, by its seal; None if the workspace has it no more."""
-    from obygaze.films.decisions import models_of
+    from obygaze.films.decisions import models_to_show
     from obygaze_features.store.reading import find_seal
 
     stores = run.about["stores"]
     # Cells whose store was chosen in each fold have no single one.
-    used = [stores[cell.store] for cell in models_of(run) if cell.store in stores]
+    used = [stores[cell.store] for cell in models_to_show(run) if cell.store in stores]
     if not used:
         return None
     name = Path(used[0]["location"]).name

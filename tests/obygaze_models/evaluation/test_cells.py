@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -15,26 +17,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.run_tables import table_of
 from support.seeds import amount
-from support.tables import Row, a_table, rows_of
+from support.tables import RunRow, a_table, rows_of
 from support.ties import ap_by_places
 
 from obygaze_models.evaluation.cells import cells_of
 from obygaze_models.evaluation.results import (
-    Settings,
+    RunSettings,
     chosen,
     chosen_stores,
     results,
 )
 from obygaze_models.evaluation.tables import (
     CELL,
+    CONCEPT_COLUMNS,
     MOSTLY_WHOLE,
     RUN_TABLES,
     TESTS,
     as_csv,
+    columns_of_rows,
     read_csv,
+    table_of_columns,
 )
 
-Folds = Mapping[tuple[str, int], Sequence[Row]]
+Folds = Mapping[tuple[str, int], Sequence[RunRow]]
 METRICS = ("ap", "auc", "f1_binary", "f1_weighted", "accuracy", "brier")
 
 
@@ -42,7 +47,7 @@ METRICS = ("ap", "auc", "f1_binary", "f1_weighted", "accuracy", "brier")
 class World:
     """The rows of a table of tests, and whether folds test clips several times."""
 
-    rows: list[Row]
+    rows: list[RunRow]
     is_averaged: bool
 
     @property
@@ -50,9 +55,9 @@ class World:
         return a_table(self.rows)
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> RunSettings:
         averaged = [("T", "T"), ("U", "T")] if self.is_averaged else []
-        return Settings(replicates=20, averaged=averaged)
+        return RunSettings(replicates=20, averaged=averaged)
 
 
 def drawn(seed: int) -> World:
@@ -62,7 +67,7 @@ def drawn(seed: int) -> World:
     clips = []
     for film in range(rng.integers(2, 7)):
         for number in range(rng.integers(1, 8)):
-            clip: Row = {"clip_id": f"{film}-{number}", "y": int(rng.integers(0, 2))}
+            clip: RunRow = {"clip_id": f"{film}-{number}", "y": int(rng.integers(0, 2))}
             clip["movie_id"] = "" if kind == "none" else f"film{film}"
             clip["group"] = f"g{film // 2}" if kind == "groups" else clip["movie_id"]
             clips.append({**clip, "fold": film})
@@ -84,11 +89,11 @@ def drawn(seed: int) -> World:
 
 
 def cell_rows(
-    rng: np.random.Generator, clips: list[Row], names: Row, *, is_averaged: bool
-) -> list[Row]:
+    rng: np.random.Generator, clips: list[RunRow], names: RunRow, *, is_averaged: bool
+) -> list[RunRow]:
     """The rows of a cell. Decisions are drawn apart from scores."""
     is_random = names["model"] == "random"
-    facts: Row = {
+    facts: RunRow = {
         **names,
         "is_model": names["store"] != "",
         "is_trained": names["store"] != "",
@@ -124,14 +129,14 @@ def cell_rows(
 # ---- plainly ----
 
 
-def by_fold(rows: Sequence[Row]) -> Folds:
+def by_fold(rows: Sequence[RunRow]) -> Folds:
     folds = defaultdict(list)
     for row in rows:
         folds[row["fold"], row["seed"]].append(row)
     return folds
 
 
-def plain_pairs(rows: Sequence[Row]) -> tuple[float, int]:
+def plain_pairs(rows: Sequence[RunRow]) -> tuple[float, int]:
     """The pairs of a positive and a negative clip that are in order, and all pairs."""
     won = 0.0
     n_pairs = 0
@@ -145,7 +150,7 @@ def plain_pairs(rows: Sequence[Row]) -> tuple[float, int]:
     return won, n_pairs
 
 
-def plain_metric(metric: str, rows: Sequence[Row]) -> float:
+def plain_metric(metric: str, rows: Sequence[RunRow]) -> float:
     """The metric of some tests that are of one scale."""
     n = len(rows)
     if metric == "auc":
@@ -203,14 +208,14 @@ def plain_value(
     return float(np.mean(of_seeds))
 
 
-def plain_of_rows(metric: str, rows: Sequence[Row], *, averaged: bool) -> float:
+def plain_of_rows(metric: str, rows: Sequence[RunRow], *, averaged: bool) -> float:
     folds = by_fold(rows)
     sizes = {key: len(own) for key, own in folds.items()}
     return plain_value(metric, folds, sizes, averaged=averaged)
 
 
 def plain_of_film(
-    metric: str, rows: Sequence[Row], film: str, *, averaged: bool
+    metric: str, rows: Sequence[RunRow], film: str, *, averaged: bool
 ) -> float:
     inside = [row for row in rows if row["group"] == film]
     if metric == "f1_binary" and not any(row["y"] for row in inside):
@@ -219,7 +224,7 @@ def plain_of_film(
     return plain_value(metric, by_fold(inside), sizes, averaged=averaged)
 
 
-def plain_basis(rows: Sequence[Row]) -> str:
+def plain_basis(rows: Sequence[RunRow]) -> str:
     if not rows[0]["is_trained"]:
         return "unseen"
     words = {row["seen"] for row in rows}
@@ -235,7 +240,7 @@ def plain_basis(rows: Sequence[Row]) -> str:
 WORLDS = range(amount(15, 400))
 
 
-def rows_by_cell(world: World) -> dict[Any, list[Row]]:
+def rows_by_cell(world: World) -> dict[Any, list[RunRow]]:
     """The rows of each cell, and of each point of a learning curve."""
     cells = defaultdict(list)
     for row in rows_of(world.tests):
@@ -355,7 +360,7 @@ def test_a_fit_takes_the_store_whose_training_clips_are_ranked_best(seed: int) -
                 ap = float(rng.choice([0.25, 0.5, math.nan]))
                 inner_ap[str(fold), run, store] = ap
                 for number in range(3):
-                    clip: Row = {"clip_id": f"{fold}{number}", "movie_id": str(fold)}
+                    clip: RunRow = {"clip_id": f"{fold}{number}", "movie_id": str(fold)}
                     fit = {"fold": str(fold), "seed": run, "store": store}
                     test = {**clip, **fit, "y": number % 2, "score": rng.random()}
                     rows.append({**test, "inner_ap": ap, "is_trained": False})
@@ -419,3 +424,13 @@ def test_every_table_is_read_as_it_was_written(data: st.DataObject) -> None:
     again = read_csv(as_csv(table), kinds)
     pd.testing.assert_frame_equal(again, table, check_exact=True)
     assert as_csv(again) == as_csv(table)
+
+
+def test_the_csv_module_reads_a_text_with_a_carriage_return() -> None:
+    row = {"store": "a\rb", "clips": 3, "films": 1, "positive": 2, "ap": 0.5}
+    columns = columns_of_rows([row, {**row, "ap": math.nan}], CONCEPT_COLUMNS)
+    table = table_of_columns([columns], CONCEPT_COLUMNS)
+    data = as_csv(table)
+    read = [*csv.DictReader(io.StringIO(data.decode(), newline=""))]
+    assert [found["store"] for found in read] == ["a\rb", "a\rb"]
+    assert read_csv(data, CONCEPT_COLUMNS).equals(table)

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from support.tables import Row, a_table
+from support.tables import RunRow, a_table
 from support.ties import ap_of_drawn_clips
 
 from obygaze_models.evaluation.cells import cells_of
-from obygaze_models.evaluation.results import Settings, difference, draws_of, results
+from obygaze_models.evaluation.results import RunSettings, difference, draws_of, results
 
 N_REPLICATES = 30
 # Seeds of cells, and how many of their films have positive clips at most; None: any.
@@ -41,7 +41,7 @@ class Fold:
 class Made:
     """A cell that was drawn, for both computations."""
 
-    rows: list[Row]
+    rows: list[RunRow]
     folds: list[Fold]
     film_of_clip: NDArray[np.str_]
     y: NDArray[np.bool_]
@@ -219,9 +219,9 @@ def test_an_interval_is_that_of_plain_code(seed: int, n_valued: int | None) -> N
         )
 
 
-def settings_of(drawn: Made, primary: str = "ap") -> Settings:
+def settings_of(drawn: Made, primary: str = "ap") -> RunSettings:
     averaged = [("T", "T")] if drawn.is_averaged else []
-    return Settings(primary=primary, replicates=N_REPLICATES, averaged=averaged)
+    return RunSettings(primary=primary, replicates=N_REPLICATES, averaged=averaged)
 
 
 @pytest.mark.parametrize(("seed", "n_valued"), CELLS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
-from support.tables import Row, cell_of
+from support.tables import RunRow, cell_of
 
 from obygaze_models.evaluation.grouped_stats import GroupedStats, auc_over_folds
 from obygaze_models.evaluation.metrics import evaluate
@@ -60,7 +60,7 @@ def test_the_example_of_the_page_on_reports() -> None:
         "first": {0.25: 1, 0.75: 0},
         "second": {0.875: 1, 0.75: 1, 0.5: 0, 0.375: 0, 0.25: 0, 0.125: 0},
     }
-    rows: list[Row] = []
+    rows: list[RunRow] = []
     for fold, clips in folds.items():
         for score, y in clips.items():
             clip = {"clip_id": f"{fold} {score}", "movie_id": fold}

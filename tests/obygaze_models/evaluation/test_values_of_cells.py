@@ -11,30 +11,30 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.closed_form import closed_form
-from support.tables import Row, a_table, cell_of, rows_of
+from support.tables import RunRow, a_table, cell_of, rows_of
 
 from obygaze_models.evaluation import results as of_results
 from obygaze_models.evaluation.basis import FILM_SEEN, LEAKED, UNSEEN
 from obygaze_models.evaluation.bootstrap import resample
 from obygaze_models.evaluation.cells import deviation
 from obygaze_models.evaluation.metrics import RANKING_METRICS
-from obygaze_models.evaluation.results import Settings, results
+from obygaze_models.evaluation.results import RunSettings, results
 
 IDS = ("a-0", "a-1", "a-2", "b-3", "b-4", "b-5")
 
 
 def fold_of(
     fold: str, seed: int, clips: Sequence[int], y: Sequence[int], score: Sequence[float]
-) -> list[Row]:
+) -> list[RunRow]:
     """The rows of a test of some of the six clips."""
     rows = []
     for clip, label, value in zip(clips, y, score, strict=True):
-        test: Row = {"fold": fold, "seed": seed, "clip_id": IDS[clip], "y": label}
+        test: RunRow = {"fold": fold, "seed": seed, "clip_id": IDS[clip], "y": label}
         rows.append({**test, "movie_id": IDS[clip][0], "score": value})
     return rows
 
 
-def with_facts(rows: Sequence[Row], **facts: Any) -> list[Row]:
+def with_facts(rows: Sequence[RunRow], **facts: Any) -> list[RunRow]:
     """The same rows, each with these values; of a list each row has its own."""
     changed = []
     for number, row in enumerate(rows):
@@ -54,12 +54,12 @@ SEED_0 = [*A0, *B0]
 BOTH = [*SEED_0, *A1, *B1]
 
 
-def values_of(rows: Sequence[Row], **settings: Any) -> list[Row]:
+def values_of(rows: Sequence[RunRow], **settings: Any) -> list[RunRow]:
     """The rows of results.csv."""
-    return rows_of(results(a_table(rows), Settings(replicates=60, **settings)))
+    return rows_of(results(a_table(rows), RunSettings(replicates=60, **settings)))
 
 
-def row_of(rows: Sequence[Row], metric: str, film: str = "") -> Row:
+def row_of(rows: Sequence[RunRow], metric: str, film: str = "") -> RunRow:
     (row,) = [row for row in rows if (row["metric"], row["film"]) == (metric, film)]
     return row
 
@@ -169,12 +169,12 @@ def test_probabilities_are_recalibrated_where_all_fits_were() -> None:
         assert again.recalibrated() == pytest.approx({"brier": again.value("brier")})
 
 
-def drawn_rows(y: Sequence[int], films: Sequence[str], n_folds: int) -> list[Row]:
+def drawn_rows(y: Sequence[int], films: Sequence[str], n_folds: int) -> list[RunRow]:
     """Clips with random scores, in folds one after the other."""
     scores = np.random.default_rng(0).random(len(y)).tolist()
     rows = []
     for number, (label, film) in enumerate(zip(y, films, strict=True)):
-        test: Row = {"clip_id": f"c{number:02d}", "movie_id": film, "y": label}
+        test: RunRow = {"clip_id": f"c{number:02d}", "movie_id": film, "y": label}
         fold = str(number * n_folds // len(y))
         rows.append({**test, "fold": fold, "score": scores[number]})
     return rows
@@ -237,14 +237,14 @@ def test_leaked_clips_are_counted_once() -> None:
 def test_the_share_of_positives_varies_as_that_of_all_clips_of_the_films() -> None:
     """Two of three clips of a, and of b, are tested; one of b is of another task."""
     rows = fold_of("1", 0, [0, 1, 3, 4], [1, 0, 0, 0], [0.5] * 4)
-    published = Settings(sizes={"T": {"a": (3, 2), "b": (2, 0)}})
+    published = RunSettings(sizes={"T": {"a": (3, 2), "b": (2, 0)}})
 
-    def inflation(rows: Sequence[Row], settings: Settings) -> float:
+    def inflation(rows: Sequence[RunRow], settings: RunSettings) -> float:
         return of_results._label_inflation(cell_of(rows), settings)
 
     # Of the test: (.5^2 + .5^2) / 4^2; of all: (.8^2 + .8^2) / 5^2.
     assert inflation(rows, published) == pytest.approx(0.0512 * 32)
-    assert inflation(rows, Settings()) == 1
+    assert inflation(rows, RunSettings()) == 1
     assert inflation(SEED_0, published) == 1
     equal = fold_of("1", 0, [0, 1, 3, 4], [1, 0, 1, 0], [0.5] * 4)
     assert inflation(equal, published) == 1

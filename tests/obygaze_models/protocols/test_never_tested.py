@@ -8,8 +8,8 @@ from support.experiments import films, quick
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest import Manifest
+from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.clips import clip_table, task_labels
-from obygaze_models.protocols.schedule import Pair
 from obygaze_models.runner.heldout import HeldOut, folds_of
 
 FILMS = films(7, 12)

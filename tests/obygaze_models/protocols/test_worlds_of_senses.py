@@ -25,7 +25,7 @@ from obygaze_features.manifest.vocabulary import concepts
 from obygaze_features.store.joining import canonical_order
 from obygaze_models.evaluation.cells import Cell, cells_of
 from obygaze_models.evaluation.results import (
-    Settings,
+    RunSettings,
     chosen,
     chosen_stores,
     difference,
@@ -140,7 +140,7 @@ def world(kind: str, seed: int) -> Gain:
     manifest = clips_of(is_sure, film_of)
     cells = cells_on_stores(manifest, values, "ridge", plain=kind == "two")
     both = (cells["joined"], cells[CHOSEN])
-    row = difference(*both, draws_of(both, Settings(replicates=400))).row
+    row = difference(*both, draws_of(both, RunSettings(replicates=400))).row
     of_plain = math.nan
     if kind == "two":
         of_plain = cells["plain"].value("ap") - cells[CHOSEN].value("ap")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.run_tables import MANIFEST, STORE, table_of
 
 from obygaze_features.core.console import MISSING
-from obygaze_models.evaluation.tables import Row
+from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.models.registry import UNTRAINED
 from obygaze_models.protocols.reading import load_protocol
 from obygaze_models.runner import text
@@ -46,7 +46,7 @@ GOOD = (*[PERFECT] * 10, REVERSED, REVERSED)
 GUESS = (SOME,) * 12
 
 
-def cell(model: str, films: Sequence[str], **columns: Any) -> list[Row]:
+def cell(model: str, films: Sequence[str], **columns: Any) -> list[RunRow]:
     """The tests of a model or baseline: a fold for each film, with its classes in order.
 
     Each film has its positive clips first, whatever the order of the scores.
@@ -71,7 +71,7 @@ def ends(
     ap: tuple[float, float] = (0.63, 0.98),
     auc: tuple[float, float] = (0.7, 0.9),
     **names: Any,
-) -> list[Row]:
+) -> list[RunRow]:
     """The rows of results.csv with the intervals of a cell, by default of ridge."""
     of_cell = {**TASKS, "store": "s", "model": "ridge", "value": 0.7, **names}
     return [
@@ -80,7 +80,7 @@ def ends(
     ]
 
 
-def difference(low: float, high: float, p_all: float, **names: Any) -> Row:
+def difference(low: float, high: float, p_all: float, **names: Any) -> RunRow:
     """The difference of ridge and the baseline neighbour."""
     row = {**TASKS, "store": "s", "model": "ridge", "metric": "ap", "value": 0.1}
     row |= {"low": low, "high": high, "basis": "unseen"}
@@ -89,7 +89,7 @@ def difference(low: float, high: float, p_all: float, **names: Any) -> Row:
     return {**row, "against_model": "neighbour", **names}
 
 
-def fit(skipped: Mapping[str, str], store: str = "s", model: str = "ridge") -> Row:
+def fit(skipped: Mapping[str, str], store: str = "s", model: str = "ridge") -> RunRow:
     """What run.json says of the fits of a cell."""
     names = {"train": "EN_S", "test": "EN_S", "store": store, "model": model}
     return {**names, "skipped": skipped, "skipped_films": {}, "folds": []}
@@ -97,8 +97,8 @@ def fit(skipped: Mapping[str, str], store: str = "s", model: str = "ridge") -> R
 
 def run_of(
     folder: Path,
-    tests: Sequence[Row],
-    results: Sequence[Row] = (),
+    tests: Sequence[RunRow],
+    results: Sequence[RunRow] = (),
     *changes: str,
     manifest: Mapping[str, Any] | None = None,
     **about: Any,
@@ -199,7 +199,7 @@ def test_folds_of_clips_answer_for_films_that_trained(tmp_path: Path) -> None:
     ],
 )
 def test_what_has_no_interval_says_why_and_is_not_better(
-    tmp_path: Path, facts: Row, basis: str, where: str, why: str
+    tmp_path: Path, facts: RunRow, basis: str, where: str, why: str
 ) -> None:
     tests = [*cell("ridge", GOOD, **facts), *cell("neighbour", GUESS, **facts)]
     row = difference(math.nan, math.nan, math.nan, basis=basis)
@@ -337,7 +337,7 @@ def test_a_verdict_needs_an_interval_and_a_p_among_all(
     ],
 )
 def test_the_answer_says_first_what_is_not_shown(
-    tmp_path: Path, row: Row, beginning: str, end: str
+    tmp_path: Path, row: RunRow, beginning: str, end: str
 ) -> None:
     tests = [*cell("ridge", GOOD), *cell("neighbour", GUESS)]
     said = answer(run_of(tmp_path, tests, [*ends(), row]))

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import average_precision_score
 from support.experiments import TOLERANCES, films, planted, quick, store_of
-from support.tables import Row, rows_of
+from support.tables import RunRow, rows_of
 
 from obygaze_features.core.errors import FixInput, FixUsage
 from obygaze_features.core.parts import trust
@@ -58,7 +58,7 @@ def run_on(
     return run_protocol(inputs, folder / "run", n_jobs=1)
 
 
-def values_of(run: Run, **wanted: Any) -> list[Row]:
+def values_of(run: Run, **wanted: Any) -> list[RunRow]:
     """The rows of results.csv with these values; by default of cells over all films."""
     rows = rows_of(run.results, **{"film": "", "against_model": "", **wanted})
     if "train_films" in wanted:
@@ -92,7 +92,7 @@ def test_the_next_command_finds_a_run_outside_of_the_workspace(run: Run) -> None
 
 def test_a_value_is_that_of_the_predictions(run: Run) -> None:
     """The average precision of each film, by scikit-learn."""
-    by_film: dict[str, list[Row]] = {}
+    by_film: dict[str, list[RunRow]] = {}
     for row in rows_of(run.predictions, model="ridge"):
         by_film.setdefault(row["movie_id"], []).append(row)
     assert len(by_film) == 7

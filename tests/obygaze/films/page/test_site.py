@@ -42,7 +42,7 @@ from obygaze.films import page as page_package
 from obygaze.films.agreement import measure_agreement
 from obygaze.films.decisions import (
     cell_facts,
-    models_of,
+    models_to_show,
     named_cell,
     scores_of,
 )
@@ -438,7 +438,9 @@ def test_the_test_does_not_choose_the_model_that_is_shown(tmp_path: Path) -> Non
     bad, good = made("mlp", 0.0), made("ridge", 3.0)
     question = Question("", first="mlp", second="ridge")
     asked = asdict(question)
-    assert [one.model for one in models_of(run_with(tmp_path / "a", bad, good))] == [
+    assert [
+        one.model for one in models_to_show(run_with(tmp_path / "a", bad, good))
+    ] == [
         "mlp",
         "ridge",
     ]
