@@ -11,7 +11,7 @@ import pytest
 from support.cli import call_obygaze
 from support.data import real_data
 from support.experiments import films, planted, run_on, store_of, write_workspace
-from support.tables import models
+from support.tables import models, rows_of
 
 from obygaze_features.core.errors import FixInput, NotFound
 from obygaze_features.manifest.adapters.obygaze12 import read
@@ -246,7 +246,8 @@ def test_protocol_bottleneck_and_audit_of_sub_constructs(tmp_path: Path) -> None
     only = ['grid.models=["pcbm-lr"]', 'grid.train=["HN_S"]', 'grid.test=["HN_S"]']
     settings = ["models.pcbm-lr.tolerance=0.1", "report.compare=false"]
     bottleneck = load_protocol("honest", [*quick, *only, *settings])
-    found = run_on(tmp_path, bottleneck, manifest, {"x": store}).table("concepts.csv")
+    run = run_on(tmp_path, bottleneck, manifest, {"x": store})
+    found = rows_of(run.table("concepts.csv"))
     names = {row["concept"] for row in found}
     assert names and names <= set(subconstructs())
     write_workspace(tmp_path, manifest, X)
