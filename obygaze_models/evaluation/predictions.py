@@ -12,6 +12,7 @@ from obygaze_features.core.errors import FixInput
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
+NO_ROWS: IntArray = np.zeros(0, dtype=np.intp)
 # Numbers that differ by less are one: sums are rounded in other ways on other machines.
 ROUNDING = 1e-12
 

@@ -1,5 +1,6 @@
 """Concept bottlenecks: features to concept margins, margins to the task, and a residual."""
 
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Self
@@ -17,14 +18,14 @@ from obygaze_models.models.common import (
 )
 from obygaze_models.models.concepts import (
     ConceptBank,
-    concept_columns,
     cross_fit_parts,
     cross_fitted_margins,
-    tolerances_of,
 )
 from obygaze_models.models.estimator import Classifier
+from obygaze_models.models.examples import concept_columns
 from obygaze_models.models.heads import Head, LogisticHead
-from obygaze_models.models.linear_solvers import machines_on
+from obygaze_models.models.lessons import InnerScores, Lessons, lessons_of
+from obygaze_models.models.registry import RESIDUAL
 
 
 @dataclass(eq=False, repr=False)
@@ -80,7 +81,8 @@ class Bottleneck(Classifier):
     The head is fitted on cross-fitted margins: each row is projected on vectors found without its
     fold (whole films where groups are given), because margins of rows that the vectors were found
     on are better than those of new rows. `cross_fit=0` projects in sample, as the released code.
-    The defaults are a `ConceptBank()` and a `LogisticHead()`.
+    The defaults are a `ConceptBank()` and a `LogisticHead()`. With `texts`, the path of sentences,
+    the vectors are those of the sentences, and none is found.
     """
 
     bank: ConceptBank | None = None
@@ -88,6 +90,7 @@ class Bottleneck(Classifier):
     _: KW_ONLY
     residual: ResidualHead | None = None
     cross_fit: int = 5
+    texts: str = ""
 
     def part(self, name: str) -> Any:
         """Return the unfitted estimator of a part."""
@@ -107,61 +110,100 @@ class Bottleneck(Classifier):
             classes, _ = encode_classes(y)
             concepts = y[:, None] == classes[len(classes) == 2 :]
         targets = concept_columns(np.asarray(concepts, dtype=np.int64), len(X))
+        names = self.part("bank").concepts
+        if names is None:
+            names = [f"concept{number}" for number in range(targets.shape[1])]
         films = None if groups is None else np.asarray(groups)
-        machines = machines_on(X)
-        rows = np.arange(len(X))
-        unfitted: ConceptBank = self.part("bank")
-        bank = replace(unfitted).fit_rows(machines, targets, rows, films)
-        settled = replace(unfitted, C=tolerances_of(bank))
-        seed = draw_seed(unfitted.random_state)
-        margins = cross_fitted_margins(
-            bank,
-            machines,
-            targets,
-            rows,
-            cross_fit_parts(rows, films, self.cross_fit, seed),
-            lambda others: replace(settled).fit_rows(machines, targets, others, films),
-        )
-        return self.fit_on_margins(bank, margins, X, y, films)
+        return self.learn(lessons_of(X, y, names, targets, films))
 
-    def fit_on_margins(
-        self,
-        bank: ConceptBank,
-        margins: Floats,
-        X: Floats,
-        y: NDArray[Any],
-        films: NDArray[Any] | None,
-        *,
-        scale: bool = False,
-    ) -> Self:
-        """Take concept vectors that were found, and fit the head, and the residual, on margins.
+    @property
+    def reads_concepts(self) -> bool:
+        """Whether vectors are found on rows, not made of sentences."""
+        return not self.texts
 
-        Args:
-            bank: The vectors.
-            margins: The margins of the rows, cross-fitted where the vectors were found on them.
-            X: The features of the rows.
-            y: The class of each row.
-            films: The film of each row.
-            scale: Whether the residual is fitted on scaled rows; it reads rows as they are.
-        """
-        self.bank_ = bank
-        self.n_features_in_ = bank.n_features_in_
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the features add to the concepts."""
+        if self.residual is None:
+            return {}
+        return {"residual_share": self.residual_.share_}
+
+    def scaled_inside(self) -> Self:
+        """Return a bottleneck that finds vectors and residual on scaled rows."""
+        return replace(self, bank=replace(self.part("bank"), scaled=True))
+
+    def prepare(self, lessons: Lessons) -> None:
+        """Compute the products of rows."""
+        lessons.rows.machines.prepare()
+
+    def learn(self, lessons: Lessons) -> Self:
+        """Find the concepts, and fit the head, and the residual, on the rows that train."""
+        rows = lessons.train
+        found = self._found(lessons)
+        margins = found.of_rows[rows]
+        y = lessons.y[rows]
+        films = lessons.films[rows]
+        self.bank_ = found.bank
+        self.n_features_in_ = found.bank.n_features_in_
         self.head_ = deepcopy(self.part("head")).fit(margins, y, groups=films)
         self.classes_ = self.head_.classes_
-        if self.residual is None:
-            return self
-        offset = self._logit(margins)
+        if self.residual is not None:
+            if RESIDUAL in self.bank_.concepts_:
+                raise FixTraining(
+                    f"no concept can be called {RESIDUAL!r}, as a part of the model is"
+                )
+            X = lessons.rows.machines.X[rows]
+            self._fit_residual(X, y, self._logit(margins))
+        return self
+
+    def left_out_scores(self, lessons: Lessons) -> InnerScores | None:
+        """Return scores by heads of other rows, on the margins of all; None where these are none.
+
+        Without cross-fitting, margins are those of rows that the vectors were found on. A residual
+        reads the rows themselves.
+        """
+        if self.residual is not None or self.cross_fit < 2:
+            return None
+        margins = self._found(lessons).of_rows
+
+        def score(train: Ints, rows: Ints) -> Floats:
+            head = deepcopy(self.part("head"))
+            head.fit(margins[train], lessons.y[train], groups=lessons.films[train])
+            return np.asarray(head.predict_proba(margins[rows])[:, 1])
+
+        scores = lessons.inner_scores(score)
+        return scores if len(scores.y) else None
+
+    def _found(self, lessons: Lessons) -> "_Margins":
+        """Return the vectors, and the margins of every row; all heads share them."""
+        if self.texts:
+            bank = lessons.sentences[self.texts].bank()
+            return _Margins(bank, bank.margins(lessons.rows.machines.X))
+        unfitted: ConceptBank = self.part("bank")
+
+        def find() -> _Margins:
+            bank = unfitted.of_lessons(lessons)
+            examples = unfitted.examples(lessons)
+            rows = lessons.of_concepts
+            seed = draw_seed(unfitted.random_state)
+            parts = cross_fit_parts(rows, examples.groups, self.cross_fit, seed)
+            return _Margins(bank, cross_fitted_margins(bank, examples, rows, parts))
+
+        key = ("margins", self.cross_fit, *unfitted.key(lessons))
+        found: _Margins = lessons.rows.memo.of(key, find)
+        return found
+
+    def _fit_residual(self, X: Floats, y: NDArray[Any], offset: Floats) -> None:
+        """Fit what the rows add, on scaled rows where vectors are; it then reads unscaled ones."""
         residual = deepcopy(self.residual)
-        if not scale:
+        assert residual is not None
+        if not self.part("bank").scaled:
             self.residual_ = residual.fit(X, y, offset=offset)
-            return self
+            return
         scaling = Scaling.of(X)
         self.residual_ = residual.fit(scaling.scaled(X), y, offset=offset)
         of_scaled = residual.coef_, residual.intercept_
-        coef, intercept = scaling.unscaled_plane(*of_scaled)
-        residual.coef_ = coef
-        residual.intercept_ = intercept
-        return self
+        residual.coef_, residual.intercept_ = scaling.unscaled_plane(*of_scaled)
 
     def margins(self, X: Any) -> Floats:
         """Return the margin of each row to each concept."""
@@ -199,6 +241,18 @@ class Bottleneck(Classifier):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+
+@dataclass(frozen=True, eq=False)
+class _Margins:
+    """Concept vectors, and the margin of every row to each."""
+
+    bank: ConceptBank
+    of_rows: Floats
+
+    @property
+    def n_bytes(self) -> int:
+        return int(self.of_rows.nbytes)
 
 
 def _offset(offset: Any, n_rows: int) -> Floats:

@@ -12,7 +12,7 @@ from obygaze_models.evaluation.metrics import AP, AUC, F1
 from obygaze_models.evaluation.permutation import holm
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import Bools, FixTraining, Floats
-from obygaze_models.models.concepts import concept_columns
+from obygaze_models.models.examples import concept_columns
 
 CONCEPT_METRICS = (AP.name, AUC.name, F1.name)
 

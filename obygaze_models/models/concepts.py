@@ -1,12 +1,15 @@
 """Concept vectors: the direction in feature space that separates clips with a concept."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from obygaze_features.core.files import canonical_json
 from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import Predictions
 from obygaze_models.models.common import (
@@ -14,25 +17,29 @@ from obygaze_models.models.common import (
     FixTraining,
     Floats,
     Ints,
+    Scaling,
     balanced_weights,
     draw_seed,
     one_thread,
     total_variance,
 )
 from obygaze_models.models.estimator import Savable
+from obygaze_models.models.examples import (
+    Against,
+    Examples,
+    concept_columns,
+    findable,
+)
+from obygaze_models.models.lessons import INNER_FOLDS, Lessons, has_both, inner_folds
 from obygaze_models.models.linear_solvers import Machines, central_bias, machines_on
+from obygaze_models.models.scheme import OF_FOLDS, found_by_scheme, released_rank
 
-Against = Literal["EN", "absent"]
-Tolerance = float | Mapping[str, float] | Literal["published", "inner"]
+Tolerance = float | Mapping[str, float] | Literal["published", "inner", "folds"]
 
 INNER = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # times 1 / total variance of the features
-INNER_FOLDS = 3
 NO_DIRECTION = (
     "the features of the clips do not differ, so that no direction separates them"
 )
-ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
-# The levels of clips that are examples of their concepts, and of the absence of others.
-RATED = ("HN", "S")
 
 
 @dataclass(eq=False, repr=False)
@@ -46,6 +53,11 @@ class ConceptBank(Savable):
     in the paper's text (as many rows without as with, drawn by seed), or None. With `unit_norm` a
     margin is a distance: vector and bias are divided by the vector's length, which the released
     code does not do.
+
+    From lessons it finds the planes of the concepts that `min_clips` rows have, and lack, with the
+    negatives of `against`. With `scaled` they are found on scaled rows, and are then made planes of
+    rows as they are. With the folds of a published file `C` may be "folds", the best over them, and
+    `best_of_folds` takes the best of the planes that were found without each fold.
     """
 
     concepts: Sequence[str] | None = None
@@ -54,6 +66,79 @@ class ConceptBank(Savable):
     balance: Literal["weights", "subsample"] | None = "weights"
     unit_norm: bool = True
     random_state: Any = 0
+    against: Against = "absent"
+    min_clips: int = 0
+    scaled: bool = False
+    best_of_folds: bool = False
+
+    @property
+    def reads_concepts(self) -> bool:
+        """It does."""
+        return True
+
+    @property
+    def n_bytes(self) -> int:
+        """The bytes of the planes."""
+        return int(self.coef_.nbytes)
+
+    def scaled_inside(self) -> Self:
+        """Return a bank of planes that are found on scaled rows."""
+        return replace(self, scaled=True)
+
+    def prepare(self, lessons: Lessons) -> None:
+        """Compute the products of rows."""
+        lessons.rows.machines.prepare()
+
+    def learn_each(self, folds: Sequence[Lessons]) -> list[Any]:
+        """Return the planes of each of some lessons."""
+        return [self.of_lessons(lessons) for lessons in folds]
+
+    def key(self, lessons: Lessons) -> tuple[Hashable, ...]:
+        """Return a key of all that decides which planes are found."""
+        return canonical_json(asdict(self)), lessons.key_of_concepts
+
+    def of_lessons(self, lessons: Lessons) -> ConceptBank:
+        """Return the planes of some lessons, which are found once for fits of all classes."""
+
+        def find() -> ConceptBank:
+            examples = self.examples(lessons)
+            rows = lessons.of_concepts
+            if lessons.file_folds is None:
+                return self.found_on(examples, rows)
+            return found_by_scheme(self, examples, rows, lessons.file_folds[rows])
+
+        bank: ConceptBank = lessons.rows.memo.of(self.key(lessons), find)
+        return bank
+
+    def examples(self, lessons: Lessons) -> Examples:
+        """Return the examples of the concepts that can be found."""
+        targets = lessons.concepts.targets[self.against]
+        names = lessons.concepts.names
+        columns = findable(targets[lessons.of_concepts], self.min_clips)
+        if lessons.file_folds is not None:
+            columns.sort(key=lambda column: released_rank(names[column]))
+        return Examples(
+            lessons.rows.machines,
+            targets[:, columns],
+            [names[column] for column in columns],
+            lessons.groups_of_concepts,
+        )
+
+    def found_on(self, examples: Examples, rows: Ints) -> ConceptBank:
+        """Return the planes that are found on some of the examples."""
+        bank = replace(self, concepts=examples.names)
+        machines = examples.machines
+        if not self.scaled:
+            return bank.fit_rows(machines, examples.targets, rows, examples.groups)
+        X = machines.X[rows]
+        scaling = Scaling.of(X)
+        groups = None if examples.groups is None else examples.groups[rows]
+        on_scaled = type(machines)(scaling.scaled(X))
+        bank.fit_rows(on_scaled, examples.targets[rows], np.arange(len(rows)), groups)
+        bank.coef_, bank.intercept_ = scaling.unscaled_plane(
+            bank.coef_, bank.intercept_
+        )
+        return bank
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Find the plane of each column of `y` on the rows of X."""
@@ -146,7 +231,7 @@ class ConceptBank(Savable):
     ) -> None:
         seed = [draw_seed(self.random_state), column]
         tolerance = self._tolerance(name, machines, rows, positive, groups, seed)
-        if not _has_both(positive):
+        if not has_both(positive):
             raise FixTraining(
                 "rows with the concept and rows without it are both required"
             )
@@ -197,6 +282,8 @@ class ConceptBank(Savable):
             return self._inner_tolerance(machines, rows, positive, groups, seed)
         if self.C == "published":
             return published_tolerance(name)
+        if self.C == OF_FOLDS:
+            raise FixTraining(f"C={OF_FOLDS!r} needs the folds of a published file")
         if isinstance(self.C, Mapping):
             if name not in self.C:
                 raise FixTraining("C has no tolerance for this concept")
@@ -230,93 +317,6 @@ class ConceptBank(Savable):
                 average_precision(Predictions.of(positive[fold], m)) for m in margins
             ]
         return float(tolerances[int(scores.mean(axis=0).argmax())])
-
-
-def concept_targets(
-    levels: NDArray[Any], has: NDArray[Any], against: Against = "absent"
-) -> Ints:
-    """Return targets of a `ConceptBank`: 1 positive, 0 negative, -1 not used.
-
-    Positive clips are those of HN and S with the concept. Negative clips are EN clips only
-    ("EN"), or all other EN, HN and S clips ("absent", as in the paper). Not-sure clips are not
-    used.
-    """
-    levels = np.asarray(levels, dtype=np.str_)
-    present = np.asarray(has, dtype=bool)
-    unknown = sorted(set(levels.tolist()) - set(ANNOTATION_LEVELS))
-    if unknown:
-        raise FixTraining(
-            f"unknown annotation level {unknown[0]!r}",
-            hint=f"one of {', '.join(ANNOTATION_LEVELS)}",
-        )
-    if len(present) != len(levels):
-        raise FixTraining(
-            f"levels and has must be equally long, got {len(levels)} and {len(present)}"
-        )
-    easy = (levels == "EN")[:, None]
-    rated = np.isin(levels, RATED)[:, None]
-    without = rated & ~present
-    negatives = {"EN": easy, "absent": easy | without}
-    if against not in negatives:
-        raise FixTraining(
-            f"unknown against={against!r}", hint=f"one of {', '.join(negatives)}"
-        )
-    targets = np.full(present.shape, -1, dtype=np.int64)
-    targets[np.broadcast_to(negatives[against], present.shape)] = 0
-    targets[rated & present] = 1
-    return targets
-
-
-def concept_columns(y: Any, n_rows: int) -> Ints:
-    """Return checked targets, a column for each concept; one concept may be a flat array."""
-    if y is None:
-        raise FixTraining("requires y to be passed, but the target y is None")
-    from sklearn.utils import check_array
-
-    targets = check_array(y, ensure_2d=False, dtype=None, input_name="y")
-    targets = targets.reshape(len(targets), -1)
-    if len(targets) != n_rows:
-        raise FixTraining(f"expected {n_rows} rows of targets, got {len(targets)}")
-    left_out = targets == -1
-    values = np.unique(targets[~left_out])
-    if len(values) > 2:
-        raise FixTraining(
-            "concept targets must be 1 (present), 0 (absent) or -1 (not used); "
-            f"got {', '.join(str(value) for value in values[:5])}"
-        )
-    # Any two numbers are allowed, as for every classifier; the larger one means present.
-    present = targets == (values[-1] if len(values) == 2 else 1)
-    return np.where(left_out, -1, present.astype(np.int64))
-
-
-def inner_folds(
-    positive: Bools, groups: NDArray[Any] | None, n_folds: int
-) -> list[Bools]:
-    """Return the validation rows of each inner fold, without folds that have one class only.
-
-    Whole groups stay together; of too few rows or groups there are no folds.
-    """
-    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
-
-    n_groups = len(positive) if groups is None else len(np.unique(groups))
-    n_positive = int(positive.sum())
-    if min(n_groups, n_positive, len(positive) - n_positive) < n_folds:
-        return []
-    splitter = StratifiedKFold if groups is None else StratifiedGroupKFold
-    folds = []
-    for train, rows in splitter(n_folds).split(positive, positive, groups):
-        if not len(rows):
-            return []
-        if _has_both(positive[rows]) and _has_both(positive[train]):
-            fold = np.zeros(len(positive), dtype=np.bool_)
-            fold[rows] = True
-            folds.append(fold)
-    return folds
-
-
-def _has_both(positive: Bools) -> bool:
-    """Return whether some rows are positive and some are not."""
-    return bool(0 < positive.mean() < 1)
 
 
 def subsample(positive: Bools, seed: list[int]) -> Ints:
@@ -356,13 +356,13 @@ def cross_fit_parts(
     return [rows[number == part] for part in np.unique(number)]
 
 
+def published_tolerance(concept: str) -> float:
+    """Return the tolerance that was published for the vector of a concept of ObyGaze12."""
+    return 0.05 if concept in ("Body", "Look", "Activities") else 0.01
+
+
 def cross_fitted_margins(
-    bank: ConceptBank,
-    machines: Machines,
-    targets: Ints,
-    rows: Ints,
-    parts: Sequence[Ints],
-    find: Callable[[Ints], ConceptBank],
+    bank: ConceptBank, examples: Examples, rows: Ints, parts: Sequence[Ints]
 ) -> Floats:
     """Return the margins of every row, those of each part by vectors that were found without it.
 
@@ -370,24 +370,18 @@ def cross_fitted_margins(
     which a concept has no example, or only examples, keeps them.
 
     Args:
-        bank: The vectors that were found on all of the rows.
-        machines: The features of every row.
-        targets: Targets of every row, as from `concept_columns`.
+        bank: The vectors that were found on all of the rows, whose tolerances are taken.
+        examples: The examples of the concepts.
         rows: The rows that the vectors were found on.
         parts: Parts of them, as from `cross_fit_parts`.
-        find: Returns the vectors that are found on some rows.
     """
-    margins = bank.margins(machines.X)
+    X = examples.machines.X
+    margins = bank.margins(X)
+    settled = replace(bank, C=tolerances_of(bank))
     for part in parts:
         others = np.setdiff1d(rows, part)
-        columns = targets[others].T
+        columns = examples.targets[others].T
         has_examples = [{0, 1} <= set(column.tolist()) for column in columns]
         if all(has_examples):
-            bank_of_others = find(others)
-            margins[part] = bank_of_others.margins(machines.X[part])
+            margins[part] = settled.found_on(examples, others).margins(X[part])
     return margins
-
-
-def published_tolerance(concept: str) -> float:
-    """Return the tolerance that was published for the vector of a concept of ObyGaze12."""
-    return 0.05 if concept in ("Body", "Look", "Activities") else 0.01

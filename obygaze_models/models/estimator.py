@@ -26,6 +26,8 @@ from obygaze_models.models.common import (
     encode_classes,
     one_thread,
 )
+from obygaze_models.models.learner import Learner
+from obygaze_models.models.lessons import Lessons
 from obygaze_models.models.registry import CLASSES, estimator_class
 
 StateArrays = dict[str, NDArray[Any]]
@@ -44,7 +46,7 @@ OUTPUTS = (
 _TEXT = "#text"
 
 
-class Savable:
+class Savable(Learner):
     """An estimator that is written as arrays.
 
     Its fitted attributes have names that end with an underscore, as those of scikit-learn: numbers,
@@ -203,6 +205,11 @@ class Classifier(Savable):
         with one_thread():
             self._fit(X, codes, None if groups is None else np.asarray(groups))
         return self
+
+    def learn(self, lessons: Lessons) -> Self:
+        """Fit on the rows that train, and return the estimator."""
+        rows = lessons.train
+        return self.fit(lessons.rows.X[rows], lessons.y[rows], lessons.training_films)
 
     def _check_training(self, X: Any, y: Any, **options: Any) -> tuple[Any, Any]:
         """Return checked rows and classes; options are those of `validate_data`."""

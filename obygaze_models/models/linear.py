@@ -1,15 +1,27 @@
 """Linear probes on clip features: logistic, ridge along its whole path, support vector machine."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from obygaze_models.models.common import FixTraining, Floats, Ints, total_variance
+from obygaze_models.models.common import (
+    FixTraining,
+    Floats,
+    Ints,
+    encode_classes,
+    total_variance,
+)
 from obygaze_models.models.estimator import Classifier, ClassWeight
-from obygaze_models.models.linear_solvers import logistic, machines_on
+from obygaze_models.models.lessons import InnerScores, Lessons
+from obygaze_models.models.linear_solvers import (
+    Machines,
+    central_bias,
+    logistic,
+    machines_on,
+)
 from obygaze_models.models.mlp_network import softmax
 
 # Of squared lengths, in units of the largest; smaller ones are rounding.
@@ -89,9 +101,21 @@ class RidgeProbe(LinearProbe):
         self._left_out_scores: Floats = targets - left_out[best]
 
     @property
+    def facts(self) -> Mapping[str, Any]:
+        """The strength that was chosen."""
+        return {"alpha": self.alpha_}
+
+    @property
     def left_out_scores_(self) -> Floats:
         """The scores of the training rows by fits without them; a saved model has none."""
         return self._left_out_scores
+
+    def left_out_scores(self, lessons: Lessons) -> InnerScores:
+        """Return the scores of training rows by fits without their film."""
+        films = lessons.films[lessons.train]
+        folds = np.unique(films, return_inverse=True)[1]
+        scores = np.round(self.left_out_scores_[:, 0], DIGITS)
+        return InnerScores(lessons.y[lessons.train], scores, folds)
 
 
 class RidgePath:
@@ -201,8 +225,27 @@ class SVMProbe(LinearProbe):
     class_weight: ClassWeight = None
 
     def _fit(self, X: Floats, codes: Ints, groups: NDArray[Any] | None) -> None:
-        machines = machines_on(X)
-        rows = np.arange(len(X))
+        self._fit_rows(machines_on(X), np.arange(len(X)), codes)
+
+    def learn(self, lessons: Lessons) -> Self:
+        """Fit on the products of rows that all fits share."""
+        rows = lessons.train
+        machines = lessons.rows.machines
+        self.classes_, codes = encode_classes(lessons.y[rows])
+        self.n_features_in_ = machines.X.shape[1]
+        self._fit_rows(machines, rows, codes)
+        (normal,) = self.coef_
+        (bias,) = self.intercept_
+        along = machines.X[rows] @ normal
+        weight = self._row_weights(codes, self.class_weight)
+        middle = central_bias(along, codes == 1, weight, float(bias))
+        self._facts = {
+            "length": float(np.linalg.norm(normal)),
+            "bias_shift": middle - float(bias),
+        }
+        return self
+
+    def _fit_rows(self, machines: Machines, rows: Ints, codes: Ints) -> None:
         n_classes = len(self.classes_)
         weight = self._row_weights(codes, self.class_weight)
         planes = [
@@ -211,3 +254,12 @@ class SVMProbe(LinearProbe):
         ]
         self.coef_ = np.stack([normal for normal, _ in planes])
         self.intercept_ = np.array([bias for _, bias in planes])
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The length of the vector, and what makes its bias the most central of equal ones."""
+        return self._facts
+
+    def prepare(self, lessons: Lessons) -> None:
+        """Compute the products of rows."""
+        lessons.rows.machines.prepare()

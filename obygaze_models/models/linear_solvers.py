@@ -112,6 +112,12 @@ class Gram:
         with one_thread():
             return np.asarray(self.X @ self.X.T)
 
+    @property
+    def n_bytes(self) -> int:
+        """The bytes of the rows and of their products, once these are made."""
+        has_products = "products" in vars(self)
+        return self.X.nbytes + (self.products.nbytes if has_products else 0)
+
     def prepare(self) -> None:
         """Compute what all fits share, before processes are forked: the products."""
         self.products  # noqa: B018 - a cached property
@@ -213,6 +219,11 @@ class PrimalRows:
         self._scales = Scales(self.X)
         self._last: tuple[bytes, Floats] = (b"", self.X[:0])
         self._last_plane: tuple[bytes, Floats | None] = (b"", None)
+
+    @property
+    def n_bytes(self) -> int:
+        """The bytes of the rows."""
+        return self.X.nbytes
 
     def prepare(self) -> None:
         """Compute what all fits share: nothing."""

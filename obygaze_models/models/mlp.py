@@ -5,10 +5,10 @@ trained together (in the film-by-film protocol, half of all fits). The result of
 depend on the other jobs of a call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from obygaze_models.models.common import (
     one_thread,
 )
 from obygaze_models.models.estimator import Classifier, ClassWeight
+from obygaze_models.models.lessons import InnerScores, Lessons
 from obygaze_models.models.mlp_network import (
     Loss,
     Network,
@@ -85,6 +86,34 @@ class MLPProbe(Classifier):
         held = hold_out(codes, seed)
         job = PerceptronJob(np.flatnonzero(~held), codes, np.flatnonzero(held), seed)
         _train_together(with_ones(X), [job], [self])
+
+    def learn_each(self, folds: Sequence[Lessons]) -> list[Any]:
+        """Return a fit of each of some lessons, which are trained together.
+
+        It stops early on the validation rows; without any it runs through all epochs.
+        """
+        seed = draw_seed(self.random_state)
+        rows = folds[0].rows
+        jobs = [
+            PerceptronJob(lessons.train, lessons.y, lessons.validation, seed)
+            for lessons in folds
+        ]
+        return [*fit_many(rows.X, jobs, self)]
+
+    def learn(self, lessons: Lessons) -> Self:
+        """Return a fit that stops early on the validation rows."""
+        fitted: Self
+        (fitted,) = self.learn_each([lessons])
+        return fitted
+
+    def left_out_scores(self, lessons: Lessons) -> InnerScores:
+        """Return no scores: a fit that needs validation rows has no other ones."""
+        return InnerScores()
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The number of epochs, and the one that is kept."""
+        return {"epochs": self.n_epochs, "kept_epoch": self.kept_epoch_}
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class for each row, in float64.

@@ -17,8 +17,8 @@ built, so a command may read the names and rules at start.
 import inspect
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, Literal
@@ -43,19 +43,10 @@ CLASSES = {
     "TreeHead": "heads",
     "ResidualHead": "bottleneck",
     "Bottleneck": "bottleneck",
+    "ZeroShot": "sentences",
     "OwnClassifier": "own",
     "KeptEstimator": "own",
 }
-# Names of the baselines; none has a setting. `oracle` reads the true concepts, the others film
-# and scene, and two learn from no clip.
-BASELINES = (
-    "random",
-    "all_positive",
-    "prevalence",
-    "film_prior",
-    "neighbour",
-    "oracle",
-)
 # Keys of a model in a protocol that are no parameter of an own class.
 RESERVED = ("kind", "package")
 # The methods of a classifier that give scores; one of them is enough.
@@ -64,9 +55,6 @@ WITHOUT_SCORES = (
     "must be a classifier with scores; it has neither predict_proba() nor"
     " decision_function()"
 )
-UNTRAINED = ("random", "all_positive")
-PERCEPTRON = "mlp"
-ZERO_SHOT = "zero-shot"
 # What predictions call the part of a hybrid bottleneck that reads the features themselves.
 RESIDUAL = "residual"
 # The setting that names the sentences of a model.
@@ -76,6 +64,7 @@ TEXTS = "texts"
 LIBSVM = "libsvm"
 PRIMAL = "primal"
 PRIMAL_CLIPS = 8_000
+MIN_CLIPS = 3  # with a concept, and without it, to find its vector
 
 
 @dataclass(frozen=True)
@@ -84,12 +73,14 @@ class Setting:
 
     The type `Any` is what JSON can hold. A default that is not stated is written to no file: that
     of an own class may not be a plain value (it may be a class, or nan), and settings of sentences
-    have no default.
+    have no default. Of a setting without `has_grid` no clip chooses a value.
     """
 
     type: Any
     default: Any
     is_stated: bool = True
+    has_grid: bool = True
+    is_required: bool = False
 
     def problem(self, value: Any) -> str | None:
         """Return what a value must be; None if it may be this one."""
@@ -101,14 +92,39 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """One baseline: what it reads of clips, and whether it learns from those that train.
+
+    One that `is_drawn` gives all clips one score, and calls half of each positive.
+    """
+
+    needs: Literal["", "films", "scenes", "concepts"] = ""
+    is_trained: bool = True
+    is_drawn: bool = False
+
+
+# None has a setting.
+BASELINES = {
+    "random": Baseline(is_trained=False, is_drawn=True),
+    "all_positive": Baseline(is_trained=False),
+    "prevalence": Baseline(),
+    "film_prior": Baseline(needs="films"),
+    "neighbour": Baseline(needs="scenes"),
+    "oracle": Baseline(needs="concepts"),
+}
+UNTRAINED = tuple(name for name, kind in BASELINES.items() if not kind.is_trained)
+
+
+@dataclass(frozen=True)
 class ModelKind:
     """One kind: the class and the settings of its estimator, or for a bottleneck of its head.
 
     `estimator` is the class that is fitted; `head` is that of a bottleneck's head, and
     `class_settings` are the settings of the head (without a head, of the estimator), named as the
     parameters of the class. `class_name` is the name of an own class. `reads` is what a clip is:
-    one vector, or one for each frame. A kind that is not `is_trained` has no estimator: whatever
-    the training clips are, its scores are the same.
+    one vector, or one for each frame. Of a kind that is not `is_trained` the scores are the same
+    whatever the training clips are. One that `has_epochs` starts from weights that a seed draws,
+    and stops on validation clips.
     """
 
     estimator: str
@@ -117,6 +133,7 @@ class ModelKind:
     class_name: str = ""
     reads: Literal["clip", "frames"] = "clip"
     is_trained: bool = True
+    has_epochs: bool = False
 
     @property
     def settings(self) -> Mapping[str, Setting]:
@@ -142,11 +159,14 @@ _TEXTS = Setting(
     ],
     "",
     is_stated=False,
+    has_grid=False,
 )
 _ATTRIBUTE = Setting(
     Annotated[str, Meta(min_length=1, description="an attribute of the prompt file")],
     "",
     is_stated=False,
+    has_grid=False,
+    is_required=True,
 )
 # The settings of concept vectors that are found on clips. With published folds, a tolerance "folds"
 # is chosen over them, and `best_of_folds` takes the best of the vectors that were found without
@@ -206,7 +226,11 @@ _HYBRID = {
     "scaled": _SCALED,
 }
 _LOGREG = {"C": Setting(_Positive, 1.0), "class_weight": Setting(_WEIGHT, "balanced")}
-_SENTENCES = {TEXTS: _TEXTS, "positive": _ATTRIBUTE, "negative": _ATTRIBUTE}
+_SENTENCES = {
+    TEXTS: replace(_TEXTS, is_required=True),
+    "positive": _ATTRIBUTE,
+    "negative": _ATTRIBUTE,
+}
 _FRAMES = {
     "pooling": Setting(Literal["max", "mean", "last"], "max"),
     "C": Setting(_Positive, 1.0),
@@ -215,7 +239,7 @@ _FRAMES = {
 CAV = "cav"  # concept vectors alone, which `obygaze train` takes
 DEFAULT_TASK = "EN_S"  # of the protocol `honest`, where no task is named
 KINDS = {
-    "mlp": ModelKind("MLPProbe", _MLP),
+    "mlp": ModelKind("MLPProbe", _MLP, has_epochs=True),
     "logistic": ModelKind("LogisticProbe", _LOGREG),
     "ridge": ModelKind("RidgeProbe", {"class_weight": _UNWEIGHTED}),
     "svm": ModelKind(
@@ -235,13 +259,28 @@ KINDS = {
     "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead"),
     "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
     "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
-    ZERO_SHOT: ModelKind("", _SENTENCES, is_trained=False),
+    "zero-shot": ModelKind("ZeroShot", _SENTENCES, is_trained=False),
 }
 
 
 def solver_of(n_clips: int) -> str:
     """Return the solver of support vector machines; a run has one for all of its folds."""
     return PRIMAL if n_clips >= PRIMAL_CLIPS else LIBSVM
+
+
+def finds_concepts(kind: str, settings: Mapping[str, Any]) -> bool:
+    """Return whether a model finds concept vectors on clips; those of sentences are said."""
+    return bool(find_kind(kind).head) and TEXTS not in settings
+
+
+def has_epochs(kind: str) -> bool:
+    """Return whether a kind starts at random and has epochs; no code of others is read for it."""
+    return kind in KINDS and KINDS[kind].has_epochs
+
+
+def find_baseline(name: str) -> Baseline:
+    """Return the baseline of a name; one of own code learns from the clips that train."""
+    return BASELINES.get(name, Baseline())
 
 
 def trainable() -> list[str]:
@@ -343,18 +382,13 @@ def default_settings(kind: str) -> Settings:
 
 
 def build(
-    kind: str,
-    settings: Mapping[str, Any] | None = None,
-    *,
-    concepts: Sequence[str] | None = None,
-    seed: int = 0,
+    kind: str, settings: Mapping[str, Any] | None = None, *, seed: int = 0
 ) -> Any:
     """Return the estimator of a kind, ready to fit.
 
     Args:
         kind: The name of a kind.
         settings: Values of its settings; those that are missing have their defaults.
-        concepts: The names of a bottleneck's concepts, one for each column of its targets.
         seed: The seed of whatever is drawn at random.
     """
     model_kind = find_kind(kind)
@@ -371,8 +405,6 @@ def build(
                 f"{name} {reason}, got {value!r}", where=f"settings of {kind}"
             )
         values[name] = value
-    if not model_kind.is_trained:
-        raise FixInput(f"{kind} is not trained, so it has no estimator to build")
     estimator = estimator_class(model_kind.estimator)
     if model_kind.class_name:
         if values.get("random_state", seed) is None:
@@ -380,59 +412,47 @@ def build(
         return estimator(model_kind.class_name, values)
     parameters = {}
     for name in model_kind.class_settings:
-        if name != "residual_C":
-            parameters[name] = None if values[name] == "none" else values[name]
-    if kind == PERCEPTRON:
-        parameters |= {"hidden": tuple(values["hidden"]), "random_state": seed}
+        if name != "residual_C" and name in values:
+            parameters[name] = _parameter(values[name])
+    if model_kind.has_epochs:
+        parameters["random_state"] = seed
     if not model_kind.head:
         return estimator(**parameters)
     residual = None
     if "residual_C" in values:
-        if RESIDUAL in (concepts or ()):
-            raise FixInput(
-                f"{kind} has a part of this name, so that no concept can be called {RESIDUAL!r}"
-            )
         residual = estimator_class("ResidualHead")(values["residual_C"])
     return estimator(
-        build_bank(values, concepts, seed=seed),
+        build_bank(values, seed=seed),
         estimator_class(model_kind.head)(**parameters),
         residual=residual,
         cross_fit=values["cross_fit"],
+        texts=values.get(TEXTS, ""),
     )
 
 
-def build_bank(
-    settings: Mapping[str, Any],
-    concepts: Sequence[str] | None,
-    *,
-    tolerance: float
-    | Mapping[str, float]
-    | Literal["published", "inner"]
-    | None = None,
-    seed: int = 0,
-) -> Any:
+def _parameter(value: Any) -> Any:
+    """Return the value of a setting as a class takes it."""
+    if isinstance(value, list):
+        return tuple(value)
+    return None if value == "none" else value
+
+
+def build_bank(settings: Mapping[str, Any], *, seed: int = 0) -> Any:
     """Return the `ConceptBank` of a bottleneck's settings, ready to fit.
 
     Args:
         settings: The settings of `BANK`, each with its value; others are ignored.
-        concepts: The names of the concepts, one for each column of the targets.
-        tolerance: Tolerances that were found before, instead of that of the settings.
         seed: The seed of a balanced draw.
     """
-    C = settings["tolerance"] if tolerance is None else tolerance
-    if C == "folds":
-        raise FixInput(
-            "tolerance = 'folds' needs the folds of a published file",
-            hint="in a protocol with published splits, or tolerance = 'inner'",
-        )
-    names = None if concepts is None else list(concepts)
-    balance = settings["balance"]
-    return estimator_class("ConceptBank")(
-        names,
-        C=C,
-        balance=None if balance == "none" else balance,
+    bank = estimator_class("ConceptBank")
+    return bank(
+        C=settings["tolerance"],
+        balance=_parameter(settings["balance"]),
         unit_norm=settings["unit_norm"],
         random_state=seed,
+        against=settings["against"],
+        min_clips=MIN_CLIPS,
+        best_of_folds=settings["best_of_folds"],
     )
 
 

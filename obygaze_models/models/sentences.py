@@ -9,6 +9,8 @@ import numpy as np
 from obygaze_features.store import TextTable
 from obygaze_models.models.common import Floats
 from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.estimator import Classifier
+from obygaze_models.models.lessons import InnerScores, Lessons
 from obygaze_models.text_vectors import attribute_vectors, unit_rows
 
 
@@ -40,17 +42,33 @@ class Sentences:
         return bank
 
 
-@dataclass(frozen=True, eq=False)
-class ZeroShot:
-    """Tells two classes apart by sentences; nothing is trained."""
+@dataclass(eq=False, repr=False)
+class ZeroShot(Classifier):
+    """Tells two classes apart by two attributes of sentences; training rows choose a threshold."""
 
-    positive: Floats
-    negative: Floats
+    texts: str = ""
+    positive: str = ""
+    negative: str = ""
+
+    def learn(self, lessons: Lessons) -> Self:
+        """Take the directions of the attributes; nothing is learned from a row."""
+        directions = lessons.sentences[self.texts].directions
+        self.direction_ = directions[self.positive] - directions[self.negative]
+        return self
+
+    def left_out_scores(self, lessons: Lessons) -> InnerScores | None:
+        """Return the scores of the training rows, none of which trained."""
+        # A scheme chooses what its publication chose, and nothing else.
+        if lessons.file_folds is not None:
+            return None
+        rows = lessons.train
+        scores = lessons.rows.tied(rows, self.decision_function(lessons.rows.X[rows]))
+        return InnerScores(lessons.y[rows], scores, np.zeros(len(rows), dtype=np.intp))
 
     def decision_function(self, X: Any) -> Floats:
         """Return for each row its cosine with the positive direction minus that with the other."""
         rows = np.asarray(X, dtype=np.float64)
         lengths = np.linalg.norm(rows, axis=1)
-        products: Floats = rows @ (self.positive - self.negative)
+        products: Floats = rows @ self.direction_
         # A row of zeros has no direction: its score is 0.
         return products / np.where(lengths > 0, lengths, 1.0)

@@ -77,7 +77,7 @@ def candidates(model: Model) -> list[Settings]:
     return [dict(zip(names, items, strict=True)) for items in product(*offered)]
 
 
-def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
+def for_task(settings: Mapping[str, Any], task: str) -> Settings:
     """Return settings with one value each, where they have one for each task or concept.
 
     A published tolerance is that of the concept that a task is named after.
@@ -87,7 +87,7 @@ def for_task(kind: str, settings: Mapping[str, Any], task: str) -> Settings:
         if _is_by_task(value):
             by_task = value[BY_TASK]
             value = by_task.get(task, by_task[OTHER_TASKS])
-        if kind == "svm" and name == "C" and value == PUBLISHED_TOLERANCE:
+        if name == "C" and value == PUBLISHED_TOLERANCE:
             # Late: it loads scikit-learn.
             from obygaze_models.models.concepts import published_tolerance
 

@@ -30,7 +30,6 @@ from obygaze_models.models.registry import (
     BASELINES,
     KINDS,
     TEXTS,
-    ZERO_SHOT,
     default_settings,
     find_kind,
     is_kind,
@@ -287,17 +286,14 @@ def _check_settings(
 ) -> None:
     """Check the names and the values of a model's settings."""
     known = find_kind(kind).settings
-    without_grid = {TEXTS}
-    if kind == ZERO_SHOT:
-        without_grid.update(known)
-        for name in known:
-            if name not in settings:
-                document.add(f"{key_path}.{name}", "required key is missing")
+    for name, setting in known.items():
+        if setting.is_required and name not in settings:
+            document.add(f"{key_path}.{name}", "required key is missing")
     for name, value in settings.items():
         if name not in known:
             document.unknown(f"{key_path}.{name}", name, ["kind", *known])
             continue
-        if name in without_grid and offered_values(value) is not None:
+        if not known[name].has_grid and offered_values(value) is not None:
             document.add(f"{key_path}.{name}", "must be one value, not a grid")
             continue
         problem = setting_problem(known[name], value)
@@ -504,9 +500,10 @@ def _check_models(document: Document, protocol: Protocol) -> None:
         # Results of such a model would be taken for those of the baseline.
         if name in BASELINES or name in protocol.grid.baselines:
             document.add(f"models.{name}", "is the name of a baseline; another name")
-        if model.kind == "mlp":
+        kind = find_kind(model.kind)
+        if kind.has_epochs:
             _check_epochs(document, protocol, name, model)
-        if TEXTS in model.settings and model.kind != ZERO_SHOT:
+        if kind.head and TEXTS in model.settings:
             _check_nothing_is_found(document, name, model)
     if protocol.splits.follow_scheme:
         return
@@ -535,7 +532,7 @@ def _offered(protocol: Protocol, model: Model) -> list[dict[str, Any]]:
     offered = []
     for settings in candidates(model):
         for task in protocol.train_tasks:
-            offered.append(for_task(model.kind, settings, task))
+            offered.append(for_task(settings, task))
     return offered
 
 

@@ -28,6 +28,7 @@ from obygaze_features.manifest.folds import (
 )
 from obygaze_features.manifest.model import FILM_COLUMN
 from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.models.lessons import NOT_TRAINED, ONE_CLASS
 from obygaze_models.protocols.clips import ClipTable, LabelArray
 from obygaze_models.protocols.paper_splits import SHIPPED_SCHEMES
 from obygaze_models.protocols.schema import Protocol, Splits
@@ -40,8 +41,6 @@ MOST_SPLITS = 100_000
 # Why a fold has no test, whatever the model: its splits are the reason.
 NOT_TESTED = "no clip of this task is tested"
 WITHOUT_FEATURES = f"{NOT_TESTED}: none has features"
-ONE_CLASS = "all clips to train on have one label"
-NOT_TRAINED = "no clip is left to train on"
 # What to do where folds of films are not enough.
 LEAVES_OUT_GROUPS = (
     "to leave out whole groups of films, such as those of a director: --set splits.kind=nested"

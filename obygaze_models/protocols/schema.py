@@ -128,7 +128,7 @@ class GridSettings:
     test: tuple[Name, ...] = ()
     pairs: Literal["all", "same"] = "all"
     models: tuple[Name, ...] = ()
-    baselines: tuple[str, ...] = BASELINES
+    baselines: tuple[str, ...] = tuple(BASELINES)
     stores: tuple[Name, ...] = ()
 
 

@@ -13,7 +13,6 @@ from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
 from obygaze_models.evaluation.predictions import BoolArray
 
-NO_ROWS = np.zeros(0, dtype=np.intp)
 T = TypeVar("T")
 
 

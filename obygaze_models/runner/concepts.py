@@ -6,9 +6,7 @@ tolerances that are chosen without it. Weights and trees are those of a model of
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from hashlib import sha256
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,16 +18,21 @@ from obygaze_models.evaluation.metrics import AP, AUC
 from obygaze_models.evaluation.predictions import IntArray
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.registry import BANK, TEXTS, find_kind
+from obygaze_models.models.examples import fewest_examples
+from obygaze_models.models.fitting import fit
+from obygaze_models.models.lessons import Lessons
+from obygaze_models.models.registry import (
+    BANK,
+    MIN_CLIPS,
+    TEXTS,
+    build,
+    build_bank,
+    find_kind,
+    finds_concepts,
+)
 from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schema import Model
-from obygaze_models.runner.concept_vectors import (
-    MIN_CLIPS,
-    ConceptVectors,
-    fewest_examples,
-)
-from obygaze_models.runner.fitting import fit_model
-from obygaze_models.runner.heldout import HeldOut, nothing_held_out
+from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.store_run import StoreRun
 
 MOST_PARTS = 12
@@ -73,27 +76,26 @@ def rare_concepts(run: StoreRun) -> dict[str, dict[str, int]]:
     Of each: in how many folds (`folds`), of how many (`of`), and the fewest clips with the concept,
     or without it, in one of them (`least`). Folds that find vectors on the same clips are one.
     """
-    vectors = run.vectors
     heads = [
         model
         for model in run.models.values()
-        if find_kind(model.kind).head and TEXTS not in model.settings
+        if finds_concepts(model.kind, model.settings)
     ]
     rare: dict[str, dict[str, int]] = {}
     if not heads:
         return rare
-    seen: set[tuple[str, bytes]] = set()
+    seen: set[tuple[str, Hashable]] = set()
     for pair, _, held in run.every_fold:
         for model in heads:
-            clips = vectors.clips_to_find_on(run.for_model(model, held))
-            hash_of_clips = sha256(clips.tobytes()).digest()
+            lessons = run.lessons(pair[0], run.for_model(model, held))
+            key = lessons.key_of_concepts
             for settings in candidates(model):
-                against = for_task(model.kind, settings, pair[0])["against"]
-                if (against, hash_of_clips) in seen:
+                against = for_task(settings, pair[0])["against"]
+                if (against, key) in seen:
                     continue
-                seen.add((against, hash_of_clips))
-                targets = vectors.targets(against)[vectors.features.row_of[clips]]
-                n_of_concept = fewest_examples(targets)
+                seen.add((against, key))
+                targets = lessons.concepts.targets[against]
+                n_of_concept = fewest_examples(targets[lessons.of_concepts])
                 for name, n_clips in _too_few(run, n_of_concept).items():
                     of_concept = {"folds": 0, "of": 0, "least": n_clips}
                     facts = rare.setdefault(name, of_concept)
@@ -116,7 +118,7 @@ def _too_few(run: StoreRun, n_clips: IntArray) -> dict[str, int]:
 
 def _settings(model: Model, task: str) -> dict[str, Any]:
     """Return the first of the settings that a model offers, for a training task."""
-    settings = for_task(model.kind, candidates(model)[0], task)
+    settings = for_task(candidates(model)[0], task)
     # Here films are left out, not folds of a published file.
     if settings["tolerance"] == "folds":
         settings["tolerance"] = "inner"
@@ -125,13 +127,12 @@ def _settings(model: Model, task: str) -> dict[str, Any]:
 
 def _head(run: StoreRun, model: Model, task: str) -> Any:
     """Return a bottleneck that is fitted on every clip of a task; None where that fails."""
-    features = run.vectors.features
-    clips = np.flatnonzero(features.present & (run.labels[task] >= 0))
-    held = nothing_held_out(run.table, clips)
+    clips = np.flatnonzero(run.of_store.present & (run.labels[task] >= 0))
+    lessons = run.lessons(task, nothing_held_out(run.table, clips))
+    unfitted = build(model.kind, model.settings, seed=run.protocol.fit.seed)
     # The table is about the features of the store, of which nothing is erased.
-    context = replace(run.context(task), erase=())
     try:
-        return fit_model(model, held, context).estimator
+        return fit(run.reading(unfitted, erases=False), lessons).core
     except FixTraining:
         return None
 
@@ -170,12 +171,12 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
     """
     from obygaze_models.models.concept_report import concept_quality
 
-    vectors = run.vectors
-    clips = np.flatnonzero(vectors.features.present)
+    clips = np.flatnonzero(run.of_store.present)
     films = run.table.groups
-    whole = nothing_held_out(run.table, clips)
+    held = nothing_held_out(run.table, clips)
+    whole = run.lessons(run.protocol.train_tasks[0], held)
     try:
-        bank = _scaled(vectors, whole).bank(settings, whole)
+        bank = _bank(run, settings, whole).core
     except FixTraining:
         return {}
     names = [str(name) for name in bank.concepts_]
@@ -189,18 +190,17 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
     for part in numbers:
         tested = np.flatnonzero(parts == part)
         # Nothing is learned from a clip of the tested films.
-        held = whole.inner(clips[parts != part], clips[tested])
+        lessons = whole.inside(np.flatnonzero(parts != part), tested)
         try:
-            of_fold = _scaled(vectors, held)
-            found = of_fold.bank(settings, held)
+            found = _bank(run, settings, lessons)
         except FixTraining:
             continue
-        of_rows = found.margins(of_fold.machines.X)[tested]
-        for column, name in enumerate(map(str, found.concepts_)):
+        of_rows = found.margins(run.rows.machines.X)[tested]
+        for column, name in enumerate(map(str, found.core.concepts_)):
             if name in names:
-                tied = vectors.features.tied(clips[tested], of_rows[:, column])
+                tied = run.rows.tied(tested, of_rows[:, column])
                 margins[tested, names.index(name)] = tied
-    of_concepts = vectors.targets(settings["against"])
+    of_concepts = run.concepts.targets[settings["against"]]
     # Sentences may be of what no clip is labelled with.
     targets = np.full((len(clips), len(names)), -1)
     for column, name in enumerate(names):
@@ -248,9 +248,13 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
     return qualities
 
 
-def _scaled(vectors: ConceptVectors, held: HeldOut) -> ConceptVectors:
-    """Return the vectors of a fold; those of joined features scale the parts there."""
-    return vectors.with_scaled_parts(vectors.clips_to_find_on(held))[1]
+def _bank(run: StoreRun, settings: Mapping[str, Any], lessons: Lessons) -> Any:
+    """Return the concept vectors that some lessons teach, or those of sentences."""
+    if TEXTS in settings:
+        return run.sentences[settings[TEXTS]].bank()
+    unfitted = build_bank(settings, seed=run.protocol.fit.seed)
+    (bank,) = run.reading(unfitted, erases=False).learn_each([lessons])
+    return bank
 
 
 def _order_in_films(

@@ -55,7 +55,7 @@ from obygaze_models.evaluation.tables import (
     read_csv,
     rows_as_dicts,
 )
-from obygaze_models.models.registry import PERCEPTRON
+from obygaze_models.models.registry import has_epochs
 from obygaze_models.protocols.schedule import unit_of
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def settings_of(about: Mapping[str, Any]) -> RunSettings:
     named = (report["primary"], *report["metrics"])
     starting_at_random = []
     for name, model in protocol["models"].items():
-        if model["kind"] == PERCEPTRON:
+        if has_epochs(model["kind"]):
             starting_at_random.append(name)
     backbones = {}
     for name, facts in about["stores"].items():

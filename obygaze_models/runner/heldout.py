@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.folds import OUTSIDE, IntArray
-from obygaze_models.evaluation.predictions import BoolArray
+from obygaze_models.evaluation.predictions import NO_ROWS, BoolArray
 from obygaze_models.evaluation.tables import (
     FILM_WAS_SEEN,
     NOT_KNOWN,
@@ -29,7 +29,7 @@ from obygaze_models.evaluation.tables import (
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.schedule import Labels, split_kind, splits_of_task
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.splits import NO_ROWS, MadeWhenAsked, Split
+from obygaze_models.protocols.splits import MadeWhenAsked, Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,26 +89,12 @@ class HeldOut:
         hidden = np.union1d(self.hidden, self.units[self.validation])
         return replace(self, hidden=hidden)
 
-    def inner(self, train: IntArray, validation: IntArray) -> "HeldOut":
-        """Return a fold inside this one, which is tested on some of the rows that train here."""
-        inside = replace(self, train=train, validation=validation)
-        return inside.apart()
-
     def of_films(self, names: NDArray[np.str_]) -> "HeldOut":
         """Return the fold in which only these films train."""
         stays = np.isin(self.films, names)
         train = self.train[stays[self.train]]
         excluded = np.union1d(self.excluded, np.flatnonzero(~stays))
         return replace(self, train=train, excluded=excluded)
-
-    @property
-    def training_films(self) -> NDArray[np.str_] | None:
-        """The film of each training row; None if there is only one film.
-
-        Fits that leave out rows leave out whole films.
-        """
-        films = self.films[self.train]
-        return films if np.any(films != films[:1]) else None
 
     def key_of(self, *fields: str) -> tuple[bytes, ...]:
         """Return a hash of the rows of each field, as a key of what depends on them alone."""

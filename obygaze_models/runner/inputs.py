@@ -35,11 +35,11 @@ from obygaze_features.store.joining import (
     part_names,
 )
 from obygaze_models.evaluation.predictions import BoolArray
-from obygaze_models.models.concepts import RATED
+from obygaze_models.models.examples import RATED
 from obygaze_models.models.registry import (
     TEXTS,
-    ZERO_SHOT,
     find_kind,
+    finds_concepts,
     own_baselines,
 )
 from obygaze_models.models.sentences import Sentences
@@ -419,7 +419,7 @@ def _models_of_concepts(protocol: Protocol) -> list[str]:
     of_concepts = []
     for name in protocol.model_names:
         model = protocol.models[name]
-        if find_kind(model.kind).head and TEXTS not in model.settings:
+        if finds_concepts(model.kind, model.settings):
             of_concepts.append(name)
     return of_concepts
 
@@ -473,11 +473,11 @@ def _texts_of_models(
                 hint="--set data.reduce=mean",
             )
         for task in protocol.train_tasks:
-            settings = for_task(model.kind, model.settings, task)
+            settings = for_task(model.settings, task)
             path = settings[TEXTS]
             if path not in files:
                 files[path] = _text_file(path, stores, features)
-            if model.kind == ZERO_SHOT:
+            if not find_kind(model.kind).is_trained:
                 _check_attributes(name, settings, files[path])
     return files
 

@@ -23,6 +23,7 @@ from obygaze_models.evaluation.basis import has_interval, no_interval_because
 from obygaze_models.evaluation.cells import Cell, cells_of, number_of_groups
 from obygaze_models.evaluation.leakage import Leak
 from obygaze_models.evaluation.predictions import (
+    NO_ROWS,
     BoolArray,
     FloatArray,
     as_scores,
@@ -42,8 +43,15 @@ from obygaze_models.evaluation.tables import (
     table_of_tests,
 )
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.registry import PERCEPTRON, UNTRAINED, find_kind
+from obygaze_models.models.registry import (
+    build,
+    find_baseline,
+    find_kind,
+    finds_concepts,
+    has_epochs,
+)
 from obygaze_models.protocols.clips import ClipTable
+from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schedule import (
     NOT_TESTED,
     OF_FOLDS,
@@ -51,7 +59,6 @@ from obygaze_models.protocols.schedule import (
     unit_of,
 )
 from obygaze_models.protocols.schema import Model
-from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.about import about_run
 from obygaze_models.runner.concepts import concept_tables
 from obygaze_models.runner.features import CHOSEN
@@ -61,14 +68,7 @@ from obygaze_models.runner.files import (
     settings_of,
     write_run,
 )
-from obygaze_models.runner.fitting import (
-    SEEDS_APART,
-    Fitted,
-    fit_baseline,
-    fit_model,
-    fit_perceptrons,
-    with_inner_scores,
-)
+from obygaze_models.runner.fitting import Fitted, fit_baseline, fit_model, seed_of
 from obygaze_models.runner.heldout import HeldOut, with_few_films
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.limits import many_fits
@@ -79,14 +79,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Watch = Callable[[str, int], AbstractContextManager[Progress]]
-RANDOM = "random"  # the baseline that gives all clips one score
 # Why a fold has no test on the store that training films choose.
 NOT_CHOSEN = "there are no scores of held-out training clips to compare the stores by"
 # What a baseline cannot do without.
 NEEDS = {
-    "oracle": "visual concepts",
-    "neighbour": "the scene or the times of each clip, and two films",
-    "film_prior": "films",
+    "concepts": "visual concepts",
+    "scenes": "the scene or the times of each clip, and two films",
+    "films": "films",
 }
 TestKey = tuple[str, Pair, int, int]  # model, tasks, numbers of fold and seed
 
@@ -434,15 +433,13 @@ def _no_progress(label: str, total: int) -> Iterator[Progress]:
 
 @dataclass(eq=False)
 class PlannedFit:
-    """A fit, or several perceptrons that are trained together, and the tests that need it.
-
-    Perceptrons with the same training rows differ in their validation rows.
+    """A fit, or several with the same training rows, which are made together.
 
     Attributes:
         model: The name of the model.
         task: The training task.
         seed: The seed of the fit.
-        folds: The tasks and the number of a fold for each of the perceptrons, or for the fit.
+        folds: The tasks and the number of a fold for each of the fits.
         validations: The key of the validation rows of each of `folds`.
         tests: Each test, with the position in `folds` of what it tests.
     """
@@ -469,18 +466,10 @@ def tests_of_models(
         may_fail: Whether a cell without any fit is left out; else it is an error.
     """
     parts = list(_fits_by_fold(run).values())
-    needs_products = any(
-        find_kind(model.kind).head or model.kind == "svm"
-        for model in run.models.values()
-    )
-    # Changed features have products of their own in each fold.
-    is_changed = run.context(run.protocol.train_tasks[0]).changes_features()
-    if parts and needs_products and not is_changed:
-        run.vectors.machines.prepare()
+    if parts:
+        prepare(run)
 
     def tests_of_fold(number: int) -> Outcomes:
-        # Margins are those of one part only: those of all folds would fill the memory.
-        run.vectors.forget_margins()
         outcomes: Outcomes = {}
         for plan in parts[number]:
             tests = []
@@ -493,21 +482,13 @@ def tests_of_models(
             if not tests:
                 continue
             model = run.models[plan.model]
-            context = run.context(plan.task)
             folds = [run.for_model(model, run.folds[pair][n]) for pair, n in plan.folds]
             try:
-                if model.kind == PERCEPTRON:
-                    fits = fit_perceptrons(model, folds, context, plan.seed)
-                else:
-                    fits = [fit_model(model, folds[0], context)]
+                fits = fit_model(run, model, plan.task, folds, plan.seed)
             except FixTraining as error:
                 for key, _ in tests:
                     outcomes[key] = error.reason
                 continue
-            fits = [
-                with_inner_scores(fitted, held, context)
-                for fitted, held in zip(fits, folds, strict=True)
-            ]
             for key, position in tests:
                 outcomes[key] = _test(run, key, fits[position])
         return outcomes
@@ -524,12 +505,21 @@ def tests_of_models(
     return cells
 
 
+def prepare(run: StoreRun) -> None:
+    """Compute what all fits of a store share, before processes are forked."""
+    pair, _, held = next(run.every_fold)
+    lessons = run.lessons(pair[0], held)
+    for model in run.models.values():
+        settings = for_task(candidates(model)[0], pair[0])
+        run.reading(build(model.kind, settings)).prepare(lessons)
+
+
 def n_tests(run: StoreRun) -> int:
     """Return the number of tests of all models on a store."""
     n_folds = sum(map(len, run.folds.values()))
     n = 0
     for model in run.models.values():
-        n += n_folds * (run.protocol.fit.seeds if model.kind == PERCEPTRON else 1)
+        n += n_folds * (run.protocol.fit.seeds if has_epochs(model.kind) else 1)
     return n
 
 
@@ -548,12 +538,12 @@ def _fits_by_fold(run: StoreRun) -> dict[str, list[PlannedFit]]:
             start = 0
             n_repeats = 1
             has_classes = len(np.unique(run.labels[pair[0]][own.train])) > 1
-            if model.kind == PERCEPTRON and has_classes:
+            if has_epochs(model.kind) and has_classes:
                 numbers = starts.setdefault((name, pair), {})
                 start = numbers.setdefault(own.key_of("train"), len(numbers))
                 n_repeats = run.protocol.fit.seeds
             for repeat in range(n_repeats):
-                seed = (run.protocol.fit.seed + repeat) * SEEDS_APART + start
+                seed = seed_of(model.kind, run.protocol.fit.seed + repeat, start)
                 key = (name, pair[0], seed, rows_of_fit)
                 if key not in fits:
                     fits[key] = PlannedFit(name, pair[0], seed)
@@ -569,9 +559,9 @@ def _fits_by_fold(run: StoreRun) -> dict[str, list[PlannedFit]]:
 
 def _rows_of(model: Model, held: HeldOut) -> tuple[bytes, ...]:
     """Return all rows that a fit depends on: two with the same rows are one fit."""
-    if find_kind(model.kind).head:
+    if finds_concepts(model.kind, model.settings):
         return held.key_of("train", "validation", "hidden", "excluded")
-    if model.kind == PERCEPTRON:  # with other validation rows it stops at another epoch
+    if has_epochs(model.kind):  # with other validation rows it stops at another epoch
         return held.key_of("train")
     return held.key_of("train", "validation")
 
@@ -581,11 +571,11 @@ def _test(run: StoreRun, key: TestKey, fitted: Fitted) -> OneTest:
     name, pair, number, repeat = key
     held = run.folds[pair][number]
     kind = find_kind(run.models[name].kind)
-    scores = fitted.score_clips(run.vectors.features, held.test)
+    scores = fitted.scores(run.of_store.row_of[held.test])
     learned_from = held
     if not kind.is_trained:
         learned_from = replace(held, train=NO_ROWS, validation=NO_ROWS)
-    starts_at_random = run.models[name].kind == PERCEPTRON
+    starts_at_random = has_epochs(run.models[name].kind)
     limit = tune_threshold(fitted.inner.y, fitted.inner.scores)
     facts: RunRow = {
         "seed": run.protocol.fit.seed + repeat if starts_at_random else 0,
@@ -673,13 +663,15 @@ def tests_of_baselines(run: StoreRun) -> list[CellTests]:
     protocol = run.protocol
     table = run.table
     is_possible = {
-        "oracle": table.has_concept.any(),
-        "neighbour": table.scenes is not None,
-        "film_prior": table.has_films,
+        "": True,
+        "concepts": table.has_concept.any(),
+        "scenes": table.scenes is not None,
+        "films": table.has_films,
     }
-    names = [name for name in protocol.grid.baselines if is_possible.get(name, True)]
+    needs = {name: find_baseline(name).needs for name in protocol.grid.baselines}
+    names = [name for name, needed in needs.items() if is_possible[needed]]
     if not names and not run.models:
-        lacking = [f"{name} needs {NEEDS[name]}" for name in protocol.grid.baselines]
+        lacking = [f"{name} needs {NEEDS[needed]}" for name, needed in needs.items()]
         raise FixInput(
             f"no baseline can be computed: {'; '.join(lacking)}",
             where=table.name,
@@ -712,15 +704,16 @@ def _test_baseline(
         return error.reason
     scores = score(held.test)
     decision = (scores > 0.5).astype(np.float64)
-    if name == RANDOM:
+    kind = find_baseline(name)
+    if kind.is_drawn:
         # All clips have one score, and half of each is called positive.
         scores = np.zeros(len(held.test))
         decision = np.full(len(held.test), 0.5)
     facts = {
         "seed": 0,
         "is_model": False,
-        "is_trained": name not in UNTRAINED,
-        "is_probability": name != RANDOM,
+        "is_trained": kind.is_trained,
+        "is_probability": not kind.is_drawn,
     }
     leak = run.leak(pair, held, NO_ROWS, with_copies=False)
     about: RunRow = {"threshold": None, "chosen": {}}

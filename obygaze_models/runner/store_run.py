@@ -3,24 +3,25 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.core.errors import FixInput
 from obygaze_models.evaluation.leakage import Leak, check_leaks, leak_of
-from obygaze_models.evaluation.predictions import IntArray
+from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
 from obygaze_models.evaluation.tables import Pair
-from obygaze_models.models.registry import PERCEPTRON
+from obygaze_models.models.changed import reading_changed
+from obygaze_models.models.examples import concepts_of
+from obygaze_models.models.lessons import Concepts, Lessons, Rows
+from obygaze_models.models.registry import find_kind, solver_of
 from obygaze_models.models.sentences import Sentences
 from obygaze_models.protocols.clips import ClipTable
 from obygaze_models.protocols.kinds import candidates
 from obygaze_models.protocols.schedule import Labels
 from obygaze_models.protocols.schema import Model, Protocol
-from obygaze_models.protocols.splits import NO_ROWS
-from obygaze_models.runner.concept_vectors import ConceptVectors
 from obygaze_models.runner.features import Features
-from obygaze_models.runner.fitting import FitContext
 from obygaze_models.runner.heldout import HeldOut, folds_of, seen_of
 from obygaze_models.runner.inputs import Inputs
 
@@ -58,36 +59,73 @@ class StoreRun:
     def for_model(self, model: Model, held: HeldOut) -> HeldOut:
         """Return the fold as a model takes it: validation clips train too, or they choose.
 
-        They choose when perceptrons stop, and the settings of models where splits are by clip; and
-        whatever a scheme says.
+        They choose when a fit with epochs stops, and the settings of models where splits are by
+        clip; and whatever a scheme says.
         """
         has_choice = len(candidates(model)) > 1
-        chooses = model.kind == PERCEPTRON or (has_choice and not held.is_by_film)
+        has_epochs = find_kind(model.kind).has_epochs
+        chooses = has_epochs or (has_choice and not held.is_by_film)
         if chooses or self.protocol.splits.follow_scheme:
             return held.apart()
         return held.joined()
 
-    @cached_property
-    def vectors(self) -> ConceptVectors:
-        """The concept vectors of the store, of which none is found yet."""
+    @property
+    def of_store(self) -> Features:
+        """The features; an error without a store."""
         if self.features is None:
             raise FixInput("a model needs a store", hint="--store NAME=STORE")
-        seed = self.protocol.fit.seed
-        scale = self.protocol.data.scale == "standard"
-        return ConceptVectors(
-            self.features, self.table, seed, scale, sentences=self.sentences
+        return self.features
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows of features; the number of clips decides the solver of every fit."""
+        features = self.of_store
+        equal = None
+        if features.equal is not None:
+            equal = features.equal[features.present]
+        return Rows(features.X, solver_of(len(self.table)), equal)
+
+    @cached_property
+    def concepts(self) -> Concepts:
+        """The concepts of the rows."""
+        table = self.table
+        present = self.of_store.present
+        return concepts_of(
+            table.concept_names,
+            table.levels[present],
+            table.has_concept[present],
+            table.is_open_concept[present],
         )
 
-    def context(self, task: str) -> FitContext:
-        """Return what the fits of a training task read."""
+    def lessons(self, task: str, held: HeldOut) -> Lessons:
+        """Return what fits of a training task learn from in a fold."""
+        row_of = self.of_store.row_of
+        present = self.of_store.present
+        file_folds = None
+        if held.file_folds is not None:
+            file_folds = held.file_folds[present]
+        return Lessons(
+            self.rows,
+            self.labels[task][present].astype(np.int64),
+            row_of[held.train],
+            row_of[held.validation],
+            held.films[present],
+            held.units[present],
+            held.is_by_film,
+            held.may_learn[present],
+            self.concepts,
+            file_folds,
+            self.sentences,
+        )
+
+    def reading(self, estimator: Any, *, erases: bool = True) -> Any:
+        """Return an estimator that reads the features as the protocol changes them in each fold."""
         data = self.protocol.data
-        return FitContext(
-            task,
-            self.labels[task],
-            self.vectors.features,
-            self.vectors,
-            data.scale == "standard",
-            data.erase,
+        return reading_changed(
+            estimator,
+            parts=self.of_store.parts,
+            scaled=data.scale == "standard",
+            erased=data.erase if erases else (),
         )
 
     def leak(

@@ -32,15 +32,18 @@ from obygaze_models.evaluation.basis import tested_on, weakest
 from obygaze_models.evaluation.bootstrap import CONFIDENCE
 from obygaze_models.evaluation.cells import Cell
 from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
-from obygaze_models.evaluation.predictions import IntArray
-from obygaze_models.models.concepts import RATED
+from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
+from obygaze_models.models.examples import RATED, findable
+from obygaze_models.models.fitting import gives_probabilities
 from obygaze_models.models.registry import (
     CAV,
     DEFAULT_TASK,
     KINDS,
-    PERCEPTRON,
+    MIN_CLIPS,
     PUBLISHED_TOLERANCE,
+    build_bank,
     default_settings,
+    has_epochs,
     trainable,
 )
 from obygaze_models.protocols.clips import class_names, clip_table, with_view
@@ -48,17 +51,10 @@ from obygaze_models.protocols.kinds import for_task, offered_values
 from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.protocols.schedule import unit_of, with_groups
 from obygaze_models.protocols.schema import NONE, GridSettings, Model, Protocol, Task
-from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.protocols.tasks import one_task, with_tasks
 from obygaze_models.runner.answer import intervals_are_of, sentence_of
-from obygaze_models.runner.concept_vectors import MIN_CLIPS, findable
 from obygaze_models.runner.files import Run
-from obygaze_models.runner.fitting import (
-    SEEDS_APART,
-    Fitted,
-    fit_model,
-    fit_perceptrons,
-)
+from obygaze_models.runner.fitting import Fitted, fit_model, seed_of
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.limits import why_no_interval
@@ -280,61 +276,55 @@ def fit_final(
     """
     protocol = inputs.protocol
     (store_run,) = store_runs(inputs)
-    features = store_run.vectors.features
     table = inputs.table
     (name,) = protocol.model_names
-    of_concepts = store_run.vectors
     if name == CAV:
-        # A concept that is no task has no metrics, and no vector.
-        of_tasks = replace(table, concept_names=tuple(protocol.tasks))
-        of_concepts = replace(of_concepts.reading(features), table=of_tasks)
+        kind = CAV
+        task = "concepts"
+        chosen: dict[str, Any] = {}
         settings = {
             **default_settings("pcbm-lr"),
             "tolerance": PUBLISHED_TOLERANCE,
-            "cross_fit": 0,
         }
-        kind = CAV
-        task = "concepts"
-        classes = []
         rows = NO_ROWS
         held = nothing_held_out(table, NO_ROWS)
-        clips_of_vectors = of_concepts.clips_to_find_on(held)
-        part_scaling, vectors = of_concepts.with_scaled_parts(clips_of_vectors)
-        margins = vectors.margins(settings, held)
-        estimator: Any = margins.bank
-        found_on = margins.found_on
-        concepts = tuple(map(str, estimator.concepts_))
+        lessons = store_run.lessons(protocol.train_tasks[0], held)
+        # A concept that is no task has no metrics, and no vector.
+        of_tasks = lessons.concepts.only(tuple(protocol.tasks))
+        lessons = replace(lessons, concepts=of_tasks)
+        unfitted = build_bank(settings, seed=protocol.fit.seed)
+        (estimator,) = store_run.reading(unfitted).learn_each([lessons])
+        classes = []
+        concepts = tuple(map(str, estimator.core.concepts_))
         columns = {concept: f"margin:{concept}" for concept in concepts}
-        chosen: dict[str, Any] = {}
     else:
         kind = protocol.models[name].kind
         task = protocol.train_tasks[0]
         chosen = _most_chosen(run, protocol.models[name], task)
         settled = {**protocol.models[name].settings, **chosen}
-        settings = for_task(kind, settled, task)
+        settings = for_task(settled, task)
         rows, fitted = _fit_every_clip(store_run, Model(kind, settings), task)
         estimator = fitted.estimator
-        part_scaling = fitted.part_scaling
-        found_on = fitted.found_on
+        lessons = fitted.lessons
         names = ["negative", "positive"]
         asked = protocol.tasks[task]
         if asked != load_protocol("honest").tasks.get(task):
             names = class_names(task, asked, store_run.labels[task], table)
         name_of_code = dict(zip(("0", "1"), names, strict=True))
         classes = [
-            name_of_code.get(str(code), str(code)) for code in estimator.classes_
+            name_of_code.get(str(code), str(code)) for code in estimator.core.classes_
         ]
-        bank = getattr(estimator, "bank_", None)
+        bank = getattr(estimator.core, "bank_", None)
         concepts = () if bank is None else tuple(map(str, bank.concepts_))
-        prefix = "p" if hasattr(estimator, "predict_proba") else "score"
+        prefix = "p" if gives_probabilities(estimator) else "score"
         columns = {task: f"{prefix}:{classes[-1]}"}
-    if len(found_on):
+    if estimator.reads_concepts:
         # The clips that are a positive or a negative example of some concept.
-        targets = of_concepts.targets(settings["against"])
-        targets = targets[features.row_of[found_on]]
-        columns_found = findable(targets)
-        used = (targets[:, columns_found] >= 0).any(axis=1)
-        rows = np.union1d(rows, found_on[used])
+        found_on = lessons.of_concepts
+        targets = lessons.concepts.targets[settings["against"]][found_on]
+        used = (targets[:, findable(targets)] >= 0).any(axis=1)
+        clips_of_rows = np.flatnonzero(store_run.of_store.present)
+        rows = np.union1d(rows, clips_of_rows[found_on[used]])
     trained_on = [table.clips[row] for row in rows.tolist()]
     stated = ClipFacts.of_clips(trained_on)
     facts: dict[str, Any] = {
@@ -352,35 +342,27 @@ def fit_final(
         training = structs.replace(info.training, video_hashes=hashes)
         made_of = structs.replace(info.features, grid=store.recipe.grid)
         info = structs.replace(info, training=training, features=made_of)
-    X = features.of(rows)
-    return save_model(
-        estimator,
-        info,
-        folder,
-        X,
-        clips=clips,
-        force=force,
-        part_scaling=part_scaling,
-    )
+    X = store_run.of_store.of(rows)
+    return save_model(estimator, info, folder, X, clips=clips, force=force)
 
 
 def _fit_every_clip(run: StoreRun, model: Model, task: str) -> tuple[IntArray, Fitted]:
     """Fit a model as the cells are fitted, but on every clip of a task; return clips and fit.
 
-    Perceptrons stop on the validation clips of the first fold, and train on all others.
+    One with epochs stops on the validation clips of the first fold, and trains on all others.
     """
-    features = run.vectors.features
-    rows = np.flatnonzero(features.present & (run.labels[task] >= 0))
+    rows = np.flatnonzero(run.of_store.present & (run.labels[task] >= 0))
     held = nothing_held_out(run.table, rows)
-    if model.kind != PERCEPTRON:
-        return rows, fit_model(model, held, run.context(task))
-    # A protocol may not test the task that it trains on.
-    pairs = sorted(run.folds, key=lambda pair: pair[1] != task)
-    pair = next(pair for pair in pairs if pair[0] == task)
-    validation = np.intersect1d(rows, run.folds[pair][0].validation)
-    held = replace(held, train=np.setdiff1d(rows, validation), validation=validation)
-    seed = run.protocol.fit.seed * SEEDS_APART
-    return rows, fit_perceptrons(model, [held], run.context(task), seed)[0]
+    if has_epochs(model.kind):
+        # A protocol may not test the task that it trains on.
+        pairs = sorted(run.folds, key=lambda pair: pair[1] != task)
+        pair = next(pair for pair in pairs if pair[0] == task)
+        validation = np.intersect1d(rows, run.folds[pair][0].validation)
+        train = np.setdiff1d(rows, validation)
+        held = replace(held, train=train, validation=validation)
+    seed = seed_of(model.kind, run.protocol.fit.seed)
+    (fitted,) = fit_model(run, model, task, [held], seed)
+    return rows, fitted
 
 
 def _most_chosen(run: Run, model: Model, task: str) -> dict[str, Any]:
@@ -395,7 +377,7 @@ def _most_chosen(run: Run, model: Model, task: str) -> dict[str, Any]:
         if offered is None:
             continue
         # A record has the value for the task where there is one for each.
-        meant = [for_task(model.kind, {name: item}, task)[name] for item in offered]
+        meant = [for_task({name: item}, task)[name] for item in offered]
         keys = [canonical_json(item) for item in meant]
         votes = Counter(canonical_json(fold.get(name, meant[0])) for fold in chosen)
         winner = votes.most_common(1)[0][0] if votes else keys[0]

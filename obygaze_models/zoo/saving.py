@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import structs
 
@@ -44,9 +44,6 @@ from obygaze_models.zoo.info import (
     parse_document,
     read_training_clips,
 )
-
-if TYPE_CHECKING:
-    from obygaze_models.models.joined import PartScaling
 
 MODEL_FILE = "model.json"
 ARRAYS_FILE = "model.safetensors"
@@ -108,7 +105,6 @@ def save_model(
     *,
     clips: TrainingClips | None = None,
     force: bool = False,
-    part_scaling: PartScaling | None = None,
 ) -> Path:
     """Save a fitted estimator as a folder and return the folder.
 
@@ -125,23 +121,21 @@ def save_model(
         clips: The clips the model was trained on. Without them, `predict` counts every clip of
             the films in `info.training` as a training clip without an out-of-fold score.
         force: Replace a model that has this name.
-        part_scaling: What scaled the parts of joined features before the estimator was fitted.
     """
     import numpy as np
     from safetensors.numpy import save
 
-    from obygaze_models.models.estimator import Savable, save_state
+    from obygaze_models.models.estimator import save_state
+    from obygaze_models.models.learner import Learner
     from obygaze_models.models.own import KeptEstimator, names_to_trust
 
     check_target(folder, info.name, force=True)
-    if not isinstance(estimator, Savable):
+    if not isinstance(estimator, Learner):
         estimator = KeptEstimator.of(estimator)
-    difference = _difference(info, estimator, clips)
+    saved = estimator.absorbed()
+    difference = _difference(info, saved, clips)
     if difference:
         raise FixInput(difference, where=str(folder))
-    saved = estimator
-    if part_scaling is not None:
-        saved = part_scaling.absorbed_by(estimator)
     description, arrays = save_state(saved)
     info = structs.replace(info, trust=tuple(names_to_trust(description, arrays)))
     contiguous = {}
@@ -178,9 +172,9 @@ def save_model(
             loaded = load_folder(draft).estimator
         except Corrupt as error:
             raise FixInput(
-                f"{_name_of(estimator)} cannot be saved: {error.message}"
+                f"{_name_of(saved)} cannot be saved: {error.message}"
             ) from error
-        _require_equal(estimator, loaded, X, part_scaling)
+        _require_equal(estimator, loaded, X)
 
     return write_files(folder, contents, force=force, check=check)
 
@@ -284,9 +278,7 @@ def _name_of(estimator: Any) -> str:
     return type(getattr(estimator, "held", estimator)).__name__
 
 
-def _require_equal(
-    estimator: Any, loaded: Any, X: Any, part_scaling: PartScaling | None
-) -> None:
+def _require_equal(estimator: Any, loaded: Any, X: Any) -> None:
     """Raise an error unless a loaded estimator predicts rows as the one that was saved.
 
     Rows are read in blocks: frames and tokens may be larger than memory.
@@ -299,16 +291,15 @@ def _require_equal(
     names = [name for name in OUTPUTS if hasattr(estimator, name)]
     for block in blocks_of(X):
         rows = np.asarray(block, dtype=np.float64)
-        fitted_rows = rows if part_scaling is None else part_scaling.scaled(rows)
         for name in names:
-            before = getattr(estimator, name)(fitted_rows)
+            before = getattr(estimator, name)(rows)
             after = getattr(loaded, name)(rows)
             if name == "contributions":
                 before = before[0] + before[1]
                 after = after[0] + after[1]
             if not _are_equal(np.asarray(before), np.asarray(after)):
                 raise FixInput(
-                    f"{_name_of(estimator)} cannot be saved: when it is loaded again, "
+                    f"{_name_of(loaded)} cannot be saved: when it is loaded again, "
                     f"{name} of the training clips is another one",
                 )
 

@@ -106,14 +106,14 @@ def directions_by_film(inputs: Inputs) -> Mapping[str, Directions]:
 
     (store,) = store_runs(inputs)
     (model,) = store.models.values()
+    seed = store.protocol.fit.seed
     directions: dict[str, dict[str, NDArray[np.float64]]] = {}
     for (train, _), _, held in store.every_fold:
-        context = store.context(train)
         try:
-            fitted = fit_model(model, held.joined(), context)
+            (fitted,) = fit_model(store, model, train, [held.joined()], seed)
         except FixTraining:
             continue
-        (direction,) = np.asarray(fitted.estimator.coef_, dtype=np.float64)
+        (direction,) = np.asarray(fitted.estimator.core.coef_, dtype=np.float64)
         for film in np.unique(held.films[held.test]).tolist():
             directions.setdefault(film, {})[train] = direction
     return directions

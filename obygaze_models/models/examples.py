@@ -1,0 +1,137 @@
+"""Which rows are positive and negative examples of each concept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from obygaze_models.models.common import Bools, FixTraining, Ints
+from obygaze_models.models.lessons import Concepts
+from obygaze_models.models.registry import MIN_CLIPS
+
+if TYPE_CHECKING:
+    from obygaze_models.models.linear_solvers import Machines
+
+Against = Literal["EN", "absent"]
+
+ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
+# The levels of clips that are examples of their concepts, and of the absence of others.
+RATED = ("HN", "S")
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """The examples of some concepts among the rows of a store.
+
+    Attributes:
+        machines: The features of each row, on which machines are fitted.
+        targets: A column for each concept, as from `concept_targets`.
+        names: The names of the concepts.
+        groups: The group of each row, such as its film: vectors are found without whole groups.
+            None where each row stands alone.
+    """
+
+    machines: Machines
+    targets: Ints
+    names: list[str]
+    groups: NDArray[Any] | None
+
+
+def concepts_of(
+    names: Sequence[str], levels: NDArray[np.str_], has: Bools, is_open: Bools
+) -> Concepts:
+    """Return what is known of the concepts of clips.
+
+    A clip without a level is no example, and neither is one whose annotators differ on a concept.
+
+    Args:
+        names: The names of the concepts.
+        levels: The level of each clip, "" without one.
+        has: Whether each clip has each concept.
+        is_open: Whether annotators differ on it.
+    """
+    targets = {}
+    known_levels = np.where(levels == "", "NS", levels)
+    for against in get_args(Against):
+        targets[against] = concept_targets(known_levels, has, against)
+        targets[against][is_open] = -1
+    return Concepts(tuple(names), targets, levels != "")
+
+
+def concept_targets(
+    levels: NDArray[Any], has: NDArray[Any], against: Against = "absent"
+) -> Ints:
+    """Return targets of a `ConceptBank`: 1 positive, 0 negative, -1 not used.
+
+    Positive clips are those of HN and S with the concept. Negative clips are EN clips only
+    ("EN"), or all other EN, HN and S clips ("absent", as in the paper). Not-sure clips are not
+    used.
+    """
+    levels = np.asarray(levels, dtype=np.str_)
+    present = np.asarray(has, dtype=bool)
+    unknown = sorted(set(levels.tolist()) - set(ANNOTATION_LEVELS))
+    if unknown:
+        raise FixTraining(
+            f"unknown annotation level {unknown[0]!r}",
+            hint=f"one of {', '.join(ANNOTATION_LEVELS)}",
+        )
+    if len(present) != len(levels):
+        raise FixTraining(
+            f"levels and has must be equally long, got {len(levels)} and {len(present)}"
+        )
+    easy = (levels == "EN")[:, None]
+    rated = np.isin(levels, RATED)[:, None]
+    without = rated & ~present
+    negatives = {"EN": easy, "absent": easy | without}
+    if against not in negatives:
+        raise FixTraining(
+            f"unknown against={against!r}", hint=f"one of {', '.join(negatives)}"
+        )
+    targets = np.full(present.shape, -1, dtype=np.int64)
+    targets[np.broadcast_to(negatives[against], present.shape)] = 0
+    targets[rated & present] = 1
+    return targets
+
+
+def concept_columns(y: Any, n_rows: int) -> Ints:
+    """Return checked targets, a column for each concept; one concept may be a flat array."""
+    if y is None:
+        raise FixTraining("requires y to be passed, but the target y is None")
+    from sklearn.utils import check_array
+
+    targets = check_array(y, ensure_2d=False, dtype=None, input_name="y")
+    targets = targets.reshape(len(targets), -1)
+    if len(targets) != n_rows:
+        raise FixTraining(f"expected {n_rows} rows of targets, got {len(targets)}")
+    left_out = targets == -1
+    values = np.unique(targets[~left_out])
+    if len(values) > 2:
+        raise FixTraining(
+            "concept targets must be 1 (present), 0 (absent) or -1 (not used); "
+            f"got {', '.join(str(value) for value in values[:5])}"
+        )
+    # Any two numbers are allowed, as for every classifier; the larger one means present.
+    present = targets == (values[-1] if len(values) == 2 else 1)
+    return np.where(left_out, -1, present.astype(np.int64))
+
+
+def fewest_examples(targets: Ints) -> Ints:
+    """Return the number of positive, or of negative, examples of each concept, if it is smaller."""
+    n_positive = np.count_nonzero(targets == 1, axis=0)
+    n_negative = np.count_nonzero(targets == 0, axis=0)
+    fewer: Ints = np.minimum(n_positive, n_negative)
+    return fewer
+
+
+def findable(targets: Ints, min_clips: int = MIN_CLIPS) -> list[int]:
+    """Return the columns of concepts with enough positive and negative examples."""
+    columns = np.flatnonzero(fewest_examples(targets) >= min_clips)
+    if min_clips and not len(columns):
+        raise FixTraining(
+            f"no concept has {min_clips} training clips with it and {min_clips} without"
+        )
+    return [int(column) for column in columns]
