@@ -133,8 +133,9 @@ class Bottleneck(Classifier):
         return replace(self, bank=replace(self.part("bank"), scaled=True))
 
     def prepare(self, lessons: Lessons) -> None:
-        """Compute the products of rows."""
-        lessons.rows.machines.prepare()
+        """Compute the products of rows, on which vectors are found."""
+        if self.reads_concepts:
+            lessons.rows.machines.prepare()
 
     def learn(self, lessons: Lessons) -> Self:
         """Find the concepts, and fit the head, and the residual, on the rows that train."""

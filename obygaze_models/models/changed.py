@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from obygaze_features.store.joining import JoinedPart
-from obygaze_models.models.common import Scaling, as_float32
+from obygaze_models.models.common import Ints, Scaling, as_float32
 from obygaze_models.models.erasure import fit_eraser
 from obygaze_models.models.estimator import OUTPUTS
 from obygaze_models.models.joined import PartScaling
@@ -88,12 +88,6 @@ class Changed(Learner):
             fits.append(outside)
         return fits
 
-    def learn(self, lessons: Lessons) -> Self:
-        """Return the estimator, fitted on the lessons."""
-        fitted: Self
-        (fitted,) = self.learn_each([lessons])
-        return fitted
-
     @property
     def core(self) -> Any:
         """The fitted estimator that reads the changed features."""
@@ -124,14 +118,17 @@ class Changed(Learner):
         return X
 
     def _fitted_steps(self, lessons: Lessons) -> _Steps:
-        teaching = lessons.of_concepts if self.reads_concepts else lessons.train
+        teaching = lessons.train
+        # Vectors, and the factors of parts before them, are found on rows of every class.
+        if self.parts and self.reads_concepts:
+            teaching = lessons.of_concepts
         key = ("steps", self.parts != (), self.scaled, *self.erased, teaching.tobytes())
         steps: _Steps = lessons.rows.memo.of(
-            (*key, lessons.train.tobytes()), lambda: self._fit_steps(lessons, teaching)
+            key, lambda: self._fit_steps(lessons, teaching)
         )
         return steps
 
-    def _fit_steps(self, lessons: Lessons, teaching: Any) -> _Steps:
+    def _fit_steps(self, lessons: Lessons, teaching: Ints) -> _Steps:
         rows = lessons.rows
         if self.parts:
             scaling = PartScaling.of(rows.X[teaching], self.parts)
@@ -140,13 +137,11 @@ class Changed(Learner):
         steps: list[Step] = []
         X = rows.X
         if self.scaled:
-            steps.append(Scaling.of(X[lessons.train]).scaled)
+            steps.append(Scaling.of(X[teaching]).scaled)
             X = steps[-1](X)
         if self.erased:
-            columns = [lessons.concepts.names.index(name) for name in self.erased]
-            targets = lessons.concepts.targets["absent"][:, columns]
-            train = lessons.train
-            eraser = fit_eraser(np.asarray(X)[train], targets[train], self.erased)
+            targets = lessons.concepts.only(self.erased).targets["absent"][teaching]
+            eraser = fit_eraser(np.asarray(X)[teaching], targets, self.erased)
             steps.append(eraser.transform)
             X = eraser.transform(X)
         steps.append(as_float32)

@@ -128,13 +128,13 @@ class Concepts:
     targets: Mapping[str, Ints]
     is_example: Bools
 
-    def only(self, names: tuple[str, ...]) -> Concepts:
+    def only(self, names: Sequence[str]) -> Concepts:
         """Return some of the concepts."""
         columns = [self.names.index(name) for name in names]
         targets = {
             against: of_all[:, columns] for against, of_all in self.targets.items()
         }
-        return replace(self, names=names, targets=targets)
+        return replace(self, names=tuple(names), targets=targets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,11 +218,13 @@ class Lessons:
             digest.update(self.file_folds.tobytes())
         return digest.digest(), self.is_by_film, self.concepts.names
 
-    def inside(self, train: Ints, validation: Ints) -> Lessons:
-        """Return lessons on fewer rows; nothing learns from the films, or rows, that validate."""
-        is_hidden = np.isin(self.units, self.units[validation])
-        may_learn = self.may_learn & ~is_hidden
-        return replace(self, train=train, validation=validation, may_learn=may_learn)
+    def inside(self, train: Ints, hidden: Ints) -> Lessons:
+        """Return lessons on fewer rows; nothing learns from the films, or rows, that are hidden.
+
+        The validation rows stay: a fit inside stops on the same ones as the fit around it.
+        """
+        is_hidden = np.isin(self.units, self.units[hidden])
+        return replace(self, train=train, may_learn=self.may_learn & ~is_hidden)
 
     @property
     def can_validate(self) -> bool:
