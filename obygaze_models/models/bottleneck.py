@@ -13,16 +13,11 @@ from obygaze_models.models.common import (
     Floats,
     Ints,
     Scaling,
-    draw_seed,
     encode_classes,
 )
-from obygaze_models.models.concepts import (
-    ConceptBank,
-    cross_fit_parts,
-    cross_fitted_margins,
-)
+from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
 from obygaze_models.models.estimator import Classifier
-from obygaze_models.models.examples import concept_columns
+from obygaze_models.models.examples import concept_columns, concept_names
 from obygaze_models.models.heads import Head, LogisticHead
 from obygaze_models.models.lessons import InnerScores, Lessons, lessons_of
 from obygaze_models.models.registry import RESIDUAL
@@ -110,9 +105,7 @@ class Bottleneck(Classifier):
             classes, _ = encode_classes(y)
             concepts = y[:, None] == classes[len(classes) == 2 :]
         targets = concept_columns(np.asarray(concepts, dtype=np.int64), len(X))
-        names = self.part("bank").concepts
-        if names is None:
-            names = [f"concept{number}" for number in range(targets.shape[1])]
+        names = concept_names(self.part("bank").concepts, targets.shape[1])
         films = None if groups is None else np.asarray(groups)
         return self.learn(lessons_of(X, y, names, targets, films))
 
@@ -184,11 +177,8 @@ class Bottleneck(Classifier):
 
         def find() -> _Margins:
             bank = unfitted.of_lessons(lessons)
-            examples = unfitted.examples(lessons)
-            rows = lessons.of_concepts
-            seed = draw_seed(unfitted.random_state)
-            parts = cross_fit_parts(rows, examples.groups, self.cross_fit, seed)
-            return _Margins(bank, cross_fitted_margins(bank, examples, rows, parts))
+            margins = cross_fitted_margins(bank, lessons, self.cross_fit)
+            return _Margins(bank, margins)
 
         key = ("margins", self.cross_fit, *unfitted.key(lessons))
         found: _Margins = lessons.rows.memo.of(key, find)

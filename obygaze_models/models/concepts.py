@@ -26,8 +26,8 @@ from obygaze_models.models.common import (
 from obygaze_models.models.estimator import Savable
 from obygaze_models.models.examples import (
     Against,
-    Examples,
     concept_columns,
+    concept_names,
     findable,
 )
 from obygaze_models.models.lessons import INNER_FOLDS, Lessons, has_both, inner_folds
@@ -101,40 +101,38 @@ class ConceptBank(Savable):
         """Return the planes of some lessons, which are found once for fits of all classes."""
 
         def find() -> ConceptBank:
-            examples = self.examples(lessons)
-            rows = lessons.of_concepts
-            if lessons.file_folds is None:
-                return self.found_on(examples, rows)
-            return found_by_scheme(self, examples, rows, lessons.file_folds[rows])
+            findable = self.findable(lessons)
+            if lessons.file_folds is not None:
+                return found_by_scheme(self, findable)
+            return self.found_on(findable, lessons.of_concepts)
 
         bank: ConceptBank = lessons.rows.memo.of(self.key(lessons), find)
         return bank
 
-    def examples(self, lessons: Lessons) -> Examples:
-        """Return the examples of the concepts that can be found."""
-        targets = lessons.concepts.targets[self.against]
-        names = lessons.concepts.names
-        columns = findable(targets[lessons.of_concepts], self.min_clips)
+    def findable(self, lessons: Lessons) -> Lessons:
+        """Return lessons with the concepts that enough rows have, and lack."""
+        targets = lessons.concepts.targets[self.against][lessons.of_concepts]
+        names = [
+            lessons.concepts.names[column]
+            for column in findable(targets, self.min_clips)
+        ]
         if lessons.file_folds is not None:
-            columns.sort(key=lambda column: released_rank(names[column]))
-        return Examples(
-            lessons.rows.machines,
-            targets[:, columns],
-            [names[column] for column in columns],
-            lessons.groups_of_concepts,
-        )
+            names.sort(key=released_rank)
+        return replace(lessons, concepts=lessons.concepts.only(names))
 
-    def found_on(self, examples: Examples, rows: Ints) -> ConceptBank:
-        """Return the planes that are found on some of the examples."""
-        bank = replace(self, concepts=examples.names)
-        machines = examples.machines
+    def found_on(self, lessons: Lessons, rows: Ints) -> ConceptBank:
+        """Return the planes of all concepts of some lessons, found on some rows."""
+        machines = lessons.rows.machines
+        targets = lessons.concepts.targets[self.against]
+        groups = lessons.groups_of_concepts
+        bank = replace(self, concepts=lessons.concepts.names)
         if not self.scaled:
-            return bank.fit_rows(machines, examples.targets, rows, examples.groups)
+            return bank.fit_rows(machines, targets, rows, groups)
         X = machines.X[rows]
         scaling = Scaling.of(X)
-        groups = None if examples.groups is None else examples.groups[rows]
         on_scaled = type(machines)(scaling.scaled(X))
-        bank.fit_rows(on_scaled, examples.targets[rows], np.arange(len(rows)), groups)
+        groups = None if groups is None else groups[rows]
+        bank.fit_rows(on_scaled, targets[rows], np.arange(len(rows)), groups)
         bank.coef_, bank.intercept_ = scaling.unscaled_plane(
             bank.coef_, bank.intercept_
         )
@@ -162,14 +160,7 @@ class ConceptBank(Savable):
         """
         n_features = machines.X.shape[1]
         n_concepts = targets.shape[1]
-        names = self.concepts
-        if names is None:
-            names = [f"concept{i}" for i in range(n_concepts)]
-        if len(names) != n_concepts:
-            raise FixTraining(
-                f"concepts must have {n_concepts} names, one per column of targets,"
-                f" got {len(names)}"
-            )
+        names = concept_names(self.concepts, n_concepts)
         self.n_features_in_ = n_features
         self.concepts_ = np.asarray(names, dtype=np.str_)
         self.coef_ = np.empty((n_concepts, n_features))
@@ -332,17 +323,22 @@ def tolerances_of(bank: ConceptBank) -> dict[str, float]:
     return dict(zip(bank.concepts_.tolist(), bank.C_.tolist(), strict=True))
 
 
-def cross_fit_parts(
-    rows: Ints, groups: NDArray[Any] | None, n_parts: int, seed: int
-) -> list[Ints]:
-    """Return the parts of some rows that margins are cross-fitted on; none with too few groups.
+def published_tolerance(concept: str) -> float:
+    """Return the tolerance that was published for the vector of a concept of ObyGaze12."""
+    return 0.05 if concept in ("Body", "Look", "Activities") else 0.01
+
+
+def cross_fit_parts(lessons: Lessons, n_parts: int, seed: int) -> list[Ints]:
+    """Return parts of the rows that vectors are found on; none where nothing is cross-fitted.
 
     Args:
-        rows: The rows.
-        groups: The group of every row, such as its film, that stays together; else parts are drawn.
+        lessons: The lessons; a film stays together where whole films are held out, else parts are
+            drawn.
         n_parts: The number of parts; below 2 nothing is cross-fitted.
         seed: The seed of the draw.
     """
+    rows = lessons.of_concepts
+    groups = lessons.groups_of_concepts
     if n_parts < 2:
         return []
     if groups is None:
@@ -350,38 +346,29 @@ def cross_fit_parts(
         number = rng.permutation(len(rows)) % n_parts
     else:
         names, group_numbers = np.unique(groups[rows], return_inverse=True)
-        if len(names) < 2:
-            return []
         number = group_numbers % min(n_parts, len(names))
     return [rows[number == part] for part in np.unique(number)]
 
 
-def published_tolerance(concept: str) -> float:
-    """Return the tolerance that was published for the vector of a concept of ObyGaze12."""
-    return 0.05 if concept in ("Body", "Look", "Activities") else 0.01
-
-
-def cross_fitted_margins(
-    bank: ConceptBank, examples: Examples, rows: Ints, parts: Sequence[Ints]
-) -> Floats:
+def cross_fitted_margins(bank: ConceptBank, lessons: Lessons, n_parts: int) -> Floats:
     """Return the margins of every row, those of each part by vectors that were found without it.
 
     Margins of rows that vectors were found on are better than those of new rows. A part without
     which a concept has no example, or only examples, keeps them.
 
     Args:
-        bank: The vectors that were found on all of the rows, whose tolerances are taken.
-        examples: The examples of the concepts.
-        rows: The rows that the vectors were found on.
-        parts: Parts of them, as from `cross_fit_parts`.
+        bank: The vectors of the lessons, whose tolerances are taken.
+        lessons: The lessons.
+        n_parts: The number of parts.
     """
-    X = examples.machines.X
+    X = lessons.rows.machines.X
     margins = bank.margins(X)
+    found = replace(lessons, concepts=lessons.concepts.only(bank.concepts_.tolist()))
+    targets = found.concepts.targets[bank.against]
     settled = replace(bank, C=tolerances_of(bank))
-    for part in parts:
-        others = np.setdiff1d(rows, part)
-        columns = examples.targets[others].T
-        has_examples = [{0, 1} <= set(column.tolist()) for column in columns]
+    for part in cross_fit_parts(found, n_parts, draw_seed(bank.random_state)):
+        others = np.setdiff1d(lessons.of_concepts, part)
+        has_examples = [{0, 1} <= set(column.tolist()) for column in targets[others].T]
         if all(has_examples):
-            margins[part] = settled.found_on(examples, others).margins(X[part])
+            margins[part] = settled.found_on(found, others).margins(X[part])
     return margins

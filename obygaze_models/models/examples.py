@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,32 +12,11 @@ from obygaze_models.models.common import Bools, FixTraining, Ints
 from obygaze_models.models.lessons import Concepts
 from obygaze_models.models.registry import MIN_CLIPS
 
-if TYPE_CHECKING:
-    from obygaze_models.models.linear_solvers import Machines
-
 Against = Literal["EN", "absent"]
 
 ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
 # The levels of clips that are examples of their concepts, and of the absence of others.
 RATED = ("HN", "S")
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """The examples of some concepts among the rows of a store.
-
-    Attributes:
-        machines: The features of each row, on which machines are fitted.
-        targets: A column for each concept, as from `concept_targets`.
-        names: The names of the concepts.
-        groups: The group of each row, such as its film: vectors are found without whole groups.
-            None where each row stands alone.
-    """
-
-    machines: Machines
-    targets: Ints
-    names: list[str]
-    groups: NDArray[Any] | None
 
 
 def concepts_of(
@@ -117,6 +95,20 @@ def concept_columns(y: Any, n_rows: int) -> Ints:
     # Any two numbers are allowed, as for every classifier; the larger one means present.
     present = targets == (values[-1] if len(values) == 2 else 1)
     return np.where(left_out, -1, present.astype(np.int64))
+
+
+def concept_names(names: Sequence[str] | None, n_concepts: int) -> list[str]:
+    """Return a name for each column of targets: those that are given, or numbered ones."""
+    if names is None:
+        return [f"concept{number}" for number in range(n_concepts)]
+    if len(names) != n_concepts:
+        raise FixTraining(
+            f"concepts must have {n_concepts} names, one per column of targets,"
+            f" got {len(names)}"
+        )
+    if len(set(names)) < n_concepts:
+        raise FixTraining(f"concepts must not have a name twice, got {[*names]}")
+    return list(names)
 
 
 def fewest_examples(targets: Ints) -> Ints:

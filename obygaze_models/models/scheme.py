@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from obygaze_models.models.common import Floats, Ints
-from obygaze_models.models.examples import Examples
+from obygaze_models.models.common import Floats
+from obygaze_models.models.lessons import Lessons
 
 if TYPE_CHECKING:
     from obygaze_models.models.concepts import ConceptBank
@@ -35,50 +35,46 @@ def released_rank(name: str) -> int:
     return RELEASED.index(name) if name in RELEASED else len(RELEASED)
 
 
-def found_by_scheme(
-    bank: ConceptBank, examples: Examples, rows: Ints, folds: Ints
-) -> ConceptBank:
-    """Return the vectors that a scheme finds on some rows.
+def found_by_scheme(bank: ConceptBank, lessons: Lessons) -> ConceptBank:
+    """Return the vectors that a scheme finds in some lessons, which have the folds of its file.
 
     Args:
         bank: The settings of the vectors.
-        examples: The examples of the concepts.
-        rows: The rows to find them on.
-        folds: The fold of each of these rows.
+        lessons: Lessons whose concepts can be found.
     """
     if bank.C == OF_FOLDS:
-        bank = replace(bank, C=_best_tolerances(bank, examples, rows, folds))
+        bank = replace(bank, C=_best_tolerances(bank, lessons))
     if bank.best_of_folds:
-        return _best_of_folds(*_without_each_fold(bank, examples, rows, folds))
-    return bank.found_on(examples, rows)
+        return _best_of_folds(*_without_each_fold(bank, lessons))
+    return bank.found_on(lessons, lessons.of_concepts)
 
 
-def _best_tolerances(
-    bank: ConceptBank, examples: Examples, rows: Ints, folds: Ints
-) -> dict[str, float]:
+def _best_tolerances(bank: ConceptBank, lessons: Lessons) -> dict[str, float]:
     """Return the tolerance of each concept with the best mean F1 over folds."""
     mean_scores = []
     for tolerance in TOLERANCES:
-        of_tolerance = replace(bank, C=tolerance)
-        _, scores = _without_each_fold(of_tolerance, examples, rows, folds)
+        _, scores = _without_each_fold(replace(bank, C=tolerance), lessons)
         mean_scores.append(scores.mean(axis=0))
     best = np.argmax(mean_scores, axis=0).tolist()
     tolerances = [TOLERANCES[number] for number in best]
-    return dict(zip(examples.names, tolerances, strict=True))
+    return dict(zip(lessons.concepts.names, tolerances, strict=True))
 
 
 def _without_each_fold(
-    bank: ConceptBank, examples: Examples, rows: Ints, folds: Ints
+    bank: ConceptBank, lessons: Lessons
 ) -> tuple[list[ConceptBank], Floats]:
     """Return the bank found without each fold, and the F1 of each of its vectors there."""
+    assert lessons.file_folds is not None
+    rows = lessons.of_concepts
+    folds = lessons.file_folds[rows]
     banks = []
     scores = []
     for fold in np.unique(folds):
-        without = bank.found_on(examples, rows[folds != fold])
+        without = bank.found_on(lessons, rows[folds != fold])
         tested = rows[folds == fold]
-        targets = examples.targets[tested]
+        targets = lessons.concepts.targets[bank.against][tested]
         is_true = targets == 1
-        margins = without.margins(examples.machines.X[tested])
+        margins = without.margins(lessons.rows.machines.X[tested])
         is_called = (margins > 0) & (targets >= 0)
         n = np.maximum(is_true.sum(axis=0) + is_called.sum(axis=0), 1)
         scores.append(2 * (is_true & is_called).sum(axis=0) / n)
