@@ -115,6 +115,11 @@ class Bottleneck(Classifier):
         return not self.texts
 
     @property
+    def needs_products(self) -> bool:
+        """Whether vectors are found on rows as they are."""
+        return self.reads_concepts and not self.part("bank").scaled
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """What the features add to the concepts."""
         if self.residual is None:
@@ -124,11 +129,6 @@ class Bottleneck(Classifier):
     def scaled_inside(self) -> Self:
         """Return a bottleneck that finds vectors and residual on scaled rows."""
         return replace(self, bank=replace(self.part("bank"), scaled=True))
-
-    def prepare(self, lessons: Lessons) -> None:
-        """Compute the products of rows, on which vectors are found."""
-        if self.reads_concepts:
-            lessons.rows.machines.prepare()
 
     def learn(self, lessons: Lessons) -> Self:
         """Find the concepts, and fit the head, and the residual, on the rows that train."""

@@ -85,10 +85,6 @@ class ConceptBank(Savable):
         """Return a bank of planes that are found on scaled rows."""
         return replace(self, scaled=True)
 
-    def prepare(self, lessons: Lessons) -> None:
-        """Compute the products of rows."""
-        lessons.rows.machines.prepare()
-
     def learn_each(self, folds: Sequence[Lessons]) -> list[Any]:
         """Return the planes of each of some lessons."""
         return [self.of_lessons(lessons) for lessons in folds]

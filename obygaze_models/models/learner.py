@@ -16,6 +16,11 @@ class Learner:
         return False
 
     @property
+    def needs_products(self) -> bool:
+        """Whether it is fitted on products of the rows of the store."""
+        return False
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """What a fit found that a run tells about it, such as a strength."""
         return {}
@@ -43,9 +48,6 @@ class Learner:
     def scaled_inside(self) -> Self | None:
         """Return an estimator that scales features in its own way; None where it has none."""
         return None
-
-    def prepare(self, lessons: Lessons) -> None:
-        """Compute what all fits on these rows share, before processes are forked."""
 
     def absorbed(self) -> Any:
         """Return the fitted estimator that reads features as they are stored."""

@@ -260,6 +260,7 @@ class SVMProbe(LinearProbe):
         """The length of the vector, and what makes its bias the most central of equal ones."""
         return self._facts
 
-    def prepare(self, lessons: Lessons) -> None:
-        """Compute the products of rows."""
-        lessons.rows.machines.prepare()
+    @property
+    def needs_products(self) -> bool:
+        """It does."""
+        return True

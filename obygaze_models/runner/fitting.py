@@ -104,9 +104,7 @@ def fit_model(
         seed: The seed of whatever is drawn at random.
     """
     offered = [for_task(settings, task) for settings in candidates(model)]
-    options = [
-        run.reading(build(model.kind, settings, seed=seed)) for settings in offered
-    ]
+    options = estimators_of(run, model, task, seed)
     lessons = [run.lessons(task, held) for held in folds]
     clips = np.flatnonzero(run.of_store.present)
     fits = []
@@ -115,6 +113,15 @@ def fit_model(
         chosen = {**estimator.facts, **_chosen(model, offered[number])}
         fits.append(Fitted(estimator, options[number], of_fold, chosen, clips))
     return fits
+
+
+def estimators_of(run: StoreRun, model: Model, task: str, seed: int) -> list[Any]:
+    """Return the unfitted estimator of each combination of settings that a model offers."""
+    estimators = []
+    for settings in candidates(model):
+        estimator = build(model.kind, for_task(settings, task), seed=seed)
+        estimators.append(run.reading(estimator))
+    return estimators
 
 
 def seed_of(kind: str, seed: int, start: int = 0) -> int:

@@ -44,14 +44,12 @@ from obygaze_models.evaluation.tables import (
 )
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.registry import (
-    build,
     find_baseline,
     find_kind,
     finds_concepts,
     has_epochs,
 )
 from obygaze_models.protocols.clips import ClipTable
-from obygaze_models.protocols.kinds import candidates, for_task
 from obygaze_models.protocols.schedule import (
     NOT_TESTED,
     OF_FOLDS,
@@ -68,7 +66,13 @@ from obygaze_models.runner.files import (
     settings_of,
     write_run,
 )
-from obygaze_models.runner.fitting import Fitted, fit_baseline, fit_model, seed_of
+from obygaze_models.runner.fitting import (
+    Fitted,
+    estimators_of,
+    fit_baseline,
+    fit_model,
+    seed_of,
+)
 from obygaze_models.runner.heldout import HeldOut, with_few_films
 from obygaze_models.runner.inputs import Inputs
 from obygaze_models.runner.limits import many_fits
@@ -88,6 +92,7 @@ NEEDS = {
     "films": "films",
 }
 TestKey = tuple[str, Pair, int, int]  # model, tasks, numbers of fold and seed
+RowsKey = tuple[bytes, ...]  # of `HeldOut.key_of`
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +123,18 @@ class CellTests:
     skipped: Mapping[str, str] = field(default_factory=dict)
     skipped_films: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def on_store(self, store: str) -> "CellTests":
-        """Return the same tests under the name of a store."""
+    def with_facts(self, **facts: Any) -> "CellTests":
+        """Return the same tests with further columns, or other values of some."""
         tests = []
         for one in self.tests:
-            facts = {**one.test.facts, "store": store}
-            tests.append(replace(one, test=one.test._replace(facts=facts)))
-        return replace(self, name={**self.name, "store": store}, tests=tests)
+            test = one.test._replace(facts={**one.test.facts, **facts})
+            tests.append(replace(one, test=test))
+        return replace(self, tests=tests)
+
+    def on_store(self, store: str) -> "CellTests":
+        """Return the same tests under the name of a store."""
+        cell = self.with_facts(store=store)
+        return replace(cell, name={**self.name, "store": store})
 
     def to_json(self) -> dict[str, Any]:
         """Return what run.json says of the fits."""
@@ -356,11 +366,7 @@ def _learning(store: StoreRun, n_jobs: int) -> Iterator[CellTests]:
             alone = replace(protocol, grid=grid)
             fewer = replace(store, protocol=alone, folds=thinned)
             for cell in tests_of_models(fewer, n_jobs, Quiet(), may_fail=True):
-                tests = []
-                for one in cell.tests:
-                    facts = {**one.test.facts, "train_films": n_films}
-                    tests.append(replace(one, test=one.test._replace(facts=facts)))
-                yield replace(cell, tests=tests)
+                yield cell.with_facts(train_films=n_films)
 
 
 def _success(cells: Sequence[Cell], table: ClipTable) -> Iterator[RunRow]:
@@ -439,17 +445,16 @@ class PlannedFit:
         model: The name of the model.
         task: The training task.
         seed: The seed of the fit.
-        folds: The tasks and the number of a fold for each of the fits.
-        validations: The key of the validation rows of each of `folds`.
-        tests: Each test, with the position in `folds` of what it tests.
+        folds: The tasks and the number of a fold for each of the fits, by the key of its validation
+            rows.
+        tests: Each test, with the key of the validation rows of its fit.
     """
 
     model: str
     task: str
     seed: int
-    folds: list[tuple[Pair, int]] = field(default_factory=list)
-    validations: list[tuple[bytes, ...]] = field(default_factory=list)
-    tests: list[tuple[TestKey, int]] = field(default_factory=list)
+    folds: dict[RowsKey, tuple[Pair, int]] = field(default_factory=dict)
+    tests: list[tuple[TestKey, RowsKey]] = field(default_factory=list)
 
 
 def tests_of_models(
@@ -472,25 +477,7 @@ def tests_of_models(
     def tests_of_fold(number: int) -> Outcomes:
         outcomes: Outcomes = {}
         for plan in parts[number]:
-            tests = []
-            for key, position in plan.tests:
-                if len(run.folds[key[1]][key[2]].test):
-                    tests.append((key, position))
-                else:
-                    held = run.folds[key[1]][key[2]]
-                    outcomes[key] = _why_not_tested(run, key[1], held)
-            if not tests:
-                continue
-            model = run.models[plan.model]
-            folds = [run.for_model(model, run.folds[pair][n]) for pair, n in plan.folds]
-            try:
-                fits = fit_model(run, model, plan.task, folds, plan.seed)
-            except FixTraining as error:
-                for key, _ in tests:
-                    outcomes[key] = error.reason
-                continue
-            for key, position in tests:
-                outcomes[key] = _test(run, key, fits[position])
+            outcomes |= _outcomes_of(run, plan)
         return outcomes
 
     outcomes: Outcomes = {}
@@ -505,13 +492,41 @@ def tests_of_models(
     return cells
 
 
+def _outcomes_of(run: StoreRun, plan: PlannedFit) -> Outcomes:
+    """Make the fits of a plan, and return the tests that need them."""
+    outcomes: Outcomes = {}
+    tests = []
+    for key, validation in plan.tests:
+        _, pair, number, _ = key
+        held = run.folds[pair][number]
+        if len(held.test):
+            tests.append((key, validation))
+        else:
+            outcomes[key] = _why_not_tested(run, pair, held)
+    if not tests:
+        return outcomes
+    model = run.models[plan.model]
+    folds = [
+        run.for_model(model, run.folds[pair][number])
+        for pair, number in plan.folds.values()
+    ]
+    try:
+        fits = fit_model(run, model, plan.task, folds, plan.seed)
+    except FixTraining as error:
+        return {**outcomes, **{key: error.reason for key, _ in tests}}
+    fit_of = dict(zip(plan.folds, fits, strict=True))
+    for key, validation in tests:
+        outcomes[key] = _test(run, key, fit_of[validation])
+    return outcomes
+
+
 def prepare(run: StoreRun) -> None:
-    """Compute what all fits of a store share, before processes are forked."""
-    pair, _, held = next(run.every_fold)
-    lessons = run.lessons(pair[0], held)
+    """Compute the products of rows that fits share, before processes are forked."""
+    task = run.protocol.train_tasks[0]
     for model in run.models.values():
-        settings = for_task(candidates(model)[0], pair[0])
-        run.reading(build(model.kind, settings)).prepare(lessons)
+        estimator = estimators_of(run, model, task, run.protocol.fit.seed)[0]
+        if estimator.needs_products:
+            run.rows.machines.prepare()
 
 
 def n_tests(run: StoreRun) -> int:
@@ -529,7 +544,7 @@ def _fits_by_fold(run: StoreRun) -> dict[str, list[PlannedFit]]:
     by_fold: dict[str, list[PlannedFit]] = {}
     # Each training set of a cell starts from weights of its own: with one start for all,
     # the luck of that start would look like a property of the features.
-    starts: dict[tuple[str, Pair], dict[tuple[bytes, ...], int]] = {}
+    starts: dict[tuple[str, Pair], dict[RowsKey, int]] = {}
     for pair, number, held in run.every_fold:
         for name, model in run.models.items():
             own = run.for_model(model, held)
@@ -548,16 +563,13 @@ def _fits_by_fold(run: StoreRun) -> dict[str, list[PlannedFit]]:
                 if key not in fits:
                     fits[key] = PlannedFit(name, pair[0], seed)
                     by_fold.setdefault(held.name, []).append(fits[key])
-                fit = fits[key]
-                if validation not in fit.validations:
-                    fit.validations.append(validation)
-                    fit.folds.append((pair, number))
-                position = fit.validations.index(validation)
-                fit.tests.append(((name, pair, number, repeat), position))
+                fits[key].folds.setdefault(validation, (pair, number))
+                test = (name, pair, number, repeat)
+                fits[key].tests.append((test, validation))
     return by_fold
 
 
-def _rows_of(model: Model, held: HeldOut) -> tuple[bytes, ...]:
+def _rows_of(model: Model, held: HeldOut) -> RowsKey:
     """Return all rows that a fit depends on: two with the same rows are one fit."""
     if finds_concepts(model.kind, model.settings):
         return held.key_of("train", "validation", "hidden", "excluded")
