@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,14 @@ from support.experiments import films, planted, quick, store_of
 
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import cross_fit_parts
-from obygaze_models.runner.concept_vectors import (
+from obygaze_models.models.examples import findable
+from obygaze_models.models.lessons import Lessons, lessons_of
+from obygaze_models.models.registry import build
+from obygaze_models.models.scheme import (
     TOLERANCES,
     _best_of_folds,
     _best_tolerances,
     _without_each_fold,
-    findable,
 )
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import gather
@@ -65,39 +68,44 @@ def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(
     rows = np.arange(len(manifest))
     all_folds = [nothing_held_out(run.table, rows)]
     all_folds += [held.joined() for _, _, held in run.every_fold]
-    settings = run.models["pcbm-lr"].settings
+    unfitted = build("pcbm-lr", run.models["pcbm-lr"].settings)
     for held in all_folds:
-        margins = run.vectors.margins(settings, held)
-        in_sample = margins.bank.margins(run.vectors.machines.X)
+        lessons = run.lessons("EN_S", held)
+        margins = unfitted._found(lessons)
+        in_sample = margins.bank.margins(run.rows.machines.X)
         is_other = (margins.of_rows != in_sample).all(axis=1)
-        assert np.flatnonzero(is_other).tolist() == margins.found_on.tolist()
+        assert np.flatnonzero(is_other).tolist() == lessons.of_concepts.tolist()
 
 
+@dataclass
 class Known:
-    """Examples whose margins are known: those of a tolerance for the clips of a fold."""
+    """Vectors whose margins are known: those of a tolerance, whatever the clips."""
 
-    names = ("Body", "Look")
-    machines = SimpleNamespace(X=np.arange(6))
+    by_tolerance: dict[Any, list[list[float]]]
+    C: Any = None
+    against: str = "absent"
+
+    def found_on(self, lessons: Lessons, rows: np.ndarray) -> Any:
+        margins = np.array(self.by_tolerance[self.C])
+        of_clips = lambda X: margins[X[:, 0].astype(int)]  # noqa: E731
+        return SimpleNamespace(rows=rows.tolist(), margins=of_clips)
+
+
+def six_clips() -> Lessons:
+    """The examples of two concepts in six clips, of two folds of a file."""
     targets = np.array([[1, 1], [0, 0], [-1, 1], [1, 0], [1, 1], [0, 0]])
-
-    def __init__(self, margins: dict[Any, list[list[float]]]) -> None:
-        self.by_tolerance = margins
-
-    def find(self, rows: np.ndarray, tolerance: Any) -> Any:
-        margins = np.array(self.by_tolerance[tolerance])
-        return SimpleNamespace(rows=rows.tolist(), margins=lambda X: margins[X])
-
-
-ROWS = np.arange(6)
-FOLDS = np.array([0, 0, 0, 0, 1, 1])
+    X = np.arange(6.0)[:, None]
+    lessons = lessons_of(X, targets[:, 1], ("Body", "Look"), targets, None)
+    return replace(lessons, file_folds=np.array([0, 0, 0, 0, 1, 1]))
 
 
 def test_f1_of_each_vector_in_the_fold_that_did_not_find_it() -> None:
     """A clip that is no example (-1) is neither right nor wrong, whatever its margin."""
     margins = [[1, 1], [1, -1], [1, 1], [-1, -1], [-1, 0], [-1, -1]]
-    examples: Any = Known({None: margins})
-    banks, scores = _without_each_fold(examples, None, ROWS, FOLDS)
-    assert [bank.rows for bank in banks] == [[4, 5], [0, 1, 2, 3]]
+    bank: Any = Known({None: margins})
+    banks, scores = _without_each_fold(bank, six_clips())
+    found_on: list[Any] = [found.rows for found in banks]  # type: ignore[attr-defined]
+    assert found_on == [[4, 5], [0, 1, 2, 3]]
     # Body, fold 0: a hit, a false alarm, a miss; Look: two hits. Fold 1: one missed each.
     assert scores.tolist() == [[2 / 4, 1.0], [0.0, 0.0]]
 
@@ -109,9 +117,9 @@ def test_each_concept_has_the_tolerance_with_the_best_mean_f1() -> None:
     margins: dict[Any, Any] = dict.fromkeys(TOLERANCES, wrong)
     margins[TOLERANCES[2]] = mixed
     margins[TOLERANCES[4]] = right
-    examples: Any = Known(margins)
+    bank: Any = Known(margins)
     # Body is right twice; of equal tolerances the first is taken.
-    assert _best_tolerances(examples, ROWS, FOLDS) == {
+    assert _best_tolerances(bank, six_clips()) == {
         "Body": TOLERANCES[2],
         "Look": TOLERANCES[4],
     }
