@@ -51,12 +51,15 @@ def _best(options: Sequence[Any], lessons: Lessons) -> tuple[int, Any]:
     precisions = []
     for train, rows in lessons.inner_splits():
         inside = lessons.inside(train, rows)
-        try:
-            fits = [fit(option, inside) for option in options]
-        except FixTraining:
-            # Such as a concept that too few rows of the others have: it counts for no option.
-            continue
-        precisions.append([_precision(fitted, lessons, rows) for fitted in fits])
+        of_options = []
+        for option in options:
+            try:
+                of_options.append(_precision(fit(option, inside), lessons, rows))
+            except FixTraining:
+                of_options.append(-np.inf)
+        # Where no option can be fitted, such as for want of a concept, the split counts for none.
+        if max(of_options) >= 0:
+            precisions.append(of_options)
     best = int(np.argmax(np.mean(precisions, axis=0))) if precisions else 0
     return best, fit(options[best], lessons)
 

@@ -1,0 +1,95 @@
+"""Fits that choose among settings are made as the fit that they choose for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from obygaze_features.store.joining import JoinedPart
+from obygaze_models.models import mlp
+from obygaze_models.models.bottleneck import Bottleneck
+from obygaze_models.models.changed import reading_changed
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.fitting import fit, fit_best
+from obygaze_models.models.lessons import Lessons, lessons_of
+from obygaze_models.models.registry import build
+
+
+def six_films() -> Lessons:
+    """Rows of six films, of which the first feature is the class and the second a concept."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 6))
+    y = (X[:, 0] + rng.normal(size=120) > 0).astype(np.int64)
+    has_concept = (X[:, 1:2] > 0).astype(np.int64)
+    return lessons_of(X, y, ["Body"], has_concept, np.repeat([*"abcdef"], 20))
+
+
+def test_without_validation_rows_fits_inside_run_through_all_epochs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The rows that a fit inside is scored on are not those that it stops on."""
+    made = []
+
+    def recorded(X: Any, jobs: Sequence[Any], probe: mlp.MLPProbe) -> Any:
+        fits = fit_many(X, jobs, probe)
+        for job, fitted in zip(jobs, fits, strict=True):
+            made.append((len(job.train), len(job.validation), fitted.n_epochs))
+        return fits
+
+    fit_many = mlp.fit_many
+    monkeypatch.setattr(mlp, "fit_many", recorded)
+    options = [build("mlp", {"max_epochs": most}) for most in (6, 40)]
+    ((number, _),) = fit_best(options, [six_films()])
+    assert made == [(80, 0, 6), (80, 0, 40)] * 3 + [(120, 0, (6, 40)[number])]
+
+
+def test_with_validation_rows_of_one_class_fits_inside_stop_on_them() -> None:
+    lessons = six_films()
+    one_class = lessons.train[lessons.y == 1][:10]
+    others = np.setdiff1d(lessons.train, one_class)
+    outside = replace(lessons, train=others, validation=one_class)
+    assert not outside.can_validate
+    for train, rows in outside.inner_splits():
+        inside = outside.inside(train, rows)
+        assert inside.validation.tolist() == one_class.tolist()
+        assert not inside.may_learn[np.isin(inside.films, inside.films[rows])].any()
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+@pytest.mark.parametrize("rates", [(1e38, 0.001), (0.001, 1e38)])
+def test_a_setting_that_cannot_be_fitted_is_not_chosen(rates: Sequence[float]) -> None:
+    options = [build("mlp", {"learning_rate": rate}) for rate in rates]
+    ((number, _),) = fit_best(options, [six_films()])
+    assert rates[number] == 0.001
+
+
+def test_parts_are_scaled_once_for_all_tasks() -> None:
+    """Vectors are found on the same rows, whatever the classes are of."""
+    part = JoinedPart("a", "0" * 64, "x", "float32", 3, "video")
+    other = JoinedPart("b", "1" * 64, "x", "float32", 3, "video")
+    model = reading_changed(build("pcbm-lr"), parts=[part, other])
+    lessons = six_films()
+    first = fit(model, lessons)
+    second = fit(model, replace(lessons, train=lessons.train[:90]))
+    assert first.core.bank_ is second.core.bank_
+    # Of a model without vectors the rows that train give the factors.
+    probe = reading_changed(build("ridge"), parts=[part, other])
+    fewer = replace(lessons, train=lessons.train[:90])
+    factors = [fit(probe, each).facts["part_factors"] for each in (lessons, fewer)]
+    assert factors[0] != factors[1]
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [(["Body"], "must have 2 names"), (["Body", "Body"], "a name twice")],
+)
+def test_each_concept_has_a_name(names: list[str], problem: str) -> None:
+    lessons = six_films()
+    targets = np.column_stack([lessons.y, 1 - lessons.y])
+    with pytest.raises(FixTraining, match=problem):
+        Bottleneck(ConceptBank(names)).fit(lessons.rows.X, lessons.y, targets)
