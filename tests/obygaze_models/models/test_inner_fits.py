@@ -33,7 +33,7 @@ def test_without_validation_rows_fits_inside_run_through_all_epochs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The rows that a fit inside is scored on are not those that it stops on."""
-    made = []
+    made: list[tuple[int, int, int]] = []
 
     def recorded(X: Any, jobs: Sequence[Any], probe: mlp.MLPProbe) -> Any:
         fits = fit_many(X, jobs, probe)

@@ -104,7 +104,7 @@ def test_f1_of_each_vector_in_the_fold_that_did_not_find_it() -> None:
     margins = [[1, 1], [1, -1], [1, 1], [-1, -1], [-1, 0], [-1, -1]]
     bank: Any = Known({None: margins})
     banks, scores = _without_each_fold(bank, six_clips())
-    found_on: list[Any] = [found.rows for found in banks]  # type: ignore[attr-defined]
+    found_on: list[Any] = [found.rows for found in banks]
     assert found_on == [[4, 5], [0, 1, 2, 3]]
     # Body, fold 0: a hit, a false alarm, a miss; Look: two hits. Fold 1: one missed each.
     assert scores.tolist() == [[2 / 4, 1.0], [0.0, 0.0]]
