@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.models.common import Bools, FixTraining, Ints
+from obygaze_models.models.common import Bools, FixTraining, Ints, Strings
 from obygaze_models.models.lessons import Concepts
 from obygaze_models.models.registry import MIN_CLIPS
 
@@ -42,7 +42,7 @@ class Examples:
 
 
 def concepts_of(
-    names: Sequence[str], levels: NDArray[np.str_], has: Bools, is_open: Bools
+    names: Sequence[str], levels: Strings, has: Bools, is_open: Bools
 ) -> Concepts:
     """Return what is known of the concepts of clips.
 
