@@ -16,12 +16,12 @@ from sklearn.svm import SVC
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import (
     ConceptBank,
-    concept_columns,
-    concept_targets,
     cross_fitted_margins,
     subsample,
 )
-from obygaze_models.models.linear_solvers import machines_on, optimal_biases
+from obygaze_models.models.examples import concept_columns, concept_targets
+from obygaze_models.models.lessons import lessons_of
+from obygaze_models.models.linear_solvers import optimal_biases
 
 NAMES = ("Body", "Look", "Clothing")
 
@@ -122,15 +122,10 @@ def test_a_balanced_draw_keeps_all_of_the_smaller_side() -> None:
 def crossed_margins(X: Any, Y: Any, parts: Any) -> Any:
     """Margins of each part of the rows by vectors of the other parts."""
     columns = concept_columns(Y, len(X))
-    machines = machines_on(X)
-    every_row = np.arange(len(X))
-
-    def find(rows: Any) -> ConceptBank:
-        return ConceptBank(C=0.05).fit_rows(machines, columns, rows)
-
-    listed = [np.flatnonzero(parts == part) for part in np.unique(parts)]
-    bank = find(every_row)
-    return cross_fitted_margins(bank, machines, columns, every_row, listed, find)
+    names = [f"concept{column}" for column in range(columns.shape[1])]
+    lessons = lessons_of(X, np.zeros(len(X)), names, columns, parts.astype(str))
+    bank = ConceptBank(C=0.05).of_lessons(lessons)
+    return cross_fitted_margins(bank, lessons, len(np.unique(parts)))
 
 
 def test_cross_fitted_margins_are_those_of_a_bank_without_the_part() -> None:

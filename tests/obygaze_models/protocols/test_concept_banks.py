@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,12 +13,14 @@ from support.experiments import films, planted, quick, store_of
 
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import cross_fit_parts
-from obygaze_models.runner.concept_vectors import (
+from obygaze_models.models.examples import findable
+from obygaze_models.models.lessons import lessons_of
+from obygaze_models.models.registry import build
+from obygaze_models.models.scheme import (
     TOLERANCES,
     _best_of_folds,
     _best_tolerances,
     _without_each_fold,
-    findable,
 )
 from obygaze_models.runner.heldout import nothing_held_out
 from obygaze_models.runner.inputs import gather
@@ -28,14 +31,16 @@ FILMS = np.array(["a", "a", "b", "b", "b", "c", "c"])
 
 def cross_folds(rows: list[int], n_folds: int, *, grouped: bool) -> list[list[int]]:
     films = FILMS if grouped else None
-    parts = cross_fit_parts(np.array(rows), films, n_folds, 3)
+    everything = np.zeros((len(FILMS), 1))
+    lessons = lessons_of(everything, FILMS, ["Body"], everything.astype(int), films)
+    may_learn = np.isin(np.arange(len(FILMS)), rows)
+    parts = cross_fit_parts(replace(lessons, may_learn=may_learn), n_folds, 3)
     return [part.tolist() for part in parts]
 
 
 def test_films_stay_together_in_as_many_parts_as_there_are_films() -> None:
     assert cross_folds([0, 1, 2, 4], 5, grouped=True) == [[0, 1], [2, 4]]
     assert cross_folds([0, 2, 5, 6], 2, grouped=True) == [[0, 5, 6], [2]]
-    assert cross_folds([2, 3, 4], 5, grouped=True) == []
     assert cross_folds([0, 2, 5, 6], 1, grouped=True) == []
 
 
@@ -44,7 +49,7 @@ def test_without_films_parts_of_clips_have_equal_sizes() -> None:
     assert sorted(len(part) for part in parts) == [2, 2, 3]
     assert sorted(row for part in parts for row in part) == list(range(7))
     # One film has no other, but its clips have.
-    assert len(cross_folds([2, 3, 4], 2, grouped=False)) == 2
+    assert len(cross_folds([2, 3, 4], 2, grouped=True)) == 2
     assert cross_folds([2, 3, 4], 1, grouped=False) == []
 
 
@@ -65,38 +70,42 @@ def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(
     rows = np.arange(len(manifest))
     all_folds = [nothing_held_out(run.table, rows)]
     all_folds += [held.joined() for _, _, held in run.every_fold]
-    settings = run.models["pcbm-lr"].settings
+    bottleneck = build("pcbm-lr", run.models["pcbm-lr"].settings)
     for held in all_folds:
-        margins = run.vectors.margins(settings, held)
-        in_sample = margins.bank.margins(run.vectors.machines.X)
-        is_other = (margins.of_rows != in_sample).all(axis=1)
-        assert np.flatnonzero(is_other).tolist() == margins.found_on.tolist()
+        lessons = run.lessons(run.protocol.train_tasks[0], held)
+        found = bottleneck._found(lessons)
+        in_sample = found.bank.margins(run.rows.machines.X)
+        is_other = (found.of_rows != in_sample).all(axis=1)
+        assert np.flatnonzero(is_other).tolist() == lessons.of_concepts.tolist()
 
 
+TARGETS = np.array([[1, 1], [0, 0], [-1, 1], [1, 0], [1, 1], [0, 0]])
+LESSONS: Any = SimpleNamespace(
+    rows=SimpleNamespace(machines=SimpleNamespace(X=np.arange(6))),
+    of_concepts=np.arange(6),
+    file_folds=np.array([0, 0, 0, 0, 1, 1]),
+    concepts=SimpleNamespace(names=("Body", "Look"), targets={"absent": TARGETS}),
+)
+
+
+@dataclass
 class Known:
-    """Examples whose margins are known: those of a tolerance for the clips of a fold."""
+    """A bank whose margins are known: those of its tolerance for the clips of a fold."""
 
-    names = ("Body", "Look")
-    machines = SimpleNamespace(X=np.arange(6))
-    targets = np.array([[1, 1], [0, 0], [-1, 1], [1, 0], [1, 1], [0, 0]])
+    by_tolerance: dict[Any, list[list[float]]]
+    C: Any = None
+    against: str = "absent"
 
-    def __init__(self, margins: dict[Any, list[list[float]]]) -> None:
-        self.by_tolerance = margins
-
-    def find(self, rows: np.ndarray, tolerance: Any) -> Any:
-        margins = np.array(self.by_tolerance[tolerance])
+    def found_on(self, lessons: Any, rows: np.ndarray) -> Any:
+        margins = np.array(self.by_tolerance[self.C])
         return SimpleNamespace(rows=rows.tolist(), margins=lambda X: margins[X])
-
-
-ROWS = np.arange(6)
-FOLDS = np.array([0, 0, 0, 0, 1, 1])
 
 
 def test_f1_of_each_vector_in_the_fold_that_did_not_find_it() -> None:
     """A clip that is no example (-1) is neither right nor wrong, whatever its margin."""
     margins = [[1, 1], [1, -1], [1, 1], [-1, -1], [-1, 0], [-1, -1]]
-    examples: Any = Known({None: margins})
-    banks, scores = _without_each_fold(examples, None, ROWS, FOLDS)
+    known: Any = Known({None: margins})
+    banks, scores = _without_each_fold(known, LESSONS)
     assert [bank.rows for bank in banks] == [[4, 5], [0, 1, 2, 3]]
     # Body, fold 0: a hit, a false alarm, a miss; Look: two hits. Fold 1: one missed each.
     assert scores.tolist() == [[2 / 4, 1.0], [0.0, 0.0]]
@@ -109,9 +118,9 @@ def test_each_concept_has_the_tolerance_with_the_best_mean_f1() -> None:
     margins: dict[Any, Any] = dict.fromkeys(TOLERANCES, wrong)
     margins[TOLERANCES[2]] = mixed
     margins[TOLERANCES[4]] = right
-    examples: Any = Known(margins)
+    known: Any = Known(margins)
     # Body is right twice; of equal tolerances the first is taken.
-    assert _best_tolerances(examples, ROWS, FOLDS) == {
+    assert _best_tolerances(known, LESSONS) == {
         "Body": TOLERANCES[2],
         "Look": TOLERANCES[4],
     }

@@ -12,8 +12,7 @@ from support.experiments import films, planted, run_one_pair, scores_of
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import Scaling
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.linear_solvers import Gram
-from obygaze_models.runner.concept_vectors import Examples
+from obygaze_models.models.lessons import lessons_of
 
 
 @pytest.fixture
@@ -64,15 +63,9 @@ def test_concept_vectors_of_scaled_rows_read_rows_as_they_are() -> None:
     rng = np.random.default_rng(4)
     X = rng.normal(size=(90, 6)) * [1, 5, 25, 1, 1, 1] + 7
     targets = (X[:, [0, 3]] > 7).astype(np.int64)
-    settings = {
-        "method": "svm",
-        "tolerance": 0.1,
-        "balance": "weights",
-        "unit_norm": True,
-    }
     rows = np.arange(60)
-    examples = Examples(Gram(X), targets, ["a", "b"], None, settings, 0, scale=True)
-    bank = examples.find(rows)
+    lessons = lessons_of(X, np.zeros(len(X)), ["a", "b"], targets, None)
+    bank = ConceptBank(C=0.1, scaled=True).found_on(lessons, rows)
     scaler = StandardScaler().fit(X[rows])
     expected = ConceptBank(["a", "b"], C=0.1).fit(
         scaler.transform(X[rows]), targets[rows]

@@ -16,6 +16,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.held_out_fits import (
+    MODELS_OF_FRAMES,
+    OWN_BASELINE,
+    OWN_CLASS,
     OWN_SPLITS,
     QUICK_MODELS,
     Way,
@@ -23,10 +26,13 @@ from support.held_out_fits import (
     learns,
     must_not_be_learned,
     way_of,
+    way_of_sentences,
 )
 from support.seeds import amount
 
 from obygaze_features.core.parts import trust
+from obygaze_models.models.registry import KINDS
+from obygaze_models.protocols.kinds import candidates
 from obygaze_models.runner import heldout
 from obygaze_models.runner.heldout import HeldOut, folds_of, with_few_films
 
@@ -90,7 +96,11 @@ LEARNING: dict[str, tuple[str, ...]] = {
         "models.logistic.C.grid=[0.01, 10.0]",
         "models.svm.C.grid=[0.01, 10.0]",
         "models.mlp.hidden={grid=[[4], [8]]}",
+        'models.ridge.class_weight.grid=["none", "balanced"]',
+        "models.nb.var_smoothing.grid=[1e-9, 1.0]",
+        "models.own.shrinks.grid=[0.0, 0.5]",
         "models.pcbm-lr.C.grid=[0.01, 10.0]",
+        "models.pcbm-h.residual_C.grid=[0.001, 1.0]",
         "models.pcbm-dt.max_depth.grid=[1, 3]",
     ),
 }
@@ -103,24 +113,36 @@ def case(
     folder: Path, splits: str, learning: str = "plain", *more: str, inner: bool = False
 ) -> Way:
     """The inputs of one kind of split and one way of learning."""
-    changes, _ = SPLITS[splits]
-    if splits == "own":
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "own_splits.py"
-        path.write_text(OWN_SPLITS, encoding="utf-8")
-        trust([f"{path}:some_films"])
-        changes = (f"splits.kind={path}:some_films", "splits.folds=5")
     # Tolerances that are chosen inside take most of the time: one case has them.
     vectors = () if inner else LINEAR_VECTORS
+    own_class = trusted(folder, "own_class", OWN_CLASS, "Nearest")
     return way_of(
         folder,
         *QUICK_MODELS,
+        f"models.own.kind={own_class}",
         *vectors,
-        *changes,
+        *changes_of(folder, splits),
         *LEARNING[learning],
         *more,
         joined=learning == "joined",
     )
+
+
+def changes_of(folder: Path, splits: str) -> tuple[str, ...]:
+    """The changes of a protocol that make these splits."""
+    if splits == "own":
+        name = trusted(folder, "own_splits", OWN_SPLITS, "some_films")
+        return (f"splits.kind={name}", "splits.folds=5")
+    return SPLITS[splits][0]
+
+
+def trusted(folder: Path, module: str, code: str, name: str) -> str:
+    """Write a file of own code, which is trusted; return the name of a part of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{module}.py"
+    path.write_text(code, encoding="utf-8")
+    trust([f"{path}:{name}"])
+    return f"{path}:{name}"
 
 
 def folds_to_try(way: Way) -> Sequence[HeldOut]:
@@ -158,8 +180,30 @@ def test_no_other_way_of_learning_learns_from_it(
     must_learn_nothing(tmp_path, splits, learning)
 
 
+def test_every_kind_is_tried(tmp_path: Path) -> None:
+    plain = case(tmp_path / "plain", "nested")
+    of_frames = way_of(tmp_path / "frames", *MODELS_OF_FRAMES, frames=4)
+    of_sentences = way_of_sentences(tmp_path / "sentences")
+    tried = {
+        model.kind
+        for way in (plain, of_frames, of_sentences)
+        for model in way.run.models.values()
+    }
+    assert set(KINDS) <= tried
+    assert len(tried - set(KINDS)) == 2  # a class of scikit-learn, and one of own code
+    grids = case(tmp_path / "grids", "nested", "chosen settings")
+    for name, model in grids.run.models.items():
+        assert len(candidates(model)) == 2, name
+
+
 def must_learn_nothing(tmp_path: Path, splits: str, learning: str) -> None:
     way = case(tmp_path, splits, learning)
+    assert len(way.run.models) == 9
+    assert all_learn_nothing(way, splits) >= 9
+
+
+def all_learn_nothing(way: Way, splits: str) -> int:
+    """Check each model in some folds; return the number of fits."""
     by_film = SPLITS[splits][1]
     n_fitted = 0
     for whole in folds_to_try(way):
@@ -169,7 +213,7 @@ def must_learn_nothing(tmp_path: Path, splits: str, learning: str) -> None:
             assert rows.sum() >= len(held.test) / 2
             assert learns(way, name, held, rows) == [], (name, held.name)
             n_fitted += 1
-    assert n_fitted >= len(way.run.models) == 8
+    return n_fitted
 
 
 @pytest.mark.parametrize("splits", ["nested", "by clip"])
@@ -182,20 +226,26 @@ def test_no_chosen_tolerance_learns_from_what_is_held_out(
     assert learns(way, "pcbm-lr", held, rows) == []
 
 
-@pytest.mark.parametrize("pooling", ["max", "mean", "last"])
+@pytest.mark.parametrize("splits", amount(("nested", "by clip"), tuple(SPLITS)))
 def test_no_model_of_frames_learns_from_what_is_held_out(
-    tmp_path: Path, pooling: str
+    tmp_path: Path, splits: str
 ) -> None:
-    way = way_of(
-        tmp_path,
-        "models.f.kind=frames",
-        f"models.f.pooling={pooling}",
-        'grid.models=["f"]',
-        frames=4,
-    )
-    held = folds_to_try(way)[0].joined()
-    rows = must_not_be_learned(way, held, by_film=True)
-    assert learns(way, "f", held, rows) == []
+    way = way_of(tmp_path, *MODELS_OF_FRAMES, *of_vectors(tmp_path, splits), frames=4)
+    assert all_learn_nothing(way, splits) >= 4
+
+
+@pytest.mark.parametrize("splits", amount(("nested", "by clip"), tuple(SPLITS)))
+def test_no_model_of_sentences_learns_from_what_is_held_out(
+    tmp_path: Path, splits: str
+) -> None:
+    way = way_of_sentences(tmp_path, *of_vectors(tmp_path, splits))
+    assert all_learn_nothing(way, splits) >= 2
+
+
+def of_vectors(folder: Path, splits: str) -> list[str]:
+    """The changes that make these splits, but those of models that are not there."""
+    changes = changes_of(folder, splits)
+    return [change for change in changes if not change.startswith("models.")]
 
 
 @pytest.mark.parametrize("splits", SPLITS)
@@ -203,7 +253,8 @@ def test_no_baseline_learns_from_what_is_held_out(tmp_path: Path, splits: str) -
     way = case(tmp_path, splits)
     held = folds_to_try(way)[0].joined()
     rows = must_not_be_learned(way, held, by_film=SPLITS[splits][1])
-    for name in ("prevalence", "film_prior", "neighbour", "oracle"):
+    own = trusted(tmp_path, "own_baseline", OWN_BASELINE, "share_of_scenes")
+    for name in ("prevalence", "film_prior", "neighbour", "oracle", own):
         assert not baseline_learns(way, name, held, rows), name
 
 
