@@ -237,5 +237,7 @@ def test_clips_without_a_video_are_in_no_number_of_a_published_run(
     # Neither do concept vectors learn from them.
     table = inputs.table
     left_out = [row for row, clip in enumerate(table.ids) if clip in is_left_out]
-    for _, _, held in run.every_fold:
-        assert set(left_out).isdisjoint(run.vectors.clips_to_find_on(held).tolist())
+    for pair, _, held in run.every_fold:
+        found_on = run.lessons(pair[0], held).of_concepts
+        assert len(found_on)
+        assert not np.isin(run.of_store.row_of[left_out], found_on).any()
