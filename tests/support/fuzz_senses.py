@@ -441,7 +441,7 @@ def _read_sentences(files: Tree, folder: Path) -> None:
     directions = sentences.directions
     if {"calm", "tense"} <= directions.keys():
         settings = {"texts": "t.npz", "positive": "calm", "negative": "tense"}
-        rows = np.ones((2, table.embeddings.shape[1]), np.float32)
+        rows = np.ones((2, table.embeddings.shape[1]))
         no_targets = np.zeros((2, 0), np.int64)
         lessons = lessons_of(rows, np.array([0, 1]), (), no_targets, None)
         lessons = replace(lessons, sentences={"t.npz": sentences})
