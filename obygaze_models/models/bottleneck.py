@@ -13,9 +13,14 @@ from obygaze_models.models.common import (
     Floats,
     Ints,
     Scaling,
+    draw_seed,
     encode_classes,
 )
-from obygaze_models.models.concepts import ConceptBank, cross_fitted_margins
+from obygaze_models.models.concepts import (
+    ConceptBank,
+    cross_fit_parts,
+    cross_fitted_margins,
+)
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.examples import concept_columns, concept_names
 from obygaze_models.models.heads import Head, LogisticHead
@@ -177,8 +182,11 @@ class Bottleneck(Classifier):
 
         def find() -> _Margins:
             bank = unfitted.of_lessons(lessons)
-            margins = cross_fitted_margins(bank, lessons, self.cross_fit)
-            return _Margins(bank, margins)
+            rows = lessons.of_concepts
+            groups = lessons.groups_of_concepts
+            seed = draw_seed(unfitted.random_state)
+            parts = cross_fit_parts(rows, groups, self.cross_fit, seed)
+            return _Margins(bank, cross_fitted_margins(bank, lessons, parts))
 
         key = ("margins", self.cross_fit, *unfitted.key(lessons))
         found: _Margins = lessons.rows.memo.of(key, find)

@@ -319,22 +319,17 @@ def tolerances_of(bank: ConceptBank) -> dict[str, float]:
     return dict(zip(bank.concepts_.tolist(), bank.C_.tolist(), strict=True))
 
 
-def published_tolerance(concept: str) -> float:
-    """Return the tolerance that was published for the vector of a concept of ObyGaze12."""
-    return 0.05 if concept in ("Body", "Look", "Activities") else 0.01
-
-
-def cross_fit_parts(lessons: Lessons, n_parts: int, seed: int) -> list[Ints]:
-    """Return parts of the rows that vectors are found on; none where nothing is cross-fitted.
+def cross_fit_parts(
+    rows: Ints, groups: NDArray[Any] | None, n_parts: int, seed: int
+) -> list[Ints]:
+    """Return the parts of some rows that margins are cross-fitted on; none with too few groups.
 
     Args:
-        lessons: The lessons; a film stays together where whole films are held out, else parts are
-            drawn.
+        rows: The rows.
+        groups: The group of every row, such as its film, that stays together; else parts are drawn.
         n_parts: The number of parts; below 2 nothing is cross-fitted.
         seed: The seed of the draw.
     """
-    rows = lessons.of_concepts
-    groups = lessons.groups_of_concepts
     if n_parts < 2:
         return []
     if groups is None:
@@ -342,11 +337,20 @@ def cross_fit_parts(lessons: Lessons, n_parts: int, seed: int) -> list[Ints]:
         number = rng.permutation(len(rows)) % n_parts
     else:
         names, group_numbers = np.unique(groups[rows], return_inverse=True)
+        if len(names) < 2:
+            return []
         number = group_numbers % min(n_parts, len(names))
     return [rows[number == part] for part in np.unique(number)]
 
 
-def cross_fitted_margins(bank: ConceptBank, lessons: Lessons, n_parts: int) -> Floats:
+def published_tolerance(concept: str) -> float:
+    """Return the tolerance that was published for the vector of a concept of ObyGaze12."""
+    return 0.05 if concept in ("Body", "Look", "Activities") else 0.01
+
+
+def cross_fitted_margins(
+    bank: ConceptBank, lessons: Lessons, parts: Sequence[Ints]
+) -> Floats:
     """Return the margins of every row, those of each part by vectors that were found without it.
 
     Margins of rows that vectors were found on are better than those of new rows. A part without
@@ -355,14 +359,14 @@ def cross_fitted_margins(bank: ConceptBank, lessons: Lessons, n_parts: int) -> F
     Args:
         bank: The vectors of the lessons, whose tolerances are taken.
         lessons: The lessons.
-        n_parts: The number of parts.
+        parts: Parts of the rows that vectors are found on, as from `cross_fit_parts`.
     """
     X = lessons.rows.machines.X
     margins = bank.margins(X)
     found = replace(lessons, concepts=lessons.concepts.only(bank.concepts_.tolist()))
     targets = found.concepts.targets[bank.against]
     settled = replace(bank, C=tolerances_of(bank))
-    for part in cross_fit_parts(found, n_parts, draw_seed(bank.random_state)):
+    for part in parts:
         others = np.setdiff1d(lessons.of_concepts, part)
         has_examples = [{0, 1} <= set(column.tolist()) for column in targets[others].T]
         if all(has_examples):

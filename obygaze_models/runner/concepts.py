@@ -6,7 +6,7 @@ tolerances that are chosen without it. Weights and trees are those of a model of
 """
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from obygaze_features.core.files import canonical_json
 from obygaze_models.evaluation.cells import number_of_groups
 from obygaze_models.evaluation.metrics import AP, AUC
-from obygaze_models.evaluation.predictions import IntArray
+from obygaze_models.evaluation.predictions import FloatArray, IntArray
 from obygaze_models.evaluation.tables import RunRow
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.examples import fewest_examples
@@ -172,51 +172,33 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
     from obygaze_models.models.concept_report import concept_quality
 
     clips = np.flatnonzero(run.of_store.present)
-    films = run.table.groups
     held = nothing_held_out(run.table, clips)
     whole = run.lessons(run.protocol.train_tasks[0], held)
     try:
         bank = _bank(run, settings, whole).core
     except FixTraining:
         return {}
-    names = [str(name) for name in bank.concepts_]
-    # A part is one film, or several of many. Without films, none can be left out.
-    film_names, film_numbers = np.unique(films[clips], return_inverse=True)
+    names = bank.concepts_.tolist()
+    films = whole.films
+    # A part is one film, or several of many.
+    film_names, film_numbers = np.unique(films, return_inverse=True)
     parts = film_numbers % min(len(film_names), MOST_PARTS)
-    margins = np.full((len(clips), len(names)), np.nan)
-    numbers = np.unique(parts).tolist()
-    if not number_of_groups(films):
-        numbers = []
-    for part in numbers:
-        tested = np.flatnonzero(parts == part)
-        # Nothing is learned from a clip of the tested films.
-        lessons = whole.inside(np.flatnonzero(parts != part), tested)
-        try:
-            found = _bank(run, settings, lessons)
-        except FixTraining:
-            continue
-        of_rows = found.margins(run.rows.machines.X)[tested]
-        for column, name in enumerate(map(str, found.core.concepts_)):
-            if name in names:
-                tied = run.rows.tied(tested, of_rows[:, column])
-                margins[tested, names.index(name)] = tied
-    of_concepts = run.concepts.targets[settings["against"]]
-    # Sentences may be of what no clip is labelled with.
-    targets = np.full((len(clips), len(names)), -1)
-    for column, name in enumerate(names):
-        if name in run.table.concept_names:
-            place = run.table.concept_names.index(name)
-            targets[:, column] = of_concepts[:, place]
+    margins = _left_out_margins(run, settings, whole, names, parts)
+    targets = np.full(margins.shape, -1)
     known = []
     qualities: dict[str, RunRow] = {}
     for column, name in enumerate(names):
+        # Sentences may be of what no clip is labelled with.
+        if name in run.concepts.names:
+            of_concept = run.concepts.only([name]).targets[settings["against"]]
+            targets[:, column] = of_concept[:, 0]
         is_target = targets[:, column] >= 0
         n_clips = int(is_target.sum())
         n_positive = int((targets[:, column] == 1).sum())
         qualities[name] = {
             "concept": name,
             "clips": n_clips,
-            "films": number_of_groups(films[clips][is_target]),
+            "films": number_of_groups(films[is_target]),
             "positive": n_positive,
             "tolerance": float(bank.C_[column]),
         }
@@ -225,27 +207,58 @@ def _qualities(run: StoreRun, settings: Mapping[str, Any]) -> dict[str, RunRow]:
             known.append(column)
     if not known:
         return qualities
-    order = _order_in_films(run, clips, films[clips])
+    order = _order_in_films(run, clips, films)
     ranked = concept_quality(
         np.nan_to_num(margins[order][:, known]),
         targets[order][:, known],
-        films[clips][order],
+        films[order],
         [names[column] for column in known],
         n_replicates=run.protocol.report.replicates,
         seed=run.protocol.fit.seed,
         n_folds=len(np.unique(parts)),
     )
     for quality in ranked:
+        ap = quality.metrics[AP.name]
         qualities[quality.concept] |= {
-            "films_with_value": quality.metrics[AP.name].n_films,
-            "ap": quality.metrics[AP.name].value,
-            "low": quality.metrics[AP.name].by_film.low,
-            "high": quality.metrics[AP.name].by_film.high,
+            "films_with_value": ap.n_films,
+            "ap": ap.value,
+            "low": ap.by_film.low,
+            "high": ap.by_film.high,
             "auc": quality.metrics[AUC.name].value,
             "p": quality.p,
             "p_holm": quality.p_holm,
         }
     return qualities
+
+
+def _left_out_margins(
+    run: StoreRun,
+    settings: Mapping[str, Any],
+    whole: Lessons,
+    names: Sequence[str],
+    parts: IntArray,
+) -> FloatArray:
+    """Return the margin of each row to each concept, by vectors that were found without its part.
+
+    It is NaN where no such vector is found. Without films, nothing can be left out.
+    """
+    margins = np.full((len(parts), len(names)), np.nan)
+    if not number_of_groups(whole.films):
+        return margins
+    for part in np.unique(parts):
+        tested = np.flatnonzero(parts == part)
+        # Nothing is learned from a clip of the tested films.
+        lessons = whole.inside(np.flatnonzero(parts != part), tested)
+        try:
+            found = _bank(run, settings, lessons)
+        except FixTraining:
+            continue
+        of_rows = found.margins(run.rows.machines.X)[tested]
+        for column, name in enumerate(found.core.concepts_.tolist()):
+            if name in names:
+                tied = run.rows.tied(tested, of_rows[:, column])
+                margins[tested, names.index(name)] = tied
+    return margins
 
 
 def _bank(run: StoreRun, settings: Mapping[str, Any], lessons: Lessons) -> Any:

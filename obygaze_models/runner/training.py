@@ -35,6 +35,7 @@ from obygaze_models.evaluation.metrics import METRICS, RANKING_METRICS
 from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
 from obygaze_models.models.examples import RATED, findable
 from obygaze_models.models.fitting import gives_probabilities
+from obygaze_models.models.lessons import Lessons
 from obygaze_models.models.registry import (
     CAV,
     DEFAULT_TASK,
@@ -73,6 +74,8 @@ from obygaze_models.zoo.seen import video_hashes
 if TYPE_CHECKING:
     import pandas as pd
 
+# A fitted estimator, what it learned from, its column of scores for each task, facts for its card.
+_Kept = tuple[Any, Lessons, dict[str, str], dict[str, Any]]
 CARD_METRICS = [metric.name for metric in METRICS.values() if metric.is_on_card]
 
 
@@ -275,69 +278,23 @@ def fit_final(
             were cut into its windows.
         force: Replace a model that is there.
     """
-    protocol = inputs.protocol
     (store_run,) = store_runs(inputs)
-    table = inputs.table
-    (name,) = protocol.model_names
-    if name == CAV:
-        kind = CAV
-        task = "concepts"
-        chosen: dict[str, Any] = {}
-        settings = {
-            **default_settings("pcbm-lr"),
-            "tolerance": PUBLISHED_TOLERANCE,
-        }
-        rows = NO_ROWS
-        held = nothing_held_out(table, NO_ROWS)
-        lessons = store_run.lessons(protocol.train_tasks[0], held)
-        # A concept that is no task has no metrics, and no vector.
-        of_tasks = lessons.concepts.only(tuple(protocol.tasks))
-        lessons = replace(lessons, concepts=of_tasks)
-        unfitted = build_bank(settings, seed=protocol.fit.seed)
-        (estimator,) = store_run.reading(unfitted).learn_each([lessons])
-        classes = []
-        concepts = tuple(map(str, estimator.core.concepts_))
-        columns = {concept: f"margin:{concept}" for concept in concepts}
-    else:
-        kind = protocol.models[name].kind
-        task = protocol.train_tasks[0]
-        chosen = _most_chosen(run, protocol.models[name], task)
-        settled = {**protocol.models[name].settings, **chosen}
-        settings = for_task(settled, task)
-        rows, fitted = _fit_every_clip(store_run, Model(kind, settings), task)
-        estimator = fitted.estimator
-        lessons = fitted.lessons
-        names = ["negative", "positive"]
-        asked = protocol.tasks[task]
-        if asked != load_protocol("honest").tasks.get(task):
-            names = class_names(task, asked, store_run.labels[task], table)
-        name_of_code = dict(zip(("0", "1"), names, strict=True))
-        classes = [
-            name_of_code.get(str(code), str(code)) for code in estimator.core.classes_
-        ]
-        bank = getattr(estimator.core, "bank_", None)
-        concepts = () if bank is None else tuple(map(str, bank.concepts_))
-        prefix = "p" if gives_probabilities(estimator) else "score"
-        columns = {task: f"{prefix}:{classes[-1]}"}
+    is_of_vectors = inputs.protocol.model_names == [CAV]
+    kept = _vectors(store_run) if is_of_vectors else _model(store_run, run)
+    estimator, lessons, columns, facts = kept
+    vectors = getattr(estimator.core, "bank_", estimator.core)
+    facts["concepts"] = tuple(getattr(vectors, "concepts_", NO_ROWS).tolist())
+    taught = np.union1d(lessons.train, lessons.validation)
     if estimator.reads_concepts:
         # The clips that are a positive or a negative example of some concept.
         found_on = lessons.of_concepts
-        targets = lessons.concepts.targets[settings["against"]][found_on]
+        targets = lessons.concepts.targets[vectors.against][found_on]
         used = (targets[:, findable(targets)] >= 0).any(axis=1)
-        clips_of_rows = np.flatnonzero(store_run.of_store.present)
-        rows = np.union1d(rows, clips_of_rows[found_on[used]])
-    trained_on = [table.clips[row] for row in rows.tolist()]
-    stated = ClipFacts.of_clips(trained_on)
-    facts: dict[str, Any] = {
-        "name": folder.name,
-        "kind": kind,
-        "task": task,
-        "classes": tuple(classes),
-        "chosen": chosen,
-        "where": protocol.data.where,
-    }
-    info = _model_info(inputs, run, rows, concepts=concepts, **facts)
-    clips = training_clips(run, stated, columns, unit_norm=name == CAV)
+        taught = np.union1d(taught, found_on[used])
+    rows = np.flatnonzero(store_run.of_store.present)[taught]
+    stated = ClipFacts.of_clips([inputs.table.clips[row] for row in rows.tolist()])
+    info = _model_info(inputs, run, rows, name=folder.name, **facts)
+    clips = training_clips(run, stated, columns, unit_norm=is_of_vectors)
     if store is not None:
         hashes = tuple(video_hashes(stated, store))
         training = structs.replace(info.training, video_hashes=hashes)
@@ -347,8 +304,52 @@ def fit_final(
     return save_model(estimator, info, folder, X, clips=clips, force=force)
 
 
-def _fit_every_clip(run: StoreRun, model: Model, task: str) -> tuple[IntArray, Fitted]:
-    """Fit a model as the cells are fitted, but on every clip of a task; return clips and fit.
+def _vectors(run: StoreRun) -> _Kept:
+    """Return the vectors of the concepts that are tasks, found on every clip."""
+    protocol = run.protocol
+    settings = {**default_settings("pcbm-lr"), "tolerance": PUBLISHED_TOLERANCE}
+    held = nothing_held_out(run.table, NO_ROWS)
+    lessons = run.lessons(protocol.train_tasks[0], held)
+    # A concept that is no task has no metrics, and no vector.
+    of_tasks = lessons.concepts.only(list(protocol.tasks))
+    lessons = replace(lessons, concepts=of_tasks)
+    unfitted = run.reading(build_bank(settings, seed=protocol.fit.seed))
+    (estimator,) = unfitted.learn_each([lessons])
+    concepts = estimator.core.concepts_.tolist()
+    columns = {concept: f"margin:{concept}" for concept in concepts}
+    return estimator, lessons, columns, {"kind": CAV, "task": "concepts", "classes": ()}
+
+
+def _model(store_run: StoreRun, run: Run) -> _Kept:
+    """Return the model of a run, with the settings that most folds chose, fitted on every clip."""
+    protocol = store_run.protocol
+    (model,) = store_run.models.values()
+    task = protocol.train_tasks[0]
+    chosen = _most_chosen(run, model, task)
+    settings = for_task({**model.settings, **chosen}, task)
+    fitted = _fit_every_clip(store_run, Model(model.kind, settings), task)
+    estimator = fitted.estimator
+    names = ["negative", "positive"]
+    asked = protocol.tasks[task]
+    if asked != load_protocol("honest").tasks.get(task):
+        names = class_names(task, asked, store_run.labels[task], store_run.table)
+    name_of_code = dict(zip(("0", "1"), names, strict=True))
+    classes = [
+        name_of_code.get(str(code), str(code)) for code in estimator.core.classes_
+    ]
+    prefix = "p" if gives_probabilities(estimator) else "score"
+    columns = {task: f"{prefix}:{classes[-1]}"}
+    facts = {
+        "kind": model.kind,
+        "task": task,
+        "classes": tuple(classes),
+        "chosen": chosen,
+    }
+    return estimator, fitted.lessons, columns, facts
+
+
+def _fit_every_clip(run: StoreRun, model: Model, task: str) -> Fitted:
+    """Fit a model as the cells are fitted, but on every clip of a task.
 
     One with epochs stops on the validation clips of the first fold, and trains on all others.
     """
@@ -363,7 +364,7 @@ def _fit_every_clip(run: StoreRun, model: Model, task: str) -> tuple[IntArray, F
         held = replace(held, train=train, validation=validation)
     seed = seed_of(model.kind, run.protocol.fit.seed)
     (fitted,) = fit_model(run, model, task, [held], seed)
-    return rows, fitted
+    return fitted
 
 
 def _most_chosen(run: Run, model: Model, task: str) -> dict[str, Any]:
@@ -423,6 +424,7 @@ def _model_info(inputs: Inputs, run: Run, rows: IntArray, **facts: Any) -> Model
         )
     return ModelInfo(
         **facts,
+        where=protocol.data.where,
         features=FeatureSpec(
             **{
                 key: origin[key]

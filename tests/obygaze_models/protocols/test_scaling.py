@@ -64,7 +64,7 @@ def test_concept_vectors_of_scaled_rows_read_rows_as_they_are() -> None:
     X = rng.normal(size=(90, 6)) * [1, 5, 25, 1, 1, 1] + 7
     targets = (X[:, [0, 3]] > 7).astype(np.int64)
     rows = np.arange(60)
-    lessons = lessons_of(X, np.zeros(len(X)), ["a", "b"], targets, None)
+    lessons = lessons_of(X, targets[:, 0], ["a", "b"], targets, None)
     bank = ConceptBank(C=0.1, scaled=True).found_on(lessons, rows)
     scaler = StandardScaler().fit(X[rows])
     expected = ConceptBank(["a", "b"], C=0.1).fit(
