@@ -15,6 +15,7 @@ from obygaze_features.core.errors import FixInput
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Strings = NDArray[np.str_]
 CLIPS_A_BLOCK = 128
 # libsvm holds products of rows, and perceptrons their sums, as float32, which ends at 3e38.
 LARGEST_VALUE = 1e15

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from obygaze_models.models.common import Bools, FixTraining, Ints
+from obygaze_models.models.common import Bools, FixTraining, Ints, Strings
 from obygaze_models.models.lessons import Concepts
 from obygaze_models.models.registry import MIN_CLIPS
 
@@ -20,7 +20,7 @@ RATED = ("HN", "S")
 
 
 def concepts_of(
-    names: Sequence[str], levels: NDArray[np.str_], has: Bools, is_open: Bools
+    names: Sequence[str], levels: Strings, has: Bools, is_open: Bools
 ) -> Concepts:
     """Return what is known of the concepts of clips.
 

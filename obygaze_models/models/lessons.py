@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from obygaze_models.evaluation.metrics import average_precision
 from obygaze_models.evaluation.predictions import NO_ROWS, Predictions
-from obygaze_models.models.common import Bools, FixTraining, Floats, Ints
+from obygaze_models.models.common import Bools, FixTraining, Floats, Ints, Strings
 
 if TYPE_CHECKING:
     from obygaze_models.models.linear_solvers import Machines
@@ -182,7 +182,7 @@ class Lessons:
     y: NDArray[Any]
     train: Ints
     validation: Ints
-    films: NDArray[np.str_]
+    films: Strings
     units: Ints
     is_by_film: bool
     may_learn: Bools
@@ -191,7 +191,7 @@ class Lessons:
     sentences: Mapping[str, Sentences] = field(default_factory=dict)
 
     @property
-    def training_films(self) -> NDArray[np.str_] | None:
+    def training_films(self) -> Strings | None:
         """The film of each training row; None if there is only one film.
 
         Fits that leave out rows leave out whole films.
@@ -204,7 +204,7 @@ class Lessons:
         return np.flatnonzero(self.may_learn & self.concepts.is_example)
 
     @property
-    def groups_of_concepts(self) -> NDArray[np.str_] | None:
+    def groups_of_concepts(self) -> Strings | None:
         """The film of every row; None where vectors may be found without single rows of a film."""
         if not self.is_by_film or _several(self.films[self.of_concepts]) is None:
             return None
@@ -272,7 +272,7 @@ def check_classes(y: NDArray[Any]) -> None:
         raise FixTraining(f"{ONE_CLASS}: {classes[0]}")
 
 
-def _several(films: NDArray[np.str_]) -> NDArray[np.str_] | None:
+def _several(films: Strings) -> Strings | None:
     """Return the films of some rows; None if there is only one film."""
     return films if np.any(films != films[:1]) else None
 

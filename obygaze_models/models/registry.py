@@ -124,7 +124,8 @@ class ModelKind:
     parameters of the class. `class_name` is the name of an own class. `reads` is what a clip is:
     one vector, or one for each frame. Of a kind that is not `is_trained` the scores are the same
     whatever the training clips are. One that `has_epochs` starts from weights that a seed draws,
-    and stops on validation clips.
+    and stops on validation clips. Of one that `takes_factors` the coefficients can be multiplied in
+    place of the features, so that it is saved for joined features (`joined.PartScaling`).
     """
 
     estimator: str
@@ -134,6 +135,7 @@ class ModelKind:
     reads: Literal["clip", "frames"] = "clip"
     is_trained: bool = True
     has_epochs: bool = False
+    takes_factors: bool = False
 
     @property
     def settings(self) -> Mapping[str, Setting]:
@@ -239,9 +241,9 @@ _FRAMES = {
 CAV = "cav"  # concept vectors alone, which `obygaze train` takes
 DEFAULT_TASK = "EN_S"  # of the protocol `honest`, where no task is named
 KINDS = {
-    "mlp": ModelKind("MLPProbe", _MLP, has_epochs=True),
-    "logistic": ModelKind("LogisticProbe", _LOGREG),
-    "ridge": ModelKind("RidgeProbe", {"class_weight": _UNWEIGHTED}),
+    "mlp": ModelKind("MLPProbe", _MLP, has_epochs=True, takes_factors=True),
+    "logistic": ModelKind("LogisticProbe", _LOGREG, takes_factors=True),
+    "ridge": ModelKind("RidgeProbe", {"class_weight": _UNWEIGHTED}, takes_factors=True),
     "svm": ModelKind(
         "SVMProbe",
         {
@@ -254,11 +256,12 @@ KINDS = {
             ),
             "class_weight": Setting(_WEIGHT, "balanced"),
         },
+        takes_factors=True,
     ),
     "frames": ModelKind("FrameProbe", _FRAMES, reads="frames"),
-    "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead"),
-    "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead"),
-    "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead"),
+    "pcbm-dt": ModelKind("Bottleneck", _TREE, "TreeHead", takes_factors=True),
+    "pcbm-lr": ModelKind("Bottleneck", _LOGISTIC, "LogisticHead", takes_factors=True),
+    "pcbm-h": ModelKind("Bottleneck", _HYBRID, "LogisticHead", takes_factors=True),
     "zero-shot": ModelKind("ZeroShot", _SENTENCES, is_trained=False),
 }
 
@@ -290,6 +293,11 @@ def trainable() -> list[str]:
         if kind.reads == "clip" and kind.is_trained:
             names.append(name)
     return [*names, CAV]
+
+
+def savable_for_parts() -> list[str]:
+    """Return the names that `obygaze train` takes for joined features."""
+    return [name for name in trainable() if name == CAV or KINDS[name].takes_factors]
 
 
 def find_kind(name: str) -> ModelKind:

@@ -45,6 +45,7 @@ from obygaze_models.models.registry import (
     build_bank,
     default_settings,
     has_epochs,
+    savable_for_parts,
     trainable,
 )
 from obygaze_models.protocols.clips import class_names, clip_table, with_view
@@ -112,7 +113,7 @@ def training_protocol(
         raise FixUsage(
             f"a model of one's own cannot be called {name!r}, as one of obygaze",
         )
-    _refuse_own_class(kind, stores or {})
+    _refuse_parts(kind, stores or {})
     if kind == CAV:
         _refuse_settings_of_vectors(changes)
     else:  # `model.C=1` is a key of the one model that is trained
@@ -148,12 +149,12 @@ def training_protocol(
     return replace(of_task, name=f"train-{name}", report=report)
 
 
-def _refuse_own_class(kind: str, stores: Mapping[str, Store]) -> None:
-    """Raise an error for a class of own code on a joined store.
+def _refuse_parts(kind: str, stores: Mapping[str, Store]) -> None:
+    """Raise an error for a joined store and a kind that cannot be saved for one.
 
     The factors of parts are saved in coefficients, and nobody knows which an own class has.
     """
-    if not is_own_code(kind) and not is_of_sklearn(kind):
+    if kind in savable_for_parts():
         return
     for name, store in stores.items():
         parts = joined_parts(store.recipe)
@@ -162,7 +163,7 @@ def _refuse_own_class(kind: str, stores: Mapping[str, Store]) -> None:
                 f"{kind} cannot be saved for the joined features of {name}"
                 f" ({' + '.join(part_names(parts))}): a saved model needs coefficients that take"
                 " up the factors of the parts",
-                hint=f"obygaze run with this class, or one of {', '.join(trainable())}",
+                hint=f"obygaze run with this model, or one of {', '.join(savable_for_parts())}",
             )
 
 

@@ -168,7 +168,7 @@ def test_a_disputed_clip_finds_no_concept_vector(tmp_path: Path) -> None:
         found.append((scores, rows_of(run.table("concepts.csv"))))
         inputs = gather(protocol, manifest, "made-up", {"x": store})
         (of_store,) = store_runs(inputs)
-        targets = of_store.vectors.targets("absent")
+        targets = of_store.concepts.targets["absent"]
         assert (targets[::3] == -1).all() and (targets[1::3] >= 0).any()
     assert repr(found[0]) == repr(found[1])
 

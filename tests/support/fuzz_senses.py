@@ -7,6 +7,7 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -429,16 +430,22 @@ def _sentences() -> Tree:
 
 def _read_sentences(files: Tree, folder: Path) -> None:
     from obygaze_features.store.texts import read_texts
-    from obygaze_models.models.sentences import Sentences, ZeroShot
+    from obygaze_models.models.fitting import fit
+    from obygaze_models.models.lessons import lessons_of
+    from obygaze_models.models.registry import build
+    from obygaze_models.models.sentences import Sentences
 
     table = read_texts(place_of(files, folder) / "t.npz")
     sentences = Sentences.of(table)
     _ = sentences.bank()
     directions = sentences.directions
     if {"calm", "tense"} <= directions.keys():
-        model = ZeroShot(directions["calm"], directions["tense"])
-        width = table.embeddings.shape[1]
-        scores = model.decision_function(np.ones((2, width), np.float32))
+        settings = {"texts": "t.npz", "positive": "calm", "negative": "tense"}
+        rows = np.ones((2, table.embeddings.shape[1]))
+        no_targets = np.zeros((2, 0), np.int64)
+        lessons = lessons_of(rows, np.array([0, 1]), (), no_targets, None)
+        lessons = replace(lessons, sentences={"t.npz": sentences})
+        scores = fit(build("zero-shot", settings), lessons).decision_function(rows)
         assert np.isfinite(scores).all()
 
 

@@ -11,17 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from obygaze_features.manifest.model import Clip, Manifest
+from obygaze_features.store import Recipe
 from obygaze_models.evaluation.tables import Pair
+from obygaze_models.models import fitting as models_fitting
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.registry import PERCEPTRON
-from obygaze_models.runner.fitting import (
-    FitContext,
-    Fitted,
-    fit_baseline,
-    fit_model,
-    fit_perceptrons,
-    with_inner_scores,
-)
+from obygaze_models.models.lessons import Lessons
+from obygaze_models.models.registry import build
+from obygaze_models.protocols.kinds import candidates, for_task
+from obygaze_models.runner.fitting import Fitted, fit_baseline, fit_model
 from obygaze_models.runner.heldout import HeldOut
 from obygaze_models.runner.inputs import Inputs, gather
 from obygaze_models.runner.processes import fitting
@@ -29,6 +26,7 @@ from obygaze_models.runner.store_run import StoreRun, store_runs
 from support.cells import with_folds
 from support.experiments import VISUAL, films, planted, quick, store_of
 from support.joined_stores import joined_stores
+from support.sentences import recipe_of_words, write_sentences
 
 OWN_SPLITS = """
 def some_films(clips, folds, seed):
@@ -40,6 +38,36 @@ def some_films(clips, folds, seed):
         numbers.append(-1 if film < 2 and clip.scene < 12 else film)
     return numbers
 """
+OWN_CLASS = """
+import numpy as np
+
+class Nearest:
+    # The mean of each class; `shrinks` moves both towards the mean of all rows.
+    def __init__(self, shrinks=0.0):
+        self.shrinks = shrinks
+    def get_params(self, deep=True):
+        return {"shrinks": self.shrinks}
+    def fit(self, X, y):
+        means = np.array([X[y == code].mean(axis=0) for code in (0, 1)])
+        self.means = means + self.shrinks * (X.mean(axis=0) - means)
+        self.classes_ = np.array([0, 1])
+        return self
+    def decision_function(self, X):
+        far = ((X[:, None] - self.means) ** 2).sum(axis=2)
+        return far[:, 0] - far[:, 1]
+    def predict(self, X):
+        return (self.decision_function(X) > 0).astype(int)
+"""
+OWN_BASELINE = """
+import numpy as np
+
+def share_of_scenes(trained, y, tested):
+    # The positive share of the trained clips, moved by the scene of each tested one.
+    sure = [clip.scene for clip, code in zip(trained, y) if code == 1]
+    later = [np.mean(np.array(sure) < clip.scene) for clip in tested]
+    return (np.mean(y) + np.array(later)) / 2
+"""
+# Models of each kind that reads one vector of a clip.
 QUICK_MODELS = (
     "models.mlp.max_epochs=3",
     "models.mlp.min_epochs=1",
@@ -47,6 +75,13 @@ QUICK_MODELS = (
     "models.svm.kind=svm",
     "models.nb.kind=sklearn.naive_bayes.GaussianNB",
     "models.pcbm-h.kind=pcbm-h",
+)
+MODELS_OF_FRAMES = (
+    *(f"models.{pooling}.kind=frames" for pooling in ("max", "mean", "last")),
+    *(f"models.{pooling}.pooling={pooling}" for pooling in ("max", "mean", "last")),
+    "models.chosen.kind=frames",
+    "models.chosen.C.grid=[0.001, 1.0]",
+    'grid.models=["max", "mean", "last", "chosen"]',
 )
 ONE_TASK = (
     'grid.train=["EN_S"]',
@@ -98,6 +133,7 @@ def way_of(
     name: str = "honest",
     frames: int = 0,
     joined: bool = False,
+    recipe: Recipe | None = None,
 ) -> Way:
     """The inputs of a protocol with these changes, on the features of one store or of two."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -115,12 +151,32 @@ def way_of(
         parts = {"heard": 30 * X[:, :5], "seen": X[:, 5:]}
         store = joined_stores(folder / "stores", manifest, parts)["joined"]
     else:
-        store = store_of(folder / "store", manifest, X)
+        store = store_of(folder / "store", manifest, X, recipe=recipe)
     protocol = quick(name, *ONE_TASK, *changes)
     inputs = gather(protocol, manifest, "made-up", {"x": store})
     (run,) = store_runs(inputs)
     (pair,) = protocol.pairs
     return Way(inputs, run, pair)
+
+
+def way_of_sentences(folder: Path, *changes: str) -> Way:
+    """The inputs of models that sentences describe: of classes, and of concepts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(5)
+    vectors = {"sure": rng.normal(size=(3, 14)), "plain": rng.normal(size=(2, 14))}
+    texts = write_sentences(folder / "texts.npz", vectors)
+    return way_of(
+        folder,
+        "models.said.kind=zero-shot",
+        f"models.said.texts={texts}",
+        "models.said.positive=sure",
+        "models.said.negative=plain",
+        f"models.pcbm-lr.texts={texts}",
+        "models.pcbm-lr.C.grid=[0.001, 1.0]",
+        'grid.models=["said", "pcbm-lr"]',
+        *changes,
+        recipe=recipe_of_words(),
+    )
 
 
 def replaced(way: Way, rows: NDArray[np.bool_], seed: int = 1) -> StoreRun:
@@ -144,53 +200,83 @@ def replaced(way: Way, rows: NDArray[np.bool_], seed: int = 1) -> StoreRun:
             concepts = tuple(np.array(VISUAL)[rng.random(len(VISUAL)) < 0.5].tolist())
             clip = replace(clip, level=level, concepts=concepts)
         clips.append(clip)
+    equal = np.full(len(run.table), -1, dtype=np.intp)
+    values = X.reshape(len(X), -1)
+    equal[features.present] = np.unique(values, axis=0, return_inverse=True)[1].ravel()
     return replace(
         run,
         table=replace(run.table, clips=clips),
         labels=labels,
-        features=replace(features, X=X),
+        features=replace(features, X=X, equal=equal),
     )
 
 
-def fit(run: StoreRun, model: str, held: HeldOut, task: str) -> Fitted | str:
-    """The fit of a model in a fold; why there is none, where classes are missing."""
+Inside = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+def fit(
+    run: StoreRun, model: str, held: HeldOut, task: str, inside: Inside | None = None
+) -> Fitted | str:
+    """The fit of a model in a fold; why there is none, where classes are missing.
+
+    With `inside`, the training and the validation clips of a fit in the fold, as those that choose.
+    """
     chosen = run.models[model]
-    context: FitContext = run.context(task)
     try:
         with fitting():
-            if chosen.kind == PERCEPTRON:
-                return fit_perceptrons(chosen, [held], context, 3)[0]
-            return with_inner_scores(fit_model(chosen, held, context), held, context)
+            if inside is None:
+                (fitted,) = fit_model(run, chosen, task, [held], 3)
+                return fitted
+            row_of = run.of_store.row_of
+            train, validation = (row_of[clips] for clips in inside)
+            lessons = run.lessons(task, held).inside(train, validation)
+            return fit_of(run, model, task, lessons)
     except FixTraining as error:
         return error.reason
 
 
+def fit_of(run: StoreRun, model: str, task: str, lessons: Lessons) -> Fitted:
+    """The fit of the first settings that a model offers."""
+    chosen = run.models[model]
+    settings = for_task(candidates(chosen)[0], task)
+    unfitted = run.reading(build(chosen.kind, settings, seed=3))
+    fitted = models_fitting.fit(unfitted, lessons)
+    clips = np.flatnonzero(run.of_store.present)
+    return Fitted(fitted, unfitted, lessons, fitted.facts, clips)
+
+
 def answers(fitted: Fitted | str, X: Any) -> dict[str, Any]:
-    """What a fit answers when it is asked for features: scores, thresholds, choices."""
+    """What a fit answers when it is asked for features: scores, choices, recalibration."""
     if isinstance(fitted, str):
         return {"problem": fitted}
-    scores = fitted.score(X)
-    recalibrated = fitted.recalibrated(scores)
+    with fitting():
+        scores = models_fitting.scores_of(fitted.estimator, X)
+        inner = fitted.inner
+        recalibrated = fitted.recalibrated(scores)
     return {
         "scores": scores.tobytes(),
         "chosen": repr(dict(fitted.chosen)),
-        "inner": fitted.inner.scores.tobytes() + fitted.inner.y.tobytes(),
+        "inner": inner.scores.tobytes() + inner.y.tobytes() + inner.folds.tobytes(),
         "recalibrated": b"" if recalibrated is None else recalibrated.tobytes(),
+        "found_on": fitted.found_on.tobytes(),
     }
 
 
-def learns(way: Way, model: str, held: HeldOut, rows: NDArray[np.bool_]) -> list[str]:
+def learns(
+    way: Way,
+    model: str,
+    held: HeldOut,
+    rows: NDArray[np.bool_],
+    inside: Inside | None = None,
+) -> list[str]:
     """What of a fit changes when these clips are replaced; the fit is asked for the originals."""
-    features = way.run.features
-    assert features is not None
-    X = features.X
+    X = way.run.of_store.X
     task = way.pair[0]
+    # Each of them finds what fits share anew.
+    first = replace(way.run)
     other = replaced(way, rows)
-    # Each fit finds its own concept vectors.
-    way.run.vectors.known.clear()
-    way.run.vectors.banks.clear()
-    before = answers(fit(way.run, model, held, task), X)
-    now = answers(fit(other, model, held, task), X)
+    before = answers(fit(first, model, held, task, inside), X)
+    now = answers(fit(other, model, held, task, inside), X)
     assert "scores" in before, before
     return [name for name in before if before[name] != now.get(name)]
 

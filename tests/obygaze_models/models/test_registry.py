@@ -27,22 +27,13 @@ HEADS = {
     "pcbm-lr": "LogisticHead",
     "pcbm-h": "LogisticHead",
 }
-PROBES = {
-    "mlp": "MLPProbe",
-    "logistic": "LogisticProbe",
-    "ridge": "RidgeProbe",
-    "svm": "SVMProbe",
-    "frames": "FrameProbe",
-}
 TRAINED = {name: kind for name, kind in KINDS.items() if kind.is_trained}
 
 
 def test_every_kind_has_a_class_and_every_default_keeps_its_rule() -> None:
-    assert {**PROBES, **dict.fromkeys(HEADS, "Bottleneck")} == {
-        name: kind.estimator for name, kind in TRAINED.items()
-    }
     assert {name: kind.head for name, kind in KINDS.items() if kind.head} == HEADS
     for name, kind in TRAINED.items():
+        assert (kind.estimator == "Bottleneck") == (name in HEADS)
         for setting, value in default_settings(name).items():
             assert find_kind(name).settings[setting].problem(value) is None
         assert {kind.estimator, kind.head} - {""} <= set(CLASSES)
@@ -83,8 +74,8 @@ def test_settings_become_the_parameters_of_the_class() -> None:
 def test_concept_vectors_are_built_alone() -> None:
     assert build("pcbm-dt").residual is None
     settings = default_settings("pcbm-dt")
-    bank = build_bank(settings, ["Body"], tolerance={"Body": 0.3}, seed=4)
-    assert (bank.concepts, bank.C, bank.random_state) == (["Body"], {"Body": 0.3}, 4)
+    bank = build_bank({**settings, "tolerance": {"Body": 0.3}}, seed=4)
+    assert (bank.C, bank.against, bank.random_state) == ({"Body": 0.3}, "absent", 4)
 
 
 def test_the_defaults_of_a_kind_are_those_of_its_class() -> None:
@@ -140,10 +131,16 @@ def test_a_setting_that_cannot_be_is_an_error(
 
 def test_no_concept_is_called_as_the_part_beside_the_concepts() -> None:
     """Its contribution to a decision was that of the part."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 4))
+    concepts = (X[:, :2] > 0).astype(int)
     names = ["Look", "residual"]
     with pytest.raises(FixInput, match="no concept can be called 'residual'"):
-        build("pcbm-h", concepts=names)
-    assert build("pcbm-lr", concepts=names).part("bank").concepts == names
+        hybrid = build("pcbm-h")
+        hybrid.set_params(bank__concepts=names).fit(X, X[:, 0] > 0, concepts)
+    linear = build("pcbm-lr").set_params(bank__concepts=names)
+    linear.fit(X, X[:, 0] > 0, concepts)
+    assert linear.bank_.concepts_.tolist() == names
 
 
 def test_a_repr_is_one_short_line() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from obygaze_models.models.common import FixTraining
-from obygaze_models.models.concepts import ConceptBank, concept_targets
+from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.examples import concept_targets
 from obygaze_models.models.frames import FrameProbe
 from obygaze_models.models.heads import LogisticHead
 from obygaze_models.models.linear import LogisticProbe

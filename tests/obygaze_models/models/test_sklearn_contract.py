@@ -9,25 +9,22 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
-from obygaze_models.models.bottleneck import Bottleneck, ResidualHead
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.estimator import load_state, save_state
 from obygaze_models.models.frames import FrameProbe
-from obygaze_models.models.heads import LogisticHead, TreeHead
-from obygaze_models.models.linear import LogisticProbe, RidgeProbe, SVMProbe
-from obygaze_models.models.mlp import MLPProbe
+from obygaze_models.models.registry import CLASSES, estimator_class
 
+# Vectors have targets in place of classes, sentences learn from no row, and estimators of others
+# are what they are.
+NO_CLASSIFIERS = {"ConceptBank", "ZeroShot", "OwnClassifier", "KeptEstimator"}
+SETTINGS = {"Bottleneck": {"bank": ConceptBank(C=0.1), "cross_fit": 3}}
 ESTIMATORS: list[Any] = [
-    MLPProbe(),
-    LogisticProbe(),
-    RidgeProbe(),
-    SVMProbe(),
-    LogisticHead(),
-    TreeHead(),
-    ResidualHead(),
-    FrameProbe(),
+    *(
+        estimator_class(name)(**SETTINGS.get(name, {}))
+        for name in CLASSES
+        if name not in NO_CLASSIFIERS
+    ),
     FrameProbe("last"),
-    Bottleneck(ConceptBank(C=0.1), cross_fit=3),
 ]
 BANKS: list[Any] = [
     ConceptBank(),

@@ -27,10 +27,13 @@ from obygaze_features.manifest import grouped_concepts
 from obygaze_features.manifest.adapters.obygaze12 import read
 from obygaze_features.manifest.model import FOLD_PREFIX, Manifest
 from obygaze_features.manifest.vocabulary import subconstructs
+from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.tables import Pair
+from obygaze_models.models.lessons import Lessons
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner.concept_vectors import ConceptVectors, Margins
 from obygaze_models.runner.heldout import HeldOut
+from obygaze_models.runner.store_run import StoreRun
 
 KFOLD = ("splits.kind=kfold", "splits.folds=4")
 SPLITS = {"films unseen": (), "random folds": KFOLD}
@@ -180,10 +183,8 @@ def without_levels(manifest: Manifest) -> Manifest:
 def test_vectors_that_were_found_on_test_clips_are_counted(
     manifest: Manifest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def every_clip(vectors: ConceptVectors, held: HeldOut) -> np.ndarray:
-        return np.flatnonzero(vectors.features.present)
-
-    monkeypatch.setattr(ConceptVectors, "clips_to_find_on", every_clip)
+    every_row = property(lambda lessons: np.arange(len(lessons.y)))
+    monkeypatch.setattr(Lessons, "of_concepts", every_row)
     store = store_of(tmp_path / "s", manifest, planted(manifest, width=14))
     protocol = every_kind(*KFOLD, names=("ridge", "pcbm-lr"))
     # Four folds, two tests, two trained.
@@ -211,15 +212,15 @@ def test_no_published_test_clip_finds_a_vector(
         tmp_path / "s", manifest, planted(manifest, width=14), without=silent
     )
     found: list[tuple[int, int]] = []
-    own = ConceptVectors.margins
+    own = StoreRun.leak
 
-    def record(vectors: ConceptVectors, settings: Any, held: HeldOut) -> Margins:
-        margins = own(vectors, settings, held)
-        in_common = np.intersect1d(margins.found_on, held.test)
-        found.append((len(held.test), len(in_common)))
-        return margins
+    def record(run: StoreRun, pair: Pair, held: HeldOut, found_on: Any) -> Leak:
+        if len(found_on):
+            in_common = np.intersect1d(found_on, held.test)
+            found.append((len(held.test), len(in_common)))
+        return own(run, pair, held, found_on)
 
-    monkeypatch.setattr(ConceptVectors, "margins", record)
+    monkeypatch.setattr(StoreRun, "leak", record)
     protocol = quick(
         "paper-pcbm", "report.concepts=false", "grid.baselines=[]", replicates=2
     )

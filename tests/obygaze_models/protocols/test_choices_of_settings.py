@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,10 @@ from support.tables import models
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
 from obygaze_features.store import Store
-from obygaze_models.models.common import FixTraining
-from obygaze_models.models.mlp import MLPProbe, PerceptronJob, fit_many
 from obygaze_models.models.registry import KINDS
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.runner import fitting
 from obygaze_models.runner.files import Run
+from obygaze_models.runner.fitting import fit_model
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import store_runs
 
@@ -126,8 +123,11 @@ def test_a_perceptron_may_have_a_value_for_each_task(
         "learning_rate.grid=[{ by_task = { EN_S = 0.02, other = 0.03 } }]",
     )
     run = run_on(tmp_path, protocol, MANIFEST, {"x": store})
-    assert chosen_in(run, "hidden") == [[4]] * 4
     assert chosen_in(run, "learning_rate") == [0.02] * 4
+    (of_store,) = store_runs(gather(protocol, MANIFEST, "", {"x": store}))
+    held = next(held for _, _, held in of_store.every_fold).apart()
+    (fitted,) = fit_model(of_store, protocol.models["x"], "EN_S", [held], 0)
+    assert fitted.estimator.hidden == (4,)
 
 
 def test_a_combination_that_diverges_is_not_chosen(
@@ -157,30 +157,6 @@ def test_a_combination_that_diverges_is_not_chosen(
         )
 
 
-def test_a_fit_beside_one_that_diverges_is_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 3)).astype(np.float32)
-    labels = np.arange(40) % 2
-    jobs = [PerceptronJob(np.arange(20), labels, seed=seed) for seed in range(3)]
-    probe = MLPProbe((4,), max_epochs=5, min_epochs=1)
-
-    def fit(X: Any, jobs: Sequence[PerceptronJob], probe: MLPProbe) -> list[MLPProbe]:
-        if any(job.seed == 1 for job in jobs):
-            raise FixTraining("training diverged")
-        return fit_many(X, jobs, probe)
-
-    monkeypatch.setattr(fitting, "fit_many", fit)
-    first, second, third = fitting._fit_or_none(X, jobs, probe)
-    assert second is None
-    expected = fit_many(X, [jobs[0], jobs[2]], probe)
-    for ours, theirs in zip((first, third), expected, strict=True):
-        assert ours is not None
-        for layer, expected_layer in zip(ours.layers_, theirs.layers_, strict=True):
-            np.testing.assert_array_equal(layer, expected_layer)
-
-
 def few_positives() -> Manifest:
     """Films with one sure clip in ten."""
     clips = []
@@ -200,24 +176,25 @@ def test_losses_with_other_weights_are_not_compared(tmp_path: Path) -> None:
     protocol = choosing("mlp", "class_weight.grid=['none', 'balanced']")
     inputs = gather(protocol, manifest, "", {"x": store})
     (run,) = store_runs(inputs)
-    context = run.context("EN_S")
+    model = protocol.models["x"]
     chosen = []
     for _, _, whole in run.every_fold:
         held = whole.apart()
+        rows = run.of_store.row_of[held.validation]
         for seed in range(3):
-            model = protocol.models["x"]
-            (fit,) = fitting.fit_perceptrons(model, [held], context, seed)
+            (fit,) = fit_model(run, model, "EN_S", [held], seed)
             chosen.append(fit.chosen["class_weight"])
-            truth = context.y_of(held.validation)
             precisions = {}
             losses = {}
             for weight in ("none", "balanced"):
-                settings = {**protocol.models["x"].settings, "class_weight": weight}
-                alone = replace(protocol.models["x"], settings=settings)
-                (fitted,) = fitting.fit_perceptrons(alone, [held], context, seed)
-                scores = fitted.score(context.features.of(held.validation))
+                alone = replace(
+                    model, settings={**model.settings, "class_weight": weight}
+                )
+                (fitted,) = fit_model(run, alone, "EN_S", [held], seed)
+                scores = fitted.scores(rows)
+                truth = fitted.lessons.y[rows]
                 precisions[weight] = average_precision_score(truth, scores)
-                losses[weight] = fitting._loss(fitted.estimator)
+                losses[weight] = fitted.estimator.validation_loss_.min()
             assert losses["none"] < losses["balanced"]
             assert precisions[chosen[-1]] == max(precisions.values())
     assert "balanced" in chosen

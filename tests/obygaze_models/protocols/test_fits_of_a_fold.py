@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,11 +15,11 @@ from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.fitting import fit_best
+from obygaze_models.models.learner import Learner
+from obygaze_models.models.lessons import Lessons
 from obygaze_models.models.registry import BASELINES
-from obygaze_models.protocols.schema import Model
-from obygaze_models.runner import fitting
-from obygaze_models.runner.fitting import FitContext, Fitted, fit_model
-from obygaze_models.runner.heldout import HeldOut
+from obygaze_models.runner.fitting import fit_model, seed_of
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import StoreRun, store_runs
 
@@ -42,9 +41,9 @@ def store_run(tmp_path: Path, *changes: str, manifest: Manifest = FILMS) -> Stor
     return run
 
 
-def first_fold(run: StoreRun) -> tuple[HeldOut, FitContext]:
+def first_lessons(run: StoreRun) -> Lessons:
     pair, _, held = next(iter(run.every_fold))
-    return held.joined(), run.context(pair[0])
+    return run.lessons(pair[0], held.joined())
 
 
 @pytest.mark.parametrize("name", BASELINES)
@@ -66,41 +65,50 @@ def test_the_reason_of_a_fit_that_failed_names_the_concept() -> None:
     )
 
 
+@dataclass
+class Option(Learner):
+    """An option of which is known how it ranks the clips of each inner split."""
+
+    lessons: Lessons
+    is_good: bool
+    first_train: np.ndarray
+    sign: int = 1
+
+    def learn(self, lessons: Lessons) -> Option:
+        is_first = np.array_equal(lessons.train, self.first_train)
+        if is_first and self.is_good:
+            raise FixTraining("no concept has 3 training clips with it and 3 without")
+        # On the first split the bad option is perfect, on the others the good one.
+        self.sign = 1 if is_first or self.is_good else -1
+        return self
+
+    def decision_function(self, X: np.ndarray) -> np.ndarray:
+        rows = [
+            np.flatnonzero((row == self.lessons.rows.X).all(axis=1))[0] for row in X
+        ]
+        return np.asarray(self.sign * self.lessons.y[rows])
+
+
 def test_an_inner_split_that_cannot_be_fitted_counts_for_no_option(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held, context = first_fold(store_run(tmp_path))
-    splits = list(fitting._inner_splits(held, context))
+    lessons = first_lessons(store_run(tmp_path))
+    splits = list(lessons.inner_splits())
     assert len(splits) > 1
-    good, bad = 2.0, 1.0
-
-    def fit(option: Model, inside: HeldOut, _: FitContext) -> Fitted:
-        is_first = np.array_equal(inside.train, splits[0][0])
-        if is_first and option.settings["C"] == good:
-            raise FixTraining("no concept has 3 training clips with it and 3 without")
-        # On the first split the bad option is perfect, on the others the good one.
-        sign = 1 if is_first or option.settings["C"] == good else -1
-        truth = context.y_of(inside.validation)
-        estimator = SimpleNamespace(decision_function=lambda X: sign * truth)
-        return Fitted(estimator, 0.0, found_on=inside.validation)
-
-    monkeypatch.setattr(fitting, "fit_model", fit)
-    options = [Model("logistic", {"C": C}) for C in (bad, good)]
-    number, found_on = fitting._choose(options, held, context)
+    options = [Option(lessons, is_good, splits[0][0]) for is_good in (False, True)]
+    ((number, _),) = fit_best(options, [lessons])
     assert number == 1
-    # Vectors of every fit that was made are known to have seen its clips.
-    assert set(found_on.tolist()) == {int(row) for _, rows in splits for row in rows}
-    monkeypatch.setattr(fitting, "_inner_splits", lambda held, context: splits[:1])
-    assert fitting._choose(options, held, context)[0] == 0
+    monkeypatch.setattr(Lessons, "inner_splits", lambda lessons: splits[:1])
+    ((number, _),) = fit_best(options, [lessons])
+    assert number == 0
 
 
 def test_rows_with_the_same_features_have_one_inner_score(tmp_path: Path) -> None:
     """Those of a bottleneck were rounded in other ways, which put them in an order."""
-    held, context = first_fold(store_run(tmp_path))
-    features = replace(context.features, equal=np.arange(len(FILMS)) // 2)
-    scores = fitting._over_inner_splits(
-        held, replace(context, features=features), lambda train, rows: rows + 0.0
-    ).scores
+    lessons = first_lessons(store_run(tmp_path))
+    rows = replace(lessons.rows, equal=np.arange(len(FILMS)) // 2)
+    inside = replace(lessons, rows=rows)
+    scores = inside.inner_scores(lambda train, rows: rows + 0.0).scores
     pairs = np.unique(scores // 2)
     assert len(np.unique(scores)) == len(pairs) < len(scores)
 
@@ -145,5 +153,7 @@ def test_an_own_class_is_drawn_with_the_seed_of_the_protocol(tmp_path: Path) -> 
     run = store_run(
         tmp_path, f"models.d.kind={kind}", 'grid.models=["d"]', "fit.seed=7"
     )
-    fit_model(run.models["d"], *first_fold(run))
+    pair, _, held = next(iter(run.every_fold))
+    seed = seed_of(kind, run.protocol.fit.seed)
+    fit_model(run, run.models["d"], pair[0], [held.joined()], seed)
     assert set((tmp_path / "seen.txt").read_text().split()) == {"7"}

@@ -310,19 +310,17 @@ class TestSettings:
         """FACTS of the released code: its tolerances by concept."""
         words = {"C": "published"}
         concepts = ("Body", "Posture")
-        tolerances = [for_task("svm", words, c)["C"] for c in concepts]
+        tolerances = [for_task(words, c)["C"] for c in concepts]
         assert tolerances == [0.05, 0.01]
         # A word reached the solver, which multiplied it.
         by_task = {"C": {"by_task": {"Body against EN": "published", "other": 2.0}}}
-        tolerances = [
-            for_task("svm", by_task, f"{c} against EN")["C"] for c in concepts
-        ]
+        tolerances = [for_task(by_task, f"{c} against EN")["C"] for c in concepts]
         assert tolerances == [0.05, 2.0]
 
     def test_a_value_by_training_task(self) -> None:
         settings = {"C": {"by_task": {"EN_S": 0.1, "other": 5.0}}, "penalty": "l1"}
         tasks = ("EN_S", "HN_S")
-        assert [for_task("pcbm-lr", settings, t)["C"] for t in tasks] == [0.1, 5.0]
+        assert [for_task(settings, t)["C"] for t in tasks] == [0.1, 5.0]
         setting = find_kind("pcbm-lr").settings["C"]
         assert setting_problem(setting, settings["C"]) is None
         assert setting_problem(setting, {"grid": [1.0, settings["C"]]}) is None

@@ -15,10 +15,10 @@ from support.published import split_file
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Clip, Manifest
 from obygaze_models.evaluation.leakage import Leak
+from obygaze_models.evaluation.predictions import NO_ROWS
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.protocols.clips import ClipTable, clip_table, task_labels
 from obygaze_models.protocols.schema import Protocol
-from obygaze_models.protocols.splits import NO_ROWS
 from obygaze_models.runner.heldout import HeldOut, folds_of, repeats_clips, seen_of
 from obygaze_models.runner.inputs import gather
 from obygaze_models.runner.store_run import StoreRun

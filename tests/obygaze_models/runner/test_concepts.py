@@ -15,6 +15,8 @@ from support.experiments import VISUAL, films, planted, quick, store_of
 
 from obygaze_features.core.errors import FixInput
 from obygaze_features.manifest.model import Manifest
+from obygaze_models.models.concepts import ConceptBank
+from obygaze_models.models.lessons import Lessons
 from obygaze_models.protocols.reading import load_protocol, protocol_names
 from obygaze_models.runner.concepts import concept_tables
 from obygaze_models.runner.inputs import Inputs, gather
@@ -90,6 +92,28 @@ def test_the_precision_of_a_concept_is_that_of_machines_of_the_other_films(
     assert row["tolerance"] == 0.05
     # AP is averaged over films; margins of films that are pooled would have another one.
     assert row["ap"] == pytest.approx(np.mean(precisions), abs=0.05)
+
+
+def test_the_vectors_that_rank_a_film_are_found_without_it(
+    inputs: Inputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taught: list[Lessons] = []
+    own = ConceptBank.of_lessons
+
+    def recorded(bank: ConceptBank, lessons: Lessons) -> ConceptBank:
+        taught.append(lessons)
+        return own(bank, lessons)
+
+    monkeypatch.setattr(ConceptBank, "of_lessons", recorded)
+    tables_of(inputs)
+    ranked = [lessons for lessons in taught if len(lessons.validation)]
+    tested = np.concatenate([lessons.validation for lessons in ranked])
+    assert np.bincount(tested).min() >= 1 and len(np.unique(tested)) == 6 * 40
+    for lessons in ranked:
+        films_of = lessons.films
+        assert len(lessons.of_concepts)
+        found_on = set(films_of[lessons.of_concepts].tolist())
+        assert found_on.isdisjoint(films_of[lessons.validation].tolist())
 
 
 def test_planted_concepts_are_found_on_films_that_are_left_out(
@@ -237,5 +261,7 @@ def test_clips_without_a_video_are_in_no_number_of_a_published_run(
     # Neither do concept vectors learn from them.
     table = inputs.table
     left_out = [row for row, clip in enumerate(table.ids) if clip in is_left_out]
-    for _, _, held in run.every_fold:
-        assert set(left_out).isdisjoint(run.vectors.clips_to_find_on(held).tolist())
+    for pair, _, held in run.every_fold:
+        found_on = run.lessons(pair[0], held).of_concepts
+        assert len(found_on)
+        assert not np.isin(run.of_store.row_of[left_out], found_on).any()

@@ -136,7 +136,7 @@ def test_fixed_splits_without_validation_hold_nothing_out_for_it() -> None:
     assert not len(held.validation)
 
 
-def test_films_that_choose_are_apart_or_train() -> None:
+def test_films_that_choose_are_apart_or_train(tmp_path: Path) -> None:
     manifest = clips({})
     first = folds(manifest, "splits.kind=nested")[0]
     apart = first.apart()
@@ -146,10 +146,16 @@ def test_films_that_choose_are_apart_or_train() -> None:
     joined = first.joined()
     assert names(manifest, joined.train) == "b0 b1 c0 c1 d0 d1"
     assert not len(joined.validation)
+    # Of a fit inside that is tested on b0, the other clips of its film find no concept vector.
     rows = joined.train
-    inside = joined.inner(rows[2:], rows[:2])
-    assert names(manifest, inside.validation) == "b0 b1"
+    protocol = quick("honest", *ONE_PAIR, "data.view=raw")
+    store = store_of(tmp_path / "store", manifest, planted(manifest))
+    (run,) = store_runs(gather(protocol, manifest, "", {"x": store}))
+    whole = run.lessons("EN_S", joined)
+    inside = whole.inside(rows[1:], rows[:1])
+    assert names(manifest, inside.validation) == "b0"
     assert names(manifest, np.flatnonzero(~inside.may_learn)) == held
+    assert names(manifest, np.flatnonzero(~whole.may_learn)) == "a0 a1 a2 a3"
 
 
 def test_a_learning_curve_counts_every_film_that_a_fit_sees() -> None:
@@ -201,7 +207,7 @@ def test_vectors_of_fixed_splits_are_found_without_the_tested_films(
     (run,) = store_runs(inputs)
     ((_, _, whole),) = run.every_fold
     held = run.for_model(protocol.models["pcbm-lr"], whole)
-    fitted = fit_model(protocol.models["pcbm-lr"], held, run.context("EN_S"))
+    (fitted,) = fit_model(run, protocol.models["pcbm-lr"], "EN_S", [held], 0)
     films_of_vectors = {inputs.table.films[row] for row in fitted.found_on}
     assert len(films_of_vectors) == 5
     assert not films_of_vectors.intersection(tested)

@@ -29,6 +29,7 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.store.joining import part_slices
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.joined import PartScaling
+from obygaze_models.models.registry import savable_for_parts
 from obygaze_models.protocols.schema import Protocol
 from obygaze_models.runner.answer import compared_stores, gain_of
 from obygaze_models.runner.files import Run
@@ -341,7 +342,6 @@ def test_a_gain_needs_the_stores_of_all_parts(tmp_path: Path) -> None:
 # ---- models that are kept ----
 
 
-KINDS = ("ridge", "logistic", "svm", "mlp", "pcbm-lr", "pcbm-dt", "pcbm-h", "cav")
 QUICK_TRAINING = {
     "mlp": ("model.max_epochs=4", "model.min_epochs=1"),
     "pcbm-lr": ("model.tolerance=0.1", "model.cross_fit=2"),
@@ -358,7 +358,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", savable_for_parts())
 def test_a_saved_model_gives_stored_features_the_scores_of_the_fit(
     workspace: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

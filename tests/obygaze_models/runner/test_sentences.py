@@ -38,7 +38,8 @@ from obygaze_features.manifest.io import write_manifest
 from obygaze_features.manifest.model import Clip, Header, Manifest, Windows
 from obygaze_features.manifest.windows import CutFilm, Grid
 from obygaze_features.store import Store
-from obygaze_models.models.registry import ZERO_SHOT, build
+from obygaze_models.models.fitting import fit
+from obygaze_models.models.registry import build
 from obygaze_models.report.comparison import compare_runs
 from obygaze_models.report.sections import sections_of
 from obygaze_models.runner.answer import answer, sentence_of
@@ -238,8 +239,6 @@ def test_what_is_refused(tmp_path: Path, world: World) -> None:
     assert "has no meaning with texts" in str(caught.value.details)
     with pytest.raises(FixUsage, match="zero-shot is not trained"):
         training_protocol("zero-shot", "EN_S", manifest)
-    with pytest.raises(FixInput, match="is not trained"):
-        build(ZERO_SHOT)
 
 
 def test_the_hash_of_the_texts_is_part_of_the_run(tmp_path: Path, world: World) -> None:
@@ -283,7 +282,8 @@ def test_concept_vectors_of_sentences_are_the_same_in_every_fold(
     changes = (f"models.pcbm-lr.texts={texts}", 'grid.models=["pcbm-lr"]', *ONE_PAIR)
     protocol = quick("honest", *changes)
     (stored,) = store_runs(gather(protocol, manifest, "made-up", {"x": store}))
-    settings = protocol.models["pcbm-lr"].settings
+    model = build("pcbm-lr", protocol.models["pcbm-lr"].settings)
+    assert not model.reads_concepts
     expected = np.stack(
         [
             X.astype(np.float64) @ unit(unit(rows).mean(axis=0))
@@ -293,10 +293,10 @@ def test_concept_vectors_of_sentences_are_the_same_in_every_fold(
     )
     rows = np.array(stored.features.row_of)  # type: ignore[union-attr]
     for _, _, held in stored.every_fold:
-        margins = stored.vectors.margins(settings, held)
-        assert not len(margins.found_on)
-        assert margins.bank.concepts == ["sure", "plain"]
-        np.testing.assert_allclose(margins.of_rows[rows], expected, atol=1e-6)
+        fitted = fit(model, stored.lessons("EN_S", held.joined()))
+        assert fitted.bank_.concepts == ["sure", "plain"]
+        margins = fitted.margins(stored.rows.X[rows])
+        np.testing.assert_allclose(margins, expected, atol=1e-6)
     found = run(tmp_path, manifest, store, *changes, "report.concepts=true")
     assert the_cell(found, model="pcbm-lr").value("auc") > 0.6
     assert found.about["rare_concepts"] == {"x": {}}
