@@ -122,18 +122,11 @@ def test_a_balanced_draw_keeps_all_of_the_smaller_side() -> None:
 def crossed_margins(X: Any, Y: Any, parts: Any) -> Any:
     """Margins of each part of the rows by vectors of the other parts."""
     columns = concept_columns(Y, len(X))
-<<<<<<< HEAD
-    names = [f"concept{column}" for column in range(columns.shape[1])]
-    lessons = lessons_of(X, np.zeros(len(X)), names, columns, parts.astype(str))
-    bank = ConceptBank(C=0.05).of_lessons(lessons)
-    return cross_fitted_margins(bank, lessons, len(np.unique(parts)))
-=======
     names = [f"concept{number}" for number in range(columns.shape[1])]
     lessons = lessons_of(X, columns[:, 0], names, columns, None)
     bank = ConceptBank(C=0.05).of_lessons(lessons)
     listed = [np.flatnonzero(parts == part) for part in np.unique(parts)]
     return cross_fitted_margins(bank, lessons, listed)
->>>>>>> f88-d
 
 
 def test_cross_fitted_margins_are_those_of_a_bank_without_the_part() -> None:

@@ -14,11 +14,7 @@ from support.experiments import films, planted, quick, store_of
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import cross_fit_parts
 from obygaze_models.models.examples import findable
-<<<<<<< HEAD
-from obygaze_models.models.lessons import lessons_of
-=======
 from obygaze_models.models.lessons import Lessons, lessons_of
->>>>>>> f88-d
 from obygaze_models.models.registry import build
 from obygaze_models.models.scheme import (
     TOLERANCES,
@@ -38,7 +34,9 @@ def cross_folds(rows: list[int], n_folds: int, *, grouped: bool) -> list[list[in
     everything = np.zeros((len(FILMS), 1))
     lessons = lessons_of(everything, FILMS, ["Body"], everything.astype(int), films)
     may_learn = np.isin(np.arange(len(FILMS)), rows)
-    parts = cross_fit_parts(replace(lessons, may_learn=may_learn), n_folds, 3)
+    lessons = replace(lessons, may_learn=may_learn)
+    groups = lessons.groups_of_concepts
+    parts = cross_fit_parts(lessons.of_concepts, groups, n_folds, 3)
     return [part.tolist() for part in parts]
 
 
@@ -74,29 +72,6 @@ def test_no_margin_is_of_a_vector_that_was_found_on_its_clip(
     rows = np.arange(len(manifest))
     all_folds = [nothing_held_out(run.table, rows)]
     all_folds += [held.joined() for _, _, held in run.every_fold]
-<<<<<<< HEAD
-    bottleneck = build("pcbm-lr", run.models["pcbm-lr"].settings)
-    for held in all_folds:
-        lessons = run.lessons(run.protocol.train_tasks[0], held)
-        found = bottleneck._found(lessons)
-        in_sample = found.bank.margins(run.rows.machines.X)
-        is_other = (found.of_rows != in_sample).all(axis=1)
-        assert np.flatnonzero(is_other).tolist() == lessons.of_concepts.tolist()
-
-
-TARGETS = np.array([[1, 1], [0, 0], [-1, 1], [1, 0], [1, 1], [0, 0]])
-LESSONS: Any = SimpleNamespace(
-    rows=SimpleNamespace(machines=SimpleNamespace(X=np.arange(6))),
-    of_concepts=np.arange(6),
-    file_folds=np.array([0, 0, 0, 0, 1, 1]),
-    concepts=SimpleNamespace(names=("Body", "Look"), targets={"absent": TARGETS}),
-)
-
-
-@dataclass
-class Known:
-    """A bank whose margins are known: those of its tolerance for the clips of a fold."""
-=======
     unfitted = build("pcbm-lr", run.models["pcbm-lr"].settings)
     for held in all_folds:
         lessons = run.lessons("EN_S", held)
@@ -109,17 +84,11 @@ class Known:
 @dataclass
 class Known:
     """Vectors whose margins are known: those of a tolerance, whatever the clips."""
->>>>>>> f88-d
 
     by_tolerance: dict[Any, list[list[float]]]
     C: Any = None
     against: str = "absent"
 
-<<<<<<< HEAD
-    def found_on(self, lessons: Any, rows: np.ndarray) -> Any:
-        margins = np.array(self.by_tolerance[self.C])
-        return SimpleNamespace(rows=rows.tolist(), margins=lambda X: margins[X])
-=======
     def found_on(self, lessons: Lessons, rows: np.ndarray) -> Any:
         margins = np.array(self.by_tolerance[self.C])
         of_clips = lambda X: margins[X[:, 0].astype(int)]  # noqa: E731
@@ -132,22 +101,15 @@ def six_clips() -> Lessons:
     X = np.arange(6.0)[:, None]
     lessons = lessons_of(X, targets[:, 1], ("Body", "Look"), targets, None)
     return replace(lessons, file_folds=np.array([0, 0, 0, 0, 1, 1]))
->>>>>>> f88-d
 
 
 def test_f1_of_each_vector_in_the_fold_that_did_not_find_it() -> None:
     """A clip that is no example (-1) is neither right nor wrong, whatever its margin."""
     margins = [[1, 1], [1, -1], [1, 1], [-1, -1], [-1, 0], [-1, -1]]
-<<<<<<< HEAD
-    known: Any = Known({None: margins})
-    banks, scores = _without_each_fold(known, LESSONS)
-    assert [bank.rows for bank in banks] == [[4, 5], [0, 1, 2, 3]]
-=======
     bank: Any = Known({None: margins})
     banks, scores = _without_each_fold(bank, six_clips())
     found_on: list[Any] = [found.rows for found in banks]
     assert found_on == [[4, 5], [0, 1, 2, 3]]
->>>>>>> f88-d
     # Body, fold 0: a hit, a false alarm, a miss; Look: two hits. Fold 1: one missed each.
     assert scores.tolist() == [[2 / 4, 1.0], [0.0, 0.0]]
 
@@ -159,15 +121,9 @@ def test_each_concept_has_the_tolerance_with_the_best_mean_f1() -> None:
     margins: dict[Any, Any] = dict.fromkeys(TOLERANCES, wrong)
     margins[TOLERANCES[2]] = mixed
     margins[TOLERANCES[4]] = right
-<<<<<<< HEAD
-    known: Any = Known(margins)
-    # Body is right twice; of equal tolerances the first is taken.
-    assert _best_tolerances(known, LESSONS) == {
-=======
     bank: Any = Known(margins)
     # Body is right twice; of equal tolerances the first is taken.
     assert _best_tolerances(bank, six_clips()) == {
->>>>>>> f88-d
         "Body": TOLERANCES[2],
         "Look": TOLERANCES[4],
     }
