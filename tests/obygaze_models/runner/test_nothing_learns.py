@@ -301,11 +301,13 @@ def test_every_fit_that_chooses_is_inside(
     for name in ("logistic", "own", "pcbm-h", "pcbm-dt"):
         taught.clear()
         answers(fit(way.run, name, whole, way.pair[0]), way.run.of_store.X)
-        inside = [each for each in taught if len(each.validation)]
+        every_row = way.run.of_store.row_of[whole.train]
+        inside = [each for each in taught if len(each.train) < len(every_row)]
         # Two settings on three inner folds, and the last fit of all training clips.
         assert len(inside) >= 6 and len(taught) > len(inside)
         for each in inside:
-            scored = np.isin(each.units, each.units[each.validation])
+            left_out = np.setdiff1d(every_row, each.train)
+            scored = np.isin(each.units, each.units[left_out])
             assert not each.may_learn[scored].any()
             assert not scored[each.train].any()
 
@@ -611,12 +613,12 @@ def test_a_key_of_what_fits_share_without_the_rows_is_seen(
     ("line", "other"),
     [
         (
-            "        may_learn = self.may_learn & ~is_hidden\n",
-            "        may_learn = self.may_learn\n",
+            "        return replace(self, train=train, may_learn=self.may_learn & ~is_hidden)\n",
+            "        return replace(self, train=train)\n",
         ),
         (
-            "        is_hidden = np.isin(self.units, self.units[validation])\n",
-            "        is_hidden = np.isin(np.arange(len(self.units)), validation)\n",
+            "        is_hidden = np.isin(self.units, self.units[hidden])\n",
+            "        is_hidden = np.isin(np.arange(len(self.units)), hidden)\n",
         ),
     ],
 )
