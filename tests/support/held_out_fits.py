@@ -219,7 +219,7 @@ def fit(
 ) -> Fitted | str:
     """The fit of a model in a fold; why there is none, where classes are missing.
 
-    With `inside`, the training and the validation clips of a fit in the fold, as those that choose.
+    With `inside`, the training and the hidden clips of a fit in the fold, as those that choose.
     """
     chosen = run.models[model]
     try:
@@ -228,8 +228,8 @@ def fit(
                 (fitted,) = fit_model(run, chosen, task, [held], 3)
                 return fitted
             row_of = run.of_store.row_of
-            train, validation = (row_of[clips] for clips in inside)
-            lessons = run.lessons(task, held).inside(train, validation)
+            train, hidden = (row_of[clips] for clips in inside)
+            lessons = run.lessons(task, held).inside(train, hidden)
             return fit_of(run, model, task, lessons)
     except FixTraining as error:
         return error.reason
