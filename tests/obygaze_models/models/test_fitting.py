@@ -1,0 +1,205 @@
+"""A fit is one call for every kind: what it learns from, and how the best of options is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from obygaze_models.models.changed import reading_changed
+from obygaze_models.models.common import FixTraining
+from obygaze_models.models.fitting import fit, fit_best, scores_of
+from obygaze_models.models.learner import Learner
+from obygaze_models.models.lessons import Concepts, Lessons, Rows, lessons_of
+from obygaze_models.models.mlp import hold_out
+from obygaze_models.models.registry import KINDS, build
+from obygaze_models.models.sentences import Sentences
+
+N_ROWS = 120
+WIDTH = 6
+FILMS = np.repeat([f"film {number}" for number in range(6)], 20)
+IN_TRAINING = np.flatnonzero(np.isin(FILMS, FILMS[:80]))
+IN_VALIDATION = np.flatnonzero(FILMS == "film 4")
+HIDDEN = np.flatnonzero(FILMS == "film 5")
+# Values of settings that have no default.
+REQUIRED = {"texts": "texts", "positive": "sure", "negative": "easy"}
+DIRECTIONS = dict(zip(("sure", "easy"), np.eye(WIDTH), strict=False))
+
+
+def lessons_for(kind: str, seed: int = 0) -> Lessons:
+    """Four films train, one validates, and nothing may learn from the last."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, N_ROWS)
+    has = rng.integers(0, 2, (N_ROWS, 2))
+    X = rng.normal(size=(N_ROWS, WIDTH)).astype(np.float32)
+    X[:, 0] += y
+    X[:, 1:3] += has
+    if KINDS[kind].reads == "frames":
+        X = np.stack([X, X[:, ::-1], 2 * X], axis=1)
+    every_row = lessons_of(X, y, ["Look", "Body"], has, FILMS)
+    return replace(
+        every_row,
+        train=IN_TRAINING,
+        validation=IN_VALIDATION,
+        may_learn=np.isin(np.arange(N_ROWS), IN_TRAINING),
+        sentences={"texts": Sentences(DIRECTIONS)},
+    )
+
+
+def unfitted(kind: str, **settings: Any) -> Any:
+    """The estimator of a kind, with its defaults."""
+    for name, setting in KINDS[kind].settings.items():
+        if setting.is_required:
+            settings[name] = REQUIRED[name]
+    return build(kind, settings, seed=3)
+
+
+def plain_fit(kind: str, lessons: Lessons) -> Any:
+    """The fit of scikit-learn on the rows that train."""
+    rows = lessons.train
+    X = lessons.rows.X[rows]
+    estimator = unfitted(kind)
+    if KINDS[kind].head:
+        targets = lessons.concepts.targets["absent"][rows]
+        return estimator.fit(X, lessons.y[rows], targets, lessons.films[rows])
+    return estimator.fit(X, lessons.y[rows], lessons.films[rows])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_learns_what_its_fit_on_the_training_rows_learns(kind: str) -> None:
+    lessons = lessons_for(kind)
+    scores = scores_of(fit(unfitted(kind), lessons), lessons.rows.X)
+    assert np.isfinite(scores).all()
+    if not KINDS[kind].is_trained:
+        # By hand: the cosine with the one direction less that with the other.
+        X = lessons.rows.X.astype(np.float64)
+        expected = (X[:, 0] - X[:, 1]) / np.linalg.norm(X, axis=1)
+    elif KINDS[kind].has_epochs:
+        # Its own fit holds out some of its rows, on which it stops.
+        held = hold_out(lessons.y[IN_TRAINING], 3)
+        own = replace(lessons, train=IN_TRAINING[~held], validation=IN_TRAINING[held])
+        scores = scores_of(fit(unfitted(kind), own), lessons.rows.X)
+        expected = scores_of(plain_fit(kind, lessons), lessons.rows.X)
+    else:
+        expected = scores_of(plain_fit(kind, lessons), lessons.rows.X)
+    np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-6)
+    assert len(np.unique(scores.round(6))) > 2
+
+
+def scrambled(lessons: Lessons, rows: NDArray[Any]) -> Lessons:
+    """The same lessons with other classes, concepts and features of some rows."""
+    y = lessons.y.copy()
+    y[rows] = 1 - y[rows]
+    X = lessons.rows.X.copy()
+    X[rows] = 9 - 5 * X[rows]
+    targets = {}
+    for against, known in lessons.concepts.targets.items():
+        targets[against] = known.copy()
+        targets[against][rows] = 1 - known[rows]
+    concepts = Concepts(lessons.concepts.names, targets, lessons.concepts.is_example)
+    return replace(lessons, rows=Rows(X), y=y, concepts=concepts)
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "as they are": {},
+    "scaled": {"scaled": True},
+    "erased": {"erased": ["Look"]},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_that_may_not_learn_change_no_bit(kind: str, change: str) -> None:
+    if CHANGES[change] and KINDS[kind].reads != "clip":
+        pytest.skip("only vectors of clips are changed")
+    lessons = lessons_for(kind)
+    others = scrambled(lessons, HIDDEN)
+    estimator = reading_changed(unfitted(kind), **CHANGES[change])
+    tested = lessons.rows.X[IN_VALIDATION]
+    scores = scores_of(fit(estimator, lessons), tested)
+    np.testing.assert_array_equal(scores_of(fit(estimator, others), tested), scores)
+    # The same rows change scores where they may teach.
+    if KINDS[kind].is_trained:
+        taught = scrambled(lessons, IN_TRAINING[::2])
+        assert not np.array_equal(scores_of(fit(estimator, taught), tested), scores)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_one_class_no_kind_learns(kind: str) -> None:
+    lessons = lessons_for(kind)
+    with pytest.raises(FixTraining, match="have one label: 1"):
+        fit(unfitted(kind), replace(lessons, y=np.ones_like(lessons.y)))
+    with pytest.raises(FixTraining, match="no clip is left to train on"):
+        fit(unfitted(kind), replace(lessons, train=np.empty(0, dtype=np.intp)))
+
+
+class Ranked(Learner):
+    """Scores the rows by one number each; it cannot be fitted on some rows."""
+
+    def __init__(self, weight: float, fails_with: int | None = None) -> None:
+        self.weight = weight
+        self.fails_with = fails_with
+
+    def learn(self, lessons: Lessons) -> Ranked:
+        if self.fails_with in lessons.train:
+            raise FixTraining("no concept has 3 training clips with it and 3 without")
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        return self.weight * X[:, 0]
+
+
+def ranked_lessons() -> Lessons:
+    """Rows whose feature is their class, or the other class in the first film."""
+    films = np.repeat(["a", "b", "c"], 4)
+    y = np.tile([0, 1], 6)
+    X = (y + 0.0)[:, None]
+    X[films == "a"] *= -9
+    return lessons_of(X, y, [], np.zeros((12, 0), dtype=np.int64), films)
+
+
+def test_validation_rows_choose_the_best_option_that_can_be_fitted() -> None:
+    lessons = ranked_lessons()
+    lessons = replace(lessons, train=np.arange(8), validation=np.arange(8, 12))
+    options = [Ranked(-1.0), Ranked(2.0, fails_with=0), Ranked(1.0), Ranked(3.0)]
+    ((number, fitted),) = fit_best(options, [lessons])
+    # Of equal ones the first.
+    assert (number, fitted.weight) == (2, 1.0)
+    with pytest.raises(FixTraining, match="no concept has 3"):
+        fit_best([Ranked(1.0, fails_with=0), Ranked(2.0, fails_with=1)], [lessons])
+
+
+def test_without_validation_rows_inner_folds_choose() -> None:
+    lessons = ranked_lessons()
+    # In the film a the first option is perfect, in the two others the second.
+    options = [Ranked(-1.0), Ranked(1.0)]
+    ((number, _),) = fit_best(options, [lessons])
+    assert number == 1
+
+    # An inner fold that one option cannot be fitted in counts for none. The fit of the option that
+    # is chosen needs every row.
+    class Few(Ranked):
+        def learn(self, lessons: Lessons) -> Ranked:
+            if len(lessons.train) < 12:
+                return super().learn(lessons)
+            return self
+
+    only_a = [Few(-1.0), Few(1.0, fails_with=0)]
+    ((number, _),) = fit_best(only_a, [lessons])
+    assert number == 0
+    ((number, _),) = fit_best([*reversed(only_a)], [lessons])
+    assert number == 1
+
+
+def test_each_of_some_lessons_has_its_own_choice() -> None:
+    lessons = ranked_lessons()
+    validated = [
+        replace(lessons, train=np.arange(4, 12), validation=np.arange(4)),
+        replace(lessons, train=np.arange(4, 12), validation=np.arange(8, 12)),
+    ]
+    best = fit_best([Ranked(-1.0), Ranked(1.0)], validated)
+    assert [number for number, _ in best] == [0, 1]
+    assert [number for number, _ in fit_best([Ranked(-1.0)], validated)] == [0, 0]

@@ -1,0 +1,130 @@
+"""What nothing may learn from stays hidden, and what fits share is kept within its bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from obygaze_models.models import lessons as lessons_module
+from obygaze_models.models.common import FixTraining, Floats, Ints
+from obygaze_models.models.lessons import Lessons, Memo, Rows, lessons_of
+
+FILMS = np.repeat(["a", "b", "c", "d"], 3)
+NUMBERS = np.arange(12)
+
+
+def twelve_rows(films: np.ndarray | None = FILMS) -> Lessons:
+    """Four films of three rows, two of which are positive."""
+    targets = np.zeros((12, 1), dtype=np.int64)
+    X = NUMBERS[:, None] / 7
+    return lessons_of(X, (NUMBERS % 3 > 0).astype(np.int64), ["Look"], targets, films)
+
+
+def test_whole_films_are_hidden_inside() -> None:
+    """Also a row of a hidden film that neither trains nor is scored."""
+    lessons = replace(twelve_rows(), validation=np.array([11]))
+    inside = lessons.inside(train=np.array([0, 1, 6]), hidden=np.array([4]))
+    assert np.flatnonzero(inside.may_learn).tolist() == [0, 1, 2, *range(6, 12)]
+    assert inside.of_concepts.tolist() == [0, 1, 2, *range(6, 12)]
+    assert inside.train.tolist() == [0, 1, 6]
+    assert inside.validation.tolist() == [11]
+    # What was hidden around it stays hidden.
+    further = inside.inside(train=np.array([0]), hidden=np.array([7]))
+    assert further.of_concepts.tolist() == [0, 1, 2, 9, 10, 11]
+    assert lessons.may_learn.all()
+
+
+def test_single_rows_are_hidden_where_no_film_is_held_out() -> None:
+    inside = twelve_rows(films=None).inside(train=NUMBERS[:3], hidden=np.array([4, 9]))
+    assert np.flatnonzero(~inside.may_learn).tolist() == [4, 9]
+
+
+def test_inner_splits_leave_out_whole_films_or_are_the_validation_rows() -> None:
+    lessons = twelve_rows()
+    for train, rows in lessons.inner_splits():
+        assert not set(FILMS[train]) & set(FILMS[rows])
+        assert sorted([*train, *rows]) == NUMBERS.tolist()
+    validated = replace(lessons, train=NUMBERS[:9], validation=NUMBERS[9:])
+    ((train, rows),) = validated.inner_splits()
+    assert (train.tolist(), rows.tolist()) == ([*range(9)], [9, 10, 11])
+    # Rows of one class choose nothing.
+    of_one_class = replace(validated, validation=np.array([10, 11]))
+    assert len([*of_one_class.inner_splits()]) == 3
+
+
+def test_inner_scores_are_of_each_row_once_or_none_if_a_split_cannot_be_fitted() -> (
+    None
+):
+    lessons = twelve_rows()
+    found = lessons.inner_scores(lambda train, rows: rows + 0.0)
+    assert sorted(found.scores.tolist()) == NUMBERS.tolist()
+    assert found.y.tolist() == lessons.y[found.scores.astype(int)].tolist()
+
+    def fails_with_row_0(train: Ints, rows: Ints) -> Floats:
+        if 0 in train:
+            raise FixTraining("no concept has 3 training clips with it and 3 without")
+        return rows + 0.0
+
+    assert not len(lessons.inner_scores(fails_with_row_0).y)
+
+
+def test_equal_rows_have_one_score() -> None:
+    """Those of a bottleneck were rounded in other ways, which put them in an order."""
+    rows = Rows(np.zeros((12, 1)), equal=NUMBERS // 2)
+    scores = np.array([0.1, 0.5, 0.7, 0.9])
+    assert rows.tied(np.array([4, 9, 5, 2]), scores).tolist() == [0.1, 0.5, 0.1, 0.9]
+    assert replace(rows, equal=None).tied(NUMBERS[:4], scores) is scores
+    equal_in_films = replace(twelve_rows(), rows=replace(rows, equal=NUMBERS // 3))
+    found = equal_in_films.inner_scores(lambda _, rows: rows + 0.0)
+    assert sorted(found.scores.tolist()) == sorted([0, 3, 6, 9] * 3)
+
+
+@dataclass
+class Result:
+    """Something with bytes."""
+
+    n_bytes: int
+
+
+def made(memo: Memo, *keys: str, n_bytes: int = 40) -> list[str]:
+    """The keys whose results are made, asked for in this order."""
+    found: list[str] = []
+
+    def make(key: str) -> Result:
+        found.append(key)
+        return Result(n_bytes)
+
+    for key in keys:
+        memo.of(key, lambda key=key: make(key))
+    return found
+
+
+def test_a_memo_drops_what_was_used_longest_ago() -> None:
+    memo = Memo(most_bytes=100)
+    assert made(memo, "a", "b", "a", "c") == ["a", "b", "c"]
+    # The third was one too many: b was used before a.
+    assert memo.n_bytes == 80
+    assert made(memo, "a", "c", "b") == ["b"]
+    assert made(memo, "c", "b", "a") == ["a"]
+
+
+def test_a_memo_keeps_the_newest_whatever_its_size() -> None:
+    memo = Memo(most_bytes=100)
+    assert made(memo, "small") == ["small"]
+    assert made(memo, "large", "large", n_bytes=500) == ["large"]
+    assert memo.n_bytes == 500
+    assert made(memo, "small") == ["small"]
+    assert memo.n_bytes == 40
+
+
+def test_a_memo_keeps_so_many_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lessons_module, "MOST_RESULTS", 2)
+    memo = Memo()
+    assert made(memo, "a", "b", "c", "b", "a") == ["a", "b", "c", "a"]
+    # Other features of the same clips share nothing with these.
+    rows = Rows(np.zeros((2, 2)), memo=Memo(most_bytes=7))
+    changed = rows.changed(np.ones((2, 2)))
+    assert changed.memo is not rows.memo
+    assert changed.memo.most_bytes == 7
