@@ -20,7 +20,7 @@ from obygaze_models.models.erasure import fit_eraser
 from obygaze_models.models.estimator import OUTPUTS
 from obygaze_models.models.joined import PartScaling
 from obygaze_models.models.learner import Learner
-from obygaze_models.models.lessons import InnerScores, Lessons, Rows
+from obygaze_models.models.lessons import FeatureRows, InnerScores, Lessons
 
 Step = Callable[[Any], Any]
 
@@ -30,7 +30,7 @@ class _Steps:
     """Steps that some rows fitted, and all rows as these change them."""
 
     steps: Sequence[Step]
-    rows: Rows
+    rows: FeatureRows
     part_scaling: PartScaling | None = None
 
     @property
@@ -38,7 +38,7 @@ class _Steps:
         return self.rows.n_bytes
 
 
-class Changed(Learner):
+class ChangedFeatures(Learner):
     """An estimator of changed features, which is asked for features as they are.
 
     Args:
@@ -169,4 +169,4 @@ def reading_changed(
             return of_its_own
     if not parts and not scaled and not erased:
         return estimator
-    return Changed(estimator, tuple(parts), scaled, tuple(erased))
+    return ChangedFeatures(estimator, tuple(parts), scaled, tuple(erased))

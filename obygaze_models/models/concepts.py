@@ -32,7 +32,7 @@ from obygaze_models.models.examples import (
 )
 from obygaze_models.models.lessons import INNER_FOLDS, Lessons, has_both, inner_folds
 from obygaze_models.models.linear_solvers import Machines, central_bias, machines_on
-from obygaze_models.models.scheme import OF_FOLDS, found_by_scheme, released_rank
+from obygaze_models.models.scheme import OVER_FOLDS, found_by_scheme, released_rank
 
 Tolerance = float | Mapping[str, float] | Literal["published", "inner", "folds"]
 
@@ -269,8 +269,8 @@ class ConceptBank(Savable):
             return self._inner_tolerance(machines, rows, positive, groups, seed)
         if self.C == "published":
             return published_tolerance(name)
-        if self.C == OF_FOLDS:
-            raise FixTraining(f"C={OF_FOLDS!r} needs the folds of a published file")
+        if self.C == OVER_FOLDS:
+            raise FixTraining(f"C={OVER_FOLDS!r} needs the folds of a published file")
         if isinstance(self.C, Mapping):
             if name not in self.C:
                 raise FixTraining("C has no tolerance for this concept")

@@ -19,7 +19,7 @@ ANNOTATION_LEVELS = ("EN", "HN", "NS", "S")
 RATED = ("HN", "S")
 
 
-def concepts_of(
+def known_concepts(
     names: Sequence[str], levels: Strings, has: Bools, is_open: Bools
 ) -> Concepts:
     """Return what is known of the concepts of clips.

@@ -1,7 +1,7 @@
 """What a model learns from: rows of features, their classes, films and concepts, and who teaches.
 
-`Rows` are the features of a store with what all fits on them share. `Lessons` say, for one fold,
-which of these rows train, which choose, and which nothing may learn from. A fit is
+`FeatureRows` are the features of a store with what all fits on them share. `Lessons` say, for one
+fold, which of these rows train, which choose, and which nothing may learn from. A fit is
 `fitting.fit(estimator, lessons)`; the method `learn` of an estimator reads what it needs of them.
 """
 
@@ -64,7 +64,7 @@ class Memo:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class FeatureRows:
     """The features that many fits read, and what these share.
 
     Attributes:
@@ -96,7 +96,7 @@ class Rows:
             n_bytes += self.machines.n_bytes
         return n_bytes
 
-    def changed(self, X: NDArray[Any]) -> Rows:
+    def changed(self, X: NDArray[Any]) -> FeatureRows:
         """Return other features of the same clips, on which nothing was found yet."""
         return replace(self, X=X, memo=Memo(self.memo.most_bytes))
 
@@ -178,7 +178,7 @@ class Lessons:
         sentences: The texts of models that sentences describe, by their paths.
     """
 
-    rows: Rows
+    rows: FeatureRows
     y: NDArray[Any]
     train: Ints
     validation: Ints
@@ -299,7 +299,7 @@ def lessons_of(
     if films is not None:
         units = np.unique(films, return_inverse=True)[1]
     return Lessons(
-        Rows(X),
+        FeatureRows(X),
         y,
         every_row,
         NO_ROWS,

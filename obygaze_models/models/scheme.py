@@ -14,7 +14,7 @@ from obygaze_models.models.lessons import Lessons
 if TYPE_CHECKING:
     from obygaze_models.models.concepts import ConceptBank
 
-OF_FOLDS = "folds"  # the tolerance that is the best over folds
+OVER_FOLDS = "folds"  # the tolerance that is the best over folds
 # The released ones among them.
 TOLERANCES = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0)
 # The order of the released code, which decides between equal splits of a tree.
@@ -42,7 +42,7 @@ def found_by_scheme(bank: ConceptBank, lessons: Lessons) -> ConceptBank:
         bank: The settings of the vectors.
         lessons: Lessons whose concepts can be found.
     """
-    if bank.C == OF_FOLDS:
+    if bank.C == OVER_FOLDS:
         bank = replace(bank, C=_best_tolerances(bank, lessons))
     if bank.best_of_folds:
         return _best_of_folds(*_without_each_fold(bank, lessons))

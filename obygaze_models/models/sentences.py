@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from obygaze_features.store import TextTable
-from obygaze_models.models.common import Floats
+from obygaze_models.models.common import FixTraining, Floats
 from obygaze_models.models.concepts import ConceptBank
 from obygaze_models.models.estimator import Classifier
 from obygaze_models.models.lessons import InnerScores, Lessons
@@ -49,6 +49,12 @@ class ZeroShot(Classifier):
     texts: str = ""
     positive: str = ""
     negative: str = ""
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Raise an error: no rows say what the classes are."""
+        raise FixTraining(
+            "two attributes of sentences are the classes: nothing is fitted"
+        )
 
     def learn(self, lessons: Lessons) -> Self:
         """Take the directions of the attributes; nothing is learned from a row."""

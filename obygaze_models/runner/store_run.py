@@ -13,8 +13,8 @@ from obygaze_models.evaluation.leakage import Leak, check_leaks, leak_of
 from obygaze_models.evaluation.predictions import NO_ROWS, IntArray
 from obygaze_models.evaluation.tables import Pair
 from obygaze_models.models.changed import reading_changed
-from obygaze_models.models.examples import concepts_of
-from obygaze_models.models.lessons import Concepts, Lessons, Rows
+from obygaze_models.models.examples import known_concepts
+from obygaze_models.models.lessons import Concepts, FeatureRows, Lessons
 from obygaze_models.models.registry import find_kind, solver_of
 from obygaze_models.models.sentences import Sentences
 from obygaze_models.protocols.clips import ClipTable
@@ -77,20 +77,20 @@ class StoreRun:
         return self.features
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> FeatureRows:
         """The rows of features; the number of clips decides the solver of every fit."""
         features = self.of_store
         equal = None
         if features.equal is not None:
             equal = features.equal[features.present]
-        return Rows(features.X, solver_of(len(self.table)), equal)
+        return FeatureRows(features.X, solver_of(len(self.table)), equal)
 
     @cached_property
     def concepts(self) -> Concepts:
         """The concepts of the rows."""
         table = self.table
         present = self.of_store.present
-        return concepts_of(
+        return known_concepts(
             table.concept_names,
             table.levels[present],
             table.has_concept[present],

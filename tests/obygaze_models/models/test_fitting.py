@@ -13,7 +13,7 @@ from obygaze_models.models.changed import reading_changed
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.fitting import fit, fit_best, scores_of
 from obygaze_models.models.learner import Learner
-from obygaze_models.models.lessons import Concepts, Lessons, Rows, lessons_of
+from obygaze_models.models.lessons import Concepts, FeatureRows, Lessons, lessons_of
 from obygaze_models.models.mlp import hold_out
 from obygaze_models.models.registry import KINDS, build
 from obygaze_models.models.sentences import Sentences
@@ -100,7 +100,7 @@ def scrambled(lessons: Lessons, rows: NDArray[Any]) -> Lessons:
         targets[against] = known.copy()
         targets[against][rows] = 1 - known[rows]
     concepts = Concepts(lessons.concepts.names, targets, lessons.concepts.is_example)
-    return replace(lessons, rows=Rows(X), y=y, concepts=concepts)
+    return replace(lessons, rows=FeatureRows(X), y=y, concepts=concepts)
 
 
 CHANGES: dict[str, dict[str, Any]] = {

@@ -9,7 +9,7 @@ import pytest
 
 from obygaze_models.models import lessons as lessons_module
 from obygaze_models.models.common import FixTraining, Floats, Ints
-from obygaze_models.models.lessons import Lessons, Memo, Rows, lessons_of
+from obygaze_models.models.lessons import FeatureRows, Lessons, Memo, lessons_of
 
 FILMS = np.repeat(["a", "b", "c", "d"], 3)
 NUMBERS = np.arange(12)
@@ -72,7 +72,7 @@ def test_inner_scores_are_of_each_row_once_or_none_if_a_split_cannot_be_fitted()
 
 def test_equal_rows_have_one_score() -> None:
     """Those of a bottleneck were rounded in other ways, which put them in an order."""
-    rows = Rows(np.zeros((12, 1)), equal=NUMBERS // 2)
+    rows = FeatureRows(np.zeros((12, 1)), equal=NUMBERS // 2)
     scores = np.array([0.1, 0.5, 0.7, 0.9])
     assert rows.tied(np.array([4, 9, 5, 2]), scores).tolist() == [0.1, 0.5, 0.1, 0.9]
     assert replace(rows, equal=None).tied(NUMBERS[:4], scores) is scores
@@ -124,7 +124,7 @@ def test_a_memo_keeps_so_many_results(monkeypatch: pytest.MonkeyPatch) -> None:
     memo = Memo()
     assert made(memo, "a", "b", "c", "b", "a") == ["a", "b", "c", "a"]
     # Other features of the same clips share nothing with these.
-    rows = Rows(np.zeros((2, 2)), memo=Memo(most_bytes=7))
+    rows = FeatureRows(np.zeros((2, 2)), memo=Memo(most_bytes=7))
     changed = rows.changed(np.ones((2, 2)))
     assert changed.memo is not rows.memo
     assert changed.memo.most_bytes == 7

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,6 @@ from obygaze_features.core.parts import trust
 from obygaze_features.manifest.model import Manifest
 from obygaze_models.models.common import FixTraining
 from obygaze_models.models.concepts import ConceptBank
-from obygaze_models.models.fitting import fit_best
-from obygaze_models.models.learner import Learner
-from obygaze_models.models.lessons import Lessons
 from obygaze_models.models.registry import BASELINES
 from obygaze_models.runner.fitting import fit_model, seed_of
 from obygaze_models.runner.inputs import gather
@@ -41,11 +38,6 @@ def store_run(tmp_path: Path, *changes: str, manifest: Manifest = FILMS) -> Stor
     return run
 
 
-def first_lessons(run: StoreRun) -> Lessons:
-    pair, _, held = next(iter(run.every_fold))
-    return run.lessons(pair[0], held.joined())
-
-
 @pytest.mark.parametrize("name", BASELINES)
 def test_a_model_with_the_name_of_a_baseline_is_refused(name: str) -> None:
     """The scores of a model called `random` were replaced by the closed form of that baseline."""
@@ -63,54 +55,6 @@ def test_the_reason_of_a_fit_that_failed_names_the_concept() -> None:
     assert raised.value.reason == (
         "concept Look: rows with the concept and rows without it are both required"
     )
-
-
-@dataclass
-class Option(Learner):
-    """An option of which is known how it ranks the clips of each inner split."""
-
-    lessons: Lessons
-    is_good: bool
-    first_train: np.ndarray
-    sign: int = 1
-
-    def learn(self, lessons: Lessons) -> Option:
-        is_first = np.array_equal(lessons.train, self.first_train)
-        if is_first and self.is_good:
-            raise FixTraining("no concept has 3 training clips with it and 3 without")
-        # On the first split the bad option is perfect, on the others the good one.
-        self.sign = 1 if is_first or self.is_good else -1
-        return self
-
-    def decision_function(self, X: np.ndarray) -> np.ndarray:
-        rows = [
-            np.flatnonzero((row == self.lessons.rows.X).all(axis=1))[0] for row in X
-        ]
-        return np.asarray(self.sign * self.lessons.y[rows])
-
-
-def test_an_inner_split_that_cannot_be_fitted_counts_for_no_option(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lessons = first_lessons(store_run(tmp_path))
-    splits = list(lessons.inner_splits())
-    assert len(splits) > 1
-    options = [Option(lessons, is_good, splits[0][0]) for is_good in (False, True)]
-    ((number, _),) = fit_best(options, [lessons])
-    assert number == 1
-    monkeypatch.setattr(Lessons, "inner_splits", lambda lessons: splits[:1])
-    ((number, _),) = fit_best(options, [lessons])
-    assert number == 0
-
-
-def test_rows_with_the_same_features_have_one_inner_score(tmp_path: Path) -> None:
-    """Those of a bottleneck were rounded in other ways, which put them in an order."""
-    lessons = first_lessons(store_run(tmp_path))
-    rows = replace(lessons.rows, equal=np.arange(len(FILMS)) // 2)
-    inside = replace(lessons, rows=rows)
-    scores = inside.inner_scores(lambda train, rows: rows + 0.0).scores
-    pairs = np.unique(scores // 2)
-    assert len(np.unique(scores)) == len(pairs) < len(scores)
 
 
 def test_a_fold_without_a_test_clip_is_skipped_once_for_all_seeds(

@@ -524,7 +524,7 @@ LEAKS: list[tuple[types.ModuleType, str, str, str, str, str]] = [
     ),
     (
         changed,
-        "Changed._fit_steps",
+        "ChangedFeatures._fit_steps",
         "Scaling.of(X[teaching]).scaled",
         "Scaling.of(X).scaled",
         "own",
@@ -532,7 +532,7 @@ LEAKS: list[tuple[types.ModuleType, str, str, str, str, str]] = [
     ),
     (
         changed,
-        "Changed._fit_steps",
+        "ChangedFeatures._fit_steps",
         '            targets = lessons.concepts.only(self.erased).targets["absent"][teaching]\n',
         "            teaching = np.arange(len(X))\n"
         '            targets = lessons.concepts.only(self.erased).targets["absent"]\n',
@@ -541,7 +541,7 @@ LEAKS: list[tuple[types.ModuleType, str, str, str, str, str]] = [
     ),
     (
         changed,
-        "Changed._fit_steps",
+        "ChangedFeatures._fit_steps",
         "PartScaling.of(rows.X[teaching], self.parts)",
         "PartScaling.of(rows.X, self.parts)",
         "pcbm-lr",
@@ -588,7 +588,7 @@ def test_each_model_that_reads_other_rows_is_seen(
         ),
         (
             changed,
-            "Changed._fitted_steps",
+            "ChangedFeatures._fitted_steps",
             "            key, lambda: self",
             "            key[:-1], lambda: self",
             "erased",
