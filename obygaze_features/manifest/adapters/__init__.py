@@ -10,13 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import AlreadyThere, ObygazeError
 from obygaze_features.core.errors import FixInput as FixInput
 from obygaze_features.core.files import require_file, sha256_file
-from obygaze_features.core.options import Option
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import TableRow
 from obygaze_features.core.workspace import Workspace
@@ -74,9 +73,7 @@ class ImportedManifest(NamedTuple):
 
     def save(
         self,
-        name: Annotated[
-            str | os.PathLike[str] | None, Option("-o --output", metavar="NAME")
-        ] = None,
+        name: str | os.PathLike[str] | None = None,
         *,
         force: bool = False,
         workspace: str | os.PathLike[str] | None = None,
@@ -84,7 +81,7 @@ class ImportedManifest(NamedTuple):
         """Write the manifest to the workspace.
 
         Args:
-            name: Name of the manifest. [default: the data set's]
+            name: Name of the manifest, by default the one that it has.
             force: Replace the output if it exists.
             workspace: The workspace, if it is not the current one.
         """

@@ -331,15 +331,17 @@ def draft_hint(target: str | Path, given: object = None) -> str:
     return f"correct {shown}, then --mapping {shown}; or {draft}"
 
 
-def draft_of(table: CsvTable, mapping: TableMapping, reread: str) -> str:
+def draft_of(table: CsvTable, mapping: TableMapping) -> str:
     """Return the text of a mapping of a table that does not fit, with `?` for what is not known.
 
     Args:
         table: The table, of which only the text was read.
         mapping: What is known already.
-        reread: The command that reads the table with the draft.
     """
-    lines = [f"# Write something in place of each ? behind a =, then: {reread}"]
+    lines = [
+        "# Write something in place of each ? behind a =. Then import the table again, with this",
+        "# file as --mapping.",
+    ]
     if table.doubt:
         lines.append(f"# Of the first lines, some have more cells: {table.doubt}")
     options = ("sheet", "header_row", "films", "rule", "dataset", "licence", "citation")

@@ -204,9 +204,7 @@ def test_an_exported_table_is_not_read_by_the_mapping_of_another(
     exported.write_bytes(rows_to_csv(films))
     with pytest.raises(FixInput, match="2 problems") as caught:
         read(exported, mapping)
-    command = (
-        f"obygaze manifest import csv {exported} -o NAME, without --map: the table"
-    )
+    command = f"obygaze manifest import {exported} -o NAME, without --map: the table"
     assert (caught.value.hint or "").startswith(command)
     again = read(exported).manifest
     assert (again.clips, again.columns) == (films.clips, films.columns)
@@ -455,14 +453,14 @@ def test_an_exported_table_is_read_as_the_same_manifest(
             cells = f"{2.5 * n},{2.5 * n + 2.5},HN,calm,{n}"
             lines += [f"{film}_{n},{film},{name},{cells}" for name in annotators]
     (tmp_path / "t.csv").write_text("\n".join(lines), "utf-8")
-    typed = ["csv", "t.csv", "--map", "clip_id=shot", "--map", "movie_id=film"]
+    typed = ["t.csv", "--map", "clip_id=shot", "--map", "movie_id=film"]
     (tmp_path / "films").mkdir()
     (tmp_path / "films" / "Taxi noir.mp4").touch()
     for line in (
         ["import", *typed, "-o", "first"],
         ["link", "first", "films"],
-        ["export", "csv", "first", "-o", "sent.csv"],
-        ["import", "csv", "sent.csv", "-o", "second"],
+        ["export", "first", "sent.csv"],
+        ["import", "sent.csv", "-o", "second"],
     ):
         done = call_obygaze("manifest", *line, cwd=tmp_path).ok()
     assert "Warning" not in done.stderr
@@ -500,7 +498,7 @@ def test_the_two_sides_of_a_mapped_column_that_are_swapped_are_said(
 
 def test_a_table_without_levels_says_so(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("clip_id,movie_id\na-1,lake\n")
-    words = ("-C", tmp_path, "manifest", "import", "csv", tmp_path / "t.csv")
+    words = ("-C", tmp_path, "manifest", "import", tmp_path / "t.csv")
     said = call_obygaze(*words).ok().stderr
     assert "no clip has a level; obygaze run --task COLUMN takes a label" in said
 
@@ -514,8 +512,8 @@ def test_a_mapping_beside_the_table_is_not_taken_for_the_manifest(
     Path("films.toml").write_text('[levels]\nja = "S"\n', "utf-8")
     before = call_obygaze("manifest", "show", "films.csv")
     assert before.code == 1
-    assert "Try: obygaze manifest import csv films.csv" in before.stderr
-    call_obygaze("manifest", "import", "csv", "films.csv", "-o", "films").ok()
+    assert "Try: obygaze manifest import films.csv" in before.stderr
+    call_obygaze("manifest", "import", "films.csv", "-o", "films").ok()
     after = call_obygaze("manifest", "show", "films.csv")
     assert "Try: films, the manifest of this name in the workspace" in after.stderr
 
@@ -671,7 +669,7 @@ WITHOUT_FILMS = "nr,level,Gewalt\n1,S,stark\n2,EN,?\n3,HN,n/a\n"
 
 def test_a_table_without_films_says_so(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(WITHOUT_FILMS)
-    words = ("manifest", "import", "csv", "t.csv", "-o", "t", "--map", "clip_id=nr")
+    words = ("manifest", "import", "t.csv", "-o", "t", "--map", "clip_id=nr")
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code == 1
     assert "--map movie_id=COLUMN names the column of the films" in refused.stderr

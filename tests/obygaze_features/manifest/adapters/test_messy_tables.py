@@ -21,7 +21,7 @@ RESTARTED = "film,n,level\nlake,1,S\nlake,2,EN\nalba,1,S\nalba,12,HN\n"
 def imported(tmp_path: Path, data: bytes, *options: str) -> list[str]:
     """What the import says on both streams, without changed ids, words of levels, next command."""
     (tmp_path / "t.csv").write_bytes(data)
-    words = ("manifest", "import", "csv", "t.csv", "-o", "t", *options)
+    words = ("manifest", "import", "t.csv", "-o", "t", *options)
     answer = call_obygaze(*words, cwd=tmp_path)
     lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
     left_out = ("Warning: movie_id", "levels: ", "next: ")
@@ -254,7 +254,7 @@ def test_own_words_of_levels_are_shown_as_the_table_has_them(tmp_path: Path) -> 
     )
     path = tmp_path / "t.csv"
     path.write_text("clip_id,movie_id,level\na,m,ja\nb,m,nein\nc,m,weiß nicht\n")
-    command = ("manifest", "import", "csv", "t.csv", "--mapping", "m.toml")
+    command = ("manifest", "import", "t.csv", "--mapping", "m.toml")
     done = call_obygaze(*command, cwd=tmp_path)
     assert "levels: EN nein or weiß nicht, S ja" in done.stderr.splitlines()
     assert "easy negative" not in done.stderr
@@ -373,7 +373,7 @@ def imported_workbook(
     tmp_path: Path, path: Path, *options: str, name: str = "t"
 ) -> list[str]:
     """What the import of a spreadsheet says, without changed ids, levels and next command."""
-    words = ("manifest", "import", "csv", path.name, "-o", name, *options)
+    words = ("manifest", "import", path.name, "-o", name, *options)
     answer = call_obygaze(*words, cwd=tmp_path)
     lines = [*answer.stdout.splitlines(), *answer.stderr.splitlines()]
     lines = [line for line in lines if " is now " not in line]
@@ -434,7 +434,7 @@ def test_sheet_and_header_are_asked_for_and_then_chosen(
     assert lines[-3:] == [
         "Error: 2 sheets have data: 'Ada', 'Ben'",
         "  in: t.xlsx",
-        "  Try: manifest import csv and xlsx have --sheet Ada; for another command save one"
+        "  Try: manifest import has --sheet Ada; for another command save one"
         " sheet as CSV",
     ]
     lines = imported_workbook(tmp_path, path, "--sheet", "Ben")
@@ -463,7 +463,7 @@ def test_a_concept_of_ones_own_needs_a_modality(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(
         "clip_id,movie_id,level,concepts\nlake-1,lake,S,Look|glint\n"
     )
-    words = ("manifest", "import", "csv", "t.csv", "-o", "t")
+    words = ("manifest", "import", "t.csv", "-o", "t")
     refused = call_obygaze(*words, cwd=tmp_path)
     assert refused.code == 1
     assert "unknown concept 'glint'" in refused.stderr

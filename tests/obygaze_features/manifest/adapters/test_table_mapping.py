@@ -261,12 +261,16 @@ def test_unclear_times_of_a_joined_table_are_asked_about(tmp_path: Path) -> None
     assert "'0:05' may be minutes or hours" in caught.value.details[0]
 
 
-def test_a_table_is_imported_also_without_the_word_csv(tmp_path: Path) -> None:
+def test_the_ending_says_that_a_file_is_a_table(tmp_path: Path) -> None:
     table_of(tmp_path, "clip_id,movie_id\na-1,a\n", "clips.tsv")
     write_workbook(
         tmp_path / "sheet.xlsx", {"A": [["clip_id", "movie_id"], ["a-1", "a"]]}
     )
-    for words in (["clips.tsv"], ["sheet.xlsx"], ["xlsx", "sheet.xlsx", "--force"]):
+    for words in (
+        ["clips.tsv"],
+        ["sheet.xlsx"],
+        ["sheet.xlsx", "--as", "table", "--force"],
+    ):
         done = call_obygaze("manifest", "import", *words, cwd=tmp_path).ok()
         assert ": 1 clip of 1 film" in done.stdout
     assert sorted(path.name for path in (tmp_path / "manifests").glob("*.toml")) == [
