@@ -115,10 +115,10 @@ WAYS_OF_FILMS = (
     " states none"
 )
 ALL_TIMES = (*SPAN_COLUMNS, *FILM_TIMES)
-# A time of a sheet that is shown with seconds and has none.
-WHOLE_MINUTES = re.compile(r"(?!0:00)[0-9]+:[0-9]{2}:00")
 # How the last row of a table is called if it is a row of totals.
 TOTALS = ("total", "totals", "sum", "summe", "gesamt", "all")
+# A time of a sheet that is shown with seconds and has none.
+WHOLE_MINUTES = re.compile(r"(?!0:00)[0-9]+:[0-9]{2}:00")
 
 
 def read(
@@ -223,7 +223,6 @@ def _read(
     _add_times_of_frames(table.rows, cells)
     _check_totals(table.rows, cells, chosen)
     check_clip_ids(table.rows, cells, given_ids, chosen.columns)
-    one_clip_a_film = _one_clip_a_film(cells, chosen)
     extra = dict.fromkeys(name for name in sources if name not in CLIP_COLUMNS)
     if TITLE not in sources:
         extra |= _add_titles(cells, given_ids)
@@ -292,7 +291,6 @@ def _read(
         if column != rates:
             warnings.append(thousands_text(column, number))
     warnings += changed_ids(cells, given_ids)
-    warnings += one_clip_a_film
     used = used_mapping(chosen, table.rows)
     warnings += _words_read_as_others(used, chosen)
     warnings += words_alike(clips)
@@ -464,18 +462,6 @@ def _check_targets(mapping: TableMapping, columns: Collection[str]) -> None:
         and not target.startswith(FOLD_PREFIX)
         and not (source in (*TARGETS, *CONCEPTS) and source in columns)
     ]
-    swapped = {
-        target: mapped[target] for target in unknown if mapped[target] in TARGETS
-    }
-    if swapped:
-        names = few([repr(target) for target in swapped], 3)
-        turned = []
-        for target, column in swapped.items():
-            turned.append(f"--map {shell_word(f'{column}={target}')}")
-        raise FixUsage(
-            f"a manifest has no column {names}; write the manifest's column first",
-            hint=" ".join(turned),
-        )
     for target in unknown:
         raise FixUsage(
             f"a manifest has no column {target!r}{near(target, TARGETS)}",
@@ -532,16 +518,6 @@ def _hint(
     missing = [name for name in required if name not in table.columns]
     if not missing:
         return f"correct the table, as the lines above say; or {draft}"
-    of_ids = [mapping.columns.get(name, name) for name in NEEDED]
-    of_ids += columns_of_form(mapping.id)
-    # Another column that is missing, such as one of levels, may only be misspelt.
-    is_of_other_table = not set(of_ids).isdisjoint(missing)
-    if is_of_other_table and set(CLIP_COLUMNS) <= {*table.columns}:
-        return (
-            f"obygaze manifest import {shell_word(path)} -o NAME, without --map: the table has the"
-            " columns of a manifest, as obygaze manifest export writes them, so a mapping needs"
-            " none of the ids, and may state licence and citation"
-        )
     ways = []
     for target, source in mapping.columns.items():
         if source in missing and target not in NEEDED:
@@ -709,45 +685,17 @@ def _check_totals(
     """Add a violation for rows of ids alone, where others have times, and for a last total."""
     of_ids = {"", *columns_of_form(mapping.id)}
     of_ids |= {mapping.columns.get(name, name) for name in NEEDED}
-    only_ids = []
     if any(values["start_s"] for values in cells):
         for row in rows:
             filled_columns = {name for name, cell in row.cells.items() if cell}
             if filled_columns <= of_ids:
-                only_ids.append(row)
-    for row in only_ids:
-        row.add(None, "only ids; delete the row if it is a row of totals")
-    if _last_is_called_total(cells, mapping) and rows[-1] not in only_ids:
+                row.add(None, "only ids; delete the row if it is a row of totals")
+    # An id that is made of the film is never called so.
+    columns = NEEDED if mapping.id else NEEDED[:1]
+    films = [values["movie_id"] for values in cells]
+    is_alone = len(films) > 1 and films.count(films[-1]) == 1
+    if is_alone and any(cells[-1][column].casefold() in TOTALS for column in columns):
         rows[-1].add(
             "clip_id",
             f"{cells[-1]['clip_id']!r} names a row of totals; delete the row, or rename the clip",
         )
-
-
-def _last_is_called_total(
-    cells: Sequence[Mapping[str, str]], mapping: TableMapping
-) -> bool:
-    """Return whether the last clip is called as totals are, and is alone in its film."""
-    # An id that is made of the film is never called so.
-    columns = NEEDED if mapping.id else NEEDED[:1]
-    films = [values["movie_id"] for values in cells]
-    return (
-        len(cells) > 1
-        and any(cells[-1][column].casefold() in TOTALS for column in columns)
-        and films.count(films[-1]) == 1
-    )
-
-
-def _one_clip_a_film(
-    cells: Sequence[Mapping[str, str]], mapping: TableMapping
-) -> list[str]:
-    """Return a sentence if ids are made by a form, and each film has one clip."""
-    n_films = len({values["movie_id"] for values in cells})
-    n_clips = len({values["clip_id"] for values in cells})
-    if not mapping.id or n_films < 2 or n_films < n_clips:
-        return []
-    film = mapping.columns.get("movie_id", "movie_id")
-    return [
-        f"{count(n_clips, 'clip')} of {count(n_films, 'film')}: each film has one clip; the films"
-        f" are those of the column {film!r}"
-    ]

@@ -205,8 +205,9 @@ def test_only_a_draft_is_written_of_a_table_that_is_refused(tmp_path: Path) -> N
     (tmp_path / "m.toml").write_text("# mine\n")
     lines = imported(tmp_path, data, "--write-mapping", "m.toml")
     assert (
-        lines[-1] == "  Try: m.toml is there: correct m.toml, then --mapping m.toml; or"
-        " --write-mapping m-2.toml writes a mapping to fill in"
+        lines[-1]
+        == "  Try: m.toml is there: correct it, then --mapping m.toml in place of"
+        " --write-mapping; or name another file"
     )
     assert (tmp_path / "m.toml").read_text("utf-8") == "# mine\n"
 
@@ -222,11 +223,12 @@ def test_a_mapping_that_is_there_is_corrected_and_no_draft_takes_its_name(
     )
     given = ("--mapping", "t-mapping.toml")
     lines = imported(tmp_path, data, *given)
-    hint = (
-        "  Try: correct the table, as the lines above say; or correct t-mapping.toml, then"
-        " --mapping t-mapping.toml; or --write-mapping t-mapping-2.toml writes a mapping to fill in"
+    assert lines[-1].startswith(
+        "  Try: correct the table, as the lines above say; or correct t-mapping.toml; or"
+        " --write-mapping t-mapping.toml writes a mapping to fill in"
     )
-    assert lines[-1].startswith(hint)
+    lines = imported(tmp_path, data, *given, "--write-mapping", "t-mapping.toml")
+    assert lines[-1].startswith("  Try: t-mapping.toml is there: correct it")
     draft = tmp_path / "t-mapping-2.toml"
     imported(tmp_path, data, *given, "--write-mapping", draft.name)
     filled = draft.read_text("utf-8").replace('"vielleicht" = "?"', 'vielleicht = "NS"')
@@ -243,8 +245,8 @@ def test_a_wrong_cell_is_to_be_corrected_in_the_table_or_in_the_mapping_that_was
     (tmp_path / "mine.toml").write_text(text)
     lines = imported(tmp_path, data, "--mapping", "mine.toml")
     assert lines[-1].startswith(
-        "  Try: correct the table, as the lines above say; or correct mine.toml, then"
-        " --mapping mine.toml; or --write-mapping t-mapping.toml"
+        "  Try: correct the table, as the lines above say; or correct mine.toml; or"
+        " --write-mapping t-mapping.toml"
     )
 
 

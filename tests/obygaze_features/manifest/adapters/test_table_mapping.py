@@ -166,7 +166,7 @@ def test_a_column_that_is_called_as_one_of_a_manifest_may_get_another_name(
     assert [clip.level for clip in imported.manifest] == ["", ""]
     # Both sides in the wrong order are another mistake.
     swapped = table_of(tmp_path, "clip_id,movie_id,verdict\na-1,a,S\n", "s.csv")
-    with pytest.raises(FixUsage, match="write the manifest's column first"):
+    with pytest.raises(FixUsage, match="a manifest has no column 'verdict'"):
         read(swapped, {"verdict": "level"})
 
 
