@@ -342,14 +342,16 @@ def _format_by_ending(path: Path) -> Format:
             raise FixUsage(
                 f"the folder has films and ELAN files, such as {elan[0].name}",
                 where=str(path),
-                hint=f"--as {FOLDER.name} for the films, or --as {ELAN.name}",
+                hint="--as folder for the films, or --as elan",
             )
         return ELAN if elan else FOLDER
     if not path.exists():
         raise NotFound(
             "no such file or folder",
             where=str(path),
-            hint=f"FILE --as {path}" if str(path) in BY_NAME else "check the name",
+            hint=f"FILE --as {shell_word(path)}"
+            if str(path) in BY_NAME
+            else "check the name",
         )
     ending = path.suffix.lower()
     if ending not in BY_ENDING:

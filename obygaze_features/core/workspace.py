@@ -115,7 +115,7 @@ class Workspace:
             path = self.manifest(name)
             if path.parent != self.folder("manifests"):
                 raise FixUsage(
-                    f"a manifest has a name, not a path: {name!r}",
+                    f"invalid name {name!r}: a manifest has a name, not a path",
                     hint="-o NAME: letters, digits, - and _; -C FOLDER chooses the workspace",
                 )
         check_new_name(path, path.stem)

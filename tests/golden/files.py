@@ -254,7 +254,7 @@ def record_tables(place: Place) -> dict[str, Table]:
     place.write_rows("marks.csv", worlds.drawn_marks())
     place("manifest import marks.csv --as marks -o marks")
     for format in ("elan", "vtt"):
-        place(f"manifest export {format} marks -o {format}-out")
+        place(f"manifest export marks {format}-out --as {format}")
     train(place, "ridge", "seen", "films", "--set report.replicates=50", output="kept")
     predict(place, "kept", "seen")
     place("models predict kept seen -o predicted.xlsx --force")

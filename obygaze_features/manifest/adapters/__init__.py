@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -31,7 +30,6 @@ from obygaze_features.manifest.model import (
     Header,
     Manifest,
     SourceFile,
-    is_only_watched,
 )
 from obygaze_features.manifest.own_labels import own_tasks
 from obygaze_features.manifest.stats import Stats, compute_stats
@@ -151,7 +149,6 @@ class SavedManifest:
     def notes(self) -> list[str]:
         """Return what became of links, how to name the manifest, and the next command."""
         notes = list(self.imported.notes)
-        name = self.manifest.name
         if self.n_kept_links:
             n_clips = count(self.n_kept_links, "clip")
             notes.append(f"kept the links of {n_clips} to videos")
@@ -166,25 +163,15 @@ class SavedManifest:
                 f"no clip has a level; obygaze run --task {shell_word(task)} takes a label of your"
                 f" own, and --map level=COLUMN is for a column of {', '.join(LEVELS)}"
             )
-        if self.path.parent.name != "manifests":
-            notes.append(f"not in manifests/: other commands take it as {self.path}")
-            name = str(self.path)
         stats = self._stats
         notes += stats.level_notes(self.imported.facts.get("level_words"))
         notes += stats.watched_notes
         notes += notes_of(self.manifest)
-        quoted = shell_word(name)
+        quoted = shell_word(self.manifest.name)
         if stats.unit == "segment" and any(stats.levels.values()):
             labels = shell_word(f"{self.path.stem}-levels.csv")
-            # Clips much longer than the segments would mix those of several levels.
-            lengths = [
-                (clip.end_s or 0) - (clip.start_s or 0)
-                for clip in self.manifest
-                if not is_only_watched(clip)
-            ]
-            every = max(1, round(median(lengths or [10])))
             notes.append(
-                f"next: obygaze manifest project {quoted} --every {every} -o {labels} for labels of"
+                f"next: obygaze manifest project {quoted} --every SECONDS -o {labels} for labels of"
                 f" clips, or obygaze manifest link {quoted} FOLDER"
             )
         elif stats.is_linked and stats.without_video < stats.clips:

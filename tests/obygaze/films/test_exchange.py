@@ -934,7 +934,7 @@ def test_marks_of_two_people_that_overlap_are_compared(tmp_path: Path) -> None:
     (tmp_path / "two.watched.csv").write_text(watched, "utf-8")
     words = ("manifest", "import", "two.csv", "--as", "marks", "-o", "two")
     done = call_obygaze(*words, cwd=tmp_path).ok()
-    assert "manifest project two --every 3 " in done.stderr
+    assert "manifest project two --every SECONDS " in done.stderr
     stats = call_obygaze("manifest", "stats", "two", cwd=tmp_path).ok()
     assert "21 segments of 2 films" in stats.stdout
     assert "not counted: 3 rows of what was watched" in stats.stderr

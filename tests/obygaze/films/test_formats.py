@@ -178,7 +178,7 @@ def test_a_manifest_is_no_path(name: str, tmp_path: Path) -> None:
     (here / "a.csv").write_text(CLIPS, encoding="utf-8")
     refused = call_obygaze("manifest", "import", "a.csv", "-o", name, cwd=here)
     assert refused.code == 2
-    assert f"a manifest has a name, not a path: '{name}'" in refused.stderr
+    assert f"invalid name '{name}': a manifest has a name, not a path" in refused.stderr
     assert [path.name for path in tmp_path.rglob("*.*")] == ["a.csv"]
 
 

@@ -77,9 +77,9 @@ def test_files_of_elan_name_the_video_that_another_manifest_is_linked_to(linked)
     columns = "movie_id,annotator,start_s,end_s,level\n"
     Path("own.csv").write_text(f"{columns}lake,ada,0.5,1.5,S\n", "utf-8")
     import_segments("own.csv", "-o", "own").ok()
-    for name in ("own.csv", "own"):
-        call_obygaze("manifest", "export", name, f"elan-{name}", "--as", "elan").ok()
-        text = Path(f"elan-{name}/lake.eaf").read_text("utf-8")
+    for name, folder in (("own.csv", "of-table"), ("own", "of-manifest")):
+        call_obygaze("manifest", "export", name, folder, "--as", "elan").ok()
+        text = Path(folder, "lake.eaf").read_text("utf-8")
         assert 'RELATIVE_MEDIA_URL="../films/lake.mp4"' in text
 
 
