@@ -21,6 +21,7 @@ from obygaze.films.exchange import (
     import_segments,
 )
 from obygaze.films.film_rates import FPS, Fps
+from obygaze_features.core import written_tables
 from obygaze_features.core.console import count
 from obygaze_features.core.errors import FixUsage, NotFound, near
 from obygaze_features.core.files import VIDEO_SUFFIXES, import_of_features
@@ -29,7 +30,6 @@ from obygaze_features.core.parts import find_part, is_own_code, label_of, trust
 from obygaze_features.core.shell import shell_word
 from obygaze_features.core.tables import SUBTITLES, USE_OF_WORDS
 from obygaze_features.core.workspace import PathLike, Workspace
-from obygaze_features.core.written_tables import SUFFIXES
 from obygaze_features.manifest.adapters import (
     ImportedManifest,
     SavedManifest,
@@ -86,7 +86,7 @@ FORMATS = (
         (".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".parquet"),
         options=(*OF_TABLES, "write_mapping"),
         write=export_table,
-        written=SUFFIXES,
+        written=written_tables.SUFFIXES,
     ),
     Format(
         "elan",

@@ -29,53 +29,47 @@ def is_parquet(path: Path) -> bool:
 
 
 def read_parquet(path: Path) -> Sheet:
-    """Return the table in a Parquet file; one with lists of numbers has features."""
+    """Return the table in a Parquet file, whose cells have one value each."""
     require_file(path)
     arrow = need("pyarrow", EXTRA, "reading Parquet")
     parquet = need("pyarrow.parquet", EXTRA, "reading Parquet")
     try:
-        metadata = parquet.read_metadata(path)
-        _refuse_large(metadata, path)
+        schema = parquet.read_schema(path)
+        _refuse_features(schema, arrow.types, path)
         # Texts that are equal are held once.
-        columns = [metadata.schema.column(n).path for n in range(metadata.num_columns)]
-        with parquet.ParquetFile(path, read_dictionary=columns) as file:
-            for field in file.schema_arrow:
-                _refuse_features(field, arrow.types, path)
-            names = file.schema_arrow.names
-            rows = [names, *_rows(file, path)]
-    except (arrow.ArrowException, OSError) as error:
+        with parquet.ParquetFile(path, read_dictionary=schema.names) as file:
+            _refuse_large(file.metadata, path)
+            rows = [schema.names, *_rows(file, path)]
+    except (arrow.ArrowException, OSError, OverflowError, ValueError) as error:
         problem = f"not a Parquet file that can be read: {first_line(error)}"
         raise Corrupt(problem, where=str(path)) from error
     # A comma in a text is no decimal one.
-    return Sheet(path.name, rows, dict.fromkeys(range(len(names)), len(rows)))
+    return Sheet(path.name, rows, dict.fromkeys(range(len(schema.names)), len(rows)))
+
+
+def _refuse_features(schema: Any, types: Any, path: Path) -> None:
+    """Raise an error for a column of lists."""
+    nested = [field.name for field in schema if types.is_nested(field.type)]
+    if nested:
+        raise FixInput(
+            f"the column {nested[0]!r} has lists: features become a store, and concepts are texts"
+            " joined with |",
+            where=str(path),
+            hint=import_of_features(path),
+        )
 
 
 def _refuse_large(metadata: Any, path: Path) -> None:
     """Raise an error for a table that would need too much memory."""
-    n_bytes = 0
-    n_cells = 0
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        n_bytes += group.total_byte_size
-        for column in range(group.num_columns):
-            n_cells += group.column(column).num_values
+    # The facts of a single column are not asked for: damaged ones end the program.
+    n_cells = metadata.num_rows * metadata.num_columns
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    n_bytes = sum(group.total_byte_size for group in groups)
     if path.stat().st_size > MAX_FILE or n_bytes > MAX_ARCHIVE or n_cells > MAX_CELLS:
         raise Corrupt(
             f"the table has {n_cells:,} cells of {human(n_bytes)}, expected at most {MAX_CELLS:,}"
             f" of {human(MAX_ARCHIVE)}",
             where=str(path),
-        )
-
-
-def _refuse_features(field: Any, types: Any, path: Path) -> None:
-    """Raise an error for a column of lists of numbers."""
-    is_list = types.is_list(field.type) or types.is_large_list(field.type)
-    is_vector = types.is_fixed_size_list(field.type)
-    if is_vector or (is_list and types.is_floating(field.type.value_type)):
-        raise FixInput(
-            f"the column {field.name!r} has lists of numbers, as features are",
-            where=str(path),
-            hint=import_of_features(path),
         )
 
 
@@ -95,10 +89,5 @@ def _rows(file: Any, path: Path) -> Iterator[list[str]]:
 
 
 def _text(value: Any) -> str:
-    """Return a value as a cell; the items of a list are joined as concepts are."""
-    if isinstance(value, list):
-        return "|".join(map(_text, value))
     # pandas writes what is missing in a column of numbers as NaN.
-    if value is None or value != value:
-        return ""
-    return cell_text(value)
+    return "" if value is None or value != value else cell_text(value)

@@ -147,11 +147,3 @@ def test_what_is_broken_is_checked_by_the_line_beside_it(folder: Path) -> None:
     listed = call_obygaze("manifest", "ls", cwd=folder)
     line = (listed.stdout + listed.stderr).rpartition("(obygaze ")[2].rpartition(")")[0]
     assert shlex.split(line) == ["manifest", "check", NAME]
-
-
-def test_turned_columns_are_shown_as_they_are_typed(folder: Path) -> None:
-    table = folder / "t.csv"
-    table.write_text("der Clip,movie_id\na,f\n", "utf-8")
-    words = ("manifest", "import", "t.csv", "-o", "t")
-    line = tried(folder, *words, "--map", "der Clip=clip_id")
-    call_obygaze(*words, *shlex.split(line), cwd=folder).ok()
